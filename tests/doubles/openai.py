@@ -1,7 +1,13 @@
 """A double of servers with OpenAI's embeddings API, each with its own paths, limits and error bodies.
 
-Texts that share words have similar vectors; a token is a word. The habits of the servers are those of their
-documentation and issue trackers.
+Texts that share words have similar vectors; a token is a word. The habits of vLLM, llama.cpp and Infinity are
+those of real servers (vLLM 0.19.1, llama.cpp b10586, Infinity 0.0.76), the others those of documentation and
+issue trackers. Real servers differ from this double in these points:
+
+- vLLM often closes a connection after it has refused a request; a test scripts this with `drop` or `reset`.
+- llama.cpp normalises vectors by default; the double behaves as with `--embd-normalize -1`.
+- Infinity knows the names of its models only if it has several; with a single one, it answers under every
+  name. It removes white space around texts, so that the vectors of such texts differ from other servers'.
 """
 
 from __future__ import annotations
@@ -16,7 +22,7 @@ from typing import Any
 from tests.doubles.cohere import bag_of_words
 from tests.doubles.server import Answer, Double, Request, answer_json
 
-FLAVOURS = ("ollama", "lmstudio", "vllm", "tei", "llamacpp", "openai", "azure", "voyage")
+FLAVOURS = ("ollama", "lmstudio", "vllm", "tei", "llamacpp", "infinity", "openai", "azure", "voyage")
 API_VERSION = "2024-10-21"
 
 
@@ -43,6 +49,7 @@ _FLAVOURS: Mapping[str, Flavour] = {
     "vllm": Flavour(dims=False),
     "tei": Flavour(max_texts=32, any_model=True),
     "llamacpp": Flavour(any_model=True, length=7.5, dims=False),
+    "infinity": Flavour(cuts=True),
     "openai": Flavour(needs_key=True, max_tokens=8191),
     "azure": Flavour(needs_key=True, max_tokens=8191),
     "voyage": Flavour(needs_key=True, max_tokens=32_000, max_texts=1000),
@@ -73,7 +80,7 @@ class OpenAIDouble(Double):
         """The address that a user would configure."""
         if self.flavour == "azure":
             return f"{self.url}/openai/deployments/{self.model}"
-        return f"{self.url}/v1"
+        return f"{self.url}/embeddings" if self.flavour == "infinity" else f"{self.url}/v1"
 
     def embedded(self) -> list[list[str]]:
         """Return the texts of all requests for vectors."""
@@ -90,13 +97,8 @@ class OpenAIDouble(Double):
         elif self.flavour == "llamacpp":
             body = {"error": {"code": code, "message": message, "type": "server_error"}}
         elif self.flavour == "vllm":
-            body = {
-                "object": "error",
-                "message": message,
-                "type": "BadRequestError",
-                "param": None,
-                "code": code,
-            }
+            kind = "NotFoundError" if code == 404 else "BadRequestError"
+            body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
         return answer_json(body, code)
 
     def answer(self, request: Request) -> Answer:
@@ -142,7 +144,11 @@ class OpenAIDouble(Double):
             case "llamacpp", "/v1/models":
                 return {
                     "data": [
-                        {**entry, "owned_by": "llamacpp", "meta": {"n_ctx_train": 2048, "n_embd": self.dim}}
+                        {
+                            **entry,
+                            "owned_by": "llamacpp",
+                            "meta": {"n_ctx": 4096, "n_ctx_train": 2048, "n_embd": self.dim},
+                        }
                     ]
                 }
             case "tei", "/info":
@@ -153,6 +159,8 @@ class OpenAIDouble(Double):
                 }
             case "lmstudio", path if path == f"/api/v0/models/{self.model}":
                 return {"id": self.model, "type": "embeddings", "state": "loaded", "max_context_length": 2048}
+            case "infinity", "/models":
+                return {"data": [{"id": self.model, "capabilities": ["embed"], "backend": "torch"}]}
             case (("lmstudio" | "openai"), "/v1/models"):
                 return {"object": "list", "data": [entry]}
         return None
@@ -184,8 +192,10 @@ class OpenAIDouble(Double):
             if request.path != f"/openai/deployments/{self.model}/embeddings":
                 message = "The API deployment for this resource does not exist."
                 return answer_json({"error": {"code": "DeploymentNotFound", "message": message}}, 404)
-        elif request.path != "/v1/embeddings":
+        elif request.path != ("/embeddings" if self.flavour == "infinity" else "/v1/embeddings"):
             return Answer(404, b"404 page not found", "text/plain")
+        elif self.flavour == "infinity" and body["model"] != self.model:
+            return self.error(400, f"Invalid model: Engine for model name {body['model']} not found.")
         elif not self.rules.any_model and body["model"].removesuffix(":latest") != self.model:
             return self.error(404, f'model "{body["model"]}" not found, try pulling it first')
         if self.flavour == "voyage" and set(body) - {
@@ -201,6 +211,10 @@ class OpenAIDouble(Double):
                 400,
                 f'Model "{self.model}" does not support matryoshka representation, changing output dimensions will lead to poor results.',
             )
+        if len(texts) > self.max_texts and self.flavour == "infinity":
+            words = f"List should have at most {self.max_texts} items after validation, not {len(texts)}"
+            entry = {"type": "too_long", "loc": ["body", "text", "input"], "msg": words, "input": texts}
+            return answer_json({"detail": [entry]}, 422)
         if len(texts) > self.max_texts:
             status = 413 if self.flavour == "tei" else 400
             return self.error(
@@ -215,7 +229,7 @@ class OpenAIDouble(Double):
         return {
             "vllm": lambda: self.error(
                 400,
-                f"This model's maximum context length is {limit} tokens. However, you requested {tokens} tokens in the input for embedding generation. Please reduce the length of the input.",
+                f"This model's maximum context length is {limit} tokens. However, you requested 0 output tokens and your prompt contains at least {limit + 1} input tokens, for a total of at least {limit + 1} tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
             ),
             "tei": lambda: self.error(
                 413, f"Input validation error: `inputs` must have less than {limit} tokens. Given: {tokens}"

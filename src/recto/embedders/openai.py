@@ -7,7 +7,6 @@ of the same name is noticed. Before the first documents, it checks that the serv
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from collections import deque
@@ -21,10 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 from recto._util.probe import PROBE_TEXTS, cosine, probe_revision
 from recto._util.retry import ClientPerLoop, Notify, aretry, awith_timeout, retry, with_timeout
-from recto.embedders.known_models import KnownModel, ask_max_tokens, known_model, model_names
+from recto.embedders.known_models import (
+    KnownModel,
+    ask_max_tokens,
+    count_tokens,
+    known_model,
+    model_names,
+)
 from recto.embedders.openai_wire import Endpoint, InputTooLarge, ModelMissing, to_vectors
 from recto.embedders.remote import document_backoff, retry_within
-from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
+from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError, missing_extra
 from recto.protocols import Progress
 from recto.settings import OpenAIOptions, Settings
 from recto.types import EmbedderFingerprint, Vector
@@ -37,14 +42,22 @@ _DOCUMENT_SECONDS = 120.0
 _PROBE_SECONDS = 60.0
 _PROBE_TRIES = 30
 _ASK_SECONDS = 5.0
-_CHECK_AGAIN = 300.0
-"""Seconds after which a call also asks for the vector of a probe, to notice that the model was replaced."""
+_CHECK_AGAIN = 1.0
+"""Seconds after which a query also asks for the vector of a probe, to notice that the model was replaced.
+
+A server can be restarted with another model between two calls without any error of a connection. Calls for
+documents always ask for it, so that an index never gets vectors of two models.
+"""
+_BROKEN = ("ReadError", "RemoteProtocolError", "WriteError")
+"""Errors of a connection that the server has closed; a new connection is tried once.
+
+vLLM often closes a connection after it has refused a request, without saying so.
+"""
 _DEFAULT_MAX_TOKENS = 512
 _SHORT = 100  # tokens that every model reads
 _STEP = 64  # lengths are checked in steps of so many tokens
 _SAME = 0.99999  # the least cosine of one text with itself
 _SAME_MODEL = 0.999
-_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\s+|[^\sA-Za-z]")
 _FILLER = ("the", "soil", "and", "the", "rain", "feed", "a", "tree", "in", "the", "old", "park")
 
 Plan = Generator[list[str], "list[Vector] | InputTooLarge", list[Vector]]
@@ -53,37 +66,24 @@ Plan = Generator[list[str], "list[Vector] | InputTooLarge", list[Vector]]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The normalised vectors of the fixed texts, and whether the server had normalised them."""
+    """What the server returns for the fixed texts, and whether it had normalised the vectors.
 
-    vectors: tuple[Vector, ...]
+    `references` are the vectors of the first text as a query and as a document.
+    """
+
+    references: tuple[Vector, Vector]
     revision: str
     normalised: bool
 
     @property
     def dim(self) -> int:
         """The dimension of the vectors."""
-        return len(self.vectors[0])
+        return len(self.references[0])
 
 
 def open_openai(settings: Settings, notify: Notify) -> OpenAIEmbedder:
     """Return the embedder of the endpoint that the settings describe."""
     return OpenAIEmbedder(settings.openai, settings.model, notify)
-
-
-def count_tokens(prefix: str, text: str) -> int:
-    """Return an upper estimate of the tokens of a text, special tokens and the prefix included.
-
-    Four letters of a word, a digit, a sign, a letter of another alphabet, and white space other than a single
-    space count as a token each, and a Chinese character as two.
-    """
-    count = 2
-    for piece in _WORD.findall(prefix + text):
-        if piece.isspace():
-            count += len(piece) - (piece[-1] == " ")
-        else:
-            size = len(piece.encode("utf-8", "replace"))
-            count += (size + 3) // 4 if piece.isascii() else max(1, size - 1)
-    return count
 
 
 class OpenAIEmbedder:
@@ -134,8 +134,8 @@ class OpenAIEmbedder:
 
     @property
     def batch_size(self) -> int:
-        """The number of texts per call."""
-        return self._options.batch_size
+        """The number of texts per call, without the probe."""
+        return max(1, self._options.batch_size - 1)
 
     def warm_up(self) -> None:
         """Connect, and let the server load the model."""
@@ -278,7 +278,8 @@ class OpenAIEmbedder:
 
     def _plan(self, texts: list[str], *, cut: bool) -> Plan:
         """Yield batches; split what the server refuses as too large, and cut or report a single text."""
-        batches = deque(texts[start : start + self._batch] for start in range(0, len(texts), self._batch))
+        size = max(1, self._batch - 1)  # the probe is sent with them
+        batches = deque(texts[start : start + size] for start in range(0, len(texts), size))
         vectors: list[Vector] = []
         while batches:
             batch = batches.popleft()
@@ -304,11 +305,13 @@ class OpenAIEmbedder:
         with self._lock:
             if self._probe is None:
                 deadline = time.monotonic() + _PROBE_SECONDS
-                rows = retry(
-                    lambda: self._post(self._documents_of_probe(), 1, deadline),
-                    retry_within(deadline, _PROBE_TRIES),
-                    self._sleep,
-                )
+                texts = [self._document_prefix + text for text in PROBE_TEXTS]
+
+                def ask(kind: int) -> list[Vector]:
+                    call = partial(self._post, texts, kind, deadline)
+                    return retry(call, retry_within(deadline, _PROBE_TRIES), self._sleep)
+
+                rows = ask(1)
                 asked, dim = self._options.dimensions, len(rows[0])
                 if asked is not None and dim != asked:
                     raise ConfigurationError(
@@ -316,13 +319,12 @@ class OpenAIEmbedder:
                         hint="The server or the model does not support other dimensions. Unset it.",
                     )
                 normalised = all(abs(hypot(*row) - 1) < 1e-3 for row in rows)
-                vectors = tuple(to_vectors(rows, dim))
-                self._probe = Probe(vectors, probe_revision(vectors), normalised)
+                vectors = to_vectors(rows, dim)
+                as_query = vectors if self._endpoint.input_types is None else to_vectors(ask(0), dim)
+                references = (as_query[0], vectors[0])
+                self._probe = Probe(references, probe_revision(vectors), normalised)
                 self._checked_at = time.monotonic()
             return self._probe
-
-    def _documents_of_probe(self) -> list[str]:
-        return [self._document_prefix + text for text in PROBE_TEXTS]
 
     def _length(self) -> tuple[int, str]:
         """Return the number of tokens that the model reads, and who says so."""
@@ -361,51 +363,67 @@ class OpenAIEmbedder:
         return None
 
     def _embed(self, texts: list[str], kind: int, deadline: float) -> list[Vector]:
-        """Return the vectors of a batch; from time to time, ask for that of a probe in the same call."""
-        check, probe = self._is_check_due(kind), self._probed()
-        rows = self._post([*texts, self._documents_of_probe()[0]] if check else texts, kind, deadline)
-        return self._checked(rows, probe, check=check)
+        """Return the vectors of a batch, after a check that the model is still the same."""
+        probe = self._probed()
+        rows = [row for sent in self._calls(texts, kind) for row in self._post(sent, kind, deadline)]
+        return self._checked(rows, len(texts), probe, kind)
 
     async def _aembed(self, texts: list[str], deadline: float) -> list[Vector]:
-        check, probe = self._is_check_due(0), self._probed()
-        sent = [*texts, self._documents_of_probe()[0]] if check else texts
-        remaining = deadline - time.monotonic()
-        client = self._async_clients.get()
-        try:
-            response = await awith_timeout(
-                client.post(**self._endpoint.request(sent, 0, remaining)), remaining
-            )
-        except Exception as error:  # noqa: BLE001 - every error of the client is translated
-            raise self._failed(error) from None
-        return self._checked(self._endpoint.rows(response, len(sent)), probe, check=check)
+        probe = self._probed()
+        rows = [row for sent in self._calls(texts, 0) for row in await self._apost(sent, 0, deadline)]
+        return self._checked(rows, len(texts), probe, 0)
 
-    def _post(self, texts: list[str], kind: int, deadline: float) -> list[Vector]:
+    def _calls(self, texts: list[str], kind: int) -> list[list[str]]:
+        """Return the texts of one or two calls; if the model is to be checked, the last is the probe's."""
+        probe, is_due = self._document_prefix + PROBE_TEXTS[0], self._is_check_due()
+        if len(texts) < self._batch:
+            return [[*texts, probe]] if kind == 1 or is_due else [texts]
+        return [texts, [probe]] if is_due else [texts]
+
+    def _is_check_due(self) -> bool:
+        return time.monotonic() - self._checked_at > _CHECK_AGAIN
+
+    def _post(self, texts: list[str], kind: int, deadline: float, *, again: bool = True) -> list[Vector]:
         remaining, client = deadline - time.monotonic(), self._connect()
         try:
             response = with_timeout(
                 lambda: client.post(**self._endpoint.request(texts, kind, remaining)), remaining
             )
         except Exception as error:  # noqa: BLE001 - every error of the client is translated
-            raise self._failed(error) from None
+            failed = self._failed(error)
+            if again and type(error).__name__ in _BROKEN:
+                return self._post(texts, kind, deadline, again=False)
+            raise failed from None
         try:
             return self._endpoint.rows(response, len(texts))
         except ModelMissing as error:
             raise self._with_names(error) from None
 
+    async def _apost(
+        self, texts: list[str], kind: int, deadline: float, *, again: bool = True
+    ) -> list[Vector]:
+        remaining, client = deadline - time.monotonic(), self._async_clients.get()
+        try:
+            response = await awith_timeout(
+                client.post(**self._endpoint.request(texts, kind, remaining)), remaining
+            )
+        except Exception as error:  # noqa: BLE001 - every error of the client is translated
+            failed = self._failed(error)
+            if again and type(error).__name__ in _BROKEN:
+                return await self._apost(texts, kind, deadline, again=False)
+            raise failed from None
+        return self._endpoint.rows(response, len(texts))
+
     def _failed(self, error: Exception) -> RectoError:
         self._checked_at = -inf  # a server that was restarted may have another model
         return self._endpoint.translated(error)
 
-    def _is_check_due(self, kind: int) -> bool:
-        is_comparable = kind == 1 or self._endpoint.input_types is None
-        return is_comparable and time.monotonic() - self._checked_at > _CHECK_AGAIN
-
-    def _checked(self, rows: list[Vector], probe: Probe, *, check: bool) -> list[Vector]:
+    def _checked(self, rows: list[Vector], count: int, probe: Probe, kind: int) -> list[Vector]:
         """Return normalised vectors, without that of the probe; raise an error if the model was replaced."""
         vectors = to_vectors(rows, probe.dim)
-        if check:
-            if cosine(vectors.pop(), probe.vectors[0]) < _SAME_MODEL:
-                raise EmbeddingError(
+        if len(vectors) > count:
+            if cosine(vectors.pop(), probe.references[kind]) < _SAME_MODEL:
+                raise FingerprintMismatch(
                     f"{self._endpoint.shown} now has another model under the name {self._model}",
                     hint="Restore the model, or run `recto index PATH` and restart the service.",
                 )

@@ -13,7 +13,7 @@ from urllib.parse import urljoin, urlsplit
 from recto._util.retry import DeadlineExceeded, redacted
 from recto.embedders import normalize_vectors
 from recto.embedders.remote import TransientEmbeddingError, retry_after
-from recto.errors import ConfigurationError, EmbeddingError, RectoError
+from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions, is_local_address
 from recto.types import Vector
 
@@ -25,10 +25,15 @@ _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.
 _LOADING_SECONDS = 2.0
 _TOO_LARGE = re.compile(
     r"too (?:large|long|big|many)|context (?:length|size|window)|batch size|maximum (?:input|allowed)"
-    r"|tokens exceed|must have (?:less|fewer) than|longer than|reduce the length",
+    r"|tokens exceed|must have (?:less|fewer) than|should have at most|longer than|reduce the length",
     re.IGNORECASE,
 )
 _NO_MODEL = re.compile(r"\bmodels?\b|deployment", re.IGNORECASE)
+_INVALID_MODEL = re.compile(r"(?:invalid|unknown) model\b", re.IGNORECASE)
+_POOLING = (
+    "Start the server with the pooling of the model card. llama.cpp uses that of the model file if you leave "
+    "out --pooling; if the file names none, set it to cls, mean or last."
+)
 _START = {
     11434: "Start Ollama with `ollama serve`.",
     1234: "Start the server of LM Studio: `lms server start`.",
@@ -48,11 +53,13 @@ class Endpoint:
 
     def __init__(self, options: OpenAIOptions, model: str) -> None:
         parts = urlsplit(options.url)
-        host, path = parts.hostname or "", parts.path.rstrip("/").removesuffix("/embeddings")
+        host, given = parts.hostname or "", parts.path.rstrip("/")
+        path = given.removesuffix("/embeddings")
         self._azure = (
             host.endswith(_AZURE_HOSTS) or "/openai/deployments/" in path or bool(options.api_version)
         )
-        path = path or ("/openai/v1" if self._azure else "/v1")
+        if not given:
+            path = "/openai/v1" if self._azure else "/v1"
         query = parts.query
         version = options.api_version or (_AZURE_VERSION if "/openai/deployments/" in path else "")
         if version and "api-version=" not in query:
@@ -165,7 +172,7 @@ class Endpoint:
             if isinstance(value, list) and value and isinstance(value[0], list):
                 raise EmbeddingError(
                     f"{self._base} returns a vector for every token instead of one for the text",
-                    hint="Start the server with pooling, such as `llama-server --embeddings --pooling mean`.",
+                    hint=_POOLING,
                 )
             if isinstance(value, list) and value:
                 return [float(number) for number in value]
@@ -198,7 +205,7 @@ class Endpoint:
             )
         if status in (400, 413, 422, 429, 500) and self._is_too_large(status, message):
             return self._too_large(message)
-        if status == 404:
+        if status == 404 or (status == 400 and _INVALID_MODEL.search(message)):
             return self._not_found(message, answer)
         if status == 429 and "quota" in message.lower():
             return EmbeddingError(
@@ -214,7 +221,7 @@ class Endpoint:
             return self._unavailable(status, message, retry_after(response.headers))
         return EmbeddingError(
             f"{self._base} refuses the request ({status}): {message}",
-            hint="Check RECTO_MODEL and the server's log.",
+            hint=_POOLING if "pooling" in message.lower() else "Check RECTO_MODEL and the server's log.",
         )
 
     def _too_large(self, message: str) -> InputTooLarge:
@@ -240,7 +247,8 @@ class Endpoint:
             f"There is no embeddings API at {self._base} (404)",
             hint="Check RECTO_OPENAI_URL and RECTO_OPENAI_API_VERSION."
             if self._azure
-            else "Check RECTO_OPENAI_URL: it usually ends with /v1.",
+            else "Check RECTO_OPENAI_URL: it usually ends with /v1. If the server has another path, give the "
+            "whole address, up to /embeddings.",
         )
 
     def _unavailable(self, status: int, message: str, pause: float | None) -> RectoError:
@@ -268,6 +276,8 @@ class Endpoint:
         for name in ("error", "detail", "message"):
             if isinstance(found, dict) and found.get(name):
                 found = found[name]
+        if isinstance(found, list) and found and isinstance(found[0], dict):  # FastAPI, with the texts
+            found = found[0].get("msg")
         text = found if isinstance(found, str) else json.dumps(found) if found and found is not answer else ""
         return redacted(text[:300], self._key) or "no reason given"
 
@@ -301,7 +311,7 @@ def to_vectors(rows: Sequence[Vector], dim: int) -> list[Vector]:
     """Return vectors of length 1; raise an error if one has another dimension or is not finite."""
     other = next((len(row) for row in rows if len(row) != dim), None)
     if other is not None:
-        raise EmbeddingError(
+        raise FingerprintMismatch(
             f"The endpoint returned a vector of {other} numbers; before, it was {dim}",
             hint="Another model now has this name. Restore it, or index the book again with --rebuild.",
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from recto import __version__
 from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
-from recto.errors import InvalidArgument, RectoError
+from recto.errors import EmbeddingError, InvalidArgument, RectoError
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.pipeline import Check, ReadAhead, WriteBehind
 from recto.indexing.planner import Emit, IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
@@ -117,6 +117,10 @@ def index_book(
     try:
         with building as build:
             report, before = _publish(job, store, collection, build, journal, progress)
+    except EmbeddingError as error:
+        if known := _journal(journal, collection, job.embedder):
+            error.hint = f"{error.hint} {_kept(known, store, collection)}".strip()
+        raise
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(_kept(_journal(journal, collection, job.embedder), store, collection))
         raise

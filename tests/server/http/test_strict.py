@@ -88,7 +88,7 @@ def test_unknown_methods_and_paths(service: Service) -> None:
     [
         ("", "q is required"),
         ("q=", "cannot be empty"),
-        ("q=a&query=b", "query is not a known field"),
+        ("q=a&query=b", "query is not a known parameter"),
         ("q=a&q=b", "q is given twice"),
         ("q=a&top_k=1&top_k=2", "top_k is given twice"),
         ("q=a&top_k=many", "top_k must be a whole number"),
@@ -106,6 +106,17 @@ def test_invalid_query_parameters(service: Service, query: str, words: str) -> N
     reply = service.get(f"/v1/search?{query}")
     assert reply.status == 400
     assert words in reply.error
+
+
+def test_an_unknown_name_comes_with_the_known_ones(service: Service) -> None:
+    reply = service.get("/v1/search?query=robot")
+    assert (reply.status, reply.error) == (400, "query is not a known parameter")
+    assert reply.json()["hint"] == (
+        "The parameters are: q, top_k, module, url, collection, mode, min_score, group_by, html, log."
+    )
+    reply = service.post("/v1/search", {"q": "robot"})
+    assert (reply.status, reply.error) == (400, "q is not a known field")
+    assert "query" in reply.json()["hint"].removeprefix("The fields are: ").rstrip(".").split(", ")
 
 
 def test_head_has_no_body(service: Service) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from recto._util.text import shortened
 from recto.errors import ErrorKind, InvalidArgument, RectoError
@@ -81,12 +82,13 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler."""
         handler = super().get_route_handler()
+        fields = _field_names(self)
 
         async def handle(request: Request) -> Response:
             try:
                 return await handler(_StrictRequest(request.scope, request.receive))
             except RequestValidationError as error:
-                return refusal_of(_validation_error(error.errors())).response()
+                return refusal_of(_validation_error(error.errors(), fields)).response()
             except Exception as error:
                 # FastAPI wraps exceptions that are raised while it parses a body.
                 if isinstance(error.__cause__, BadBody):
@@ -96,14 +98,30 @@ class StrictRoute(APIRoute):
         return handle
 
 
-def _validation_error(errors: Sequence[Any]) -> BadBody:
-    """Describe the first error in one sentence, without repeating the input."""
-    first = errors[0]
+def _field_names(route: APIRoute) -> tuple[str, ...]:
+    """Return the fields of the model that a route takes as its body or as its query parameters."""
+    taken = (route.body_field, *route.dependant.query_params)
+    models = (field.field_info.annotation for field in taken if field is not None)
+    return tuple(
+        name
+        for model in models
+        if isinstance(model, type) and issubclass(model, BaseModel)
+        for name in model.model_fields
+    )
+
+
+def _validation_error(errors: Sequence[Any], fields: Sequence[str]) -> BadBody:
+    """Describe one error in one sentence, without repeating the input.
+
+    An unknown field comes first: a required field is often missing because its name is misspelled.
+    """
+    first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
+    what = "parameter" if first["loc"][0] == "query" else "field"
     name = ".".join(shortened(str(part)) for part in first["loc"][1:]) or "The body"
     kind, context = first["type"], first.get("ctx", {})
     problems = {
         "missing": "is required",
-        "extra_forbidden": "is not a known field",
+        "extra_forbidden": f"is not a known {what}",
         "bool_type": "must be true or false",
         "bool_parsing": "must be true or false",
         "int_parsing": "must be a whole number",
@@ -122,11 +140,11 @@ def _validation_error(errors: Sequence[Any]) -> BadBody:
         "finite_number": "must be a finite number",
         "literal_error": f"must be {context.get('expected')}",
     }
-    has_list = kind in ("extra_forbidden", "literal_error")
-    return BadBody(
-        f"{name} {problems.get(kind, 'is not valid')}",
-        hint="/openapi.json lists the fields and their values." if has_list else "",
-    )
+    hints = {
+        "extra_forbidden": f"The {what}s are: {', '.join(fields)}.",
+        "literal_error": "/openapi.json lists the fields and their values.",
+    }
+    return BadBody(f"{name} {problems.get(kind, 'is not valid')}", hint=hints.get(kind, ""))
 
 
 STATUSES = {

@@ -73,10 +73,9 @@ class SearchService:
         self._awaited = isinstance(embedder, AsyncEmbedder)
         self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, on_batch)
         self._store = open_store(settings, notify, close_at_exit=close_at_exit)
-        self._local_store = not isinstance(self._store, AsyncStore)
         self._retrievers: dict[str, Retriever] = {}
         self._on_circuit = on_circuit
-        self._breakers: dict[str, CircuitBreaker] = {}
+        self._breakers: dict[tuple[str, bool], CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
         self._on_log_drop = on_log_drop
         self._query_log: QueryLog | None = None
@@ -166,7 +165,7 @@ class SearchService:
         """Search one collection."""
         _charge([query])
         if self._awaited:
-            return await self._await(name, lambda retriever: retriever.asearch(query, top_k, mode=mode))
+            return await self._await(name, mode, lambda retriever: retriever.asearch(query, top_k, mode=mode))
         return await self.run(name, lambda retriever: retriever.search(query, top_k, mode=mode))
 
     async def find(
@@ -238,7 +237,7 @@ class SearchService:
             responses = await acall(retriever)
             return await self.in_thread(lambda found: convert(_with_words(retriever, found)), responses)
 
-        return await (self._await(name, asearch) if self._awaited else self.run(name, search))
+        return await (self._await(name, mode, asearch) if self._awaited else self.run(name, search))
 
     async def page(self, name: str, url: str, query: str = "") -> tuple[BookPage, tuple[QueryWord, ...]]:
         """Return a page, and the words of a query to mark in it."""
@@ -284,15 +283,18 @@ class SearchService:
         running.add_done_callback(ended)
         return await asyncio.shield(running)
 
-    async def _await(self, name: str, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
+    async def _await(self, name: str, mode: Mode, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
         """Await a retriever, without a thread for each query."""
-        with self._guarded(name):
+        with self._guarded(name, embeds=mode != "lexical"):
             return await call(self.retriever(name))
 
     @contextmanager
-    def _guarded(self, name: str) -> Iterator[None]:
-        """Apply the circuit breaker of remote engines; report a missing collection without internals."""
-        breaker = None if self.embedded else self._breaker(name)
+    def _guarded(self, name: str, *, embeds: bool = False) -> Iterator[None]:
+        """Apply the circuit breaker of remote engines; report a missing collection without internals.
+
+        Searches that call a remote embedder have a breaker of their own: without it, all others still work.
+        """
+        breaker = None if self.embedded else self._breaker(name, embeds=embeds)
         try:
             with breaker.watch() if breaker else nullcontext():
                 yield
@@ -302,10 +304,10 @@ class SearchService:
                 hint=f"Index a book with `recto index PATH --collection {name}`.",
             ) from error
 
-    def _breaker(self, name: str) -> CircuitBreaker:
-        if name not in self._breakers:
-            self._breakers[name] = CircuitBreaker(on_change=self._on_circuit)
-        return self._breakers[name]
+    def _breaker(self, name: str, *, embeds: bool) -> CircuitBreaker:
+        if (name, embeds) not in self._breakers:
+            self._breakers[name, embeds] = CircuitBreaker(on_change=self._on_circuit)
+        return self._breakers[name, embeds]
 
     def redact(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without paths and addresses."""
