@@ -110,7 +110,7 @@ def test_an_older_index_is_named_everywhere(house: Path, home: Path, monkeypatch
     for command in (["search", "soil"], ["doctor"], ["index", str(house / "book")]):
         done = recto(home, *command, "--collection", "books")
         text = done.stdout + done.stderr
-        assert "was made by an older version of Recto (format 0; this version reads 1)" in text, command
+        assert "was made by an older version of Recto (format 0; this version reads 2)" in text, command
         assert index_again in text
         assert "damaged" not in text.lower()
         assert done.returncode == 2
