@@ -125,6 +125,7 @@ def test_a_dumb_terminal(own_home: Path) -> None:
         terminal.see("recto>")
         terminal.press(":top 1\n")
         terminal.see("Showing 1 result.")
+        terminal.see("recto>")
         terminal.press("half" + CTRL_C)
         terminal.see("Cancelled")
         terminal.press("What is DDS in ROS 2?\n")
