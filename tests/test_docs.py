@@ -115,7 +115,7 @@ def start(workspace: Path, words: list[str]) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("page", "command"),
     [
-        pytest.param(*shown, marks=[pytest.mark.slow] if "bench." in shown[1] else [])
+        pytest.param(*shown, marks=[pytest.mark.long] if "bench." in shown[1] else [])
         for shown in shown_commands()
     ],
     ids=lambda value: value[:60],

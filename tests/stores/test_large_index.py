@@ -76,7 +76,13 @@ def clustered_vectors(random: np.random.Generator, count: int) -> Any:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-@pytest.fixture(scope="module", params=[HNSW_FROM, HIGH_EF_FROM], ids=["large", "high-ef"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(HNSW_FROM, id="large"),
+        pytest.param(HIGH_EF_FROM, id="high-ef", marks=pytest.mark.long),
+    ],
+)
 def large_index(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LargeIndex]:
