@@ -99,10 +99,18 @@ def test_a_static_search_is_exported(sample_home: Path, tmp_path: Path) -> None:
     done = recto(sample_home, "export", "--static", str(target))
     assert done.returncode == 0, done.stderr
     assert f"of 'physical-ai-book' to {target}: " in done.stdout
+    assert "28 pages of 'physical-ai-book' cannot be opened from the results" in done.stderr
     again = json.loads(recto(sample_home, "export", "--static", str(target), "--json").stdout)
     assert (target / "data" / again["generation"] / "words-0.bin").is_file()
     assert (again["collection"], again["directory"]) == ("physical-ai-book", str(target))
+    assert again["unpublished"] == again["pages"] == 28
     assert again["bytes"] == sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+
+
+def test_a_published_book_is_exported_without_a_warning(home: Path, small_book: Path, tmp_path: Path) -> None:
+    recto(home, "index", str(small_book), "--collection", "garden", "--site-url", "https://garden.example/")
+    done = recto(home, "export", "--static", str(tmp_path / "out"), "--collection", "garden")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_export_has_one_kind(home: Path, tmp_path: Path) -> None:

@@ -43,11 +43,15 @@ Rows = dict[str, list[Form]]
 
 @dataclass(frozen=True, slots=True)
 class StaticExport:
-    """What was exported; `generation` identifies the content of the index."""
+    """What was exported; `generation` identifies the content of the index.
+
+    `unpublished` pages have no URL of a website, so their results cannot be opened.
+    """
 
     generation: str
     chunks: int
     pages: int
+    unpublished: int
     files: int
     bytes: int
 
@@ -74,8 +78,10 @@ def export_static(index: Index, directory: Path, progress: Progress | None = Non
             f"Cannot write to {directory}: {error.strerror or error}",
             hint=f"{disk_advice(error, directory)}, or choose another directory.",
         ) from error
-    pages = len({chunk.page_url for chunk in chunks})
-    return StaticExport(generation, len(chunks), pages, len(files), sum(len(data) for _, data in files))
+    pages = {chunk.page_url for chunk in chunks}
+    unpublished = sum(not url.startswith(("https://", "http://")) for url in pages)
+    size = sum(len(data) for _, data in files)
+    return StaticExport(generation, len(chunks), len(pages), unpublished, len(files), size)
 
 
 def _check_replaceable(directory: Path) -> None:

@@ -67,6 +67,12 @@ def export(
     else:
         made = export_static(index, directory, _report)
         found |= asdict(made)
+        if made.unpublished:
+            notify(
+                f"{plural(made.unpublished, 'page')} of '{name}' cannot be opened from the results, because "
+                "the book was indexed without the address of its site. Index it again with --site-url URL, "
+                "or set data-rewrite in the script tag."
+            )
         text = (
             f"Wrote {plural(made.chunks, 'chunk')} of {plural(made.pages, 'page')} of '{name}' "
             f"to {directory}: {plural(made.files, 'file')}, {megabytes(made.bytes)}."
