@@ -30,6 +30,7 @@ from bench.peers.runners.recto import Counted
 from bench.question_sets import MEASURES, Answer, Book, Hit, Result, lead, load_books, measure
 from recto import Retriever, __version__
 from recto.book.sources.tree import open_book
+from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, IndexProgress, index_book
 from recto.stores.edge.store import EdgeStore
 from recto.types import Mode
@@ -98,6 +99,12 @@ class Report:
         parts.append(self._books())
         parts.append("Page MRR of each type of query, mean over the books:")
         parts.append(self._types())
+        if any(result.auroc for result in self.results.values()):
+            parts.append(
+                "Answerability of each book: AUROC / answered queries called not covered / "
+                "others called covered:"
+            )
+            parts.append(self._answerability())
         if self.rare:
             parts.append(
                 f"Rare words as queries: a chunk with the word is among the first {rare_words.TOP} hits "
@@ -144,6 +151,21 @@ class Report:
             for name, result in self.results.items()
         ]
         return table.table(["system", *types], rows)
+
+    def _answerability(self) -> str:
+        measured = {name: result for name, result in self.results.items() if result.auroc}
+        books = list(next(iter(measured.values())).auroc)
+        rows = [
+            [
+                self._title(name),
+                *(
+                    "/".join(map(_number, (result.auroc[book], result.rejected[book], result.accepted[book])))
+                    for book in books
+                ),
+            ]
+            for name, result in measured.items()
+        ]
+        return table.table(["system", *books], rows)
 
     def _rare(self) -> str:
         books = list(next(iter(self.rare.values())))
@@ -275,6 +297,8 @@ def ask_recto(
             index_book(
                 work, store, book.name, journal=home / "journal", progress=_Progress(f"recto: {book.name}")
             )
+            index = store.open(book.name)
+            store.save_calibration(index.info, calibrate(embedder, index))
             retriever = Retriever(embedder, store, book.name)
             draws = rare_words.draw(
                 [chunk.text for chunk in retriever.open().scroll()], options.rare, book.name
@@ -309,7 +333,7 @@ class _Search:
             )
             for hit in response.hits
         )
-        return Answer(tuple(hits), response.answerable)
+        return Answer(tuple(hits), response.answerable, response.coverage)
 
     def texts(self, query: str) -> list[str]:
         response = self._retriever.search(query, top_k=rare_words.TOP, mode=self._mode)

@@ -1,15 +1,17 @@
 """Question sets of readers: find their books, rank pages and sections, and compare systems by query.
 
 A system answers a query with a list of chunks. The best chunk of a page ranks the page, the best chunk of a
-section ranks the section. If several places are expected (`match: any` and `match: all`), the first one that
-is found counts. Queries that the book does not answer (`match: none`) have no rank; they only measure how
-well a system knows that the book has no answer.
+section ranks the section. If several places are expected (`match: any`), the first one that is found counts.
+With `match: all`, the last one counts for hits; the reciprocal rank always is that of the first. Queries that
+the book does not answer (`match: none`) have no rank; they only measure how well a system knows that the book
+has no answer.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
@@ -18,7 +20,7 @@ from recto.evaluation.binding import heading_key
 from recto.evaluation.calibration import auroc
 from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.suites import Expectation, load_strict_suite
-from recto.types import HEADING_SEPARATOR
+from recto.types import HEADING_SEPARATOR, Coverage
 
 MEASURES = ("page hit@1", "page hit@5", "page MRR", "section hit@1", "section hit@5")
 _RESAMPLES = 10_000
@@ -27,11 +29,12 @@ _SEED = 20_261_115
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """A book's docs root and the queries about it."""
+    """A book's docs root and the queries about it; those in `need_all` need all of their expected pages."""
 
     name: str
     docs: Path
     questions: tuple[Expectation, ...]
+    need_all: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +55,27 @@ class Answer:
 
     hits: tuple[Hit, ...]
     answerable: float | None = None
+    coverage: Coverage | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The measures of one query, its type, and the ranks that they come from; rank 0 is "not found"."""
+    """The measures of one query, its type, and the ranks that they come from; rank 0 is "not found".
+
+    `all_pages` is the rank of the last expected page if the query needs all of them, else that of the first.
+    """
 
     id: str
     type: str
     page: int
+    all_pages: int
     section: int | None
 
     def measures(self) -> dict[str, float]:
         """Return the value of each measure; a system without sections has only those of pages."""
         found = {
-            "page hit@1": float(self.page == 1),
-            "page hit@5": float(0 < self.page <= 5),
+            "page hit@1": float(self.all_pages == 1),
+            "page hit@5": float(0 < self.all_pages <= 5),
             "page MRR": 1 / self.page if self.page else 0.0,
         }
         if self.section is not None:
@@ -80,10 +88,16 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A system's scores in each book, and its AUROC of answerability in the books where it has one."""
+    """A system's scores in each book, and its AUROC of answerability in the books where it has one.
+
+    `rejected` is the share of answered queries in each book that are called not covered, `accepted` the share
+    of the others that are called covered.
+    """
 
     scores: dict[str, tuple[Scores, ...]]
     auroc: dict[str, float]
+    rejected: dict[str, float] = field(default_factory=dict)
+    accepted: dict[str, float] = field(default_factory=dict)
 
     def book(self, name: str, type: str | None = None) -> dict[str, float]:
         """Return the means over a book's queries, or over those of one type."""
@@ -127,10 +141,13 @@ def _load_book(path: Path, folder: Path) -> Book:
             f"{path.name} needs the book {folder}, which does not exist. Pass its folder with --books."
         )
     expectations = load_strict_suite(path).expectations
+    entries = (json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip())
+    need_all = frozenset(entry["id"] for entry in entries if entry.get("match") == "all")
     return Book(
         path.stem,
         docs_root(folder, {page for each in expectations for page, _ in places(each)}),
         expectations,
+        need_all,
     )
 
 
@@ -155,18 +172,20 @@ def places(expectation: Expectation) -> list[tuple[str, str]]:
     return [(page, heading) for page, _, heading in parts]
 
 
-def score(expectation: Expectation, answer: Answer) -> Scores:
+def score(expectation: Expectation, answer: Answer, *, needs_all: bool = False) -> Scores:
     """Rank the expected pages and sections among those that a system returned."""
     wanted = {(page_key(page), heading_key(heading)) for page, heading in places(expectation)}
     pages = list(dict.fromkeys(page_key(hit.page) for hit in answer.hits))
-    page = _rank([page in {page for page, _ in wanted} for page in pages])
+    ranks = [pages.index(page) + 1 if page in pages else 0 for page in {page for page, _ in wanted}]
+    page = min(filter(None, ranks), default=0)
+    all_pages = (0 if 0 in ranks else max(ranks, default=0)) if needs_all else page
     section = None
     if all(hit.headings is not None for hit in answer.hits):
         sections: dict[tuple[str, tuple[str, ...]], bool] = {}
         for hit in answer.hits:
             sections.setdefault((page_key(hit.page), hit.headings or ()), _in_section(hit, wanted))
         section = _rank(list(sections.values()))
-    return Scores(expectation.key, expectation.tags[0] if expectation.tags else "", page, section)
+    return Scores(expectation.key, expectation.tags[0] if expectation.tags else "", page, all_pages, section)
 
 
 def _in_section(hit: Hit, wanted: set[tuple[str, str]]) -> bool:
@@ -184,11 +203,13 @@ def _rank(right: Sequence[bool]) -> int:
 
 def measure(books: Sequence[Book], answers: Mapping[str, Sequence[Answer]]) -> Result:
     """Score a system's answers to all queries of each book."""
-    scores, values = {}, {}
+    scores, values, rejected, accepted = {}, {}, {}, {}
     for book in books:
         pairs = list(zip(book.questions, answers[book.name], strict=True))
         scores[book.name] = tuple(
-            score(question, answer) for question, answer in pairs if not question.nothing
+            score(question, answer, needs_all=question.id in book.need_all)
+            for question, answer in pairs
+            if not question.nothing
         )
         stated = [
             (question.nothing, answer.answerable)
@@ -200,7 +221,10 @@ def measure(books: Sequence[Book], answers: Mapping[str, Sequence[Answer]]) -> R
                 [value for nothing, value in stated if not nothing],
                 [value for nothing, value in stated if nothing],
             )
-    return Result(scores, values)
+            graded = [(question.nothing, answer.coverage) for question, answer in pairs]
+            rejected[book.name] = fmean(grade == "not covered" for nothing, grade in graded if not nothing)
+            accepted[book.name] = fmean(grade == "covered" for nothing, grade in graded if nothing)
+    return Result(scores, values, rejected, accepted)
 
 
 def lead(mine: Result, theirs: Result, measure: str = "page MRR") -> ScoreEstimate:

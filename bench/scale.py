@@ -116,7 +116,7 @@ def build(store: Store, base: Any, texts: list[Chunk], count: int) -> tuple[Figu
         "index CPU s": spent,
         "of which lexical analysis, CPU s": analysis,
         "terms per chunk": len(postings) / count,
-        "terms of the lexicon": len(lexicon._counts),
+        "terms of the lexicon": len(lexicon._terms),
         "lexicon MB": len(encoded) / 1e6,
         "lexicon as a server stores it, MB": len(b64encode(zlib.compress(encoded, 9))) / 1e6,
     }

@@ -100,10 +100,13 @@ def lexical_scores(texts: list[str], claims: list[str]) -> tuple[Any, Any]:
     for row, claim in enumerate(claims):
         query = analyze_query(claim, lexicon)
         weights[row] = query.weight
-        for term, weight in zip(query.vector.indices, query.vector.values, strict=True):
+        vector = query.vector
+        for term, weight, idf in zip(vector.indices, vector.values, vector.idf, strict=True):
+            if term not in postings:
+                continue
             places, values = zip(*postings[term], strict=True)
-            scores[row, list(places)] += weight * lexicon.idf(len(places)) * np.array(values)
-    return scores / np.maximum(scores.max(axis=1, keepdims=True), 1e-9), weights
+            scores[row, list(places)] += weight * idf * np.array(values)
+    return scores, weights
 
 
 def _chunk(text: str) -> Chunk:

@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 PLANTED = 0.05
 PAIRS = {
-    "the same results": ("hybrid 0.1", "hybrid 0.1"),
-    "the next weight": ("hybrid 0.1", "hybrid 0.2"),
-    "dense and hybrid": ("dense", "hybrid 0.1"),
+    "the same results": ("hybrid 0.25", "hybrid 0.25"),
+    "the next weight": ("hybrid 0.25", "hybrid 0.4"),
+    "dense and hybrid": ("dense", "hybrid 0.25"),
     "dense and lexical": ("dense", "lexical"),
 }
 """The configurations that are compared, from no noise to the most."""

@@ -324,10 +324,10 @@ class TestOpenAI:
 
 def test_search_and_chunk_settings(tmp_path: Path) -> None:
     settings = load_settings({}, tmp_path)
-    assert (settings.lexical_weight, settings.chunk_tokens) == (0.1, 160)
-    given = {"RECTO_LEXICAL_WEIGHT": "0.25", "RECTO_CHUNK_TOKENS": "320"}
+    assert (settings.lexical_weight, settings.chunk_tokens) == (0.25, 160)
+    given = {"RECTO_LEXICAL_WEIGHT": "0.4", "RECTO_CHUNK_TOKENS": "320"}
     settings = load_settings(given, tmp_path)
-    assert (settings.lexical_weight, settings.chunk_tokens) == (0.25, 320)
+    assert (settings.lexical_weight, settings.chunk_tokens) == (0.4, 320)
 
 
 @pytest.mark.parametrize(

@@ -145,11 +145,11 @@ class Index(Protocol):
     ) -> list[Candidates]:
         """Return the scores of the chunks that may be among the best `limit` of each query.
 
-        `dense` has cosine similarities, `lexical` has BM25 scores: for each term that the query and the chunk
-        share, the product of both values and of ln(1 + (N - n + 0.5) / (n + 0.5)), where n of the N chunks of
-        the index have the term. If a query has both parts, a chunk that only the lexical part finds has its
-        cosine similarity, too; a chunk that is not in `lexical` counts as 0. More candidates than needed are
-        fine. Raises `ConfigurationError` if a query has a lexical part and the index no lexical vectors.
+        `dense` has cosine similarities. `lexical` has the sum over the terms that the query and the chunk
+        share: the product of both values and of ln(1 + (N - n + 0.5) / (n + 0.5)), where n of the N chunks of
+        the index have the term. If a query has both parts, the best chunks of each part have both scores; a
+        chunk that is not in `lexical` has none of the terms. More candidates than needed are fine. Raises
+        `ConfigurationError` if a query has a lexical part and the index no lexical vectors.
         """
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:

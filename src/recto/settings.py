@@ -18,7 +18,7 @@ from recto.plugins import BUILT_IN, EMBEDDERS, STORES, choices, install_hint
 
 BUILT_IN_MODEL = "granite-embedding-30m-english"
 COHERE_MODEL = "embed-english-v3.0"
-LEXICAL_WEIGHT = 0.1
+LEXICAL_WEIGHT = 0.25
 """The default weight of the lexical score in hybrid search (decision 11)."""
 CHUNK_TOKENS = 160
 """The default limit of tokens in a chunk (decision 3)."""

@@ -18,7 +18,9 @@ _PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-1", "in
 """Compatible variants of the built-in model, old ones included: cosine of 0.98 or more for the same text."""
 
 Mode = Literal["hybrid", "dense", "lexical"]
-"""How chunks are scored: cosine similarity (dense), BM25 (lexical), or the weighted sum of both (hybrid)."""
+"""How chunks are scored: cosine similarity (dense), BM25 (lexical), or the weighted mean of both (hybrid)."""
+Coverage = Literal["covered", "unclear", "not covered"]
+"""Whether a book seems to cover a query."""
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
 GroupBy = Literal["page"]
 
@@ -234,9 +236,9 @@ class IndexQuery:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The scores of the chunks that a query found: cosine similarities and BM25 scores by the store's ids.
+    """The scores of the chunks that a query found: cosine similarities and lexical scores by the store's ids.
 
-    In a hybrid search, only the ids in `dense` are ranked; `lexical` may have others.
+    In a hybrid search, the chunks in `dense` are ranked; those that are not in `lexical` have the score 0.
     """
 
     dense: dict[Hashable, float] = field(default_factory=dict)
@@ -245,7 +247,10 @@ class Candidates:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A chunk with its rank score, its cosine similarity (`dense`) and its BM25 score (`lexical`)."""
+    """A chunk with its score, its cosine similarity (`dense`) and its lexical score.
+
+    The lexical score is the share of the largest BM25 score that a text can have for the query: 0 to 1.
+    """
 
     score: float
     chunk: Chunk
@@ -319,10 +324,10 @@ class SearchResponse:
     """The hits of a search, or a `message` that says why there are none.
 
     `generation` is the version of the index that was searched, and `mode` the mode that was used.
-    `noise_floor` is the cosine similarity that off-topic queries reach, and `answerable` the probability that
-    the book covers the query; each is None if it is unknown. `corrections` has the query words that the book
-    does not contain, with the words that were searched for instead. `groups` has the hits by page, with
-    `group_by="page"`.
+    `noise_floor` is the score that off-topic queries reach, and `answerable` the probability that
+    the book covers the query, with its grade in `coverage`; each is None if it is unknown. `corrections` has
+    the query words that the book does not contain, with the words that were searched for instead. `groups`
+    has the hits by page, with `group_by="page"`.
     """
 
     query: str
@@ -340,6 +345,7 @@ class SearchResponse:
     answerable: float | None = None
     corrections: tuple[tuple[str, tuple[str, ...]], ...] = ()
     groups: tuple[PageGroup, ...] = ()
+    coverage: Coverage | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,29 +80,32 @@ def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
         Hit("b.md", ("B", "The cname", "Below")),
         Hit("c.mdx", ("C",), opening=True),
     )
-    assert score(question, Answer(hits)) == Scores("1", "howto", 2, 4)
-    assert score(question, Answer(tuple(Hit(hit.page) for hit in hits))) == Scores("1", "howto", 2, None)
-    assert score(question, Answer(hits[:3])) == Scores("1", "howto", 0, 0)
-    assert score(question, Answer(hits[5:])) == Scores("1", "howto", 1, 1)
+    assert score(question, Answer(hits)) == Scores("1", "howto", 2, 2, 4)
+    assert score(question, Answer(tuple(Hit(hit.page) for hit in hits))) == Scores("1", "howto", 2, 2, None)
+    assert score(question, Answer(hits[:3])) == Scores("1", "howto", 0, 0, 0)
+    assert score(question, Answer(hits[5:])) == Scores("1", "howto", 1, 1, 1)
     assert score(question, Answer((Hit("c.mdx", ("C", "Late")),))).section == 0
+    assert score(question, Answer(hits), needs_all=True) == Scores("1", "howto", 2, 3, 4)
+    assert score(question, Answer(hits[:5]), needs_all=True).measures()["page hit@5"] == 0
 
 
 def test_measures_of_ranks() -> None:
-    assert Scores("1", "", 2, 6).measures() == {
+    assert Scores("1", "", 2, 2, 6).measures() == {
         "page hit@1": 0.0,
         "page hit@5": 1.0,
         "page MRR": 0.5,
         "section hit@1": 0.0,
         "section hit@5": 0.0,
     }
-    assert Scores("1", "", 0, None).measures() == {"page hit@1": 0.0, "page hit@5": 0.0, "page MRR": 0.0}
+    assert Scores("1", "", 0, 0, None).measures() == {"page hit@1": 0.0, "page hit@5": 0.0, "page MRR": 0.0}
 
 
 def result(**ranks: list[int]) -> Result:
     return Result(
         {
             book: tuple(
-                Scores(str(n), "even" if n % 2 == 0 else "odd", rank, None) for n, rank in enumerate(found)
+                Scores(str(n), "even" if n % 2 == 0 else "odd", rank, rank, None)
+                for n, rank in enumerate(found)
             )
             for book, found in ranks.items()
         },

@@ -20,11 +20,11 @@ def test_text(house: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert " chunks of 'house' in hybrid mode\nWords: compost, made\n" in done.stdout
-    assert "Noise floor: a cosine of 0." in done.stdout
+    assert "Noise floor: a score of 0." in done.stdout
     assert "--- end of the top 5 ---" in done.stdout
     assert "Expected: module-1-garden/01-soil#compost: found\n  It is at rank 1." in done.stdout
     assert "  Dense: rank 1, cosine 0." in done.stdout
-    assert "  Lexical: rank 1, BM25 " in done.stdout
+    assert "  Lexical: rank 1, score " in done.stdout
     assert "  Words of the query: has compost, made; lacks none" in done.stdout
 
 

@@ -15,7 +15,7 @@ def test_tune_prints_a_table_and_a_recommendation(sample_home: Path) -> None:
     done = recto(sample_home, "tune", "--suite", HELD_OUT, "--weight", "0.1,0.2", "--mode", "dense,hybrid")
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.split("\n"))) <= 80
-    assert "hybrid 0.1 " in done.stdout
+    assert "hybrid 0.25 " in done.stdout
     assert "(current)" in done.stdout
     assert "Keep what you have" in done.stdout or "Recommended: " in done.stdout
     assert "with a probability of 80 %." in done.stdout
@@ -26,9 +26,9 @@ def test_tune_prints_a_table_and_a_recommendation(sample_home: Path) -> None:
     assert data["current"] == {
         "collection": "physical-ai-book",
         "mode": "hybrid",
-        "lexical_weight": 0.1,
+        "lexical_weight": 0.25,
     }
-    assert [one["mode"] for one in data["configurations"]] == ["hybrid", "hybrid", "dense"]
+    assert [one["mode"] for one in data["configurations"]] == ["hybrid", "hybrid", "hybrid", "dense"]
     assert (data["measure"], data["questions"], data["left_out"]) == ("nDCG@10", 100, 0)
     assert data["verdict"] in done.stdout
 

@@ -12,7 +12,7 @@ from recto.errors import CollectionMissing, ConfigurationError, StoreBusy
 from recto.protocols import Store
 from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
-from recto.stores.points import candidate_limits
+from recto.stores.points import candidate_limit
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing import StoreConformance
@@ -50,9 +50,7 @@ class BuiltInStore(StoreConformance):
             {one.chunk_index: bm25(index, one, "compost") for one in WORDS[::3]}, rel=1e-5
         )
         cosines = {number: cosine(vector(number), asked) for number in range(60)}
-        nearest = sorted(cosines, key=lambda number: -cosines[number])[
-            : candidate_limits(5, hybrid=True).dense
-        ]
+        nearest = sorted(cosines, key=lambda number: -cosines[number])[: candidate_limit(5)]
         assert dense == pytest.approx({number: cosines[number] for number in {*nearest, *lexical}}, abs=1e-5)
 
     def test_exact_candidates_of_one_part(self, store: Store) -> None:
@@ -64,7 +62,7 @@ class BuiltInStore(StoreConformance):
         expected = {hit.chunk.chunk_index: hit.score for hit in index.query(vector(1000), 7)}
         assert by_number(index, dense.dense) == pytest.approx(expected, abs=1e-5)
         (only_dense,) = index.candidates([IndexQuery(vector(1000), SparseVector((), ()))], 7)
-        assert len(only_dense.dense) == candidate_limits(7, hybrid=True).dense
+        assert len(only_dense.dense) == candidate_limit(7)
 
     def test_exact_candidates_with_a_filter(self, store: Store) -> None:
         publish_lexical(store, "books", WORDS)

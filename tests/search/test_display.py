@@ -57,7 +57,7 @@ def test_the_snippet_shows_the_match_wherever_it_is() -> None:
 
 
 def test_a_rare_word_is_preferred_to_a_common_one() -> None:
-    common, rare = QueryWord("soil", 1.0, frozenset({"soil"})), QueryWord("marl", 5.0, frozenset({"marl"}))
+    common, rare = QueryWord("soil", 1.0, ("soil",)), QueryWord("marl", 5.0, ("marl",))
     text = "Soil, soil and soil. " + FILLER * 5 + "Marl is heavy. " + FILLER * 5
     assert "Marl is heavy." in make_snippet(text, (common, rare)).text
 

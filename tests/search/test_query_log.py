@@ -67,6 +67,7 @@ def test_an_entry_has_these_fields_and_no_others(tmp_path: Path) -> None:
         "filters": {"module": ["garden"], "url": None},
         "hits": [{"url": chunk(number).link, "score": round(0.9 - number / 10, 4)} for number in range(5)],
         "answerable": 0.8,
+        "coverage": None,
         "covered": True,
         "above_noise": True,
         "ms": 3.46,

@@ -9,24 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.search.lexical import LexicalQuery
-from recto.search.response import ANSWERABLE_THRESHOLD, answerable
+from recto.search.response import answerable, coverage
 from recto.types import Calibration, SparseVector
 
 CALIBRATION = Calibration(noise_floor=0.6, auroc=1.0, off_topic=32, in_book=16, spread=0.05)
 
 
 def query(known: float) -> LexicalQuery:
-    return LexicalQuery(SparseVector((), ()), (), (), known, 0.1, "query")
+    return LexicalQuery(SparseVector((), ()), (), known, 0.1)
 
 
 def test_similar_and_known_queries_are_covered() -> None:
     covered, not_covered = (
-        answerable(0.75, query(1.0), CALIBRATION),
+        answerable(0.8, query(1.0), CALIBRATION),
         answerable(0.62, query(0.3), CALIBRATION),
     )
-    assert covered is not None
-    assert not_covered is not None
-    assert not_covered < 0.05 < ANSWERABLE_THRESHOLD < 0.9 < covered
+    unclear = answerable(0.62, query(0.95), CALIBRATION)
+    assert [coverage(one) for one in (covered, unclear, not_covered)] == ["covered", "unclear", "not covered"]
+    assert coverage(None) is None
 
 
 @pytest.mark.parametrize(

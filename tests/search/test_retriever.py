@@ -17,14 +17,17 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+import recto
 from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, InvalidQuery
+from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder, Index
-from recto.search.lexical import KEYWORD_WEIGHT
 from recto.search.pages import nearest_page
 from recto.search.retriever import Retriever
+from recto.settings import LEXICAL_WEIGHT
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Mode, Outcome, SearchResponse
 
+SUITE = Path(recto.__file__).parent / "sample" / "development.json"
 QUESTIONS = [
     "What is ROS 2?",
     "robot navigation",
@@ -225,17 +228,18 @@ def test_a_newly_published_index_is_used(home: Path, small_book: Path, embedder:
     assert "May" in reader.search("When do I sow beans?").hits[0].chunk.text
 
 
-def test_hybrid_scores_are_the_weighted_sum_of_both(retriever: Retriever) -> None:
+def test_hybrid_scores_are_the_weighted_mean_of_both(retriever: Retriever) -> None:
     query = "Jetson Orin"
     hybrid, dense, lexical = (retriever.search(query, 10, mode=mode) for mode in MODES)
     assert (hybrid.mode, dense.mode, lexical.mode) == MODES
     assert all(hit.score == hit.dense and hit.lexical is None for hit in dense.hits)
     assert all(hit.score == hit.lexical and hit.dense is None for hit in lexical.hits)
-    best = max(hit.lexical or 0.0 for hit in lexical.hits)
     for hit in hybrid.hits:
         assert hit.dense is not None
         assert hit.lexical is not None
-        assert hit.score == pytest.approx(hit.dense + KEYWORD_WEIGHT * hit.lexical / best)
+        expected = (hit.dense + LEXICAL_WEIGHT * hit.lexical) / (1 + LEXICAL_WEIGHT)
+        assert hit.score == pytest.approx(expected)
+        assert 0 < hit.score < 1
     assert all("orin" in hit.chunk.text.lower() for hit in hybrid.hits[:3])
     similarities = {hit.chunk.id: hit.score for hit in dense.hits}
     assert all(
@@ -243,6 +247,15 @@ def test_hybrid_scores_are_the_weighted_sum_of_both(retriever: Retriever) -> Non
         for hit in hybrid.hits
         if hit.chunk.id in similarities
     )
+
+
+def test_the_first_hits_do_not_depend_on_top_k(retriever: Retriever) -> None:
+    queries = [expectation.query for expectation in load_suite(SUITE).expectations][:60]
+    first = [
+        [[hit.chunk.id for hit in response.hits[:5]] for response in retriever.search_batch(queries, top_k)]
+        for top_k in (5, 20, 100)
+    ]
+    assert first[0] == first[1] == first[2]
 
 
 def test_typos_are_corrected_and_reported(retriever: Retriever) -> None:

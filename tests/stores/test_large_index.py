@@ -23,9 +23,9 @@ from recto.stores.edge.engine import (
 )
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.worker import _build, send
-from recto.stores.points import candidate_limits, to_payload
+from recto.stores.points import to_payload
 from recto.testing.values import chunk, fingerprint
-from recto.types import NO_FILTERS, Filters, IndexInfo, IndexQuery, Payload, SparseVector, Vector
+from recto.types import NO_FILTERS, Filters, IndexInfo, Payload, SparseVector, Vector
 
 pytestmark = pytest.mark.slow
 DIM = 384
@@ -245,8 +245,7 @@ def test_an_index_is_mapped_in_parts(
     nearest = {ids[number] for number in np.argsort(-(vectors @ query))[:10]}
     missed = nearest - {str(hit.id) for hit in found}
     assert len(missed) <= (3 if segments == 1 else 0), "only HNSW may miss some"
-    lexical = IndexQuery(None, SparseVector((3, 77, 1_004), (1.0, 1.0, 1.0)))
-    (request,) = engine.candidate_requests(lexical, candidate_limits(10, hybrid=False), NO_FILTERS, None)
+    request = engine.lexical_request(SparseVector((3, 77, 1_004), (1.0, 1.0, 1.0)), 10, NO_FILTERS)
     scores = {str(hit.id): hit.score for hit in shard.query(request)}
     frequency = Counter(term for own in terms for term in own)
     idf = {term: math.log((count - n + 0.5) / (n + 0.5) + 1) for term, n in frequency.items()}

@@ -388,14 +388,15 @@ def test_candidates_take_one_call_and_missing_chunks_another(
     assert [request.path.rpartition("/points/")[2] for request in double.requests] == ["query/batch"]
     searches = double.requests[0].body["searches"]
     assert [(search["limit"], search["with_payload"]) for search in searches] == [
-        (20, True),
-        (50, False),
-        (20, False),
+        (25, True),
+        (25, False),
+        (25, False),
+        (25, False),
     ] * 2
-    nearest = list(found[0].dense)[:20]
-    assert len(index.chunks(nearest)) == 20
+    nearest = list(found[0].dense)[:25]
+    assert len(index.chunks(nearest)) == 25
     assert len(double.requests) == 1, "the dense search returned its chunks"
-    assert len(index.chunks(found[0].dense)) == len(found[0].dense) > 20
+    assert len(index.chunks(found[0].dense)) == len(found[0].dense) > 25
     assert [request.path.rpartition("/")[2] for request in double.requests[1:]] == ["points"]
     double.requests.clear()
     (lexical,) = index.candidates([IndexQuery(lexical=lexical_query(index))], 5)
@@ -409,8 +410,8 @@ def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: P
     index = store.open("books")
     double.requests.clear()
     index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
-    again = double.requests[0].body["searches"][2]
-    assert (again["limit"], again["prefetch"][0]["limit"]) == (60, 20)
+    for again in double.requests[0].body["searches"][2:]:
+        assert (again["limit"], again["prefetch"][0]["limit"]) == (75, 25)
     store.close()
 
 
@@ -419,7 +420,7 @@ def test_chunks_that_were_deleted_since_are_left_out(store: ServerStore) -> None
     index = store.open("books")
     (found,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
     publish_lexical(store, "books", GARDEN[:1], rebuild=False)
-    assert {one.chunk_index for one in index.chunks(list(found.dense)[20:]).values()} <= {0}
+    assert {one.chunk_index for one in index.chunks(list(found.dense)[25:]).values()} <= {0}
 
 
 def test_another_analyzer_gets_a_new_collection(store: ServerStore) -> None:

@@ -159,6 +159,7 @@ def results_json(response: SearchResponse, words: Words) -> str:
         "query": response.query,
         "mode": response.mode,
         "answerable": response.answerable,
+        "coverage": response.coverage,
         "corrections": {word: list(meant) for word, meant in response.corrections},
         "total_found": len(response.hits),
         "query_time_ms": round(response.timings.total_ms),

@@ -21,8 +21,8 @@ from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import analyze_query, read_lexicon
 from recto.search.query import MAX_QUERY
-from recto.search.response import answerable
-from recto.types import Calibration, Chunk, Vector
+from recto.search.response import answerable, best_evidence
+from recto.types import Calibration, Chunk, IndexQuery, Vector
 
 FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6} |[-*+] |\d+[.)] |>|:::.*$|\|.*$|```.*$|~~~.*$|!\[.*$)", re.MULTILINE)
@@ -33,6 +33,7 @@ _LONGEST = 300
 
 _QUESTIONS = 32  # with the in-book ones, a single call to a service that takes 96 texts
 _IN_BOOK = 16
+_BATCH = 8
 _FEWEST = 8  # with fewer, a 95th percentile means nothing
 _SAMPLE = 2000  # chunks to check for the subjects; by id, which is a hash, so from all over the book
 _PERCENTILE = 0.95
@@ -77,8 +78,7 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     noise = sorted(hits[0].score for hits in found if hits)
     own = index.vectors([chunk.id for _, chunk in in_book])
     asked = zip(in_book, vectors[len(off_topic) :], strict=True)
-    scored = [(query, cosine(vector, own[chunk.id])) for (query, chunk), vector in asked if chunk.id in own]
-    signal = [score for _, score in scored]
+    signal = [cosine(vector, own[chunk.id]) for (_, chunk), vector in asked if chunk.id in own]
     floor, mean = percentile(noise, _PERCENTILE), sum(noise) / len(noise)
     measured = Calibration(
         round(floor, 4),
@@ -91,12 +91,21 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     if lexicon is None:
         return measured
 
-    def likely(query: str, cosine: float) -> float:
-        return answerable(cosine, analyze_query(query, lexicon), measured) or 0.0
-
-    covered = [likely(query, score) for query, score in scored]
-    other = [likely(query, hits[0].score) for query, hits in zip(off_topic, found, strict=True) if hits]
-    return replace(measured, answerability=round(auroc(covered, other), 4))
+    queries = [*off_topic, *(query for query, _ in in_book)]
+    analyzed = [analyze_query(query, lexicon) for query in queries]
+    both = [IndexQuery(vector, query.vector) for vector, query in zip(vectors, analyzed, strict=True)]
+    # In small batches, because each hybrid query is four requests to a server.
+    found_both = (
+        one
+        for start in range(0, len(both), _BATCH)
+        for one in index.candidates(both[start : start + _BATCH], 1)
+    )
+    likely = [
+        answerable(best_evidence(candidates), query, measured) or 0.0
+        for candidates, query in zip(found_both, analyzed, strict=True)
+    ]
+    split = len(off_topic)
+    return replace(measured, answerability=round(auroc(likely[split:], likely[:split]), 4))
 
 
 def off_topic_queries(sample: Sequence[Chunk]) -> list[str]:

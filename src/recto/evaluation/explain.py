@@ -18,7 +18,7 @@ from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
 from recto.search.response import rank
 from recto.search.retriever import Retriever
-from recto.types import NO_FILTERS, Chunk, Filters, Hit, IndexQuery, Mode, Vector
+from recto.types import NO_FILTERS, Chunk, Coverage, Filters, Hit, IndexQuery, Mode, Vector
 
 _NEAR_MISSES = 5
 _FIRST_LIMIT = 200  # hits requested first for an expected page; then more, up to all
@@ -106,6 +106,7 @@ class Explanation:
     words: tuple[str, ...] = ()
     corrections: tuple[tuple[str, tuple[str, ...]], ...] = ()
     answerable: float | None = None
+    coverage: Coverage | None = None
     expected: Expected | None = None
 
     @property
@@ -151,7 +152,7 @@ def explain(
         candidates=index.count(filters) if filters else index.info.chunks,
         shown=ranked[:top_k],
         near_misses=ranked[top_k : top_k + _NEAR_MISSES],
-        noise_floor=index.info.noise_floor,
+        noise_floor=response.noise_floor,
         auroc=index.info.calibration.auroc if index.info.calibration else None,
         timings_ms=timings,
         warnings=response.warnings,
@@ -159,11 +160,11 @@ def explain(
         words=tuple(word.word for word in words),
         corrections=response.corrections,
         answerable=response.answerable,
+        coverage=response.coverage,
     )
     if expect is None and not passage:
         return explanation
-    # A hybrid search embeds the corrected query, a dense one the query as typed.
-    vector = retriever.embedder.embed_query(lexical.text if lexical and response.mode == "hybrid" else text)
+    vector = retriever.embedder.embed_query(text)
     expected = _Search(retriever.embedder, index, vector, lexical, explanation).expected(expect, passage)
     if expected.hit is not None:
         expected = replace(expected, words=matched_query_words(analyzed_text(expected.hit.chunk), words))
@@ -276,8 +277,8 @@ class _Search:
             return replace(expected, verdict=found, message=message, rank=rank, lacks=0.0, lost_to=above)
         lacks = above[top_k - 1].score - hit.score
         message = f"It is at rank {rank} and lacks {lacks:.3f} for the first {top_k}."
-        if noise is not None and dense.score is not None and dense.score < noise:
-            message += f" Its cosine similarity of {dense.score:.3f} is below the noise floor ({noise:.3f})."
+        if noise is not None and hit.score < noise:
+            message += f" Its score of {hit.score:.3f} is below the noise floor ({noise:.3f})."
         return replace(expected, message=message, rank=rank, lacks=lacks, lost_to=above[:top_k])
 
     def _leg(self, hit: Hit, mode: Mode, filters: Filters) -> Leg:

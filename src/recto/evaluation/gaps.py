@@ -19,13 +19,13 @@ from recto._util.text import encodable
 from recto.errors import InvalidArgument
 from recto.evaluation.suites import read_file
 from recto.protocols import Index, Progress, Store
-from recto.search.analyzer import STOP_WORDS, query_words, stem, text_terms, word_terms
-from recto.search.lexical import Lexicon, analyze_query, read_lexicon
+from recto.search.analyzer import STOP_WORDS, count_words, query_words, word_terms
+from recto.search.lexical import Lexicon, analyze_query, analyzed_text, count_terms, read_lexicon
 from recto.search.query import MAX_QUERY
 from recto.search.query_log import normalize, read_query_log
-from recto.search.response import ANSWERABLE_THRESHOLD, answerable
+from recto.search.response import NOT_COVERED_BELOW, answerable, best_evidence
 from recto.search.retriever import Retriever
-from recto.types import Chunk, Hit, Vector
+from recto.types import Chunk, Hit, IndexQuery, Vector
 
 MAX_DISTINCT = 5000
 """Distinct queries that are clustered, the most frequent ones: the comparison of all pairs takes memory."""
@@ -33,7 +33,7 @@ MAX_DISTINCT = 5000
 _BATCH = 64
 _SIMILARITY = 0.4  # of two clusters that are one; queries about two subjects of a book have about 0.2
 _SAMPLE = 1000  # chunks that stand for the book; by id, which is a hash, so from all over the book
-_GAP_SHARE = 0.25  # of a cluster's queries; less is within the error of `answerable`
+_GAP_SHARE = 0.5  # of a cluster's queries; less is within the error of `answerable`
 _MIN_UNCLICKED = 3  # searches without a click; fewer say nothing
 _NEAREST = 3
 _EXAMPLES = 5
@@ -216,18 +216,19 @@ def find_gaps(retriever: Retriever, asked: Asked, progress: Progress | None = No
     lexicon = read_lexicon(index)
     vectors: list[Vector] = []
     hits: list[list[Hit]] = []
+    likely: list[float | None] = []
     for start in range(0, len(queries), _BATCH):
         batch = [one.text for one in queries[start : start + _BATCH]]
-        texts = [analyze_query(text, lexicon).text for text in batch] if lexicon else batch
-        found = retriever.embedder.embed_queries(texts)
+        found = retriever.embedder.embed_queries(batch)
         vectors += found
         hits += index.query_batch(found, _NEAREST)
+        likely += _probabilities(batch, found, index, lexicon)
         if progress:
             progress(len(vectors), len(queries))
     info = index.info
     results = [
-        _Result(query, found, _probability(query.text, found, index, lexicon), info.noise_floor)
-        for query, found in zip(queries, hits, strict=True)
+        _Result(query, found, _or_above_noise(probability, found, info.noise_floor), info.noise_floor)
+        for query, found, probability in zip(queries, hits, likely, strict=True)
     ]
     groups = cluster(vectors, _book_vectors(index)) if vectors else []
     clusters = [_summary(members, vectors, results, lexicon, asked.has_clicks) for members in groups]
@@ -255,12 +256,23 @@ class _Result:
         return self.noise_floor is not None and (not self.hits or self.hits[0].score < self.noise_floor)
 
 
-def _probability(text: str, hits: Sequence[Hit], index: Index, lexicon: Lexicon | None) -> float:
-    best, info = hits[0].score if hits else None, index.info
-    likely = answerable(best, analyze_query(text, lexicon) if lexicon else None, info.calibration)
-    if likely is not None:
-        return likely
-    return float(best is not None and (info.noise_floor is None or best >= info.noise_floor))
+def _probabilities(
+    queries: Sequence[str], vectors: Sequence[Vector], index: Index, lexicon: Lexicon | None
+) -> list[float | None]:
+    """Return the probability that the book answers each query; None if it is unknown."""
+    calibration = index.info.calibration
+    if lexicon is None or calibration is None:
+        return [None] * len(queries)
+    analyzed = [analyze_query(query, lexicon) for query in queries]
+    both = [IndexQuery(vector, query.vector) for vector, query in zip(vectors, analyzed, strict=True)]
+    found = zip(index.candidates(both, 1), analyzed, strict=True)
+    return [answerable(best_evidence(candidates), query, calibration) for candidates, query in found]
+
+
+def _or_above_noise(probability: float | None, hits: Sequence[Hit], noise_floor: float | None) -> float:
+    if probability is not None:
+        return probability
+    return float(bool(hits) and (noise_floor is None or hits[0].score >= noise_floor))
 
 
 def _book_vectors(index: Index) -> list[Vector]:
@@ -328,7 +340,7 @@ def _summary(
         label=results[_central(members, vectors, results)].query.text,
         count=count,
         unanswered=sum((1 - one.answerable) * one.query.count for one in own) / count,
-        not_covered=sum(one.query.count for one in own if one.answerable < ANSWERABLE_THRESHOLD),
+        not_covered=sum(one.query.count for one in own if one.answerable < NOT_COVERED_BELOW),
         below_noise=sum(one.query.count for one in own if one.is_below_noise),
         no_click=max(0, clickable - clicks.total()) if has_clicks and clickable else None,
         queries=tuple(
@@ -377,7 +389,7 @@ def _missing_words(
     shown: dict[str, Counter[str]] = defaultdict(Counter)
     for one in own:
         for word in query_words(one.query.text):
-            key = stem(word_terms(word)[0])
+            key = word_terms(word)[0]
             if len(key) > 2 and key not in STOP_WORDS and not key.isdecimal():
                 weights[key] += one.query.count
                 shown[key][word.lower()] += one.query.count
@@ -386,17 +398,17 @@ def _missing_words(
     missing: list[str] = []
     for key in sorted(weights, key=lambda key: (-weights[key] * _idf(key, lexicon), key)):
         word = min(shown[key], key=lambda form: (-shown[key][form], form))
-        analyzed = lexicon.analyze_word(word, True) if lexicon else None
-        if analyzed is not None and not analyzed.word.terms:
+        analyzed = lexicon.analyze_word(word) if lexicon else None
+        if analyzed is not None and not analyzed.known:
             unknown.append(word)
-        elif key not in here and not (analyzed and {stem(term) for term in analyzed.word.terms} & here):
+        elif key not in here and not (analyzed and here.intersection(analyzed.terms)):
             missing.append(word)
     return tuple(unknown[:_WORDS]), tuple(missing[:_WORDS])
 
 
 def _stems(section: Chunk) -> frozenset[str]:
-    return frozenset(map(stem, text_terms(f"{section.heading_path} {section.text}")))
+    return frozenset(count_terms(count_words(analyzed_text(section)))[0])
 
 
 def _idf(word: str, lexicon: Lexicon | None) -> float:
-    return lexicon.shared_idf(lexicon.forms(word)) if lexicon else 1.0
+    return lexicon.idf(word) if lexicon else 1.0

@@ -15,7 +15,6 @@ from recto.evaluation.binding import Bound, BoundSuite, Missing, bind, bind_by_n
 from recto.evaluation.measures import DEFAULT_MEASURES, Measure, ScoreEstimate, estimate
 from recto.evaluation.suites import DEFAULT_THRESHOLD, Expectation, Suite
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K
-from recto.search.response import ANSWERABLE_THRESHOLD
 from recto.search.retriever import Retriever
 from recto.types import Filters, Fingerprint, Hit, Mode, SearchResponse
 
@@ -395,6 +394,6 @@ def _covers_nothing(response: SearchResponse, noise_floor: float | None) -> bool
     if noise_floor is not None:
         cosines = [hit.score if hit.dense is None else hit.dense for hit in response.hits]
         return max(cosines, default=-1.0) < noise_floor
-    if response.answerable is not None:
-        return response.answerable < ANSWERABLE_THRESHOLD
+    if response.coverage is not None:
+        return response.coverage == "not covered"
     return None if response.noise_floor is None else _covers_nothing(response, response.noise_floor)

@@ -12,7 +12,7 @@ A configuration has no fitted parameters, so the inner loop of the nested cross-
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DEFAULT_MEASURE = Measure("nDCG", 10)
-DEFAULT_WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5)
+DEFAULT_WEIGHTS = (0.1, 0.15, 0.25, 0.4, 0.6)
 LEVEL = 0.04
 """The level of the test, below 5 % so that chance recommends something in less than 5 % of all suites."""
 INTERVAL = 0.9
@@ -251,16 +251,8 @@ def search_all(
     """Return the hits of each query with each configuration, the same as `Retriever.search_batch` does."""
     index, modes = retriever.open(), {configuration.mode for configuration in wanted}
     analyzed = [retriever.analyze(query) for query in queries]
-    texts = dict.fromkeys(
-        text
-        for query, lexical in zip(queries, analyzed, strict=True)
-        for mode, text in (("dense", query), ("hybrid", lexical.text if lexical else query))
-        if mode in modes
-    )
-    vectors = dict(zip(texts, retriever.embedder.embed_queries(list(texts)), strict=True)) if texts else {}
-    dense = (
-        index.query_batch([vectors[query] for query in queries], depth, filters) if "dense" in modes else []
-    )
+    vectors = retriever.embedder.embed_queries(queries) if modes - {"lexical"} else []
+    dense = index.query_batch(vectors, depth, filters) if "dense" in modes else []
     candidates: dict[Mode, list[Candidates]] = {
         mode: index.candidates(list(_index_queries(mode, analyzed, vectors)), depth, filters)
         for mode in modes - {"dense"}
@@ -290,11 +282,11 @@ def search_all(
 
 
 def _index_queries(
-    mode: Mode, analyzed: Sequence[LexicalQuery | None], vectors: Mapping[str, Vector]
+    mode: Mode, analyzed: Sequence[LexicalQuery | None], vectors: Sequence[Vector]
 ) -> Iterator[IndexQuery]:
-    for query in analyzed:
+    for number, query in enumerate(analyzed):
         if query is not None:  # an index without lexical vectors has only the dense configuration
-            yield IndexQuery(vectors[query.text] if mode == "hybrid" else None, query.vector)
+            yield IndexQuery(vectors[number] if mode == "hybrid" else None, query.vector)
 
 
 def decide(scores: NDArray[np.float64]) -> Decision:

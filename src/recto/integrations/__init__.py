@@ -69,6 +69,7 @@ def metadata(hit: Hit, response: SearchResponse) -> dict[str, Any]:
         "chunk_id": hit.chunk.id,
         "mode": response.mode,
         "answerable": response.answerable,
+        "coverage": response.coverage,
         "collection": response.collection,
     }
 

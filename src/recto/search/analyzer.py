@@ -1,4 +1,4 @@
-"""Split text into the terms of lexical search: words, identifiers and their parts, numbers, versions, flags.
+"""Split text into the terms of lexical search: stems of words, identifiers and their parts, numbers, flags.
 
 Chunks and queries are analysed in the same way. `ANALYZER` is the version of the analysis; the fingerprint of
 an index has it, because terms of two versions cannot be compared.
@@ -10,22 +10,21 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain
 from typing import NamedTuple
 from zlib import crc32
 
-ANALYZER = "recto-1"
+ANALYZER = "recto-2"
 
 _COMPOUND = re.compile(r"--?[A-Za-z][\w-]*|\w+(?:[.\-]\w+)*")
 """A word, or several joined by dots or hyphens: `pydantic.BaseModel`, `end-to-end`, `9.81`, `--dry-run`."""
 _NUMBER = re.compile(r"v?\d+(?:\.\d+)*")
 _SUBWORD = re.compile(r"\w+")
 _PART = re.compile(r"[^\W\d_]+|\d+")
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
 _QUOTED = re.compile(r'"[^"\n]+"|“[^”\n]+”|`[^`\n]+`')
-PART_MARK = "~"
-"""The prefix of terms that are parts of an identifier."""
-_MAX_WORD = 64  # characters; a longer token is encoded data, not a word
+EXACT_MARK = "="
+"""The prefix of terms that are words as written."""
+MAX_WORD = 64  # characters; a longer token is encoded data, not a word
 _VOWEL = re.compile(r"[aeiouy]")
 
 STOP_WORDS = frozenset(
@@ -41,7 +40,7 @@ STOP_WORDS = frozenset(
 
 
 class Token(NamedTuple):
-    """A word of a text with its position and its terms; the first term is the whole word."""
+    """A word of a text with its position and its terms."""
 
     start: int
     end: int
@@ -51,32 +50,38 @@ class Token(NamedTuple):
 def tokens(text: str) -> Iterator[Token]:
     """Yield the words of a text in order."""
     for match in _COMPOUND.finditer(text):
-        if match.end() - match.start() <= _MAX_WORD:
+        if match.end() - match.start() <= MAX_WORD:
             yield Token(match.start(), match.end(), word_terms(match[0]))
 
 
-def text_terms(text: str) -> Counter[str]:
-    """Count the terms of a text."""
-    words = (word for word in _COMPOUND.findall(text) if len(word) <= _MAX_WORD)
-    return Counter(chain.from_iterable(map(word_terms, words)))
+def count_words(text: str) -> Counter[str]:
+    """Count the words of a text as they are written."""
+    return Counter(word for word in _COMPOUND.findall(text) if len(word) <= MAX_WORD)
 
 
 @lru_cache(maxsize=16_384)
 def word_terms(word: str) -> tuple[str, ...]:
-    """Return the terms of a word, in lower case: the whole word, the words of a compound, its parts.
-
-    Parts have a mark, because `link` as a word must differ from `link` in `base_link`.
-    """
-    whole = word.lower()
-    if (word.isalpha() and (word.islower() or word.istitle())) or _NUMBER.fullmatch(whole):
-        return (whole,)
-    terms = [whole]
-    for subword in _SUBWORD.findall(word):
-        parts = [part.lower() for piece in _PART.findall(subword) for part in _CAMEL.split(piece)]
-        terms.append(subword.lower())
-        if len(parts) > 1 or parts[:1] != [terms[-1]]:
-            terms += [f"{PART_MARK}{part}" for part in parts if len(part) > 1]
+    """Return the terms of a word: its stem, then the stems of the parts of a compound or an identifier."""
+    terms = [stem(form) for form in word_forms(word)]
+    if not _NUMBER.fullmatch(word.lower()):
+        parts = (part for piece in _PART.findall(word) for part in _CAMEL.split(piece))
+        terms += [stem(part.lower()) for part in parts if len(part) > 1]
     return tuple(dict.fromkeys(terms))
+
+
+@lru_cache(maxsize=16_384)
+def word_forms(word: str) -> tuple[str, ...]:
+    """Return a word as written, in lower case, and the words of a compound such as `time-consuming`."""
+    whole = word.lower()
+    return (whole,) if _NUMBER.fullmatch(whole) else tuple(dict.fromkeys((whole, *_SUBWORD.findall(whole))))
+
+
+def exact_term(form: str) -> str:
+    """Return the term of an English word as written, which queries of a single word prefer to other forms.
+
+    It is empty for words without forms, and for stop words, which would be half of these terms.
+    """
+    return EXACT_MARK + form if form.isascii() and form.isalpha() and form not in STOP_WORDS else ""
 
 
 def stem(word: str) -> str:
@@ -111,7 +116,7 @@ def query_words(text: str) -> list[str]:
     content = [
         word
         for token, word in words
-        if token.terms[0] not in STOP_WORDS
+        if word.lower() not in STOP_WORDS
         or any(start < token.start and token.end < end for start, end in quoted)
     ]
     return list(dict.fromkeys(content or [word for _, word in words]))

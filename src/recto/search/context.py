@@ -134,8 +134,8 @@ def build_context(
 def prefer_page(response: SearchResponse, on_page: SearchResponse) -> tuple[tuple[Hit, ...], bool]:
     """Put the relevant hits of a page before those of the whole book; return whether there are any.
 
-    A hit is relevant if its cosine similarity is at least 70 % as far above the noise floor as the best one
-    of the book (in lexical mode: if it has 70 % of the best BM25 score). If the noise floor is unknown, it
+    A hit is relevant if its score is at least 70 % as far above the noise floor as the best one of the book
+    (in lexical mode: if it has 70 % of the best score). If the noise floor is unknown, it
     must be among the hits of the book.
     """
     book = {hit.chunk.id for hit in response.hits}
@@ -155,8 +155,7 @@ def _above_noise(hit: Hit, response: SearchResponse) -> float | None:
     """Return how far a hit is above the noise; None if that is unknown."""
     if response.mode == "lexical":
         return hit.score
-    cosine = hit.score if hit.dense is None and response.mode == "dense" else hit.dense
-    return None if cosine is None or response.noise_floor is None else cosine - response.noise_floor
+    return None if response.noise_floor is None else hit.score - response.noise_floor
 
 
 def _page_message(on_page: SearchResponse, *, used: bool) -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from recto.search.analyzer import PART_MARK, STOP_WORDS, query_words, stem, tokens, word_terms
+from recto.search.analyzer import STOP_WORDS, query_words, tokens, word_terms
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.query import MAX_QUERY
-from recto.search.response import ANSWERABLE_THRESHOLD
 from recto.types import Chunk, Hit, SearchResponse
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ SNIPPET = 200
 ELLIPSIS = "…"
 _REPEATED_WEIGHT = 0.1  # of a second match of the same word; the first has 1
 _SHARE_BEFORE = 0.35  # of the free space of a snippet, before the first match
+SNIPPET_RULES = {"length": SNIPPET, "repeated": _REPEATED_WEIGHT, "before": _SHARE_BEFORE}
 _ADMONITION = re.compile(
     r"""^[ \t]*(?::{3,}|/{3,}|!!!|\?{3}\+?)[ \t]*[\w-]*(?:[ \t]*[\["](?P<title>[^\]"\n]*)[\]"])?""",
     re.MULTILINE,
@@ -54,13 +53,12 @@ class Snippet:
 
 def is_covered(response: SearchResponse) -> bool:
     """Return whether the book seems to cover a query; True if that is unknown."""
-    return response.answerable is None or response.answerable >= ANSWERABLE_THRESHOLD
+    return response.coverage != "not covered"
 
 
 def above_noise(hit: Hit, response: SearchResponse) -> bool | None:
-    """Return whether a hit's cosine similarity is above the noise floor; None if either is unknown."""
-    cosine = hit.score if hit.dense is None and response.mode == "dense" else hit.dense
-    return None if response.noise_floor is None or cosine is None else cosine >= response.noise_floor
+    """Return whether a hit's score is above the noise floor; None if the noise floor is unknown."""
+    return None if response.noise_floor is None else hit.score >= response.noise_floor
 
 
 def is_weak(hit: Hit, response: SearchResponse) -> bool:
@@ -154,28 +152,18 @@ def words_to_match(query: str, lexical: LexicalQuery | None) -> tuple[QueryWord,
     """Return the words of a query to look for in a text; without a vocabulary, all have the same weight."""
     if lexical is not None:
         return lexical.words
-    return tuple(QueryWord(word, 1.0, frozenset(word_terms(word))) for word in query_words(query))
+    return tuple(QueryWord(word, 1.0, word_terms(word)) for word in query_words(query))
 
 
 def find_matches(text: str, words: Sequence[QueryWord]) -> list[Match]:
-    """Return the words of a text that have a matching term or the same stem as a query word, in order."""
-    if not words:
-        return []
-    exact = {term: position for position, word in reversed(list(enumerate(words))) for term in word.terms}
-    stems = {stem(term.removeprefix(PART_MARK)): position for term, position in exact.items()}
+    """Return the words of a text that share a term with a query word, in order."""
+    positions = {term: number for number, word in reversed(list(enumerate(words))) for term in word.terms}
     matches = []
-    for token in tokens(text):
-        position = next((exact[term] for term in token.terms if term in exact), None)
-        if position is None and token.terms[0] not in STOP_WORDS:
-            position = next((stems[found] for found in _stems(token.terms) if found in stems), None)
-        if position is not None:
-            matches.append(Match(token.start, token.end, position))
+    for token in tokens(text) if words else ():
+        found = [positions[term] for term in token.terms if term in positions]
+        if found and (token.terms[0] in positions or text[token.start : token.end].lower() not in STOP_WORDS):
+            matches.append(Match(token.start, token.end, found[0]))
     return matches
-
-
-@lru_cache(maxsize=16_384)
-def _stems(terms: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(stem(term.removeprefix(PART_MARK)) for term in terms))
 
 
 def matched_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:

@@ -16,18 +16,19 @@ from pathlib import Path
 from recto.protocols import Index
 from recto.search.analyzer import (
     ANALYZER,
-    PART_MARK,
-    STOP_WORDS,
+    EXACT_MARK,
+    count_words,
+    exact_term,
     query_words,
     stem,
     term_id,
-    text_terms,
+    word_forms,
     word_terms,
 )
 from recto.settings import LEXICAL_WEIGHT, index_command
 from recto.types import Chunk, IndexInfo, SparseVector
 
-_MAGIC = b"RECTOLX1"
+_MAGIC = b"RECTOLX2"
 _HEADER = struct.Struct("<8sII")  # magic, number of chunks, number of rows
 # The parameters of BM25. The average length is fixed, so that a new page does not change other vectors.
 _K1, _B, _AVERAGE_LENGTH = 1.2, 0.75, 100
@@ -36,17 +37,13 @@ _MAX_CORRECTIONS = 3
 _PREFIX = 3  # letters; words with the same prefix are neighbours in the vocabulary
 _MAX_SCANNED = 5_000  # rows that are compared for one correction
 _LETTERS = "abcdefghijklmnopqrstuvwxyz_"
-Forms = dict[str, int]
-"""The terms that are forms of one word, with the number of chunks that contain each."""
 
-KEYWORD_WEIGHT, SINGLE_WORD_WEIGHT = 0.3, 0.8
-"""The least weights of the lexical score in hybrid search for queries of two words and of one word."""
-_MAX_KEYWORDS = 2  # a query of so few words is a search for exactly these words
-_FORM_WEIGHT, _KEYWORD_FORM_WEIGHT = 0.8, 0.5  # of another form of a query word; the word itself has 1
-_PART_WEIGHT = 0.25  # of the parts of an identifier, if the book has the whole identifier
+SINGLE_WORD_WEIGHT = 1.0
+"""The least weight of the lexical score in hybrid search for a single word, which readers expect to find."""
 _KNOWN_PARTS = 0.5  # how far a compound counts as known if the book has only its parts
 _COMMON_WEIGHT = 0.3  # how far a common English word counts that the book does not have
 _MIN_CORRECTED, _MIN_TWO_EDITS = 4, 9  # letters of words that are corrected, by one edit or by two
+CORRECTION_RULES = {"letters": _MIN_CORRECTED, "two_edits": _MIN_TWO_EDITS, "most": _MAX_CORRECTIONS}
 COMMON_WORDS = Path(__file__).with_name("common-words.bin")
 """The sorted term ids of common English words; made by `scripts/make_common_words.py`."""
 
@@ -61,34 +58,57 @@ class LexiconBuilder:
 
     def __init__(self) -> None:
         self._chunks = 0
-        self._counts: Counter[str] = Counter()
+        self._terms: Counter[str] = Counter()
+        self._words: Counter[str] = Counter()
 
     def vectors(self, chunks: Iterable[Chunk]) -> list[SparseVector]:
         """Return the BM25 weights of the terms of chunks; the engine multiplies them by the IDF."""
-        return [self._vector(text_terms(analyzed_text(chunk))) for chunk in chunks]
+        return [self._vector(count_words(analyzed_text(chunk))) for chunk in chunks]
 
     def merge(self, other: LexiconBuilder) -> None:
         """Add the vocabulary of other chunks."""
         self._chunks += other._chunks
-        self._counts.update(other._counts)
+        self._terms.update(other._terms)
+        self._words.update(other._words)
 
-    def _vector(self, terms: Counter[str]) -> SparseVector:
+    def _vector(self, words: Counter[str]) -> SparseVector:
+        terms, exact = count_terms(words)
         self._chunks += 1
-        self._counts.update(terms.keys())
+        self._terms.update(terms.keys())
+        self._words.update({form for word in words for form in word_forms(word)})
         length = _K1 * (1 - _B + _B * terms.total() / _AVERAGE_LENGTH)
-        weights = {term_id(term): count * (_K1 + 1) / (count + length) for term, count in terms.items()}
+        weights = {
+            term_id(term): count * (_K1 + 1) / (count + length)
+            for counted in (terms, exact)
+            for term, count in counted.items()
+        }
         return SparseVector(tuple(weights), tuple(weights.values()))
 
     def to_bytes(self) -> bytes:
-        """Return the vocabulary of all chunks so far: a row per stem, with its forms and their counts."""
-        forms: defaultdict[str, list[str]] = defaultdict(list)
-        for term in sorted(self._counts):
-            forms[stem(term.removeprefix(PART_MARK))].append(f"{term}\t{self._counts[term]}")
-        rows = sorted("\t".join((word, *found)).encode() for word, found in forms.items())
+        """Return the vocabulary of all chunks so far: a row per term, with its count and its words."""
+        words: defaultdict[str, list[str]] = defaultdict(list)
+        for word in sorted(self._words):
+            words[stem(word)].append(f"{word}\t{self._words[word]}")
+        rows = sorted(
+            "\t".join((term, str(count), *words[term])).encode() for term, count in self._terms.items()
+        )
         offsets = array("I", [0])
         for row in rows:
             offsets.append(offsets[-1] + len(row))
         return _HEADER.pack(_MAGIC, self._chunks, len(rows)) + offsets.tobytes() + b"".join(rows)
+
+
+def count_terms(words: Counter[str]) -> tuple[Counter[str], Counter[str]]:
+    """Count the terms of words, and their exact terms, which do not add to the length of a chunk."""
+    terms: Counter[str] = Counter()
+    exact: Counter[str] = Counter()
+    for word, count in words.items():
+        for term in word_terms(word):
+            terms[term] += count
+        for form in word_forms(word):
+            if term := exact_term(form):
+                exact[term] += count
+    return terms, exact
 
 
 class Lexicon:
@@ -106,57 +126,63 @@ class Lexicon:
         self._rows = data[start:]
         if len(self._offsets) != self._size + 1 or self._offsets[-1] != len(self._rows):
             raise ValueError("the vocabulary is damaged")
-        self.forms = lru_cache(maxsize=4096)(self._forms)
+        self.count = lru_cache(maxsize=4096)(self._count)
         self.analyze_word = lru_cache(maxsize=4096)(partial(_analyze_word, self))
         self.nearest = lru_cache(maxsize=512)(self._nearest)
 
-    def idf(self, count: int) -> float:
-        """Return the inverse document frequency of a term in so many chunks, as the engine computes it."""
+    def idf(self, term: str) -> float:
+        """Return the inverse document frequency of a term, as the engine computes it."""
+        count = self.count(term)
         return math.log((self.chunks - count + 0.5) / (count + 0.5) + 1)
 
-    def shared_idf(self, forms: Forms) -> float:
-        """Return the inverse document frequency of a word that has several forms."""
-        return self.idf(min(self.chunks, sum(forms.values())))
+    def words(self, term: str) -> dict[str, int]:
+        """Return the words of the book that have a term as their stem, with their numbers of chunks."""
+        row = self._find(term)
+        return {} if row is None else self._read(row)
 
-    def _forms(self, word: str) -> Forms:
-        """Return all forms of a word that the book has."""
-        key = stem(word).encode()
-        row = self._bisect(key)
-        return self._read(row) if row < self._size and self._row(row).startswith(key + b"\t") else {}
+    def _count(self, term: str) -> int:
+        """Count the chunks that have a term."""
+        if term.startswith(EXACT_MARK):
+            word = term.removeprefix(EXACT_MARK)
+            return self.words(stem(word)).get(word, 0)
+        row = self._find(term)
+        return 0 if row is None else int(self._row(row).split(b"\t", 2)[1])
 
-    def _nearest(self, word: str, edits: int = 1) -> tuple[str, ...]:
-        """Return the words of the book that are nearest to a misspelled one, at most so many edits away."""
+    def _find(self, term: str) -> int | None:
+        key = term.encode() + b"\t"
+        row = bisect_left(range(self._size), key, key=self._row)
+        return row if row < self._size and self._row(row).startswith(key) else None
+
+    def _nearest(self, word: str) -> tuple[str, ...]:
+        """Return the words of the book that are nearest to a misspelled one, the most frequent first."""
         found = {
             other: count
             for other, count in self._similar(word, word[:_PREFIX])
             if _distance(word, other) == 1
         }
         for edit in _edits(word, _PREFIX):
-            if count := self._forms(edit).get(edit):
+            if count := self.words(stem(edit)).get(edit):
                 found[edit] = count
-        if not found and edits > 1:
-            similar = self._similar(word, word[: _PREFIX - 1], edits)
-            found = {other: count for other, count in similar if _distance(word, other) <= edits}
+        if not found and len(word) >= _MIN_TWO_EDITS:
+            similar = self._similar(word, word[: _PREFIX - 1], 2)
+            found = {other: count for other, count in similar if _distance(word, other) <= 2}
         ranked = sorted(found, key=lambda other: (other[0] != word[0], -found[other], other))
         return tuple(ranked[:_MAX_CORRECTIONS])
 
     def _similar(self, word: str, prefix: str, edits: int = 1) -> Iterator[tuple[str, int]]:
         """Yield the words with a prefix that are about as long as a word, with their counts."""
         key = prefix.encode()
-        first = self._bisect(key)
+        first = bisect_left(range(self._size), key, key=self._row)
         for row in range(first, min(self._size, first + _MAX_SCANNED)):
             if not self._row(row).startswith(key):
                 break
             for other, count in self._read(row).items():
-                if abs(len(other) - len(word)) <= edits and not other.startswith(PART_MARK):
+                if abs(len(other) - len(word)) <= edits:
                     yield other, count
 
-    def _read(self, row: int) -> Forms:
+    def _read(self, row: int) -> dict[str, int]:
         fields = self._row(row).decode().split("\t")
-        return dict(zip(fields[1::2], map(int, fields[2::2]), strict=True))
-
-    def _bisect(self, key: bytes) -> int:
-        return bisect_left(range(self._size), key, key=self._row)
+        return dict(zip(fields[2::2], map(int, fields[3::2]), strict=True))
 
     def _row(self, row: int) -> bytes:
         return self._rows[self._offsets[row] : self._offsets[row + 1]]
@@ -187,101 +213,73 @@ def other_analyzer(info: IndexInfo) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QueryWord:
-    """A word of a query, its inverse document frequency in the book, and the terms that match it."""
+    """A word of a query, its inverse document frequency in the book, and the terms that match it.
+
+    `nearest` are the words of the book that are searched for instead of a misspelled one.
+    """
 
     word: str
     idf: float
-    terms: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _AnalyzedWord:
-    """What one word adds to a query: its known IDF, its corrections, and its terms with weights and IDFs."""
-
-    word: QueryWord
-    known: float
-    nearest: tuple[str, ...]
-    weights: dict[int, tuple[float, float]]
+    terms: tuple[str, ...]
+    nearest: tuple[str, ...] = ()
+    known: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class LexicalQuery:
     """A query for lexical search.
 
-    `known` is the share of the query's words that the book has, weighted by IDF. `weight` is the weight of
-    the lexical score in hybrid search. `text` is the query with its corrections, which hybrid search embeds.
+    The score of a chunk is the share of the largest BM25 score that any text can have. `known` is the share
+    of the query's words that the book has, weighted by IDF. `weight` is the weight of the lexical score in
+    hybrid search.
     """
 
     vector: SparseVector
     words: tuple[QueryWord, ...]
-    corrections: tuple[tuple[str, tuple[str, ...]], ...]
     known: float
     weight: float
-    text: str
+
+    @property
+    def corrections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
+        """The words that the book does not have, with those that are searched for instead."""
+        return tuple((word.word, word.nearest) for word in self.words if word.nearest)
 
 
 def hybrid_weight(query: str, weight: float) -> float:
-    """Return the weight of the lexical score in hybrid search; short queries have a larger one."""
-    words = len(query.split())
-    least = SINGLE_WORD_WEIGHT if words == 1 else KEYWORD_WEIGHT if words <= _MAX_KEYWORDS else 0.0
-    return max(weight, least)
+    """Return the weight of the lexical score in hybrid search; a single word has a larger one."""
+    return max(weight, SINGLE_WORD_WEIGHT) if len(query.split()) == 1 else weight
 
 
 def analyze_query(text: str, lexicon: Lexicon, lexical_weight: float = LEXICAL_WEIGHT) -> LexicalQuery:
-    """Expand the words of a query to the forms that the book has, and correct those that it does not have."""
-    keywords = len(text.split()) <= _MAX_KEYWORDS
-    weights: dict[int, tuple[float, float]] = {}
-    analyzed: list[QueryWord] = []
-    corrections: list[tuple[str, tuple[str, ...]]] = []
-    corrected = text
-    known = total = 0.0
-    for word in query_words(text):
-        found = lexicon.analyze_word(word, keywords)
-        total += found.word.idf
-        known += found.known
-        analyzed.append(found.word)
-        if found.nearest:
-            corrections.append((word, found.nearest))
-            corrected = corrected.replace(word, found.nearest[0])
-        for id, weight in found.weights.items():
-            weights[id] = max(weights.get(id, weight), weight)
-    values, idf = zip(*weights.values(), strict=True) if weights else ((), ())
+    """Look up the words of a query in the vocabulary of a book, and correct those that it does not have."""
+    words = tuple(map(lexicon.analyze_word, query_words(text)))
+    terms = dict.fromkeys(term for word in words for term in word.terms)
+    if len(text.split()) == 1:
+        exact = (exact_term(form) for word in words for form in word.nearest or (word.word.lower(),))
+        terms |= dict.fromkeys(term for term in exact if term and lexicon.count(term))
+    idf = {term_id(term): lexicon.idf(term) for term in terms}
+    largest = (_K1 + 1) * sum(idf.values())
+    known = sum(word.known * word.idf for word in words)
     return LexicalQuery(
-        SparseVector(tuple(weights), values, idf),
-        tuple(analyzed),
-        tuple(corrections),
-        known / total if total else 0.0,
+        SparseVector(tuple(idf), (1 / largest,) * len(idf) if idf else (), tuple(idf.values())),
+        words,
+        known / (sum(word.idf for word in words) or 1.0),
         hybrid_weight(text, lexical_weight),
-        corrected,
     )
 
 
-def _analyze_word(lexicon: Lexicon, word: str, keywords: bool) -> _AnalyzedWord:
-    terms = word_terms(word)
-    whole = lexicon.forms(terms[0])
-    idf = lexicon.shared_idf(whole)
-    if not whole and is_common(terms[0]):
-        idf *= _COMMON_WEIGHT
-    nearest: tuple[str, ...] = ()
-    if whole:
-        known = idf
-        shares = dict.fromkeys(terms[1:], _PART_WEIGHT) | {terms[0]: 1.0}
-    elif nearest := _corrections(terms[0], lexicon, keywords):
-        known = idf
-        shares = dict.fromkeys(nearest, 1.0)
-    else:
-        shares = dict.fromkeys((term.removeprefix(PART_MARK) for term in terms[1:]), 1.0)
-        known = _KNOWN_PARTS * idf * any(map(lexicon.forms, shares))
-    weights: dict[str, tuple[float, float]] = {}
-    for term, share in shares.items():
-        for form, (weight, own) in _form_weights(term.removeprefix(PART_MARK), lexicon, keywords).items():
-            weights[form] = max(weights.get(form, (0.0, own)), (share * weight, own))
-    return _AnalyzedWord(
-        QueryWord(word, idf, frozenset(weights)),
-        known,
-        nearest,
-        {term_id(term): weight for term, weight in weights.items()},
-    )
+def _analyze_word(lexicon: Lexicon, word: str) -> QueryWord:
+    whole, *parts = word_terms(word)
+    idf = lexicon.idf(whole)
+    if lexicon.count(whole):
+        return QueryWord(word, idf, (whole, *parts))
+    if is_common(word.lower()):
+        return QueryWord(word, idf * _COMMON_WEIGHT, (whole, *parts), known=0.0)
+    if len(word) >= _MIN_CORRECTED and not word.isnumeric() and (nearest := lexicon.nearest(word.lower())):
+        terms = dict.fromkeys(term for other in nearest for term in word_terms(other))
+        return QueryWord(word, idf, tuple(terms), nearest)
+    known = _KNOWN_PARTS if any(map(lexicon.count, parts)) else 0.0
+    return QueryWord(word, idf, (whole, *parts), known=known)
 
 
 def is_common(word: str) -> bool:
@@ -301,33 +299,6 @@ def common_words() -> array[int]:
     if sys.byteorder == "big":
         ids.byteswap()
     return ids
-
-
-def _corrections(word: str, lexicon: Lexicon, keywords: bool) -> tuple[str, ...]:
-    """Return corrections of an unknown word; in sentences, not of English words and identifiers."""
-    if len(word) < _MIN_CORRECTED or word.isnumeric():
-        return ()
-    if not keywords and (is_common(word) or not word.isalpha()):
-        return ()
-    return lexicon.nearest(word, 2 if len(word) >= _MIN_TWO_EDITS else 1)
-
-
-def _form_weights(term: str, lexicon: Lexicon, keywords: bool) -> dict[str, tuple[float, float]]:
-    """Return the weights and IDFs of the forms of a term.
-
-    The product is the IDF of all forms together; a keyword keeps its own IDF.
-    """
-    forms = lexicon.forms(term)
-    shared = lexicon.shared_idf(forms)
-    other = _KEYWORD_FORM_WEIGHT if keywords else _FORM_WEIGHT
-    weights = {}
-    for form, count in forms.items():
-        own = lexicon.idf(count)
-        if form == term:
-            weights[form] = (1.0 if keywords else shared / own, own)
-        elif form not in STOP_WORDS:
-            weights[form] = (other * shared / own, own)
-    return weights
 
 
 def _edits(word: str, positions: int) -> Iterator[str]:

@@ -80,6 +80,7 @@ class QueryLog:
                 {"url": hit.chunk.link, "score": round(hit.score, 4)} for hit in response.hits[:_MAX_HITS]
             ],
             "answerable": response.answerable,
+            "coverage": response.coverage,
             "covered": is_covered(response),
             "above_noise": above_noise(best, response) if best else None,
             "ms": round(response.timings.total_ms, 2),

@@ -8,10 +8,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from recto._util.text import filter_keys, nearest
 from recto.protocols import Index
 from recto.search.lexical import LexicalQuery
+from recto.settings import LEXICAL_WEIGHT
 from recto.types import (
     Calibration,
     Candidates,
     Chunk,
+    Coverage,
     Filters,
     Hit,
     Mode,
@@ -25,31 +27,31 @@ from recto.types import (
 Ranked = list[tuple[Hashable, float]]
 """The ids and scores of candidates, best first."""
 
-ANSWERABLE_THRESHOLD = 0.5
-"""Below this probability, the book does not seem to cover a query."""
-# Fitted to 360 readers' questions about three books, 30 of which the books do not answer: the threshold
-# rejects 3 % of the answered questions and 80 % of the others. The same values fit all three books, because
-# similarities are measured from the noise floor of the index, in units of its spread.
-_SPREAD = 0.05
-_KNOWN_WEIGHT = 0.4  # of the share of known words, next to the cosine similarity
-_MIDDLE, _STEEPNESS = 0.35, 30.0
+COVERED_FROM, NOT_COVERED_BELOW = 0.5, 0.25
+"""The probabilities that separate the grades of `SearchResponse.coverage`."""
+# Fitted by logistic regression to readers' questions about eleven books (`python -m bench.answerability`).
+# Similarities are measured from the noise floor of an index in units of its spread, because every model and
+# every book has its own.
+SPREAD = 0.05
+"""The spread of the books that answerability was fitted to."""
+_ABOVE_WEIGHT, _KNOWN_WEIGHT, _OFFSET = 16.0, 6.4, -7.2
 
 
 def rank(candidates: Candidates, mode: Mode, weight: float, min_score: float | None = None) -> Ranked:
     """Return the ids and scores of candidates, best first.
 
-    The hybrid score is the cosine similarity plus `weight` times the BM25 score, which is divided by the best
-    BM25 score of the query. Scores are added, not ranks, because ranks do not tell how much better a chunk is
-    than the next.
+    The hybrid score is the weighted mean of the cosine similarity, with weight 1, and the lexical score.
+    Scores are added, not ranks, because ranks do not tell how much better a chunk is than the next.
     """
     if mode == "lexical":
         scores = candidates.lexical
     elif mode == "dense" or not candidates.lexical:
         scores = candidates.dense
     else:
-        scale = weight / max(candidates.lexical.values())
+        lexical = candidates.lexical
         scores = {
-            id: cosine + scale * candidates.lexical.get(id, 0.0) for id, cosine in candidates.dense.items()
+            id: (cosine + weight * lexical.get(id, 0.0)) / (1 + weight)
+            for id, cosine in candidates.dense.items()
         }
     ranked = sorted(scores.items(), key=lambda item: -item[1])
     return ranked if min_score is None else [item for item in ranked if item[1] >= min_score]
@@ -94,12 +96,13 @@ def build_response(
     timings: Timings,
     mode: Mode = "dense",
     lexical: LexicalQuery | None = None,
-    best_cosine: float | None = None,
+    evidence: float | None = None,
     warnings: tuple[str, ...] = (),
 ) -> SearchResponse:
     """Build the response to a query from its hits."""
     outcome, message = (Outcome.FOUND, "") if hits else _explain_empty(index, filters, min_score, mode)
     info = index.info  # read once, because an embedded index checks the disk for it
+    probability = answerable(evidence, lexical, info.calibration)
     return SearchResponse(
         query,
         tuple(hits),
@@ -109,10 +112,11 @@ def build_response(
         timings,
         message,
         info.warnings + warnings,
-        info.noise_floor,
+        noise_score(info.noise_floor, mode, lexical),
         generation=info.generation,
         mode=mode,
-        answerable=answerable(best_cosine, lexical, info.calibration),
+        answerable=probability,
+        coverage=coverage(probability),
         corrections=lexical.corrections if lexical and mode != "dense" else (),
     )
 
@@ -144,11 +148,34 @@ def _did_you_mean(name: str | None) -> str:
     return f" Did you mean '{name}'?" if name else ""
 
 
+def best_evidence(candidates: Candidates) -> float | None:
+    """Return the largest sum of cosine similarity and weighted lexical score, or None without both."""
+    lexical = candidates.lexical
+    sums = (cosine + LEXICAL_WEIGHT * lexical.get(id, 0.0) for id, cosine in candidates.dense.items())
+    return max(sums, default=None)
+
+
 def answerable(
-    best_cosine: float | None, lexical: LexicalQuery | None, calibration: Calibration | None
+    evidence: float | None, lexical: LexicalQuery | None, calibration: Calibration | None
 ) -> float | None:
     """Return the probability that the book covers a query, or None if one of the inputs is missing."""
-    if best_cosine is None or lexical is None or calibration is None:
+    if evidence is None or lexical is None or calibration is None:
         return None
-    above = (best_cosine - calibration.noise_floor) * _SPREAD / (calibration.spread or _SPREAD)
-    return round(1 / (1 + math.exp(_STEEPNESS * (_MIDDLE - above - _KNOWN_WEIGHT * lexical.known))), 3)
+    above = (evidence - calibration.noise_floor) * SPREAD / (calibration.spread or SPREAD)
+    return round(1 / (1 + math.exp(-(_ABOVE_WEIGHT * above + _KNOWN_WEIGHT * lexical.known + _OFFSET))), 3)
+
+
+def noise_score(noise_floor: float | None, mode: Mode, lexical: LexicalQuery | None) -> float | None:
+    """Return the score of a chunk at the noise floor that has none of the query's words."""
+    if noise_floor is None or mode == "lexical":
+        return None
+    return noise_floor / (1 + lexical.weight) if mode == "hybrid" and lexical else noise_floor
+
+
+def coverage(probability: float | None) -> Coverage | None:
+    """Return the grade of a probability that the book covers a query."""
+    if probability is None:
+        return None
+    if probability >= COVERED_FROM:
+        return "covered"
+    return "unclear" if probability >= NOT_COVERED_BELOW else "not covered"

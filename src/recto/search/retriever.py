@@ -21,7 +21,15 @@ from recto.search.query import (
     check_search,
     to_filters,
 )
-from recto.search.response import Ranked, build_response, group_by_page, rank, to_hits, with_ties
+from recto.search.response import (
+    Ranked,
+    best_evidence,
+    build_response,
+    group_by_page,
+    rank,
+    to_hits,
+    with_ties,
+)
 from recto.settings import LEXICAL_WEIGHT, SAMPLE_COLLECTION, Settings
 from recto.stores.points import no_lexical_vectors
 from recto.types import (
@@ -45,8 +53,8 @@ if TYPE_CHECKING:
     from recto.search.context import Context
     from recto.search.pages import BookPage
 
-_SELECTION_CANDIDATES = 60  # more than top_k, because chunks with the selected text and others are excluded
-_CHUNKS_PER_PAGE = 6  # chunks that are ranked for each page of a grouped search
+SELECTION_CANDIDATES = 60  # more than top_k, because chunks with the selected text and others are excluded
+CHUNKS_PER_PAGE = 6  # chunks that are ranked for each page of a grouped search
 _DENSE_ONLY = (
     "This index has no vocabulary for lexical search, so it is searched in dense mode. "
     "Index the book again for better results."
@@ -80,21 +88,20 @@ class _QueryResult:
 
     hits: list[Hit]
     lexical: LexicalQuery | None
-    best_cosine: float | None
+    evidence: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
     """Queries that are searched together.
 
-    `mode` is the mode that the index supports. `texts` are embedded: with corrected words in hybrid mode, as
-    typed otherwise.
+    `mode` is the mode that the index supports.
     """
 
     parameters: _Parameters
     index: Index
     mode: Mode
-    texts: list[str]
+    texts: Sequence[str]
     analyzed: Sequence[LexicalQuery | None]
     started: float
     opened: float
@@ -116,17 +123,14 @@ class _Batch:
         ]
 
     def dense_results(self, found: Sequence[list[Hit]]) -> list[_QueryResult]:
-        return [
-            _QueryResult(hits, query, hits[0].score if hits else None)
-            for hits, query in zip(found, self.analyzed, strict=True)
-        ]
+        return [_QueryResult(hits, query, None) for hits, query in zip(found, self.analyzed, strict=True)]
 
     def results(
         self, ranked: Sequence[Ranked], candidates: Sequence[Candidates], chunks: Mapping[Hashable, Chunk]
     ) -> list[_QueryResult]:
         limit = self.parameters.limit
         return [
-            _QueryResult(to_hits(best, found, chunks, limit), query, max(found.dense.values(), default=None))
+            _QueryResult(to_hits(best, found, chunks, limit), query, best_evidence(found))
             for best, found, query in zip(ranked, candidates, self.analyzed, strict=True)
         ]
 
@@ -267,7 +271,7 @@ class Retriever:
         """
         parameters = _parameters(top_k, filters, min_score, mode)
         text, selected = self._selection_query(selection, question)
-        found = self._find([text], replace(parameters, limit=top_k + _SELECTION_CANDIDATES))
+        found = self._find([text], replace(parameters, limit=top_k + SELECTION_CANDIDATES))
         return self._related(selection, question, selected, found, top_k)
 
     async def arelated(
@@ -285,7 +289,7 @@ class Retriever:
 
         parameters = _parameters(top_k, filters, min_score, mode)
         text, selected = await to_thread(self._selection_query, selection, question)
-        found = await self._afind([text], replace(parameters, limit=top_k + _SELECTION_CANDIDATES))
+        found = await self._afind([text], replace(parameters, limit=top_k + SELECTION_CANDIDATES))
         return await to_thread(self._related, selection, question, selected, found, top_k)
 
     def context(
@@ -401,11 +405,7 @@ class Retriever:
         analyzed = (
             [analyze_query(text, lexicon, weight) for text in texts] if lexicon else [None] * len(texts)
         )
-        embedded_texts = [
-            query.text if query and mode == "hybrid" else text
-            for text, query in zip(texts, analyzed, strict=True)
-        ]
-        return _Batch(parameters, checked.index, mode, embedded_texts, analyzed, started, opened)
+        return _Batch(parameters, checked.index, mode, texts, analyzed, started, opened)
 
     def _responses(
         self, texts: list[str], found: _Found, top_k: int, group_by: GroupBy | None
@@ -438,7 +438,7 @@ class Retriever:
             timings,
             batch.mode,
             result.lexical,
-            result.best_cosine,
+            result.evidence,
             warnings,
         )
 
@@ -541,7 +541,7 @@ def _parameters(
     """Check the parameters of a search."""
     filters = to_filters(filters)
     check_search(top_k, filters, min_score, mode=mode, group_by=group_by)
-    limit = top_k if group_by is None else min(top_k * _CHUNKS_PER_PAGE, 2 * MAX_TOP_K)
+    limit = top_k if group_by is None else min(top_k * CHUNKS_PER_PAGE, 2 * MAX_TOP_K)
     return _Parameters(limit, filters, min_score, mode)
 
 

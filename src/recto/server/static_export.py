@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import json
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,28 +17,29 @@ from typing import Any
 from recto._util.files import disk_advice
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
-from recto.search.analyzer import PART_MARK, STOP_WORDS, stem, text_terms
-from recto.search.display import chunk_to_dict, pick
-from recto.search.lexical import BM25, analyzed_text, common_words, read_lexicon
+from recto.search.analyzer import MAX_WORD, STOP_WORDS, count_words, stem, word_forms, word_terms
+from recto.search.display import SNIPPET_RULES, chunk_to_dict, pick
+from recto.search.lexical import BM25, CORRECTION_RULES, analyzed_text, common_words, read_lexicon
+from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
 from recto.settings import index_command
 from recto.types import Chunk
 
 _WEB = Path(__file__).parent / "web"
-FORMAT = 1
+FORMAT = 2
 _META = "data/meta.bin"
 _TOP_LEVEL = frozenset(("widget.js", "static", "data"))
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings")
 _SHARD = 24_000  # characters of JSON: at most about 7 KB compressed
 _COMMON_SHIFT = 8  # bits: one of 280 other words is then taken for common English
 _LENGTHS = range(3, 21)  # letters; corrections compare words of about the same length
-_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
+_STOP_TERMS = frozenset(map(stem, STOP_WORDS))
 
 File = tuple[str, bytes]
 """The path of a file below the directory, and its content."""
 Form = tuple[str, list[int]]
-"""A term and its chunks: for each, the distance from the chunk before, then how often it has the term."""
+"""A word and its chunks: for each, the distance from the chunk before, then how often it has the word."""
 Rows = dict[str, list[Form]]
-"""The forms of each stem."""
+"""The words of each term; the empty word stands for the parts of identifiers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,11 @@ def _index_files(
         "format": FORMAT,
         "collection": collection,
         "bm25": BM25,
+        "corrections": CORRECTION_RULES,
+        "snippets": SNIPPET_RULES,
+        "max_word": MAX_WORD,
+        "chunks_per_page": CHUNKS_PER_PAGE,
+        "selection_candidates": SELECTION_CANDIDATES,
         "stop_words": sorted(STOP_WORDS),
         "common_shift": _COMMON_SHIFT,
         "longest": _LENGTHS[-1],
@@ -133,23 +139,26 @@ def _index_files(
 
 
 def _rows(chunks: Sequence[Chunk], progress: Progress | None) -> tuple[list[int], Rows]:
-    """Return the lengths of the chunks, and the forms of each stem."""
+    """Return the lengths of the chunks in terms, and the words of each term."""
     lengths: list[int] = []
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    last: dict[str, int] = {}
+    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    last: dict[tuple[str, str], int] = {}
     for number, chunk in enumerate(chunks):
-        terms = text_terms(analyzed_text(chunk))
-        lengths.append(terms.total())
-        for term, count in terms.items():
-            found[term] += (number - last.get(term, 0), count)
-            last[term] = number
+        counts: Counter[tuple[str, str]] = Counter()
+        for word, count in count_words(analyzed_text(chunk)).items():
+            forms = {stem(form): form for form in word_forms(word)}
+            for term in word_terms(word):
+                counts[term, forms.get(term, "")] += count
+        lengths.append(counts.total())
+        for key, count in counts.items():
+            found[key] += (number - last.get(key, 0), count)
+            last[key] = number
         if progress:
             progress(number + 1, len(chunks))
     rows: defaultdict[str, list[Form]] = defaultdict(list)
-    for term in sorted(found):
-        root = stem(term.removeprefix(PART_MARK))
+    for term, word in sorted(found):
         # The long lists of stop words, which few queries need, are apart from the others.
-        rows[f"~{root}" if root in _STOP_STEMS else root].append((term, found[term]))
+        rows[f"~{term}" if term in _STOP_TERMS else term].append((word, found[term, word]))
     # JavaScript compares strings by their UTF-16 code units.
     return lengths, {key: rows[key] for key in sorted(rows, key=lambda key: key.encode("utf-16-be"))}
 
@@ -157,9 +166,9 @@ def _rows(chunks: Sequence[Chunk], progress: Progress | None) -> tuple[list[int]
 def _vocabulary(rows: Rows) -> dict[int, list[tuple[str, int]]]:
     """Return the words by length, each with its number of chunks; the last list has all longer words."""
     words: dict[int, list[tuple[str, int]]] = {length: [] for length in _LENGTHS}
-    for term, chunks in sorted(form for forms in rows.values() for form in forms):
-        if len(term) >= _LENGTHS[0] and not term.startswith(PART_MARK):
-            words[min(len(term), _LENGTHS[-1])].append((term, len(chunks) // 2))
+    for word, chunks in sorted(form for forms in rows.values() for form in forms):
+        if len(word) >= _LENGTHS[0]:
+            words[min(len(word), _LENGTHS[-1])].append((word, len(chunks) // 2))
     return words
 
 

@@ -526,11 +526,10 @@ def bm25(index: Index, found: Chunk, text: str) -> float:
     """Compute the lexical score of a chunk for one word, without the store."""
     (stored,) = LexiconBuilder().vectors([found])
     weights = dict(zip(stored.indices, stored.values, strict=True))
-    lexicon, query = Lexicon(index.lexicon()), terms(index, text)
-    idf = lexicon.idf(sum(lexicon.forms(text).values()))
+    query = terms(index, text)
     return sum(
         weight * weights.get(term, 0.0) * idf
-        for term, weight in zip(query.indices, query.values, strict=True)
+        for term, weight, idf in zip(query.indices, query.values, query.idf, strict=True)
     )
 
 

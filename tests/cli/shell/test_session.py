@@ -268,7 +268,7 @@ def test_explain(ask: Ask, session: ShellSession) -> None:
     hits = session.result().response.hits
     text = " ".join(ask(":explain 2").text.split())
     assert (
-        f"Its hybrid score is {hits[1].score:.3f} (cosine {hits[1].dense:.3f}, BM25 {hits[1].lexical:.3f})."
+        f"Its hybrid score is {hits[1].score:.3f} (cosine {hits[1].dense:.3f}, lexical {hits[1].lexical:.3f})."
         in text
     )
     count = session.retriever.open().info.chunks

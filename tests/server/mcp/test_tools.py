@@ -57,7 +57,7 @@ def test_server_and_tool_descriptions(retriever: Retriever) -> None:
     assert info.name == "recto"
     assert "url" in instructions
     assert "above_noise" in instructions
-    assert "answerable" in instructions
+    assert "coverage" in instructions
     names = ["search_book", "read_page", "list_modules", "related_chunks", "get_context"]
     assert [tool.name for tool in tools] == names
     assert all(

@@ -83,9 +83,9 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     if explanation.noise_floor is None:
         yield "Noise floor: not measured; run `recto calibrate`"
     else:
-        yield f"Noise floor: a cosine of {explanation.noise_floor:.3f}; AUROC {explanation.auroc:.3f}"
+        yield f"Noise floor: a score of {explanation.noise_floor:.3f}; AUROC {explanation.auroc:.3f}"
     if explanation.answerable is not None:
-        yield f"Covered by the book: {explanation.answerable:.0%} likely"
+        yield f"Coverage: {explanation.coverage} (answerable {explanation.answerable:.2f})"
     yield "Time: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in explanation.timings_ms.items())
     yield ""
     yield f"{'Rank':>4}  {'Score':>6}  {'Lead':>6}  {'Dense':>6}  {'Lexical':>7}  Chunk"
@@ -119,10 +119,8 @@ def _number(number: float | None) -> str:
 
 
 def _margin(hit: Hit, explanation: Explanation) -> float | None:
-    """Return how far the cosine of a hit is above the noise floor, if both are known."""
-    cosine = hit.score if explanation.mode == "dense" else hit.dense
-    floor = explanation.noise_floor
-    return None if floor is None or cosine is None else cosine - floor
+    """Return how far a hit is above the noise floor, if it is known."""
+    return None if explanation.noise_floor is None else hit.score - explanation.noise_floor
 
 
 def _named(hit: Hit) -> str:
@@ -139,7 +137,7 @@ def _expected_lines(expected: Expected, explanation: Explanation) -> Iterator[st
     if expected.dense:
         lines.append(f"Dense: {_leg(expected.dense, 'cosine')}")
     if expected.lexical:
-        lines.append(f"Lexical: {_leg(expected.lexical, 'BM25')}")
+        lines.append(f"Lexical: {_leg(expected.lexical, 'score')}")
     if expected.hit and explanation.words:
         lacking = [word for word in explanation.words if word not in expected.words]
         has, lacks = (", ".join(words) or "none" for words in (expected.words, lacking))
@@ -166,6 +164,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
         "words": list(explanation.words),
         "corrections": {word: list(meant) for word, meant in explanation.corrections},
         "answerable": explanation.answerable,
+        "coverage": explanation.coverage,
         "filters": filters_dict(explanation.filters),
         "chunks": explanation.chunks,
         "candidates": explanation.candidates,

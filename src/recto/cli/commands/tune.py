@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _EPILOG = """\b
 Examples:
   recto tune --suite questions.json
-  recto tune --suite questions.json --mode hybrid --weight 0.1,0.2,0.3
+  recto tune --suite questions.json --mode hybrid --weight 0.15,0.25,0.4
   recto tune --suite questions.json --index my-book-320
   recto tune --suite questions.json --index my-book-bge,RECTO_MODEL=BAAI/bge-base-en-v1.5
 """
@@ -82,7 +82,7 @@ def _weights(groups: tuple[str, ...]) -> tuple[float, ...]:
         except ValueError:
             weight = math.nan
         if not 0 <= weight <= 1:
-            hint = "Such as --weight 0.1,0.2,0.3."
+            hint = "Such as --weight 0.15,0.25,0.4."
             raise InvalidArgument(f"--weight {text!r} is not a number from 0 to 1", hint=hint)
         found.append(weight)
     if len(found) > _MAX_WEIGHTS:

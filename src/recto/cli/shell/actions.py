@@ -319,15 +319,14 @@ def _explanation(
 
 
 def _score_text(hit: Hit, response: SearchResponse, around: Explanation | None) -> str:
-    parts = [("cosine", hit.dense), ("BM25", hit.lexical)] if response.mode != "dense" else []
+    parts = [("cosine", hit.dense), ("lexical", hit.lexical)] if response.mode != "dense" else []
     known = ", ".join(f"{name} {value:.3f}" for name, value in parts if value is not None)
     text = f"Its {response.mode} score is {hit.score:.3f}{f' ({known})' if known else ''}."
-    floor, cosine = response.noise_floor, hit.score if response.mode == "dense" else hit.dense
+    floor = response.noise_floor
     if floor is None:
-        return f"{text} The noise floor of this index was not measured."
-    if cosine is not None:
-        side = "above" if cosine >= floor else "below"
-        text += f" Its cosine is {abs(cosine - floor):.3f} {side} the noise floor ({floor:.3f})."
+        return f"{text} The noise floor of this search is not known."
+    side = "above" if hit.score >= floor else "below"
+    text += f" That is {abs(hit.score - floor):.3f} {side} the noise floor ({floor:.3f})."
     if around is not None and around.auroc is not None:
         text += f" The AUROC of the noise floor is {around.auroc:.3f}."
     return text

@@ -15,7 +15,7 @@ from recto.contracts.http import (
     ValidationResponse,
 )
 from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
-from recto.types import GroupBy, Mode
+from recto.types import Coverage, GroupBy, Mode
 
 MAX_QUERIES = 32
 MAX_BATCH_CHARACTERS = 16_000
@@ -212,9 +212,9 @@ class ChunkModel(ResponseModel):
 class HitModel(ChunkModel):
     """A chunk with its score.
 
-    `score` ranks the hits. `dense` is the cosine similarity and `lexical` the BM25 score; each is null if the
-    mode does not compute it. `above_noise` compares `dense` with the noise floor; it is null if either is
-    unknown. `snippet` is the best part of the text in one line.
+    `score` ranks the hits. `dense` is the cosine similarity and `lexical` the share of the largest BM25
+    score; each is null if the mode does not compute it. `above_noise` compares `score` with the noise floor;
+    it is null if that is unknown. `snippet` is the best part of the text in one line.
     """
 
     rank: int
@@ -246,9 +246,10 @@ class SearchResponseModel(ResponseModel):
     """The response of `/v1/search`.
 
     If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book
-    covers the query, null if it cannot be estimated; `covered` is false if it is low. `corrections` maps
-    query words that the book does not have to the words that were searched for instead. `groups` is empty
-    unless the request has `group_by`. `query_log` says whether the service keeps a query log.
+    covers the query, and `coverage` is its grade: null if it cannot be estimated. `covered` is false if the
+    grade is "not covered". `noise_floor` is the score that off-topic queries reach. `corrections` maps query
+    words that the book does not have to the words that were searched for instead. `groups` is empty unless
+    the request has `group_by`. `query_log` says whether the service keeps a query log.
     """
 
     query: str
@@ -259,6 +260,7 @@ class SearchResponseModel(ResponseModel):
     message: str
     warnings: list[str]
     answerable: float | None
+    coverage: Coverage | None
     covered: bool
     corrections: dict[str, list[str]]
     noise_floor: float | None

@@ -49,6 +49,7 @@ def search_view(
         "message": response.message,
         "warnings": list(response.warnings),
         "answerable": response.answerable,
+        "coverage": response.coverage,
         "covered": is_covered(response),
         "corrections": {word: list(meant) for word, meant in response.corrections},
         "noise_floor": response.noise_floor,

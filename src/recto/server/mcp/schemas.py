@@ -15,7 +15,7 @@ from recto.search.query import (
     MAX_QUERY,
     MAX_SCORE,
 )
-from recto.types import Filters, GroupBy, Mode, Outcome
+from recto.types import Coverage, Filters, GroupBy, Mode, Outcome
 
 MAX_TOP_K = 20
 
@@ -181,7 +181,7 @@ class McpHit(BaseModel):
     score: Annotated[float, Field(description="Ranks the results; compare it within one response only.")]
     dense: Annotated[float | None, Field(description="Cosine similarity to the query, if it was computed.")]
     lexical: Annotated[
-        float | None, Field(description="BM25 score of the query's words, if it was computed.")
+        float | None, Field(description="Share of the largest BM25 score, 0 to 1, if it was computed.")
     ]
     above_noise: Annotated[
         bool | None, Field(description="False: as unrelated texts score in this book. Null: not measured.")
@@ -204,7 +204,14 @@ class McpResponse(BaseModel):
     mode: Mode
     answerable: Annotated[
         float | None,
-        Field(description="Probability that the book covers the query; below 0.5 it most likely does not."),
+        Field(description="Estimated probability that the book covers the query."),
+    ]
+    coverage: Annotated[
+        Coverage | None,
+        Field(
+            description="covered, unclear, or not covered; null if it is unknown. A covered query can still "
+            "lack an answer: read the text."
+        ),
     ]
     corrections: Annotated[
         dict[str, list[str]],
@@ -217,7 +224,7 @@ class McpSearchResult(McpResponse):
 
     noise_floor: Annotated[
         float | None,
-        Field(description="A `dense` below this is noise in this book; null if it was not measured."),
+        Field(description="A `score` below this is noise in this book; null if it was not measured."),
     ]
     results: list[McpHit]
     warnings: list[str]

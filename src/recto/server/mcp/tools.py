@@ -112,6 +112,7 @@ def _about(response: SearchResponse) -> dict[str, Any]:
         "collection": response.collection,
         "mode": response.mode,
         "answerable": response.answerable,
+        "coverage": response.coverage,
         "corrections": {word: list(meant) for word, meant in response.corrections},
     }
 
@@ -226,9 +227,10 @@ INSTRUCTIONS = (
     "This server reads one textbook. To answer a question, call get_context; pass `page` if you know which "
     "page the user is reading. To find places instead of text to read, call search_book. To read on, call "
     "read_page with a `url`. If the user has selected text, call related_chunks. Answer from what the book "
-    "says, and cite each statement by its `url`. If `answerable` is below 0.5, say that the book does not "
-    "seem to cover the question instead of answering from the results. Scores mean little by themselves: if "
-    "`above_noise` is false, the result most likely has nothing to do with the question."
+    "says, and cite each statement by its `url`. If `coverage` is `not covered`, say that the book does not "
+    "seem to cover the question instead of answering from the results. If it is `unclear`, or if the text "
+    "does not answer the question, say so. Scores mean little by themselves: if `above_noise` is false, the "
+    "result most likely has nothing to do with the question."
 )
 
 
@@ -339,7 +341,7 @@ TOOLS = (
         "Get context for a question",
         "Return the sections of the textbook that answer a question, as Markdown, most relevant first, in at "
         "most `max_tokens`. Use it first for anything that the book may cover. Each section has a `url`: "
-        "cite by it. `answerable` below 0.5 means that the book most likely does not cover the question. "
+        "cite by it. If `coverage` is `not covered`, the book most likely does not cover the question. "
         "`message` says what did not fit, which misspelt words were corrected, and whether `page` was used.",
         ContextArguments,
         McpContext,

@@ -7,17 +7,17 @@ const PITCH = 15;
 const CELLS_PER_ROW = 18;
 const percent = (share) => `${(Math.min(1, Math.max(0, share)) * 100).toFixed(2)}%`;
 
-/** Draw a cosine similarity from 0 to 1, with a tick at the noise floor; below it the bar is hollow. */
-export function scoreBar(cosine, noiseFloor) {
-  const isWeak = noiseFloor !== null && cosine < noiseFloor;
+/** Draw a score from 0 to 1, with a tick at the noise floor; below it the bar is hollow. */
+export function scoreBar(score, noiseFloor) {
+  const isWeak = noiseFloor !== null && score < noiseFloor;
   const side = isWeak ? "below" : "above";
   const floor = noiseFloor === null ? "; the noise floor was not measured"
     : `, ${side} the noise floor of ${noiseFloor.toFixed(3)}`;
-  const label = `Cosine ${cosine.toFixed(3)}${floor}`;
+  const label = `Score ${score.toFixed(3)}${floor}`;
   const tick = { class: "tick", x1: percent(noiseFloor), x2: percent(noiseFloor), y1: 0, y2: 12 };
   return svg("svg", { class: `score-bar${isWeak ? " weak" : ""}`, role: "img", "aria-label": label },
     svg("rect", { class: "track", x: 0, y: 5, width: "100%", height: 2 }),
-    svg("rect", { class: "value", x: 0, y: 3.5, width: percent(cosine), height: 5 }),
+    svg("rect", { class: "value", x: 0, y: 3.5, width: percent(score), height: 5 }),
     noiseFloor !== null && svg("line", tick));
 }
 

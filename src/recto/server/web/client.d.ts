@@ -208,7 +208,7 @@ export interface HealthResponse {
   advice: string[];
 }
 
-/** A chunk with its score. `score` ranks the hits. `dense` is the cosine similarity and `lexical` the BM25 score; each is null if the mode does not compute it. `above_noise` compares `dense` with the noise floor; it is null if either is unknown. `snippet` is the best part of the text in one line. */
+/** A chunk with its score. `score` ranks the hits. `dense` is the cosine similarity and `lexical` the share of the largest BM25 score; each is null if the mode does not compute it. `above_noise` compares `score` with the noise floor; it is null if that is unknown. `snippet` is the best part of the text in one line. */
 export interface Hit {
   id: string;
   title: string;
@@ -367,6 +367,7 @@ export interface RelatedResponse {
   message: string;
   warnings: string[];
   answerable: number | null;
+  coverage: "covered" | "unclear" | "not covered" | null;
   covered: boolean;
   corrections: Record<string, string[]>;
   noise_floor: number | null;
@@ -401,7 +402,7 @@ export interface SearchRequest {
   html?: boolean;
 }
 
-/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book covers the query, null if it cannot be estimated; `covered` is false if it is low. `corrections` maps query words that the book does not have to the words that were searched for instead. `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log. */
+/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book covers the query, and `coverage` is its grade: null if it cannot be estimated. `covered` is false if the grade is "not covered". `noise_floor` is the score that off-topic queries reach. `corrections` maps query words that the book does not have to the words that were searched for instead. `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log. */
 export interface SearchResponse {
   query: string;
   collection: string;
@@ -411,6 +412,7 @@ export interface SearchResponse {
   message: string;
   warnings: string[];
   answerable: number | null;
+  coverage: "covered" | "unclear" | "not covered" | null;
   covered: boolean;
   corrections: Record<string, string[]>;
   noise_floor: number | null;

@@ -78,7 +78,7 @@ function entry([best, ...rest], noiseFloor) {
   const steps = path.flatMap((heading) => [separator(), heading]);
   const score = h("p", { class: "score" },
     h("span", {}, ...scoreText(best)),
-    best.dense !== null && scoreBar(best.dense, noiseFloor),
+    noiseFloor !== null && scoreBar(best.score, noiseFloor),
     isWeak(best) && h("span", { class: "verdict" }, "weak"));
   return h("li", { class: isWeak(best) ? "entry weak" : "entry", ...dataOf(best) },
     h("p", { class: "path" }, h("span", { class: "module" }, best.module_title), ...steps),

@@ -1,17 +1,13 @@
 // Search a static copy of an index without a service. `recto export --static` writes the copy, and this file as its client.js.
 // It ranks chunks as the lexical mode does: analyzer.py, lexical.py, display.py and selection.py explain the rules.
 
-const FORMAT = 1;
+const FORMAT = 2;
 const TIMEOUT = 30_000; // milliseconds
 const MAX_WORDS = 50; // words of a query that are searched for: each of them may need another file
-const MAX_WORD = 64;
-const CHUNKS_PER_PAGE = 6;
-const SELECTION_CANDIDATES = 60;
-const SNIPPET = 200;
 const WORD = /[\p{L}\p{N}_]+/gu;
 const COMPOUND = /--?[A-Za-z][\p{L}\p{N}_-]*|[\p{L}\p{N}_]+(?:[.-][\p{L}\p{N}_]+)*/gu;
 const QUOTED = /"[^"\n]+"|“[^”\n]+”|`[^`\n]+`/gu;
-const CAMEL = /(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])/u;
+const CAMEL = /(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})/u;
 const ADMONITION = /^[ \t]*(?::{3,}|\/{3,}|!!!|\?{3}\+?)[ \t]*[\p{L}\p{N}_-]*(?:[ \t]*[["]([^\]"\n]*)[\]"])?/gmu;
 const MARKUP = /^(?:\|+|:?-{2,}:?|#{1,6}|(?:```|~~~|:::).*)$/u;
 
@@ -36,7 +32,7 @@ export class RectoClient {
     return this.#use(async (index) => {
       const words = await analyze(index, query);
       signal?.throwIfAborted();
-      const ranked = rank(index, words).slice(0, groupBy ? topK * CHUNKS_PER_PAGE : topK);
+      const ranked = rank(index, words).slice(0, groupBy ? topK * index.meta.chunks_per_page : topK);
       const groups = groupBy ? groupByPage(index, ranked, topK) : [];
       const chosen = groupBy ? groups.flat() : ranked;
       const hits = await Promise.all(chosen.map(async ([number, score]) => ({ score, chunk: await index.chunk(number) })));
@@ -49,7 +45,7 @@ export class RectoClient {
     return this.#use(async (index) => {
       const words = await analyze(index, question ? `${question}\n\n${selection}` : selection);
       signal?.throwIfAborted();
-      const ranked = rank(index, words).slice(0, topK + SELECTION_CANDIDATES);
+      const ranked = rank(index, words).slice(0, topK + index.meta.selection_candidates);
       await Promise.all(ranked.slice(0, 2 * topK).map(([number]) => index.chunk(number)));
       const { hits, leftOut } = await excludeAndDiversify(index, ranked, selection, topK);
       signal?.throwIfAborted();
@@ -109,7 +105,7 @@ function openIndex(meta, url) {
   };
   const { k1, b, average } = meta.bm25;
   const stopWords = new Set(meta.stop_words);
-  const stopStems = new Set(meta.stop_words.map(stem));
+  const stopTerms = new Set(meta.stop_words.map(stem));
   const rows = (shard) => load(`words-${shard}`, (content) => new Map(content));
   return {
     meta,
@@ -121,9 +117,9 @@ function openIndex(meta, url) {
       const shard = lastAtMost(meta.chunks, number);
       return (await load(`chunks-${shard}`))[number - meta.chunks[shard]];
     },
-    /** Return the forms of a word that the book has, with the chunks of each. */
-    async forms(word) {
-      const key = stopStems.has(stem(word)) ? `~${stem(word)}` : stem(word);
+    /** Return the words of a term, each with its chunks; the empty word stands for parts of identifiers. */
+    async words(term) {
+      const key = stopTerms.has(term) ? `~${term}` : term;
       const shard = lastAtMost(meta.words, key);
       return (shard >= 0 && (await rows(shard)).get(key)) || [];
     },
@@ -154,27 +150,19 @@ function cumulated(gaps) {
 
 // Words and their terms: analyzer.py
 
-function tokens(text) {
+function tokens(text, maxWord) {
   return [...text.matchAll(COMPOUND)]
-    .filter(([word]) => [...word].length <= MAX_WORD)
+    .filter(([word]) => [...word].length <= maxWord)
     .map(({ 0: word, index }) => ({ word, start: index, end: index + word.length, terms: wordTerms(word) }));
 }
 
 function wordTerms(word) {
   const whole = word.toLowerCase();
   if (/^v?\p{Nd}+(?:\.\p{Nd}+)*$/u.test(whole)) return [whole];
-  const terms = [whole];
-  for (const [subword] of word.matchAll(WORD)) {
-    const pieces = subword.match(/[\p{L}\p{Nl}\p{No}]+|\p{Nd}+/gu) ?? [];
-    const parts = pieces.flatMap((piece) => piece.split(CAMEL)).map((part) => part.toLowerCase());
-    terms.push(subword.toLowerCase());
-    if (parts.length < 2 && parts[0] === terms.at(-1)) continue;
-    terms.push(...parts.filter((part) => /../u.test(part)).map((part) => `~${part}`));
-  }
-  return [...new Set(terms)];
+  const pieces = word.match(/[\p{L}\p{Nl}\p{No}]+|\p{Nd}+/gu) ?? [];
+  const parts = pieces.flatMap((piece) => piece.split(CAMEL)).filter((part) => /../u.test(part));
+  return [...new Set([whole, ...(whole.match(WORD) ?? []), ...parts.map((part) => part.toLowerCase())].map(stem))];
 }
-
-const withoutMark = (term) => term.replace(/^~/u, "");
 
 function stem(word) {
   if (word.length <= 3 || !/^[A-Za-z]+$/u.test(word)) return word;
@@ -187,59 +175,64 @@ function stem(word) {
   return rest.length > 3 && rest.endsWith("e") ? rest.slice(0, -1) : rest;
 }
 
-function queryWords(text, stopWords) {
-  const all = tokens(text);
+function queryWords(text, { meta, stopWords }) {
+  const all = tokens(text, meta.max_word);
   const quoted = [...text.matchAll(QUOTED)].map(({ 0: whole, index }) => ({ from: index, to: index + whole.length }));
   const isQuoted = ({ start, end }) => quoted.some(({ from, to }) => from < start && end < to);
-  const content = all.filter((token) => !stopWords.has(token.terms[0]) || isQuoted(token));
+  const content = all.filter((token) => !stopWords.has(token.word.toLowerCase()) || isQuoted(token));
   return [...new Set((content.length ? content : all).map(({ word }) => word))].slice(0, MAX_WORDS);
 }
 
 // The query and the scores of chunks: lexical.py
 
-function analyze(index, text) {
-  const isKeywords = text.trim().split(/\s+/u).length <= 2;
-  return Promise.all(queryWords(text, index.stopWords).map((word) => analyzeWord(index, word, isKeywords)));
+async function analyze(index, text) {
+  const isSingle = text.trim().split(/\s+/u).length === 1;
+  return Promise.all(queryWords(text, index).map((word) => analyzeWord(index, word, isSingle)));
 }
 
-/** Return a word with its IDF, its corrections, and the values and chunks of the terms that match it. */
-async function analyzeWord(index, word, isKeywords) {
-  const [first, ...others] = wordTerms(word);
-  const whole = await index.forms(first);
-  const nearest = whole.length ? [] : await corrections(index, first, isKeywords);
-  const shares = [...others.map((term) => [withoutMark(term), whole.length ? 0.25 : 1]), [first, 1]];
+/** Return a word with its IDF, its corrections, and the chunks of the terms that match it. */
+async function analyzeWord(index, word, isSingle) {
+  const [whole, ...parts] = wordTerms(word);
+  const found = await index.words(whole);
+  const nearest = found.length || (await isCommon(index, word.toLowerCase())) ? [] : await corrections(index, word);
+  const terms = nearest.length ? nearest.flatMap(wordTerms) : [whole, ...parts];
   const matches = new Map();
-  for (const [term, share] of nearest.length ? nearest.map((one) => [one, 1]) : shares) {
-    const forms = await index.forms(term);
-    const shared = sharedIdf(index, forms);
-    for (const [form, chunks] of forms) {
-      if (form !== term && index.stopWords.has(form)) continue;
-      const own = isKeywords ? index.idf(chunks.length / 2) : shared;
-      const value = share * (form === term ? own : shared * (isKeywords ? 0.5 : 0.8));
-      if (value > (matches.get(form)?.value ?? 0)) matches.set(form, { value, chunks });
+  for (const term of terms) matches.set(term, merged((await index.words(term)).map(([, chunks]) => chunks)));
+  const exact = new Map();
+  for (const form of isSingle ? (nearest.length ? nearest : [word.toLowerCase()]) : []) {
+    const same = (await index.words(stem(form))).find(([other]) => other === form);
+    if (same && /^[a-z]+$/u.test(form) && !index.stopWords.has(form)) exact.set(`=${form}`, merged([same[1]]));
+  }
+  return { word, nearest, matches, exact, idf: index.idf(merged(found.map(([, chunks]) => chunks)).size) };
+}
+
+/** Return how often each chunk has one of several words. */
+function merged(lists) {
+  const counts = new Map();
+  for (const chunks of lists) {
+    let number = 0;
+    for (let place = 0; place < chunks.length; place += 2) {
+      number += chunks[place];
+      counts.set(number, (counts.get(number) ?? 0) + chunks[place + 1]);
     }
   }
-  return { word, nearest, matches, idf: sharedIdf(index, whole) };
-}
-
-function sharedIdf(index, forms) {
-  const count = forms.reduce((sum, [, chunks]) => sum + chunks.length / 2, 0);
-  return index.idf(Math.min(index.meta.lengths.length, count));
+  return counts;
 }
 
 /** Return words of the book for a misspelled one. */
-async function corrections(index, word, isKeywords) {
-  if (word.length < 4 || /^\p{N}+$/u.test(word)) return [];
-  if (!isKeywords && (!/^\p{L}+$/u.test(word) || (await isCommon(index, word)))) return [];
+async function corrections(index, spelled) {
+  const word = spelled.toLowerCase();
+  const { letters, two_edits: twoEdits, most } = index.meta.corrections;
+  if (word.length < letters || /^\p{N}+$/u.test(word)) return [];
   const isNear = (other, edits) => Math.abs(other.length - word.length) <= edits && distance(word, other) <= edits;
   let found = (await index.similar(word.length, 1)).filter(([other]) => isNear(other, 1));
-  if (!found.length && word.length >= 9) {
+  if (!found.length && word.length >= twoEdits) {
     const begin = word.slice(0, 2);
     found = (await index.similar(word.length, 2)).filter(([other]) => other.startsWith(begin) && isNear(other, 2));
   }
   const isOther = (first) => first[0] !== word[0];
   found.sort(([one, its], [other, theirs]) => isOther(one) - isOther(other) || theirs - its || (one < other ? -1 : 1));
-  return found.slice(0, 3).map(([form]) => form);
+  return found.slice(0, most).map(([form]) => form);
 }
 
 /** Return whether a word is common English; about one of 280 other words counts as common, too. */
@@ -277,16 +270,14 @@ function distance(one, other) {
 
 /** Return the numbers and scores of the chunks that match, best first; chunks are numbered by page and place. */
 function rank(index, words) {
-  const best = new Map();
-  for (const [form, match] of words.flatMap(({ matches }) => [...matches])) {
-    if (match.value > (best.get(form)?.value ?? 0)) best.set(form, match);
-  }
+  const terms = new Map(words.flatMap(({ matches, exact }) => [...matches, ...exact]));
+  const { k1 } = index.meta.bm25;
+  const largest = (k1 + 1) * [...terms.values()].reduce((sum, chunks) => sum + index.idf(chunks.size), 0);
   const scores = new Map();
-  for (const { value, chunks } of best.values()) {
-    let number = 0;
-    for (let place = 0; place < chunks.length; place += 2) {
-      number += chunks[place];
-      scores.set(number, (scores.get(number) ?? 0) + value * index.weight(chunks[place + 1], number));
+  for (const chunks of terms.values()) {
+    const idf = index.idf(chunks.size);
+    for (const [number, count] of chunks) {
+      scores.set(number, (scores.get(number) ?? 0) + (idf * index.weight(count, number)) / largest);
     }
   }
   return [...scores].sort(([one, its], [other, theirs]) => theirs - its || one - other);
@@ -307,8 +298,8 @@ function groupByPage(index, ranked, pages) {
 function respond(index, query, hits, words, shownWords, groupSizes = []) {
   const results = hits.map(({ score, chunk }, place) => ({
     ...chunk, rank: place + 1, score, dense: null, lexical: score, above_noise: null,
-    snippet: makeSnippet(chunk.text, shownWords, index.stopWords),
-    matches: matchedWords(`${chunk.headings.join(" > ")}\n\n${chunk.text}`, shownWords, index.stopWords),
+    snippet: makeSnippet(chunk.text, shownWords, index),
+    matches: matchedWords(`${chunk.headings.join(" > ")}\n\n${chunk.text}`, shownWords, index),
   }));
   let end = 0;
   const groups = groupSizes.map((size) => results.slice(end, (end += size))).map((group) => ({
@@ -318,26 +309,24 @@ function respond(index, query, hits, words, shownWords, groupSizes = []) {
   return {
     query, collection: index.meta.collection, generation: index.meta.generation, mode: "lexical",
     outcome: hits.length ? "found" : "no_match", message: hits.length ? "" : "No chunk contains any word of the query",
-    warnings: [], answerable: null, covered: true, corrections: Object.fromEntries(corrected), noise_floor: null,
+    warnings: [], answerable: null, coverage: null, covered: true, corrections: Object.fromEntries(corrected), noise_floor: null,
     results, groups, query_log: false,
   };
 }
 
-/** Return the words of a text that have a term or a stem of a query word; `word` is the query word. */
-function findMatches(text, words, stopWords) {
-  const exact = new Map(words.toReversed().flatMap((word) => [...word.matches.keys()].map((term) => [term, word])));
-  const stems = new Map([...exact].map(([term, word]) => [stem(withoutMark(term)), word]));
-  return (words.length ? tokens(text) : []).flatMap(({ start, end, terms }) => {
-    const term = terms.find((one) => exact.has(one));
-    const same = stopWords.has(terms[0]) ? undefined : terms.find((one) => stems.has(stem(withoutMark(one))));
-    const word = exact.get(term) ?? (same && stems.get(stem(withoutMark(same))));
-    return word ? [{ start, end, word }] : [];
+/** Return the words of a text that share a term with a query word; `word` is the query word. */
+function findMatches(text, words, { meta, stopWords }) {
+  const terms = new Map(words.toReversed().flatMap((word) => [...word.matches.keys()].map((term) => [term, word])));
+  return (words.length ? tokens(text, meta.max_word) : []).flatMap(({ start, end, word, terms: own }) => {
+    const found = own.find((term) => terms.has(term));
+    const isMatch = found !== undefined && (found === own[0] || !stopWords.has(word.toLowerCase()));
+    return isMatch ? [{ start, end, word: terms.get(found) }] : [];
   });
 }
 
-function matchedWords(text, words, stopWords) {
+function matchedWords(text, words, index) {
   const spelled = new Map();
-  for (const { start, end } of findMatches(text, words, stopWords)) {
+  for (const { start, end } of findMatches(text, words, index)) {
     const word = text.slice(start, end);
     if (!spelled.has(word.toLowerCase())) spelled.set(word.toLowerCase(), word);
   }
@@ -345,17 +334,18 @@ function matchedWords(text, words, stopWords) {
 }
 
 /** Return the part of a text with the most and rarest matches, on one line. */
-function makeSnippet(text, words, stopWords) {
+function makeSnippet(text, words, index) {
+  const { length, before } = index.meta.snippets;
   const bare = text.replace(ADMONITION, (_, title) => (title ? `${title}:` : ""));
   const flat = bare.split(/\s+/u).filter((part) => part && !MARKUP.test(part)).join(" ");
-  const { from, to } = bestCluster(findMatches(flat, words, stopWords));
+  const { from, to } = bestCluster(findMatches(flat, words, index), index.meta.snippets);
   let begin = flat.lastIndexOf(" ", from - 1) + 1;
   let end = flat.indexOf(" ", to);
   if (end < 0) end = flat.length;
-  if (end - begin > 2 * SNIPPET) [begin, end] = [from, to];
-  const room = Math.trunc(Math.max(0, SNIPPET - (end - begin)) * 0.35);
-  let start = Math.max(0, Math.min(begin - room, flat.length - SNIPPET));
-  let stop = Math.max(end, Math.min(flat.length, start + SNIPPET));
+  if (end - begin > 2 * length) [begin, end] = [from, to];
+  const room = Math.trunc(Math.max(0, length - (end - begin)) * before);
+  let start = Math.max(0, Math.min(begin - room, flat.length - length));
+  let stop = Math.max(end, Math.min(flat.length, start + length));
   if (start && flat[start - 1] !== " ") {
     const space = flat.indexOf(" ", start);
     start = space >= 0 && space < begin ? space + 1 : begin;
@@ -364,14 +354,14 @@ function makeSnippet(text, words, stopWords) {
   return `${start ? "…" : ""}${flat.slice(start, stop)}${stop < flat.length ? "…" : ""}`;
 }
 
-function bestCluster(matches) {
+function bestCluster(matches, { length, repeated }) {
   let best = { weight: 0, from: 0, to: 0 };
   matches.forEach((match, first) => {
     const seen = new Set();
     let weight = 0;
     for (const { end, word } of matches.slice(first)) {
-      if (seen.size && end - match.start > SNIPPET) break;
-      weight += seen.has(word) ? 0.1 * word.idf : word.idf;
+      if (seen.size && end - match.start > length) break;
+      weight += seen.has(word) ? repeated * word.idf : word.idf;
       seen.add(word);
       if (weight > best.weight) best = { weight, from: match.start, to: end };
     }

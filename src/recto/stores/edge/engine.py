@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recto._util.text import filter_keys, page_key
 from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
 from recto.stores.edge.layout import copy_tree
-from recto.stores.points import LEXICAL, CandidateLimits
-from recto.types import Filters, IndexQuery, Payload, SparseVector, Vector
+from recto.stores.points import LEXICAL
+from recto.types import Filters, Payload, SparseVector, Vector
 
 if TYPE_CHECKING:
     import qdrant_edge
@@ -250,30 +250,33 @@ def query_request(
     )
 
 
-def candidate_requests(
-    query: IndexQuery, limits: CandidateLimits, filters: Filters, params: qdrant_edge.SearchParams | None
-) -> list[qdrant_edge.QueryRequest]:
-    """Return the requests for a query: dense, lexical, and the cosines of what the lexical one finds."""
+def lexical_request(
+    vector: SparseVector, limit: int, filters: Filters, ids: Collection[Any] = ()
+) -> qdrant_edge.QueryRequest:
+    """Return the request for a lexical search, of all chunks or of some."""
     import qdrant_edge as edge
 
-    requests = []
-    if query.dense is not None:
-        requests.append(query_request(query.dense, limits.dense, filters, params=params))
-    if query.lexical is not None and query.lexical.indices:
-        terms = edge.Query.Nearest(_sparse(query.lexical), using=LEXICAL)
-        condition = to_edge_filter(filters)
-        requests.append(
-            edge.QueryRequest(limit=limits.lexical, query=terms, filter=condition, with_payload=False)
-        )
-        if query.dense is not None:
-            found = edge.Prefetch(limit=limits.rescored, query=terms, filter=condition)
-            nearest = edge.Query.Nearest(query.dense)
-            requests.append(
-                edge.QueryRequest(
-                    limit=limits.rescored, prefetches=[found], query=nearest, with_payload=False
-                )
-            )
-    return requests
+    return edge.QueryRequest(
+        limit=limit,
+        query=edge.Query.Nearest(_sparse(vector), using=LEXICAL),
+        filter=_among(ids) if ids else to_edge_filter(filters),
+        with_payload=False,
+    )
+
+
+def cosine_request(vector: Vector, ids: Collection[Any]) -> qdrant_edge.QueryRequest:
+    """Return the request for the cosine similarities of some chunks."""
+    import qdrant_edge as edge
+
+    return edge.QueryRequest(
+        limit=len(ids), query=edge.Query.Nearest(vector), filter=_among(ids), with_payload=False
+    )
+
+
+def _among(ids: Collection[Any]) -> qdrant_edge.Filter:
+    import qdrant_edge as edge
+
+    return edge.Filter(must=[edge.HasIdCondition(set(ids))])
 
 
 def _sparse(vector: SparseVector) -> qdrant_edge.SparseVector:

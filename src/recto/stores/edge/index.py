@@ -14,8 +14,9 @@ from weakref import WeakSet
 from recto.errors import IndexDamaged
 from recto.stores.edge.engine import (
     HNSW_FROM,
-    candidate_requests,
+    cosine_request,
     engine_errors,
+    lexical_request,
     load_shard,
     query_request,
     search_params,
@@ -23,12 +24,11 @@ from recto.stores.edge.engine import (
 )
 from recto.stores.edge.layout import LEXICON, CollectionDirectory, FileState, file_state, read_calibration
 from recto.stores.points import (
-    CandidateLimits,
-    candidate_limits,
+    candidate_limit,
     dense_vector,
     from_payload,
-    merge_candidates,
     no_lexical_vectors,
+    without_last_tie,
 )
 from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector, hit_order
 
@@ -93,32 +93,54 @@ class EdgeIndex:
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
-        """Return the scores of chunks that can be among the best `limit`, with one call of the engine."""
-        import qdrant_edge as edge
-
+        """Return the scores of chunks that can be among the best `limit`, with two calls of the engine."""
         fingerprint = self._info.fingerprint
         if not (fingerprint and fingerprint.analyzer) and any(query.lexical is not None for query in queries):
             raise no_lexical_vectors(self._info)
-        limits = [candidate_limits(limit, hybrid=query.is_hybrid) for query in queries]
-        batches = [
-            candidate_requests(query, each, filters, self._params)
-            for query, each in zip(queries, limits, strict=True)
-        ]
+        requests: list[Any] = []
+        for query in queries:
+            most = candidate_limit(limit) if query.is_hybrid else limit
+            if query.dense is not None:
+                requests.append(query_request(query.dense, most, filters, params=self._params))
+            if query.lexical is not None and query.lexical.indices:
+                requests.append(lexical_request(query.lexical, most, filters))
         with engine_errors("searching"):
-            requests = [request for batch in batches for request in batch]
-            answers = iter(
-                self._shard.query_batch(edge.QueryBatchRequest(queries=requests)) if requests else []
-            )
-            found = [[next(answers) for _ in batch] for batch in batches]
-            return [self._scores(*each, limit, filters) for each in zip(queries, found, limits, strict=True)]
+            answers = iter(self._run(requests))
+            found = []
+            for query in queries:
+                candidates = Candidates()
+                if query.dense is not None:
+                    points = self._complete(next(answers), query.dense, limit, filters, None)
+                    candidates.dense.update((point.id, point.score) for point in points)
+                if query.lexical is not None and query.lexical.indices:
+                    scores = {point.id: point.score for point in next(answers)}
+                    if query.is_hybrid:
+                        scores = without_last_tie(scores, candidate_limit(limit))
+                    candidates.lexical.update(scores)
+                found.append(candidates)
+            self._add_missing_scores(queries, found)
+        return found
 
-    def _scores(
-        self, query: IndexQuery, answers: list[Any], limits: CandidateLimits, limit: int, filters: Filters
-    ) -> Candidates:
-        if query.dense is not None:
-            answers[0] = self._complete(answers[0], query.dense, limit, filters, None)
-        scores = [{point.id: point.score for point in found} for found in answers]
-        return merge_candidates(query, scores, limits)
+    def _add_missing_scores(self, queries: Sequence[IndexQuery], found: Sequence[Candidates]) -> None:
+        """Score the chunks of one ranking in the other one, too, so that a hybrid search can compare them."""
+        requests: list[Any] = []
+        targets: list[dict[Hashable, float]] = []
+        for query, candidates in zip(queries, found, strict=True):
+            if query.dense is None or query.lexical is None or not query.lexical.indices:
+                continue
+            if only_lexical := candidates.lexical.keys() - candidates.dense.keys():
+                requests.append(cosine_request(query.dense, only_lexical))
+                targets.append(candidates.dense)
+            if only_dense := candidates.dense.keys() - candidates.lexical.keys():
+                requests.append(lexical_request(query.lexical, len(only_dense), NO_FILTERS, only_dense))
+                targets.append(candidates.lexical)
+        for scores, points in zip(targets, self._run(requests), strict=True):
+            scores.update((point.id, point.score) for point in points)
+
+    def _run(self, requests: list[Any]) -> list[list[Any]]:
+        import qdrant_edge as edge
+
+        return list(self._shard.query_batch(edge.QueryBatchRequest(queries=requests))) if requests else []
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
         """Return chunks by the ids that `candidates` returned."""

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from recto.stores.points import (
     LEXICAL,
-    CandidateLimits,
-    candidate_limits,
+    candidate_limit,
     dense_vector,
-    merge_candidates,
     no_lexical_vectors,
+    without_last_tie,
 )
 from recto.stores.qdrant.build import decode_lexicon
 from recto.stores.qdrant.connection import Connection, IndexRequired, SearchParamsRefused
@@ -174,8 +173,7 @@ class ServerIndex:
         def search(condition: models.Filter | None, client_side: bool) -> list[Candidates]:
             batches = self._candidate_requests(queries, limit, condition, client_side)
             answers = self._query(list(chain(*batches)))
-            limits = _limits(limit, True, client_side)
-            return self._candidates(queries, batches, answers, limits, filters if client_side else NO_FILTERS)
+            return self._candidates(queries, batches, answers, limit, filters if client_side else NO_FILTERS)
 
         return self._filtered(filters, search)
 
@@ -188,8 +186,7 @@ class ServerIndex:
             batches = self._candidate_requests(queries, limit, _to_filter(conditions), client_side=False)
             with suppress(IndexRequired):
                 answers = await self._aquery(list(chain(*batches)))
-                limits = _limits(limit, hybrid=True, client_side=False)
-                return self._candidates(queries, batches, answers, limits, NO_FILTERS)
+                return self._candidates(queries, batches, answers, limit, NO_FILTERS)
         from asyncio import to_thread
 
         return await to_thread(self.candidates, queries, limit, filters)
@@ -387,7 +384,7 @@ class ServerIndex:
         condition: models.Filter | None,
         client_side: bool,
     ) -> list[list[models.QueryRequest]]:
-        """Return the requests of each query: dense, lexical, and the cosines of what the lexical one finds.
+        """Return the requests of each query: dense, lexical, and each of them for what the other finds.
 
         Payloads are fetched only of points that will probably be shown, or for filtering on the client.
         """
@@ -395,33 +392,49 @@ class ServerIndex:
 
         batches = []
         for query in queries:
-            dense, lexical = query.dense, query.lexical
-            limits = _limits(limit, query.is_hybrid, client_side)
+            most = _candidate_limit(query, limit, client_side)
             requests = []
-            if dense is not None:
-                requests.append(self._request(dense, limits.dense, condition))
-            if lexical is not None and lexical.indices:
-                terms = self._terms(lexical)
-                requests.append(
-                    models.QueryRequest(
-                        query=terms,
-                        using=LEXICAL,
-                        filter=condition,
-                        limit=limits.lexical,
-                        with_payload=client_side or dense is None,
-                    )
+            if query.dense is not None:
+                requests.append(self._request(query.dense, most, condition))
+            if query.lexical is not None and query.lexical.indices:
+                terms = models.QueryRequest(
+                    query=self._terms(query.lexical),
+                    using=LEXICAL,
+                    filter=condition,
+                    limit=most,
+                    with_payload=client_side or query.dense is None,
                 )
-                if dense is not None:
-                    found = models.Prefetch(
-                        query=terms, using=LEXICAL, filter=condition, limit=limits.rescored
-                    )
-                    # Each shard scores its own candidates: the limit must not cut off any of them.
-                    rescored = self._request(dense, limits.rescored * self._schema.shards, None)
-                    requests.append(
-                        rescored.model_copy(update={"prefetch": [found], "with_payload": client_side})
-                    )
+                requests.append(terms)
+                if query.dense is not None:
+                    dense = requests[0]
+                    requests.append(self._rescored(dense, terms, client_side))
+                    requests.append(self._rescored(terms, dense, client_side))
             batches.append(requests)
         return batches
+
+    def _rescored(
+        self, request: models.QueryRequest, found_by: models.QueryRequest, with_payload: bool
+    ) -> models.QueryRequest:
+        """Return a request for the scores of the points that another request finds.
+
+        Each shard scores its own candidates, so the limit must not cut off any of them.
+        """
+        from qdrant_client import models
+
+        prefetch = models.Prefetch(
+            query=found_by.query,
+            using=found_by.using,
+            filter=found_by.filter,
+            limit=found_by.limit,
+            params=found_by.params,
+        )
+        changes = {
+            "prefetch": [prefetch],
+            "filter": None,
+            "limit": (found_by.limit or 0) * self._schema.shards,
+            "with_payload": with_payload,
+        }
+        return request.model_copy(update=changes)
 
     def _terms(self, lexical: SparseVector) -> models.SparseVector:
         """Multiply the terms by their IDF over all shards, unless the server does it."""
@@ -437,14 +450,25 @@ class ServerIndex:
         queries: Sequence[IndexQuery],
         batches: Sequence[Sequence[Any]],
         answers: Sequence[Any],
-        limits: CandidateLimits,
+        limit: int,
         filters: Filters,
     ) -> list[Candidates]:
         rest = iter(answers)
-        return [
-            merge_candidates(query, [self._scores(next(rest).points, filters) for _ in batch], limits)
-            for query, batch in zip(queries, batches, strict=True)
-        ]
+        found = []
+        for query, batch in zip(queries, batches, strict=True):
+            scores = [self._scores(next(rest).points, filters) for _ in batch]
+            if query.dense is None:
+                found.append(Candidates(lexical=scores[0] if scores else {}))
+            elif len(scores) == 1:
+                found.append(Candidates(scores[0]))
+            else:
+                dense, lexical, cosines, terms = scores
+                lexical = without_last_tie(lexical, candidate_limit(limit))
+                # Shards return the candidates of each shard: keep those of the whole collection. The keys
+                # of `dense` come first, because they come with their chunks.
+                dense |= {id: score for id, score in cosines.items() if id in lexical}
+                found.append(Candidates(dense, {id: terms[id] for id in dense if id in terms} | lexical))
+        return found
 
     def _scores(self, points: Sequence[Any], filters: Filters) -> dict[Hashable, float]:
         scores: dict[Hashable, float] = {}
@@ -486,10 +510,10 @@ class ServerIndex:
         return hits if self._schema.own else deduplicate(hits)
 
 
-def _limits(limit: int, hybrid: bool, client_side: bool) -> CandidateLimits:
+def _candidate_limit(query: IndexQuery, limit: int, client_side: bool) -> int:
     if client_side:
-        return CandidateLimits(_MAX_SCANNED, _MAX_SCANNED, _MAX_SCANNED)
-    return candidate_limits(limit, hybrid=hybrid)
+        return _MAX_SCANNED
+    return candidate_limit(limit) if query.is_hybrid else limit
 
 
 def _to_filter(conditions: Sequence[FieldFilter]) -> models.Filter | None:
