@@ -1,0 +1,171 @@
+"""The comparison of embedding models: their settings, a whole run on a tiny book, and models that cannot be run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench import models
+from recto.errors import ConfigurationError
+from recto.settings import BUILT_IN_MODEL, COHERE_MODEL
+from tests.doubles.openai import OpenAIDouble
+
+PAGES = {
+    "seeds.md": "# Seeds\n\n## Sowing\n\nBeans are sown after the last frost, two fingers deep.\n",
+    "bread.md": "# Bread\n\n## Dough\n\nKnead the dough until it is smooth. The oven must be hot.\n",
+}
+QUESTIONS = [
+    ("t-1", "When are beans sown after the frost?", "any", ["seeds.md"]),
+    ("t-2", "How long do I knead the dough?", "any", ["bread.md"]),
+    ("t-3", "beans dough", "all", ["seeds.md", "bread.md"]),
+    ("t-4", "Who won the football match?", "none", []),
+]
+
+
+@pytest.fixture
+def folders(tmp_path: Path, shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options of a run on a tiny book, in a directory without settings."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RECTO_THREADS", "1")
+    for path, text in PAGES.items():
+        (tmp_path / "books" / "tiny").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "books" / "tiny" / path).write_text(text, "utf-8")
+    entries = (
+        {
+            "id": id,
+            "question": question,
+            "type": "howto",
+            "match": match,
+            "expected": [{"page": page, "section": ""} for page in pages],
+        }
+        for id, question, match, pages in QUESTIONS
+    )
+    (tmp_path / "questions").mkdir()
+    (tmp_path / "questions" / "tiny.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in entries))
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "cache").symlink_to(shared_home / "cache")
+    return [
+        f"--{name}={tmp_path / folder}"
+        for name, folder in {
+            "questions": "questions",
+            "books": "books",
+            "home": "home",
+            "cache": "vectors",
+            "json": "figures.json",
+        }.items()
+    ]
+
+
+def rows(printed: str) -> dict[str, list[str]]:
+    """Return the cells of each row of the table by its first cell."""
+    lines = [line.strip("| ").split(" | ") for line in printed.splitlines() if line.startswith("|")]
+    return {cells[0]: cells[1:] for cells in lines}
+
+
+def test_models_are_compared_and_those_that_fail_say_why(
+    folders: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with OpenAIDouble("ollama", "my-model", dim=64) as double:
+        monkeypatch.setenv("RECTO_OPENAI_URL", double.base)
+        monkeypatch.setenv("RECTO_OPENAI_MAX_TOKENS", "512")
+        names = ["cohere", "local", "openai:absent", "openai:my-model"]
+        models.main([*folders, "--models", *names])
+        documents = sum(any("Knead" in text for text in texts) for texts in double.embedded())
+    assert documents == 1, "the double embedded the book, once"
+    printed = capsys.readouterr()
+    found = rows(printed.out)
+    assert list(found)[2:] == names, "in the given order, after the heading and the line below it"
+    assert "hybrid page MRR minus that of local (95 % interval)" in found["model"], "the first that ran"
+    assert "COHERE_API_KEY is required but not set" in found["cohere"][0]
+    assert "does not have the model absent" in found["openai:absent"][0]
+    assert "cohere failed: Configuration error: COHERE_API_KEY" in printed.err
+    assert "openai:my-model: tiny, 4 queries" in printed.err
+    assert found["local"][0] == "384"
+    assert found["local"][7] == "–"
+    assert found["openai:my-model"][0] == "64"
+    assert " to " in found["openai:my-model"][7]
+    for name in ("local", "openai:my-model"):
+        assert len(found[name]) == len(found["model"])
+        assert found[name][4:7] == ["0.667", "1.000", "1.000"], "the question for two pages is no hit at 1"
+        assert all(float(cell) > 0 for cell in found[name][8:]), "speed, time and size"
+    figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
+    assert "COHERE_API_KEY" in figures["cohere"]["failed"]
+    assert figures["local"]["embedded"] == figures["local"]["chunks"] == 2
+    assert [scores["all_pages"] for scores in figures["local"]["results"]["hybrid"]["scores"]["tiny"]] == [
+        1,
+        1,
+        2,
+    ]
+
+
+def test_a_speed_is_not_stated_if_the_vectors_are_cached(
+    folders: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    models.main(folders)
+    first = rows(capsys.readouterr().out)["local"]
+    models.main([*folders, f"--home={Path.cwd() / 'home' / 'other'}"])
+    again = rows(capsys.readouterr().out)["local"]
+    assert again[8] == "– (cached)" != first[8]
+    assert again[:8] == first[:8]
+
+
+def test_a_long_reason_is_shown_to_its_end_on_one_line() -> None:
+    reason = f"ValueError: the file\nof the | model {'is damaged ' * 30}at its end"
+    (row,) = [line for line in models.markdown({"plugin:x": reason}).splitlines() if "plugin:x" in line]
+    assert "ValueError: the file of the / model is damaged" in row
+    assert "is damaged at its end)" in row
+
+
+def test_an_error_that_is_not_rectos_is_a_row_too(
+    folders: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("no tokens")
+
+    monkeypatch.setattr(models, "open_embedder", fail)
+    models.main(folders)
+    assert rows(capsys.readouterr().out)["local"][0] == "– (ZeroDivisionError: no tokens)"
+
+
+@pytest.mark.parametrize(
+    ("variables", "names"),
+    [
+        ({}, ["local"]),
+        ({"RECTO_MODEL": BUILT_IN_MODEL}, ["local"]),
+        ({"QDRANT_URL": "http://localhost:6333"}, ["local"]),
+        ({"RECTO_MODEL": "BAAI/bge-m3"}, ["local", "local:BAAI/bge-m3"]),
+        ({"COHERE_API_KEY": "k"}, ["local", "cohere"]),
+        ({"COHERE_API_KEY": "k", "RECTO_MODEL": "embed-v4.0"}, ["local", "cohere:embed-v4.0"]),
+        (
+            {"COHERE_API_KEY": "k", "RECTO_OPENAI_URL": "http://x", "RECTO_MODEL": "m"},
+            ["local", "openai:m", "cohere"],
+        ),
+        ({"RECTO_EMBEDDER": "Local", "RECTO_OPENAI_URL": "http://x"}, ["local"]),
+        ({"RECTO_EMBEDDER": "demo"}, ["local", "demo"]),
+    ],
+)
+def test_the_configured_models_run_by_default(variables: dict[str, str], names: list[str]) -> None:
+    assert models.configured_models(variables) == names
+
+
+def test_a_name_becomes_the_settings_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_text("RECTO_EMBEDDER=openai\nRECTO_MODEL=other\nRECTO_PROFILE=cloud\n")
+    monkeypatch.chdir(tmp_path)
+    url = "http://localhost:11434/v1"
+    environment = {"COHERE_API_KEY": "k", "RECTO_OPENAI_URL": url, "XDG_CONFIG_HOME": str(tmp_path)}
+    for name, embedder, model in (
+        ("local", "local", BUILT_IN_MODEL),
+        ("local:granite", "local", BUILT_IN_MODEL),
+        ("fastembed:BAAI/bge-small-en-v1.5", "local", "BAAI/bge-small-en-v1.5"),
+        ("cohere", "cohere", COHERE_MODEL),
+        ("cohere:embed-v4.0", "cohere", "embed-v4.0"),
+        ("openai:nomic-embed-text:latest", "openai", "nomic-embed-text:latest"),
+        ("openai", "openai", "other"),
+    ):
+        settings = models.model_settings(name, tmp_path, environment)
+        assert (settings.embedder, settings.model, settings.store) == (embedder, model, "edge"), name
+        assert settings.openai.url == (url if embedder == "openai" else "")
+    with pytest.raises(ConfigurationError, match="needs a model"):
+        models.model_settings("fastembed", tmp_path, environment)
