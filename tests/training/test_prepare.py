@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from training.import_sets import imported, quote_line
+from training.prepare import (
+    Passage,
+    Question,
+    is_excluded,
+    located,
+    parse_question,
+    sample_pages,
+    scifact_book,
+)
+
+
+def chunk(text: str, source: str, lines: tuple[int, int], *headings: str) -> Passage:
+    return Passage(text, " > ".join(headings), headings, source, *lines)
+
+
+CHUNKS = [
+    chunk("Welcome.", "a.md", (1, 4), "Guide"),
+    chunk("Run it with care.", "a.md", (5, 9), "Guide", "Run"),
+    chunk("Stop it.", "a.md", (10, 12), "Guide", "Stop"),
+    chunk("Elsewhere.", "b.md", (1, 9), "Other"),
+]
+
+
+def ask(*expected: tuple[str, str], line: int | None = None, quote: str = "") -> dict[str, object]:
+    return located(Question("x-1", "how?", "howto", "any", expected, line, quote), CHUNKS)
+
+
+def test_answer_by_line() -> None:
+    found = ask(("a.md", "Stop"), line=6)
+    assert (found["pos"], found["by"], found["sections"]) == ([1], "quote", [2])
+
+
+def test_answer_by_quote_ignores_markup() -> None:
+    assert ask(("a.md", ""), quote="Run *it* with `care`")["pos"] == [1]
+
+
+def test_answer_by_section() -> None:
+    found = ask(("a.md", "`Stop`"), ("b.md", ""), line=40)
+    assert (found["pos"], found["by"]) == ([2, 3], "section")
+
+
+def test_empty_section_is_the_beginning_of_the_page() -> None:
+    assert ask(("a.md", ""))["pos"] == [0]
+
+
+def test_answer_by_page() -> None:
+    found = ask(("a.md", "Missing"))
+    assert (found["pos"], found["by"]) == ([0, 1, 2], "page")
+
+
+def test_question_without_answer() -> None:
+    found = ask()
+    assert (found["gold"], found["pos"], found["by"]) == ([], [], "none")
+
+
+def test_excluded_parts_of_paths() -> None:
+    assert is_excluded("reference/a.md", ["/reference/"])
+    assert is_excluded("x/whatsnew/a.md", ["whatsnew/"])
+    assert not is_excluded("a-reference.md", ["/reference/"])
+
+
+def test_sample_keeps_the_answers() -> None:
+    sizes = {f"{number}.md": 10 for number in range(20)}
+    assert sample_pages(sizes, {"3.md"}, 1000) == set(sizes)
+    kept = sample_pages(sizes, {"3.md"}, 50)
+    assert "3.md" in kept
+    assert len(kept) == 5
+    assert kept == sample_pages(sizes, {"3.md"}, 50)
+
+
+def test_questions_of_both_formats() -> None:
+    row = {
+        "id": "x-1",
+        "question": "q",
+        "type": "exact",
+        "match": "any",
+        "expected": [{"page": "a.md", "section": "S"}],
+    }
+    assert parse_question({**row, "line": 3}).line == 3
+    assert parse_question({**row, "evidence": ["as it is"]}).quote == "as it is"
+
+
+@pytest.mark.parametrize(
+    ("quote", "line"), [("two three", 2), ("four five", 3), ("no such words", None), ("", None)]
+)
+def test_line_of_a_quote(quote: str, line: int | None) -> None:
+    assert quote_line("one\ntwo  three\nfour\nfive", quote) == line
+
+
+def test_import_keeps_no_text_of_the_book(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("nothing", "utf-8")
+    (tmp_path / "b.md").write_text("# B\n\nthe answer is here", "utf-8")
+    expected = [{"page": page, "section": ""} for page in ("a.md", "b.md")]
+    row = {
+        "id": "x-1",
+        "question": "q",
+        "type": "exact",
+        "match": "any",
+        "expected": expected,
+        "evidence": ["answer is here"],
+    }
+    found = imported(row, tmp_path)
+    assert found is not None
+    assert "evidence" not in found
+    assert (found["expected"][0]["page"], found["line"]) == ("b.md", 3)
+    (tmp_path / "a.md").unlink()
+    assert imported(row, tmp_path) is None
+
+
+def test_scifact_is_a_book(tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "7", "title": "T", "text": "x"}), "utf-8")
+    claims = [{"_id": "1", "text": "c"}, {"_id": "2", "text": "d"}]
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, claims)), "utf-8")
+    for split, claim in (("train", "1"), ("test", "2")):
+        (tmp_path / "qrels" / f"{split}.tsv").write_text(
+            f"query-id\tcorpus-id\tscore\n{claim}\t7\t1\n", "utf-8"
+        )
+    book = scifact_book(tmp_path)
+    assert [(row["split"], row["pos"]) for row in book["qs"]] == [("train", [0]), ("test", [0])]

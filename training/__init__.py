@@ -1,0 +1,1 @@
+"""Train the built-in model on readers' questions; see README.md."""
