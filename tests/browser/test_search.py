@@ -21,7 +21,7 @@ def test_results_have_a_path_and_a_score(ui: WebUI) -> None:
     )
     assert {"ros", "2", "node"} <= {mark.lower() for mark in first.locator("mark").all_inner_texts()}
     expect(first.locator(".score-bar")).to_have_attribute(
-        "aria-label", re.compile(r"^Cosine 0\.\d{3}, above the noise floor of 0\.\d{3}$")
+        "aria-label", re.compile(r"^Score 0\.\d{3}, above the noise floor of 0\.\d{3}$")
     )
     assert first.evaluate(
         "entry => parseFloat(entry.querySelector('.value').getAttribute('width'))"
@@ -121,7 +121,7 @@ def test_results_are_grouped_by_page(ui: WebUI) -> None:
 
 
 def test_weak_results_are_folded_below_the_others(ui: WebUI) -> None:
-    ui.open(q="emergency stop button latency")
+    ui.open(q="wake word detection")
     shown = ui.page.locator("#list > .entries > .entry")
     folded = ui.page.locator("#list > .fold .entry")
     expect(ui.page.locator(".not-covered")).to_have_count(0)
