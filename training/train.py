@@ -86,6 +86,7 @@ class Recipe:
     scifact: float = 0.0
     blend: float = 1.0
     weight_decay: float = 0.01
+    quantized: bool = True
     seed: int = 0
 
 
@@ -369,8 +370,9 @@ class Model:
     arch: Architecture
     tokenizer: Tokenizer
     weights: Weights
-    groups: dict[str, int]
+    calibration: dict[str, tuple[Tensor, float, int]]
     device: str
+    rounding: str = "none"
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Return token ids, cut to the model's limit with the last special token kept."""
@@ -426,7 +428,28 @@ class Model:
         return torch.from_numpy(ids).to(self.device), mask
 
     def _linear(self, x: Tensor, name: str) -> Tensor:
-        return F.linear(x, self.weights[f"{name}.w"], self.weights[f"{name}.b"])
+        if self.rounding == "none":
+            return F.linear(x, self.weights[f"{name}.w"], self.weights[f"{name}.b"])
+        if name == f"l{self.arch.layers - 1}.qkv":  # in Recto, the query has its own product
+            parts = zip(("q", "kv"), self._split(name), strict=True)
+            return torch.cat([self._rounded(x, f"{name[:-3]}{part}", *two) for part, two in parts], dim=-1)
+        return self._rounded(x, name, self.weights[f"{name}.w"], self.weights[f"{name}.b"])
+
+    def _split(self, name: str) -> list[tuple[Tensor, Tensor]]:
+        weight, bias, size = self.weights[f"{name}.w"], self.weights[f"{name}.b"], self.arch.hidden
+        return [(weight[:size], bias[:size]), (weight[size:], bias[size:])]
+
+    def _rounded(self, x: Tensor, name: str, weight: Tensor, bias: Tensor) -> Tensor:
+        """Multiply as Recto's int8 graph does; gradients pass through the rounding."""
+        factors, scale, zero = self.calibration[name]
+        smooth = weight * factors
+        scales = (smooth.detach().abs().amax(1, keepdim=True) / 127).clamp(min=1e-12)
+        values = straight_through(smooth / scales)
+        if self.rounding == "weights":
+            return F.linear(x.float() / factors, values * scales, bias)
+        inputs = x.float() / (factors * scale)
+        inputs = straight_through(inputs.clamp(-zero, 255 - zero))
+        return F.linear(inputs, values).float() * (scales[:, 0] * scale) + bias
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         parts = self.weights[f"{name}.w"], self.weights[f"{name}.b"]
@@ -435,7 +458,7 @@ class Model:
 
 def load_model(path: Path, device: str) -> Model:
     """Read a model pack: a header in JSON, the tokenizer, then the tensors in grouped int8 or float32."""
-    weights, groups = {}, {}
+    weights = {}
     with path.open("rb") as file:
         if file.read(8) != b"HMSEMB01":
             raise SystemExit(f"{path} is not a model pack.")
@@ -449,28 +472,29 @@ def load_model(path: Path, device: str) -> Model:
             else:
                 count = shape[0] * shape[1]
                 scales = np.frombuffer(raw, np.float32, offset=count).reshape(shape[0], -1)
-                groups[name] = shape[1] // scales.shape[1]
-                grouped = np.frombuffer(raw, np.int8, count).reshape(shape[0], -1, groups[name])
+                grouped = np.frombuffer(raw, np.int8, count).reshape(*scales.shape, -1)
                 value = (grouped * scales[:, :, None]).reshape(shape)
             weights[name] = torch.tensor(np.ascontiguousarray(value), device=device)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     arch = header["arch"]
     sizes = Architecture(arch["hidden"], arch["layers"], arch["heads"], arch["position_offset"])
-    return Model(sizes, tokenizer, weights, groups, device)
+    with np.load(path.with_name("granite-int8.npz")) as data:
+        calibration = {
+            name.removesuffix(".scale"): (
+                torch.tensor(data[name.replace(".scale", ".factors")].astype(np.float32), device=device),
+                float(data[name]),
+                int(data[name.replace(".scale", ".zero")]),
+            )
+            for name in data
+            if name.endswith(".scale")
+        }
+    return Model(sizes, tokenizer, weights, calibration, device)
 
 
-def rounded(model: Model, weights: Weights) -> Weights:
-    """Return the weights as the pack would store them: int8 with a scale per group."""
-    found = {}
-    for name, value in weights.items():
-        if name in TABLES or name not in model.groups:
-            found[name] = value
-            continue
-        grouped = value.view(value.shape[0], -1, model.groups[name])
-        scales = grouped.abs().amax(-1, keepdim=True).clamp(min=1e-12) / 127
-        found[name] = ((grouped / scales).round() * scales).view(value.shape)
-    return found
+def straight_through(values: Tensor) -> Tensor:
+    """Round, with the gradient of the unrounded values."""
+    return values + (values.round() - values).detach()
 
 
 # Training
@@ -552,6 +576,7 @@ class Trainer:
         model.weights = {
             name: value.clone().requires_grad_(name not in TABLES) for name, value in self._base.items()
         }
+        model.rounding = "all" if recipe.quantized else "none"
         moving = [value for value in model.weights.values() if value.requires_grad]
         optimizer = torch.optim.AdamW(moving, lr=recipe.lr, weight_decay=recipe.weight_decay)
         epochs = [self._epoch() for _ in range(recipe.epochs)]
@@ -577,6 +602,7 @@ class Trainer:
         if losses:
             tail = torch.stack(losses[-len(epochs[-1]) :]).mean().item()
             say(f"# {recipe.name}: {step} steps, loss {losses[0].item():.3f} -> {tail:.3f} (last epoch)")
+        model.rounding = "none"
         model.weights = blended(
             self._base, {name: value.detach() for name, value in model.weights.items()}, recipe.blend
         )
@@ -727,11 +753,11 @@ def report(label: str, model: Model, groups: Mapping[str, Sequence[Book]], scifa
         for weight in (0.0, *LEXICAL_WEIGHTS):
             mean = np.mean([values[weight] for values in found.values()], axis=0)
             columns.append("/".join(f"{value:.3f}" for value in mean).replace("0.", "."))
-        say(f"{label:<14} {group:<7} " + "  ".join(columns))
+        say(f"{label:<18} {group:<7} " + "  ".join(columns))
         hits = (f"{name}:{value[0.0][0]:.2f}/{value[middle][0]:.2f}" for name, value in found.items())
         details.append(f"    {group}: " + " ".join(hits))
     if scifact:
-        say(f"{label:<14} scifact nDCG@10 {scifact_ndcg(model, scifact):.4f}")
+        say(f"{label:<18} scifact nDCG@10 {scifact_ndcg(model, scifact):.4f}")
     for line in details:
         say(line)
 
@@ -830,7 +856,7 @@ def select(
         began = perf_counter()
         run.train(names, recipe)
         with run.clock.phase(f"evaluation of {recipe.name}"):
-            report(recipe.name, run.model, groups, run.scifact)
+            report_roundings(recipe.name, run, groups)
         longest = max(longest, perf_counter() - began)
 
 
@@ -853,15 +879,20 @@ def finish(
         began = perf_counter()
         several.append(run.train(names, replace(recipe, seed=seed)))
         with run.clock.phase(f"evaluation of seed {seed}"):
-            report(f"seed {seed}", run.model, groups, run.scifact)
+            report_roundings(f"seed {seed}", run, groups)
         longest = max(longest, perf_counter() - began)
         save_body(averaged(several), out)  # early, in case that the machine's time ends
     run.model.weights = averaged(several)
     save_body(run.model.weights, out)
-    report(f"mean of {len(several)}", run.model, groups, run.scifact)
-    average, run.model.weights = run.model.weights, rounded(run.model, run.model.weights)
-    report("mean in int8", run.model, groups, run.scifact)
-    run.model.weights = average
+    report_roundings(f"mean of {len(several)}", run, groups)
+
+
+def report_roundings(label: str, run: Run, groups: Mapping[str, Sequence[Book]]) -> None:
+    """Report the model as it was trained, with the weights rounded (fp32), and with all rounded (int8)."""
+    for rounding in ("none", "weights", "all"):
+        run.model.rounding = rounding
+        report(f"{label} {rounding}", run.model, groups, run.scifact)
+    run.model.rounding = "none"
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
