@@ -18,6 +18,7 @@ import numpy as np
 
 from bench.peers.environments import ROOT
 from bench.peers.runners.embedding import cached
+from bench.peers.runners.recto import Counted
 from bench.question_sets import Book, load_books
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import auroc, calibrate
@@ -83,7 +84,7 @@ def main() -> None:
     data: dict[str, tuple[Any, Any]] = {}
     with tempfile.TemporaryDirectory() as scratch:
         folder = options.home or Path(scratch)
-        embedder = cached(options.cache, folder, options.threads)
+        embedder = Counted(cached(options.cache, folder, options.threads))
         with closing(EdgeStore(folder)) as store:
             for book in books:
                 data[book.name] = features(book, store, embedder, folder)

@@ -23,7 +23,8 @@ from bench.vectors import Vectors
 from recto.api import sample_source
 from recto.book.chunking import ChunkSize
 from recto.book.sources.tree import MarkdownTree
-from recto.embedders.granite.embedder import granite_embedder
+from recto.embedders.granite.embedder import MODELS, built_in_embedder
+from recto.settings import BUILT_IN_MODEL
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = Path(__file__).parent / "questions"
@@ -126,9 +127,11 @@ def main() -> None:
     )
     parser.add_argument("--no-baselines", action="store_true", help="skip the simple splitters")
     parser.add_argument("--no-variations", action="store_true", help="skip the variations")
+    parser.add_argument("--model", choices=MODELS, default=BUILT_IN_MODEL, help="default %(default)s")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
-    with Vectors(granite_embedder(options.cache, options.threads), options.cache) as vectors:
+    embedder = built_in_embedder(options.cache, options.threads, model=options.model)
+    with Vectors(embedder, options.cache) as vectors:
         bench = _load(options.corpora, options.only, vectors, whole=options.whole)
         trials = [bench.run(size) for size in options.sizes]
         tables(trials, bench)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from recto.embedders.granite.embedder import granite_embedder
+from recto.embedders.granite.embedder import built_in_embedder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,7 @@ def open_contender(name: Contender, folder: Path, threads: int, *, once: bool = 
     `folder` is Recto's home, which also has the plain graph; `once` is for a single query.
     """
     if name in ("fp32", "int8"):
-        embedder = granite_embedder(folder, threads, name, single_query=once)
+        embedder = built_in_embedder(folder, threads, name, single_query=once)
         return lambda texts: (
             embedder.embed_queries(texts) if len(texts) == 1 else embedder.embed_documents(texts)
         )

@@ -23,7 +23,7 @@ from bench.contenders import CONTENDERS, Contender, open_contender, write_plain
 from bench.spine import QUESTIONS, embedded_texts
 from recto.api import sample_source
 from recto.book.sources.tree import MarkdownTree
-from recto.embedders.granite.embedder import granite_embedder
+from recto.embedders.granite.embedder import built_in_embedder
 
 COLUMNS = (
     "graph and precision",
@@ -60,7 +60,7 @@ def main() -> None:
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        embedder = granite_embedder(home, threads)
+        embedder = built_in_embedder(home, threads)
         texts = embedded_texts(MarkdownTree(options.book) if options.book else sample_source(), embedder)
         texts = texts[:: -(-len(texts) // _MOST)]
         tokens = sum(embedder.count_tokens(text) for text in texts) / len(texts)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 import recto
-from recto.embedders.granite.embedder import MAX_TOKENS, granite_embedder
+from recto.embedders.granite.embedder import MAX_TOKENS, built_in_embedder
 from recto.embedders.granite.gpu import GpuEmbedder, TorchRunner, gpu_embedder
 from recto.protocols import Store
 from recto.settings import Device, Precision, Settings
@@ -67,7 +67,7 @@ def main() -> None:
             index_stages(home, options)
             return
         texts = sentences(options.chunks, *options.words)
-        count = granite_embedder(home, 1).count_tokens
+        count = built_in_embedder(home, 1).count_tokens
         texts = [text if count(text) <= MAX_TOKENS else text[: len(text) // 3] for text in texts]
         throughput(home, texts, options)
         cosines(home, texts[:_SAMPLE], options)
@@ -269,13 +269,13 @@ def _name(device: str) -> str:
 
 def cosines(home: Path, texts: list[str], options: argparse.Namespace) -> None:
     """Compare vectors with those of the CPU in fp32."""
-    expected = np.array(granite_embedder(home, os.cpu_count() or 1, "fp32").embed_documents(texts))
+    expected = np.array(built_in_embedder(home, os.cpu_count() or 1, "fp32").embed_documents(texts))
     print(f"| cosine similarity to the CPU in fp32, {len(texts)} chunks | mean | min |\n|---|---|---|")
     found: dict[str, Any] = {
         f"GPU, {precision}": open_gpu(home, options, precision).embed_documents(texts)
         for precision in options.precisions
     }
-    found["CPU, int8"] = granite_embedder(home, os.cpu_count() or 1, "int8").embed_documents(texts)
+    found["CPU, int8"] = built_in_embedder(home, os.cpu_count() or 1, "int8").embed_documents(texts)
     for what, vectors in found.items():
         values = (np.array(vectors) * expected).sum(axis=1)
         print(f"| {what} | {values.mean():.7f} | {values.min():.7f} |")
@@ -292,7 +292,7 @@ def quality(home: Path, options: argparse.Namespace) -> None:
     documents: dict[str, Any] = {}
     queries: dict[str, Any] = {}
     for form in ("fp32", "int8"):
-        cpu = granite_embedder(home, threads, form)
+        cpu = built_in_embedder(home, threads, form)
         documents[f"CPU, {form}"] = np.array(cpu.embed_queries(list(texts.values())))
         queries[form] = np.array(cpu.embed_queries(list(claims)))
     for precision in options.precisions:

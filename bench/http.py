@@ -71,7 +71,8 @@ from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.embedders.onnx import Weights, new_session, new_tokenizer
 home, questions = Path(sys.argv[2]), sys.argv[3:]
 tokenizer = new_tokenizer(read_tokenizer(find_pack()))
-session = new_session(VARIANTS["fp32"].graph.read_bytes(), 1, Weights(home / "cache"))
+fp32 = VARIANTS["fp32"]
+session = new_session(fp32.graph.read_bytes(), 1, Weights(home / "cache" / fp32.weights.parent))
 shard = edge.EdgeShard.load(str(next((home / "collections" / "bench").glob("gen-*/"))))
 for question in questions * 20:
     vector = session.run([OUTPUT], numpy_inputs([tokenizer.encode(question).ids]))[0][0].tolist()

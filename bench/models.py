@@ -1,9 +1,10 @@
 """Compare embedding models by readers' questions: `uv run --group bench python -m bench.models`.
 
 Each model indexes the books of the question sets, and all questions run in dense and in hybrid mode. A model
-is EMBEDDER:MODEL: `local` (the built-in model), `local:DIRECTORY`, `fastembed:BAAI/bge-small-en-v1.5`,
-`openai:MODEL` (with the endpoint of the settings) or `cohere:embed-english-v3.0`. Without `--models`, the
-built-in model runs, and every other embedder that the settings configure; a service receives the books' text.
+is EMBEDDER:MODEL: `local` (the built-in model), `local:granite` (its base), `local:DIRECTORY`,
+`fastembed:BAAI/bge-small-en-v1.5`, `openai:MODEL` (with the endpoint of the settings) or
+`cohere:embed-english-v3.0`. Without `--models`, both built-in models run, and every other embedder that the
+settings configure; a service receives the books' text.
 """
 
 from __future__ import annotations
@@ -35,14 +36,21 @@ from recto.errors import ConfigurationError, RectoError
 from recto.evaluation.measures import ScoreEstimate
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import make_retriever
-from recto.settings import BUILT_IN_MODEL, COHERE_MODEL, Settings, load_settings, read_variables
+from recto.settings import (
+    BUILT_IN_MODEL,
+    BUILT_IN_MODELS,
+    COHERE_MODEL,
+    GRANITE_MODEL,
+    Settings,
+    load_settings,
+    read_variables,
+)
 from recto.stores.edge.layout import CollectionDirectory, size_on_disk
 from recto.stores.edge.store import EdgeStore
 from recto.types import Mode
 
 MODES: tuple[Mode, ...] = ("dense", "hybrid")
 MEASURES = ("page hit@1", "page hit@5", "page MRR")
-_BUILT_IN = ("", "granite", BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}")
 _DEEP = 100  # chunks requested, as in bench.books
 _TIMED = 10  # queries of each book that are timed, without the cache: a service may limit their rate
 
@@ -79,12 +87,12 @@ class _Timed:
 
 
 def configured_models(variables: Mapping[str, str]) -> list[str]:
-    """Return the built-in model, and the model of every other embedder whose settings are present."""
+    """Return the built-in models, and the model of every other embedder whose settings are present."""
     has_key, model = "COHERE_API_KEY" in variables, variables.get("RECTO_MODEL", "")
     guess = "openai" if "RECTO_OPENAI_URL" in variables else "cohere" if has_key else "local"
     embedder = variables.get("RECTO_EMBEDDER", guess)  # RECTO_MODEL is a model of this embedder
-    names = ["local"]
-    if embedder.lower() != "local" or model not in _BUILT_IN:
+    names = ["local", f"local:{GRANITE_MODEL}"]
+    if embedder.lower() != "local" or model not in ("", *BUILT_IN_MODELS):
         names.append(f"{embedder}:{model}" if model else embedder)
     return [*names, "cohere"] if has_key and embedder.lower() != "cohere" else names
 
@@ -98,8 +106,8 @@ def model_settings(name: str, home: Path, environment: Mapping[str, str]) -> Set
                 "fastembed needs a model", hint="Such as fastembed:BAAI/bge-base-en-v1.5"
             )
         embedder = "local"
-    elif embedder == "local" and model in _BUILT_IN:
-        model = BUILT_IN_MODEL  # explicitly: a RECTO_MODEL in .env is that of another embedder
+    elif embedder == "local":
+        model = model or BUILT_IN_MODEL  # explicitly: a RECTO_MODEL in .env is that of another embedder
     elif embedder == "cohere":
         model = model or COHERE_MODEL
     chosen = {"RECTO_EMBEDDER": embedder, "RECTO_STORE": "edge", "RECTO_HOME": str(home)}

@@ -1,4 +1,4 @@
-"""Measure each precision of the model on SciFact, dense and hybrid.
+"""Measure each precision of the built-in models on SciFact, dense and hybrid.
 
 Run `uv run python -m bench.scifact --corpora DIRECTORY --cache DIRECTORY`. All abstracts are ranked by exact
 search, with the scores that the engine would give. Vectors are cached: an interrupted run continues where it
@@ -15,7 +15,8 @@ from typing import Any
 
 from bench.peers.workloads.scifact import load
 from bench.vectors import Vectors
-from recto.embedders.granite.embedder import VARIANTS, granite_embedder
+from recto.embedders.granite.embedder import MODELS, VARIANTS, built_in_embedder
+from recto.embedders.onnx import LocalEmbedder
 from recto.evaluation.measures import Measure, estimate
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.settings import Precision
@@ -34,6 +35,7 @@ def main() -> None:
         help="directory with eval/scifact (RECTO_CORPORA)",
     )
     parser.add_argument("--cache", type=Path, required=True, help="directory that caches vectors and weights")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=[*MODELS], help="default: all")
     parser.add_argument(
         "--forms",
         nargs="+",
@@ -52,17 +54,19 @@ def main() -> None:
     lexical, weights = lexical_scores(list(texts.values()), list(claims))
     dense: dict[str, list[float]] = {}
     hybrid: dict[str, list[float]] = {}
-    for form in forms:
-        cosines = similarities(form, texts, claims, options.cache, options.threads)
-        dense[form] = ndcg(cosines, list(texts), list(claims.values()))
-        hybrid[form] = ndcg(cosines + weights * lexical, list(texts), list(claims.values()))
+    names = {f"{model}, {form}": (model, form) for model in options.models for form in forms}
+    for name, (model, form) in names.items():
+        embedder = built_in_embedder(options.cache, options.threads, form, model=model)
+        cosines = similarities(embedder, name, texts, claims, options.cache)
+        dense[name] = ndcg(cosines, list(texts), list(claims.values()))
+        hybrid[name] = ndcg(cosines + weights * lexical, list(texts), list(claims.values()))
     print(f"{len(texts)} abstracts, {len(claims)} claims\n")
     print(f"| | dense {MEASURE} | against fp32 | hybrid {MEASURE} | against dense |\n|---|---|---|---|---|")
-    for form in forms:
-        against = _difference(dense[form], dense["fp32"]) if form != "fp32" else ""
+    for name, (model, form) in names.items():
+        against = _difference(dense[name], dense[f"{model}, fp32"]) if form != "fp32" else ""
         print(
-            f"| {form} | {_mean(dense[form]):.4f} | {against} | {_mean(hybrid[form]):.4f} "
-            f"| {_difference(hybrid[form], dense[form])} |"
+            f"| {name} | {_mean(dense[name]):.4f} | {against} | {_mean(hybrid[name]):.4f} "
+            f"| {_difference(hybrid[name], dense[name])} |"
         )
 
 
@@ -76,12 +80,12 @@ def _difference(values: list[float], others: list[float]) -> str:
 
 
 def similarities(
-    form: Precision, texts: dict[str, str], claims: dict[str, set[str]], cache: Path, threads: int
+    embedder: LocalEmbedder, name: str, texts: dict[str, str], claims: dict[str, set[str]], cache: Path
 ) -> Any:
     """Return the cosine similarity of each claim to each abstract; long abstracts are cut."""
-    with Vectors(granite_embedder(cache, threads, form), cache) as vectors:
-        documents = vectors.questions(list(texts.values()), f"{form}, abstracts")
-        questions = vectors.questions(list(claims), f"{form}, claims")
+    with Vectors(embedder, cache) as vectors:
+        documents = vectors.questions(list(texts.values()), f"{name}, abstracts")
+        questions = vectors.questions(list(claims), f"{name}, claims")
     return questions @ documents.T
 
 

@@ -178,8 +178,8 @@ def build(precision: Precision = "fp32") -> onnx.ModelProto:
     """Build the model: token ids and an additive mask in, one normalised vector per text out."""
     variant = VARIANTS[precision]
     if precision == "int8":
-        return int8_model(Int8Graph(variant.make(find_pack()), variant.weights))
-    g = Graph(variant.make(find_pack()), variant.weights)
+        return int8_model(Int8Graph(variant.make(find_pack()), variant.weights.name))
+    g = Graph(variant.make(find_pack()), variant.weights.name)
     x, split, bias = beginning(g)
     for number in range(LAYERS - 1):
         x = layer_of_all(g, x, f"l{number}", split, bias)

@@ -65,7 +65,7 @@ def in_process(name: str, home: Path, arguments: Sequence[str], directory: Path 
         for variable, value in variables.items():
             patch.setenv(variable, value)
         patch.chdir(directory)
-        patch.setattr(granite, "granite_embedder", _shared_embedder)
+        patch.setattr(granite, "built_in_embedder", _shared_embedder)
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8"))
         patch.setattr(sys, "stdout", streams[0])
         patch.setattr(sys, "stderr", streams[1])
@@ -75,8 +75,10 @@ def in_process(name: str, home: Path, arguments: Sequence[str], directory: Path 
     return subprocess.CompletedProcess([name, *arguments], code, stdout, stderr)
 
 
-def _shared_embedder(_: Path, threads: int, precision: Precision, *, single_query: bool) -> Embedder:
-    return shared_embedder(SHARED, threads, precision)
+def _shared_embedder(
+    _: Path, threads: int, precision: Precision, *, model: str, single_query: bool
+) -> Embedder:
+    return shared_embedder(SHARED, threads, precision, model)
 
 
 def run(command: list[str], home: Path, **more: str) -> Done:

@@ -8,16 +8,16 @@ from pathlib import Path
 
 from recto.embedders.granite import embedder as granite
 from recto.protocols import Embedder, Progress
-from recto.settings import Precision
+from recto.settings import BUILT_IN_MODEL, Precision
 from recto.types import EmbedderFingerprint, Vector
 
-_open = granite.granite_embedder
+_open = granite.built_in_embedder
 
 
 class RememberingEmbedder:
     """Embeds each text once with the real model; commands that tests run in this process share it."""
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: granite.BuiltInEmbedder) -> None:
         self.real = embedder
         self._queries: dict[str, Vector] = {}
         self._documents: dict[str, Vector] = {}
@@ -34,6 +34,9 @@ class RememberingEmbedder:
     @property
     def max_tokens(self) -> int:
         return self.real.max_tokens
+
+    def for_index(self, made: EmbedderFingerprint) -> Embedder | None:
+        return self.real.for_index(made)
 
     def warm_up(self) -> None:
         self.real.warm_up()
@@ -63,6 +66,8 @@ class RememberingEmbedder:
 
 
 @cache
-def shared_embedder(home: Path, threads: int, precision: Precision) -> RememberingEmbedder:
-    """Return the embedder of this process for a precision."""
-    return RememberingEmbedder(_open(home, threads, precision))
+def shared_embedder(
+    home: Path, threads: int, precision: Precision, model: str = BUILT_IN_MODEL
+) -> RememberingEmbedder:
+    """Return the embedder of this process for a model and a precision."""
+    return RememberingEmbedder(_open(home, threads, precision, model=model))

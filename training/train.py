@@ -1,13 +1,14 @@
 """Fine-tune the built-in model on readers' questions: `python training/train.py DIRECTORY select|final`.
 
-DIRECTORY has `books.json.gz` (written by `training/prepare.py`) and `pack.hmsemb` (the installed model pack).
-If it also has `scifact.json.gz` (`prepare.py --scifact`), a recipe can train on some of its pairs, and
-SciFact's nDCG@10 is measured. The program needs torch, numpy and tokenizers, and nothing of Recto.
+DIRECTORY has `books.json.gz` (written by `training/prepare.py`), `pack.hmsemb` (the installed model pack) and
+`granite-int8.npz` (the calibration of Recto's int8 graph). If it also has `scifact.json.gz`
+(`prepare.py --scifact`), some of its pairs are trained on, and SciFact's nDCG@10 is measured. The program
+needs torch, numpy and tokenizers, and nothing of Recto.
 
-- `select` trains each recipe on the training books except a fifth of them (`held`), and measures it on the
+- `select` trains the recipe on the training books except a fifth of them (`held`), and measures it on the
   evaluation books (`shared`) and on `held`.
-- `final` trains one recipe on all training books with several seeds, averages the weights, measures each
-  seed and the average, and writes the trained part of the average to OUT/body-1.npz, body-2.npz, ….
+- `final` trains it on all training books with several seeds, averages the weights, measures each seed and the
+  average, and writes the trained part of the average to OUT/recto-en-1.npz.
 
 The loss is contrastive: a question's own chunk against the other chunks of the batch, some of which are hard
 negatives: chunks of the same book that the model ranks high but that are on none of the expected pages.
@@ -22,15 +23,13 @@ import math
 import multiprocessing
 import random
 import re
-import struct
-import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from time import perf_counter
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,90 +41,70 @@ from tokenizers import Tokenizer
 Tensor: TypeAlias = Any  # torch is not installed where types are checked
 Weights: TypeAlias = dict[str, Tensor]
 Floats: TypeAlias = NDArray[np.float32]
+Vectors: TypeAlias = tuple[Tensor, Tensor]  # of a book's chunks, and of its questions
 
 MAX_TOKENS = 512
 TABLES = frozenset({"word_emb", "pos_emb", "type_emb"})
 """Frozen: the quality is the same, and only the body has to be shipped."""
-LEXICAL_WEIGHTS = (0.15, 0.2, 0.25, 0.3, 0.4)
+LEXICAL_WEIGHTS = (0.0, 0.15, 0.2, 0.25, 0.3, 0.4)  # with 0, the ranking is dense
+ROUNDINGS = ("none", "weights", "all")
+"""The model as it was trained, as Recto's fp32 graph computes it, and as its int8 graph does."""
 SCIFACT = "scifact"
+FILE = "recto-en-1.npz"
 _PADDING = 1
 _WIDTH = 8  # batches are padded to a multiple of it, for the fast kernels of attention
 _TRAIN_TOKENS = 1 << 15  # padded tokens per forward pass in training
 _EMBED_TOKENS = 1 << 17  # and in embedding, which keeps no activations
 _CPU_TOKENS = 1 << 12
 _MINED = 200  # best chunks among which hard negatives are looked for
+_BOOKS_PER_BATCH = 16
 _WARM_UP = 10  # steps
-_MAX_FILE = 14_000_000  # bytes
+_BEGAN = perf_counter()
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to train.
+    """How to train; the defaults trained recto-en-1.
 
     `drop_titles` is the share of chunks without their heading path. `sections` is the share of questions
-    whose positive is a random chunk of the expected sections instead of the best one. `ceiling` drops hard
-    negatives whose cosine is above this share of the positive's (0: none): they may be unlisted answers.
-    `anchor` weighs the term that keeps vectors near those of the base model. `dims` are the Matryoshka
-    dimensions with their weights. `blend` is how far the weights move from the base to the trained ones.
+    whose positive is a random chunk of the expected sections instead of the best one. `anchor` weighs the
+    term that keeps vectors near those of the base model. `dims` are the Matryoshka dimensions with their
+    weights. `scifact` is the share of SciFact's claims. `quantized` rounds while training.
     """
 
-    name: str = "default"
     lr: float = 5e-5
     temperature: float = 0.03
     batch: int = 64
     epochs: int = 4
     negatives: int = 7
     pool: int = 30
-    ceiling: float = 0.0
-    remine: bool = True
-    books_per_batch: int = 16
-    drop_titles: float = 0.0
-    sections: float = 0.0
-    anchor: float = 0.0
-    dims: tuple[tuple[int, float], ...] = ((384, 1.0),)
-    scifact: float = 0.0
-    blend: float = 1.0
+    drop_titles: float = 0.1
+    sections: float = 0.15
+    anchor: float = 0.5
+    dims: Sequence[tuple[int, float]] = ((384, 1.0), (256, 0.3), (128, 0.3))
+    scifact: float = 0.05
     weight_decay: float = 0.01
     quantized: bool = True
     seed: int = 0
 
 
-_MATRYOSHKA = ((384, 1.0), (256, 0.3), (128, 0.3))
-RECIPES = {
-    recipe.name: recipe
-    for recipe in (
-        Recipe(),
-        Recipe("once", remine=False),
-        Recipe("titles", drop_titles=0.2),
-        Recipe("anchor", anchor=1.0),
-        Recipe("matryoshka", dims=_MATRYOSHKA),
-        Recipe("long", epochs=8),
-        Recipe("hot", lr=1e-4),
-        Recipe("soft", temperature=0.05, lr=3e-5),
-        Recipe("many", batch=128, negatives=15, lr=7e-5),
-        Recipe("ceiling", ceiling=0.98),
-        Recipe("sections", sections=0.3),
-        Recipe("scifact", scifact=0.1),
-        Recipe("all", drop_titles=0.1, anchor=0.5, dims=_MATRYOSHKA, scifact=0.05, sections=0.15),
-    )
-}
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Book:
     """A book's chunks and questions, tokenized; numbers of chunks and questions are their places here."""
 
     name: str
     evaluation: bool
-    paths: list[str]
+    passages: list[str]
     texts: list[str]
     questions: list[dict[str, Any]]
-    page_of: NDArray[np.int64]
-    golds: list[list[int]]
-    chunks: list[list[int]] = field(default_factory=list)
-    queries: list[list[int]] = field(default_factory=list)
-    lexical: Floats | None = None
-    known: list[float] = field(default_factory=list)
+    page_of: list[int]  # the number of each chunk's page
+    golds: list[list[int]]  # the numbers of each question's expected pages
+    chunks: list[list[int]] = field(init=False)
+    queries: list[list[int]] = field(init=False)
+    lexical: Floats = field(init=False)
+    base: Vectors = field(init=False)
+    positives: dict[int, int] = field(init=False)
+    negatives: dict[int, list[int]] = field(init=False)
 
     @property
     def asked(self) -> list[int]:
@@ -138,46 +117,16 @@ class Book:
         return [number for number in self.asked if self.questions[number].get("split") != "test"]
 
 
-@dataclass(slots=True)
-class Mined:
-    """A book's vectors by one model, and for each question its best positive and its hard negatives."""
-
-    chunks: Tensor
-    queries: Tensor
-    positives: dict[int, int]
-    negatives: dict[int, list[int]]
-
-
-class Clock:
-    """Prints the time of each phase, and says when the time is over."""
-
-    def __init__(self, minutes: float) -> None:
-        """Start to count."""
-        self._began = perf_counter()
-        self._end = self._began + 60 * minutes
-
-    @property
-    def left(self) -> float:
-        """The seconds that are left."""
-        return self._end - perf_counter()
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Print how long a phase took."""
-        began = perf_counter()
-        yield
-        now = perf_counter()
-        say(f"# {name}: {now - began:.1f} s (at {now - self._began:.0f} s)")
+Example: TypeAlias = tuple[Book, int]  # with the number of a question or of a chunk
+Groups: TypeAlias = Mapping[str, Sequence[Book]]
 
 
 def say(line: str) -> None:
-    """Print a line at once."""
-    print(line, flush=True)
+    """Print a line at once; a line that is not a result has the time since the start."""
+    print(f"# {perf_counter() - _BEGAN:.0f} s: {line[2:]}" if line.startswith("# ") else line, flush=True)
 
 
-# The lexical part of the evaluation
-
-
+# The lexical part of the evaluation: its analysis is close to Recto's.
 _COMPOUND = re.compile(r"--?[A-Za-z][\w-]*|\w+(?:[.\-]\w+)*")
 _SUBWORD = re.compile(r"\w+")
 _PART = re.compile(r"[^\W\d_]+|\d+")
@@ -217,7 +166,7 @@ def stem(word: str) -> str:
     return word[:-1] if word.endswith("e") and len(word) > 3 else word
 
 
-@lru_cache(maxsize=1 << 17)
+@cache
 def word_terms(word: str) -> tuple[str, ...]:
     """Return the terms of a word: its stem, and the parts of an identifier."""
     terms = [stem(word.lower())]
@@ -240,134 +189,77 @@ def query_terms(text: str) -> set[str]:
     return {term for word in content or found for term in word_terms(word)}
 
 
-def lexical_scores(texts: Sequence[str], queries: Sequence[str]) -> tuple[Floats, list[float]]:
-    """Return BM25 as a share of the most that a query could reach, and each query's share of known IDF mass.
+def lexical_scores(texts: Sequence[str], queries: Sequence[str]) -> Floats:
+    """Return BM25 as a share of the most that a query could reach.
 
     Words that the book does not have count in the divisor, so a query about something else scores low.
     """
     asked = [query_terms(query) for query in queries]
-    wanted = set().union(*asked)
-    found: defaultdict[str, list[tuple[int, float]]] = defaultdict(list)
+    vocabulary = set().union(*asked)
+    postings: dict[str, list[tuple[int, float]]] = {term: [] for term in vocabulary}
     for number, text in enumerate(texts):
-        counts: Counter[str] = Counter()
-        for word, count in Counter(words(text)).items():
-            for term in word_terms(word):
-                counts[term] += count
+        counts = Counter(term for word in words(text) for term in word_terms(word))
         length = _K1 * (1 - _B + _B * counts.total() / _AVERAGE)
-        for term in counts.keys() & wanted:
-            found[term].append((number, counts[term] * (_K1 + 1) / (counts[term] + length)))
-    total = len(texts)
-    idf = {
-        term: math.log(1 + (total - len(found.get(term, ())) + 0.5) / (len(found.get(term, ())) + 0.5))
-        for term in wanted
-    }
-    scores, known = np.zeros((len(queries), total), np.float32), []
+        for term in counts.keys() & vocabulary:
+            postings[term].append((number, counts[term] * (_K1 + 1) / (counts[term] + length)))
+    sizes = {term: len(entries) for term, entries in postings.items()}
+    idf = {term: math.log(1 + (len(texts) - size + 0.5) / (size + 0.5)) for term, size in sizes.items()}
+    scores = np.zeros((len(queries), len(texts)), np.float32)
     for row, terms in enumerate(asked):
-        mass = sum(idf[term] for term in terms)
-        for term in sorted(terms & found.keys()):
-            places, values = zip(*found[term], strict=True)
-            scores[row, list(places)] += idf[term] * np.array(values, np.float32)
-        scores[row] /= max((_K1 + 1) * mass, 1e-9)
-        known.append(sum(idf[term] for term in terms if term in found) / max(mass, 1e-9))
-    return scores, known
-
-
-def _lexical_of(book: tuple[list[str], list[str]]) -> tuple[Floats, list[float]]:
-    return lexical_scores(*book)
-
-
-# The books
+        for term in sorted(term for term in terms if postings[term]):
+            numbers, values = zip(*postings[term], strict=True)
+            scores[row, list(numbers)] += idf[term] * np.array(values, np.float32)
+        scores[row] /= max((_K1 + 1) * sum(idf[term] for term in terms), 1e-9)
+    return scores
 
 
 def load_books(directory: Path, limit_books: int, limit: int) -> list[Book]:
     """Read the books; the limits are for a quick trial: books of each kind, and questions per book."""
-    with gzip.open(directory / "books.json.gz", "rt", encoding="utf-8") as file:
-        data: dict[str, Any] = json.load(file)
-    if (extra := directory / "scifact.json.gz").is_file():
-        with gzip.open(extra, "rt", encoding="utf-8") as file:
-            data[SCIFACT] = json.load(file)
+    data = json.loads(gzip.decompress((directory / "books.json.gz").read_bytes()))
+    if (extra := directory / "scifact.json.gz").is_file() and not limit_books:
+        data[SCIFACT] = json.loads(gzip.decompress(extra.read_bytes()))
     books = [make_book(name, value, limit) for name, value in data.items()]
     if not limit_books:
         return books
-    ours = [book for book in books if not book.evaluation and book.name != SCIFACT]
-    shared = [book for book in books if book.evaluation]
-    small = sorted(ours, key=lambda book: len(book.texts))[:limit_books]
-    return small + sorted(shared, key=lambda book: len(book.texts))[:1]
+    books.sort(key=lambda book: len(book.texts))
+    ours, shared = ([book for book in books if book.evaluation is kind] for kind in (False, True))
+    return ours[:limit_books] + shared[:1]
 
 
-def make_book(name: str, data: Mapping[str, Any], limit: int = 0) -> Book:
+def make_book(name: str, data: Mapping[str, Any], limit: int) -> Book:
     """Return a book; with a limit, only so many questions and the chunks around their answers."""
     questions = data["qs"][: limit or None]
-    keep = list(range(len(data["text"])))
+    kept = list(range(len(data["text"])))
     if limit:
-        wanted = {place for question in questions for place in question["pos"] + question["sections"]}
-        keep = [place for place in keep if place in wanted or place % 8 == 0][: 20 * limit]
-        moved = {old: new for new, old in enumerate(keep)}
+        needed = {number for question in questions for number in question["pos"] + question["sections"]}
+        kept = [number for number in kept if number in needed or number % 8 == 0][: 20 * limit]
+        moved = {old: new for new, old in enumerate(kept)}
         questions = [
             {**one, **{key: [moved[old] for old in one[key] if old in moved] for key in ("pos", "sections")}}
             for one in questions
         ]
-    sources = [data["src"][place] for place in keep]
+    paths, texts, sources = ([data[key][number] for number in kept] for key in ("hp", "text", "src"))
     pages = {page: number for number, page in enumerate(dict.fromkeys(sources))}
-    return Book(
-        name,
-        bool(data.get("eval")),
-        [data["hp"][place] for place in keep],
-        [data["text"][place] for place in keep],
-        questions,
-        np.array([pages[source] for source in sources]),
-        # A page without chunks is never found: its number is that of no page.
-        [[pages.get(page, -1) for page in question["gold"]] for question in questions],
-    )
-
-
-def passage(path: str, text: str) -> str:
-    """Return the text that is embedded for a chunk."""
-    return f"{path}\n\n{text}"
+    page_of = [pages[source] for source in sources]
+    # A page without chunks is never found: it has the number of no page.
+    golds = [[pages.get(page, -1) for page in question["gold"]] for question in questions]
+    passages = [f"{path}\n\n{text}" for path, text in zip(paths, texts, strict=True)]
+    return Book(name, bool(data.get("eval")), passages, texts, questions, page_of, golds)
 
 
 def add_lexical(books: Sequence[Book], processes: int) -> None:
     """Compute the lexical scores of books, in processes that are started before CUDA is."""
-    work = [
-        (
-            [passage(path, text) for path, text in zip(book.paths, book.texts, strict=True)],
-            [question["q"] for question in book.questions],
-        )
-        for book in books
-    ]
-    if processes > 1:
-        with multiprocessing.get_context("fork").Pool(processes) as pool:
-            found = pool.map(_lexical_of, work, chunksize=1)
-    else:
-        found = [_lexical_of(book) for book in work]
-    for book, (scores, known) in zip(books, found, strict=True):
-        book.lexical, book.known = scores, known
-
-
-def held_out(books: Sequence[Book], seed: int) -> set[str]:
-    """Return the names of a fifth of the training books."""
-    names = sorted(book.name for book in books if not book.evaluation and book.name != SCIFACT)
-    return set(random.Random(seed).sample(names, max(1, len(names) // 5)))
-
-
-# The model
-
-
-@dataclass(frozen=True, slots=True)
-class Architecture:
-    """The sizes of the model, and the place of the first token's position in the table."""
-
-    hidden: int
-    layers: int
-    heads: int
-    offset: int
+    work = [(book.passages, [question["q"] for question in book.questions]) for book in books]
+    with multiprocessing.get_context("fork").Pool(processes) as pool:
+        for book, scores in zip(books, pool.starmap(lexical_scores, work, chunksize=1), strict=True):
+            book.lexical = scores
 
 
 @dataclass(slots=True)
 class Model:
     """The transformer: its weights are replaced while it is trained."""
 
-    arch: Architecture
+    arch: SimpleNamespace
     tokenizer: Tokenizer
     weights: Weights
     calibration: dict[str, tuple[Tensor, float, int]]
@@ -381,16 +273,18 @@ class Model:
 
     def forward(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return the normalised vectors of tokenized texts."""
-        ids, mask = self._padded(rows)
-        weights, (count, width) = self.weights, ids.shape
-        start = self.arch.offset
+        lengths = np.array([len(row) for row in rows])
+        count, width = len(rows), int(-(-lengths.max() // _WIDTH) * _WIDTH)
+        padded = np.array([[*row, *[_PADDING] * (width - len(row))] for row in rows])
+        ids = torch.from_numpy(padded).to(self.device)
+        mask = torch.from_numpy((np.arange(width) < lengths[:, None])[:, None, None]).to(self.device)
+        weights, start = self.weights, self.arch.position_offset
         x = F.embedding(ids, weights["word_emb"]) + weights["pos_emb"][start : start + width]
         x = self._norm(x + weights["type_emb"][0], "emb_ln")
         shape = (count, width, 3, self.arch.heads, self.arch.hidden // self.arch.heads)
         for layer in (f"l{number}" for number in range(self.arch.layers)):
             parts = self._linear(x, f"{layer}.qkv").view(shape).permute(2, 0, 3, 1, 4).unbind()
-            mixed = F.scaled_dot_product_attention(*parts, attn_mask=mask)
-            mixed = mixed.transpose(1, 2).reshape(x.shape)
+            mixed = F.scaled_dot_product_attention(*parts, attn_mask=mask).transpose(1, 2).reshape(x.shape)
             x = self._norm(x + self._linear(mixed, f"{layer}.ao"), f"{layer}.aln")
             inner = F.gelu(self._linear(x, f"{layer}.f1"))
             x = self._norm(x + self._linear(inner, f"{layer}.f2"), f"{layer}.fln")
@@ -409,35 +303,26 @@ class Model:
             with torch.autocast(self.device, torch.bfloat16, enabled=self.device != "cpu"):
                 parts.append(self.forward([rows[place] for place in order[start:end]]))
             start = end
-        back = torch.empty(len(order), dtype=torch.long)
-        back[torch.tensor(order)] = torch.arange(len(order))
-        return torch.cat(parts)[back.to(self.device)]
+        return torch.cat(parts)[torch.tensor(order).argsort().to(self.device)]
 
     def embed(self, rows: Sequence[Sequence[int]]) -> Tensor:
         """Return the vectors of rows, without gradients."""
         with torch.no_grad():
             return self.encode(rows, _EMBED_TOKENS)
 
-    def _padded(self, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
-        lengths = np.array([len(row) for row in rows])
-        width = int(-(-lengths.max() // _WIDTH) * _WIDTH)
-        kept = np.arange(width) < lengths[:, None]
-        ids = np.full(kept.shape, _PADDING, np.int64)
-        ids[kept] = np.concatenate([np.asarray(row, np.int64) for row in rows])
-        mask = torch.from_numpy(kept[:, None, None, :]).to(self.device)
-        return torch.from_numpy(ids).to(self.device), mask
+    def embed_book(self, book: Book) -> Vectors:
+        """Return the vectors of a book."""
+        return self.embed(book.chunks), self.embed(book.queries)
 
     def _linear(self, x: Tensor, name: str) -> Tensor:
-        if self.rounding == "none":
-            return F.linear(x, self.weights[f"{name}.w"], self.weights[f"{name}.b"])
-        if name == f"l{self.arch.layers - 1}.qkv":  # in Recto, the query has its own product
-            parts = zip(("q", "kv"), self._split(name), strict=True)
-            return torch.cat([self._rounded(x, f"{name[:-3]}{part}", *two) for part, two in parts], dim=-1)
-        return self._rounded(x, name, self.weights[f"{name}.w"], self.weights[f"{name}.b"])
-
-    def _split(self, name: str) -> list[tuple[Tensor, Tensor]]:
         weight, bias, size = self.weights[f"{name}.w"], self.weights[f"{name}.b"], self.arch.hidden
-        return [(weight[:size], bias[:size]), (weight[size:], bias[size:])]
+        if self.rounding == "none":
+            return F.linear(x, weight, bias)
+        last = f"l{self.arch.layers - 1}"
+        if name == f"{last}.qkv":  # in Recto, the query has its own product
+            query = self._rounded(x, f"{last}.q", weight[:size], bias[:size])
+            return torch.cat([query, self._rounded(x, f"{last}.kv", weight[size:], bias[size:])], dim=-1)
+        return self._rounded(x, name, weight, bias)
 
     def _rounded(self, x: Tensor, name: str, weight: Tensor, bias: Tensor) -> Tensor:
         """Multiply as Recto's int8 graph does; gradients pass through the rounding."""
@@ -447,8 +332,7 @@ class Model:
         values = straight_through(smooth / scales)
         if self.rounding == "weights":
             return F.linear(x.float() / factors, values * scales, bias)
-        inputs = x.float() / (factors * scale)
-        inputs = straight_through(inputs.clamp(-zero, 255 - zero))
+        inputs = straight_through((x.float() / (factors * scale)).clamp(-zero, 255 - zero))
         return F.linear(inputs, values).float() * (scales[:, 0] * scale) + bias
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
@@ -457,13 +341,12 @@ class Model:
 
 
 def load_model(path: Path, device: str) -> Model:
-    """Read a model pack: a header in JSON, the tokenizer, then the tensors in grouped int8 or float32."""
-    weights = {}
+    """Read a model pack (a header in JSON, the tokenizer, then the tensors), and the int8 calibration."""
+    weights, calibration = {}, {}
     with path.open("rb") as file:
         if file.read(8) != b"HMSEMB01":
             raise SystemExit(f"{path} is not a model pack.")
-        (size,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(size))
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         tokenizer = Tokenizer.from_str(file.read(header["tokenizer_len"]).decode())
         for tensor in header["tensors"]:
             raw, shape, name = file.read(tensor["len"]), tensor["shape"], tensor["name"]
@@ -477,19 +360,11 @@ def load_model(path: Path, device: str) -> Model:
             weights[name] = torch.tensor(np.ascontiguousarray(value), device=device)
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    arch = header["arch"]
-    sizes = Architecture(arch["hidden"], arch["layers"], arch["heads"], arch["position_offset"])
     with np.load(path.with_name("granite-int8.npz")) as data:
-        calibration = {
-            name.removesuffix(".scale"): (
-                torch.tensor(data[name.replace(".scale", ".factors")].astype(np.float32), device=device),
-                float(data[name]),
-                int(data[name.replace(".scale", ".zero")]),
-            )
-            for name in data
-            if name.endswith(".scale")
-        }
-    return Model(sizes, tokenizer, weights, calibration, device)
+        for name in (key.removesuffix(".scale") for key in data if key.endswith(".scale")):
+            factors = torch.tensor(data[f"{name}.factors"].astype(np.float32), device=device)
+            calibration[name] = factors, float(data[f"{name}.scale"]), int(data[f"{name}.zero"])
+    return Model(SimpleNamespace(**header["arch"]), tokenizer, weights, calibration, device)
 
 
 def straight_through(values: Tensor) -> Tensor:
@@ -497,402 +372,226 @@ def straight_through(values: Tensor) -> Tensor:
     return values + (values.round() - values).detach()
 
 
-# Training
-
-
-def mine(model: Model, book: Book, recipe: Recipe) -> Mined:
-    """Embed a book, and find the best positive and the hard negatives of each question."""
-    chunks, queries = model.embed(book.chunks), model.embed(book.queries)
-    scores = queries @ chunks.T
-    best = scores.topk(min(_MINED, len(book.chunks)), dim=1)
-    order, values, scores = best.indices.tolist(), best.values.tolist(), scores.cpu().numpy()
-    mined = Mined(chunks, queries, {}, {})
+def mine(book: Book, vectors: Vectors, pool: int) -> tuple[dict[int, int], dict[int, list[int]]]:
+    """Return the best positive of each question, and its hard negatives."""
+    scores = vectors[1] @ vectors[0].T
+    best = scores.topk(min(_MINED, len(book.chunks)), dim=1).indices.tolist()
+    scores, positives, negatives = scores.cpu().numpy(), {}, {}
     for row in book.trained:
-        positive = max(book.questions[row]["pos"], key=lambda place: float(scores[row, place]))
-        top = recipe.ceiling * float(scores[row, positive]) if recipe.ceiling else math.inf
-        golds = set(book.golds[row])
-        mined.positives[row] = positive
-        mined.negatives[row] = [
-            place
-            for place, value in zip(order[row], values[row], strict=True)
-            if value <= top and int(book.page_of[place]) not in golds
-        ][: recipe.pool]
-    return mined
+        positives[row] = max(book.questions[row]["pos"], key=lambda chunk: float(scores[row, chunk]))
+        negatives[row] = [n for n in best[row] if book.page_of[n] not in book.golds[row]][:pool]
+    return positives, negatives
 
 
-Example: TypeAlias = tuple[str, int]  # a book's name and the number of a question
-
-
-def batches(examples: Mapping[str, list[int]], recipe: Recipe, rnd: random.Random) -> list[list[Example]]:
+def batches(groups: Sequence[Sequence[Example]], size: int, rnd: random.Random) -> list[list[Example]]:
     """Shuffle the questions into batches of several books, with a few questions of each.
 
     Questions of one book are hard negatives of each other; those of other books are easy ones.
     """
-    size = max(1, recipe.batch // recipe.books_per_batch) if recipe.books_per_batch else 1
+    few = max(1, size // _BOOKS_PER_BATCH)
     blocks = []
-    for name, numbers in examples.items():
-        shuffled = rnd.sample(numbers, len(numbers))
-        blocks += [
-            [(name, number) for number in shuffled[start : start + size]]
-            for start in range(0, len(shuffled), size)
-        ]
+    for group in groups:
+        shuffled = rnd.sample(group, len(group))
+        blocks += [shuffled[start : start + few] for start in range(0, len(shuffled), few)]
     rnd.shuffle(blocks)
     order = [example for block in blocks for example in block]
-    made = [order[start : start + recipe.batch] for start in range(0, len(order), recipe.batch)]
-    return [batch for batch in made if len(batch) > recipe.batch // 2] or made
-
-
-def contrastive_loss(queries: Tensor, chunks: Tensor, masked: Tensor, recipe: Recipe) -> Tensor:
-    """Return the cross entropy of each question's own chunk, for every Matryoshka dimension.
-
-    The first chunks belong to the questions, in their order; `masked` are other answers of a question.
-    """
-    labels = torch.arange(len(queries), device=queries.device)
-    loss = 0.0
-    for dim, weight in recipe.dims:
-        left, right = (F.normalize(part[:, :dim], dim=-1) for part in (queries, chunks))
-        logits = (left @ right.T / recipe.temperature).masked_fill(masked, -math.inf)
-        loss = loss + weight * F.cross_entropy(logits, labels)
-    return loss / sum(weight for _, weight in recipe.dims)
+    cut = [order[start : start + size] for start in range(0, len(order), size)]
+    return [batch for batch in cut if len(batch) > size // 2] or cut
 
 
 class Trainer:
-    """Trains one recipe on some books, from the base weights."""
+    """Trains a recipe on some books, each time from the base model."""
 
-    def __init__(
-        self, model: Model, base: Weights, books: Sequence[Book], mined: Mapping[str, Mined], recipe: Recipe
-    ) -> None:
-        """Take what the base model mined; it also gives the vectors to stay near to."""
-        self._model, self._base, self._recipe = model, base, recipe
-        self._books = {book.name: book for book in books}
-        self._first, self._mined = mined, dict(mined)
-        self._rnd = random.Random(recipe.seed)
-        self._bare: dict[Example, list[int]] = {}
+    def __init__(self, model: Model, books: Sequence[Book], recipe: Recipe, deadline: float) -> None:
+        self.model, self.deadline = model, deadline
+        self._base, self._books, self._recipe = model.weights, books, recipe
+        for book in books:
+            book.base = model.embed_book(book)
+        say(f"# embedded {len(books)} books")
 
-    def run(self, clock: Clock) -> Weights:
+    def run(self, seed: int) -> Weights:
         """Return the trained weights; training stops early when the time is over."""
-        recipe, model = self._recipe, self._model
-        torch.manual_seed(recipe.seed)
+        recipe, model, self._rnd = self._recipe, self.model, random.Random(seed)
         model.weights = {
-            name: value.clone().requires_grad_(name not in TABLES) for name, value in self._base.items()
+            key: part.clone().requires_grad_(key not in TABLES) for key, part in self._base.items()
         }
         model.rounding = "all" if recipe.quantized else "none"
         moving = [value for value in model.weights.values() if value.requires_grad]
         optimizer = torch.optim.AdamW(moving, lr=recipe.lr, weight_decay=recipe.weight_decay)
         epochs = [self._epoch() for _ in range(recipe.epochs)]
-        steps, step, losses, stopped = sum(map(len, epochs)), 0, [], False
-        for number, epoch in enumerate(epochs):
-            if recipe.remine and recipe.epochs > 1 and number == recipe.epochs // 2:
-                self._mine_again()
-            for batch in epoch:
-                if clock.left < 0:
-                    stopped = True
-                    break
-                step += 1
-                rate = min(1.0, step / _WARM_UP) * max(0.0, 1 - step / (steps + 1))
-                optimizer.param_groups[0]["lr"] = recipe.lr * rate
-                loss = self._loss(batch)
-                optimizer.zero_grad(set_to_none=True)
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(moving, 1.0)
-                optimizer.step()
-                losses.append(loss.detach())
-        if stopped:
-            say(f"# {recipe.name}: stopped at step {step} of {steps}, because the time is over")
-        if losses:
-            tail = torch.stack(losses[-len(epochs[-1]) :]).mean().item()
-            say(f"# {recipe.name}: {step} steps, loss {losses[0].item():.3f} -> {tail:.3f} (last epoch)")
+        steps = [batch for epoch in epochs for batch in epoch]
+        middle = sum(map(len, epochs[: recipe.epochs // 2]))
+        losses: list[Tensor] = []
+        for book in self._books:
+            book.positives, book.negatives = mine(book, book.base, recipe.pool)
+        for step, batch in enumerate(steps):
+            if step and perf_counter() > self.deadline:
+                say(f"# seed {seed}: stopped at step {step} of {len(steps)}, because the time is over")
+                break
+            if step and step == middle:  # other negatives are hard now; the positives stay
+                for book in self._books:
+                    book.negatives = mine(book, model.embed_book(book), recipe.pool)[1]
+            rate = min(1.0, (step + 1) / _WARM_UP) * (1 - (step + 1) / (len(steps) + 1))
+            optimizer.param_groups[0]["lr"] = recipe.lr * rate
+            loss = self._loss(batch)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(moving, 1.0)
+            optimizer.step()
+            losses.append(loss.detach())
+        last = torch.stack(losses[-len(epochs[-1]) :]).mean()
+        say(f"# seed {seed}: {len(losses)} steps, loss {losses[0]:.3f} -> {last:.3f} (last epoch)")
         model.rounding = "none"
-        model.weights = blended(
-            self._base, {name: value.detach() for name, value in model.weights.items()}, recipe.blend
-        )
+        model.weights = {name: value.detach() for name, value in model.weights.items()}
         return model.weights
 
     def _epoch(self) -> list[list[Example]]:
         """Return one epoch's batches; SciFact's claims are drawn up to their share."""
-        examples = {name: book.trained for name, book in self._books.items() if name != SCIFACT}
-        extra = self._books.get(SCIFACT)
-        if extra and self._recipe.scifact:
-            total = sum(map(len, examples.values()))
-            wanted = round(total * self._recipe.scifact / (1 - self._recipe.scifact))
-            examples[SCIFACT] = self._rnd.sample(extra.trained, min(wanted, len(extra.trained)))
-        return batches(examples, self._recipe, self._rnd)
-
-    def _mine_again(self) -> None:
-        """Look for hard negatives with the model as it is now; the positives stay those of the base model."""
-        for name, book in self._books.items():
-            found = mine(self._model, book, self._recipe)
-            first = self._first[name]
-            self._mined[name] = Mined(first.chunks, first.queries, first.positives, found.negatives)
+        groups = [[(book, row) for row in book.trained] for book in self._books]
+        if self._books[-1].name == SCIFACT:
+            claims, share = groups.pop(), self._recipe.scifact
+            count = round(sum(map(len, groups)) * share / (1 - share))
+            groups.append(self._rnd.sample(claims, min(count, len(claims))))
+        return batches(groups, self._recipe.batch, self._rnd)
 
     def _loss(self, batch: Sequence[Example]) -> Tensor:
-        recipe, model, rnd = self._recipe, self._model, self._rnd
-        own = [(name, self._positive(name, row)) for name, row in batch]
-        others = []
-        for name, row in batch:
-            pool = self._mined[name].negatives[row]
-            others += [(name, place) for place in rnd.sample(pool, min(recipe.negatives, len(pool)))]
-        places = own + others
-        rows = [self._tokens(place) for place in places]
-        queries = model.encode([self._books[name].queries[row] for name, row in batch], _TRAIN_TOKENS)
+        """Return the cross entropy of each question's own chunk, and the distance from the base model."""
+        recipe, model = self._recipe, self.model
+        chosen = [(book, self._positive(book, row)) for book, row in batch]
+        for book, row in batch:
+            pool = book.negatives[row]
+            chosen += [(book, n) for n in self._rnd.sample(pool, min(recipe.negatives, len(pool)))]
+        rows = [self._tokens(book, number) for book, number in chosen]
+        queries = model.encode([book.queries[row] for book, row in batch], _TRAIN_TOKENS)
         chunks = model.encode(rows, _TRAIN_TOKENS)
-        loss = contrastive_loss(queries, chunks, self._masked(batch, places), recipe)
-        if recipe.anchor:
-            targets = torch.stack([self._first[name].chunks[place] for name, place in places])
-            asked = torch.stack([self._first[name].queries[row] for name, row in batch])
-            away = 2 - (queries * asked).sum(1).mean() - (chunks * targets).sum(1).mean()
-            loss = loss + recipe.anchor * away
-        return loss
+        masked = other_answers(batch, chosen).to(model.device)
+        labels = torch.arange(len(batch), device=model.device)
+        loss = 0.0
+        for dim, weight in recipe.dims:
+            left, right = (F.normalize(part[:, :dim], dim=-1) for part in (queries, chunks))
+            logits = (left @ right.T / recipe.temperature).masked_fill(masked, -math.inf)
+            loss = loss + weight * F.cross_entropy(logits, labels)
+        base_chunks = torch.stack([book.base[0][number] for book, number in chosen])
+        base_queries = torch.stack([book.base[1][row] for book, row in batch])
+        away = 2 - (queries * base_queries).sum(1).mean() - (chunks * base_chunks).sum(1).mean()
+        return loss / sum(weight for _, weight in recipe.dims) + recipe.anchor * away
 
-    def _positive(self, name: str, row: int) -> int:
-        sections = self._books[name].questions[row].get("sections")
+    def _positive(self, book: Book, row: int) -> int:
+        sections = book.questions[row]["sections"]
         if sections and self._rnd.random() < self._recipe.sections:
             return int(self._rnd.choice(sections))
-        return self._mined[name].positives[row]
+        return book.positives[row]
 
-    def _tokens(self, place: Example) -> list[int]:
+    def _tokens(self, book: Book, number: int) -> list[int]:
         """Return a chunk's tokens, for some chunks without the heading path."""
-        name, number = place
-        book = self._books[name]
-        if not self._recipe.drop_titles or self._rnd.random() >= self._recipe.drop_titles:
-            return book.chunks[number]
-        if place not in self._bare:
-            self._bare[place] = self._model.tokens([book.texts[number]])[0]
-        return self._bare[place]
-
-    def _masked(self, batch: Sequence[Example], places: Sequence[Example]) -> Tensor:
-        """Return which chunks are other chunks of a question's expected pages."""
-        masked = np.zeros((len(batch), len(places)), bool)
-        here: defaultdict[str, list[int]] = defaultdict(list)
-        for column, (name, _) in enumerate(places):
-            here[name].append(column)
-        for line, (name, row) in enumerate(batch):
-            book, golds = self._books[name], set(self._books[name].golds[row])
-            for column in here[name]:
-                masked[line, column] = column != line and int(book.page_of[places[column][1]]) in golds
-        return torch.from_numpy(masked).to(self._model.device)
+        dropped = self._rnd.random() < self._recipe.drop_titles
+        return self.model.tokens([book.texts[number]])[0] if dropped else book.chunks[number]
 
 
-def blended(base: Weights, trained: Weights, share: float) -> Weights:
-    """Return the weights on the way from the base to the trained ones."""
-    return {name: torch.lerp(base[name], value, share) for name, value in trained.items()}
+def other_answers(batch: Sequence[Example], chosen: Sequence[Example]) -> Tensor:
+    """Return for each question which chunks, besides its own, are of its expected pages."""
+    masked = torch.zeros((len(batch), len(chosen)), dtype=torch.bool)
+    for line, (book, row) in enumerate(batch):
+        for column, (other, number) in enumerate(chosen):
+            if other is book and column != line and book.page_of[number] in book.golds[row]:
+                masked[line, column] = True
+    return masked
 
 
-def averaged(several: Sequence[Weights]) -> Weights:
-    """Return the mean of the weights of several seeds."""
-    return {name: torch.stack([one[name] for one in several]).mean(0) for name in several[0]}
-
-
-# Evaluation
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """The scores of a model on one book: hit@1, hit@5 and MRR of pages, by lexical weight (0: dense)."""
-
-    values: dict[float, NDArray[np.float64]]
-
-
-def page_ranks(scores: Tensor, page_of: Tensor, golds: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return the ranks of each query's expected pages, from zero; the best chunk ranks its page."""
+def page_ranks(scores: Tensor, book: Book, rows: Sequence[int]) -> list[list[int]]:
+    """Return the ranks of each question's expected pages, from zero; the best chunk ranks its page."""
+    page_of = torch.tensor(book.page_of, device=scores.device)
     count = int(page_of.max()) + 1
-    best = torch.full((len(scores), count), -math.inf, device=scores.device)
-    best = best.scatter_reduce(1, page_of.expand(len(scores), -1), scores, "amax").cpu().numpy()
+    best = torch.full((len(rows), count), -math.inf, device=scores.device)
+    best = best.scatter_reduce(1, page_of.expand(len(rows), -1), scores, "amax").cpu().numpy()
     return [
-        [int((row > row[gold]).sum()) if gold >= 0 else count for gold in expected]
-        for row, expected in zip(best, golds, strict=True)
+        [int((pages > pages[gold]).sum()) if gold >= 0 else count for gold in book.golds[row]]
+        for pages, row in zip(best, rows, strict=True)
     ]
 
 
-def page_measures(ranks: Sequence[Sequence[int]], matches: Sequence[str]) -> NDArray[np.float64]:
-    """Return hit@1, hit@5 and MRR; `all` needs every page for a hit, and MRR counts the best page."""
-    rows = []
-    for found, match in zip(ranks, matches, strict=True):
-        decisive = max(found) if match == "all" else min(found)
-        rows.append((decisive < 1, decisive < 5, 1 / (min(found) + 1)))
-    means: NDArray[np.float64] = np.array(rows, np.float64).mean(axis=0)
-    return means
-
-
-def evaluate_book(model: Model, book: Book) -> Ranking:
-    """Measure the model on the questions that the book answers."""
-    asked = book.asked
+def evaluate_book(model: Model, book: Book) -> list[NDArray[np.float64]]:
+    """Return hit@1, hit@5 and MRR for each weight; `all` needs every page for a hit, MRR the best one."""
+    asked, means = book.asked, []
     cosine = model.embed([book.queries[row] for row in asked]) @ model.embed(book.chunks).T
-    page_of = torch.from_numpy(book.page_of).to(model.device)
-    golds, matches = [book.golds[row] for row in asked], [book.questions[row]["match"] for row in asked]
-    values = {0.0: page_measures(page_ranks(cosine, page_of, golds), matches)}
-    if book.lexical is not None:
-        lexical = torch.from_numpy(book.lexical[asked]).to(model.device)
-        for weight in LEXICAL_WEIGHTS:
-            ranks = page_ranks(cosine + weight * lexical, page_of, golds)
-            values[weight] = page_measures(ranks, matches)
-    return Ranking(values)
+    lexical = torch.from_numpy(book.lexical[asked]).to(model.device)
+    for weight in LEXICAL_WEIGHTS:
+        values = []
+        for row, ranks in zip(asked, page_ranks(cosine + weight * lexical, book, asked), strict=True):
+            decisive = max(ranks) if book.questions[row]["match"] == "all" else min(ranks)
+            values.append((decisive < 1, decisive < 5, 1 / (min(ranks) + 1)))
+        means.append(np.array(values, np.float64).mean(axis=0))
+    return means
 
 
 def scifact_ndcg(model: Model, book: Book) -> float:
     """Return nDCG@10 on SciFact's test claims, dense."""
-    rows = [row for row in book.asked if book.questions[row].get("split") == "test"]
-    scores = model.embed([book.queries[row] for row in rows]) @ model.embed(book.chunks).T
-    ranks = page_ranks(scores, torch.from_numpy(book.page_of).to(model.device), [book.golds[r] for r in rows])
+    tested = [row for row in book.asked if book.questions[row]["split"] == "test"]
+    scores = model.embed([book.queries[row] for row in tested]) @ model.embed(book.chunks).T
     values = []
-    for found in ranks:
-        gain = sum(1 / math.log2(rank + 2) for rank in found if rank < 10)
-        values.append(gain / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(found)))))
+    for ranks in page_ranks(scores, book, tested):
+        gain = sum(1 / math.log2(rank + 2) for rank in ranks if rank < 10)
+        values.append(gain / sum(1 / math.log2(rank + 2) for rank in range(min(10, len(ranks)))))
     return float(np.mean(values))
 
 
-def report(label: str, model: Model, groups: Mapping[str, Sequence[Book]], scifact: Book | None) -> None:
-    """Print the means over each group of books, then hit@1 per book: dense, and with the middle weight."""
-    middle = LEXICAL_WEIGHTS[len(LEXICAL_WEIGHTS) // 2]
-    details = []
-    for group, books in groups.items():
-        found = {book.name: evaluate_book(model, book).values for book in books}
-        if not found:
-            continue
-        columns = []
-        for weight in (0.0, *LEXICAL_WEIGHTS):
-            mean = np.mean([values[weight] for values in found.values()], axis=0)
-            columns.append("/".join(f"{value:.3f}" for value in mean).replace("0.", "."))
-        say(f"{label:<18} {group:<7} " + "  ".join(columns))
-        hits = (f"{name}:{value[0.0][0]:.2f}/{value[middle][0]:.2f}" for name, value in found.items())
-        details.append(f"    {group}: " + " ".join(hits))
-    if scifact:
-        say(f"{label:<18} scifact nDCG@10 {scifact_ndcg(model, scifact):.4f}")
-    for line in details:
-        say(line)
+def report(label: str, model: Model, groups: Groups, roundings: Sequence[str] = ROUNDINGS) -> None:
+    """Print the means over each group of books, then hit@1 of each book, dense and with weight .25."""
+    weighted = LEXICAL_WEIGHTS.index(0.25)
+    for rounding in roundings:
+        model.rounding = rounding
+        for group, books in groups.items():
+            title = f"{f'{label} {rounding}':<18} {group:<7}"
+            if group == SCIFACT:
+                say(f"{title} nDCG@10 {scifact_ndcg(model, books[0]):.4f}")
+                continue
+            measured = {book.name: evaluate_book(model, book) for book in books}
+            means = np.mean(list(measured.values()), axis=0)
+            columns = ["/".join(f"{value:.3f}" for value in row).replace("0.", ".") for row in means]
+            say(f"{title} {'  '.join(columns)}")
+            say("    " + " ".join(f"{n}:{v[0][0]:.2f}/{v[weighted][0]:.2f}" for n, v in measured.items()))
+    model.rounding = "none"
+    say(f"# measured {label}")
 
 
-def answerability(model: Model, books: Sequence[Book], path: Path) -> None:
-    """Write what tells whether a book answers a query, for every question of every book."""
-    found = []
-    for book in books:
-        cosine = (model.embed(book.queries) @ model.embed(book.chunks).T).cpu().numpy()
-        lexical = book.lexical if book.lexical is not None else np.zeros_like(cosine)
-        for row, question in enumerate(book.questions):
-            hybrid = {
-                f"{w}": round(float((cosine[row] + w * lexical[row]).max()), 5) for w in LEXICAL_WEIGHTS
-            }
-            first = int(cosine[row].argmax())
-            found.append(
-                {
-                    "book": book.name,
-                    "id": question["id"],
-                    "type": question["type"],
-                    "match": question["match"],
-                    "cosine": round(float(cosine[row, first]), 5),
-                    "lexical": round(float(lexical[row].max()), 5),
-                    "lexical_of_first": round(float(lexical[row, first]), 5),
-                    "hybrid": hybrid,
-                    "known": round(book.known[row], 5),
-                }
-            )
-    path.write_text(json.dumps(found), "utf-8")
-    say(f"# {path}: {len(found)} questions")
+def save_body(model: Model, weights: Weights, out: Path) -> None:
+    """Write the trained part as Recto ships it: int8 rows with a scale each, other tensors in float32.
+
+    The factors of the calibration are in the rows, and those of attention's output also in its values.
+    """
+    body = {name: value.detach().float().cpu() for name, value in weights.items() if name not in TABLES}
+    size, last = model.arch.hidden, f"l{model.arch.layers - 1}"
+    factors = {name: value.cpu() for name, (value, _, _) in model.calibration.items()}
+    for layer in range(model.arch.layers):
+        for part, divisor in (("w", factors[f"l{layer}.ao"][:, None]), ("b", factors[f"l{layer}.ao"])):
+            values = body[f"l{layer}.qkv.{part}"]
+            body[f"l{layer}.qkv.{part}"] = torch.cat([values[:-size], values[-size:] / divisor])
+    for part in "wb":
+        mixed = body.pop(f"{last}.qkv.{part}")
+        body[f"{last}.q.{part}"], body[f"{last}.kv.{part}"] = mixed[:size], mixed[size:]
+    for name, factor in factors.items():
+        smooth = body.pop(f"{name}.w") * factor
+        scales = smooth.abs().amax(1) / 127
+        body[f"{name}.w8"], body[f"{name}.scales"] = (smooth / scales[:, None]).round().to(torch.int8), scales
+    np.savez_compressed(out / FILE, **{name: value.numpy() for name, value in sorted(body.items())})
+    say(f"# {out / FILE}: {(out / FILE).stat().st_size / 1e6:.1f} MB")
 
 
-def save_body(weights: Weights, out: Path) -> None:
-    """Write the trained tensors in float16, in files that are small enough to be copied."""
-    files: list[dict[str, Any]] = [{}]
-    size = 0
-    for name, value in weights.items():
-        if name in TABLES:
-            continue
-        array = value.detach().cpu().numpy().astype(np.float16)
-        if files[-1] and size + array.nbytes > _MAX_FILE:
-            files.append({})
-            size = 0
-        files[-1][name] = array
-        size += array.nbytes
-    for number, arrays in enumerate(files, 1):
-        path = out / f"body-{number}.npz"
-        np.savez(path, **arrays)
-        say(f"# {path}: {len(arrays)} tensors, {path.stat().st_size / 1e6:.1f} MB")
-
-
-# The program
-
-
-@dataclass(slots=True)
-class Run:
-    """What both modes need."""
-
-    model: Model
-    base: Weights
-    books: list[Book]
-    clock: Clock
-    mined: dict[str, Mined]
-    scifact: Book | None
-
-    def train(self, names: Iterable[str], recipe: Recipe) -> Weights:
-        """Train a recipe on the named books."""
-        wanted = set(names)
-        books = [book for book in self.books if book.name in wanted]
-        if self.scifact and recipe.scifact:
-            books.append(self.scifact)
-        with self.clock.phase(f"mining for {recipe.name}"):
-            self.model.weights = dict(self.base)
-            mined = {book.name: self._mined(book, recipe) for book in books}
-        with self.clock.phase(f"training {recipe.name}"):
-            return Trainer(self.model, self.base, books, mined, recipe).run(self.clock)
-
-    def _mined(self, book: Book, recipe: Recipe) -> Mined:
-        """Mine each book once with the base model, for all recipes that mine alike."""
-        key = f"{book.name} {recipe.ceiling} {recipe.pool}"
-        if key not in self.mined:
-            self.mined[key] = mine(self.model, book, recipe)
-        return self.mined[key]
-
-
-def select(
-    run: Run, groups: Mapping[str, Sequence[Book]], names: Iterable[str], recipes: list[Recipe]
-) -> None:
-    """Train and measure each recipe, as long as there is time for another one."""
-    names = sorted(names)
-    longest = 0.0
-    for recipe in recipes:
-        if run.clock.left < longest * 1.1:
-            say(f"# {recipe.name} and later ones: skipped, because the time is over")
-            return
-        began = perf_counter()
-        run.train(names, recipe)
-        with run.clock.phase(f"evaluation of {recipe.name}"):
-            report_roundings(recipe.name, run, groups)
-        longest = max(longest, perf_counter() - began)
-
-
-def finish(
-    run: Run,
-    groups: Mapping[str, Sequence[Book]],
-    names: Iterable[str],
-    recipe: Recipe,
-    seeds: int,
-    out: Path,
-) -> None:
+def finish(trainer: Trainer, groups: Groups, seeds: int, out: Path) -> None:
     """Train with several seeds, and write the average of their weights."""
-    names = sorted(names)
     several: list[Weights] = []
-    longest = 0.0
     for seed in range(seeds):
-        if several and run.clock.left < longest * 1.1 + 60:
-            say(f"# seed {seed} and later ones: skipped, because the time is over")
-            break
         began = perf_counter()
-        several.append(run.train(names, replace(recipe, seed=seed)))
-        with run.clock.phase(f"evaluation of seed {seed}"):
-            report_roundings(f"seed {seed}", run, groups)
-        longest = max(longest, perf_counter() - began)
-        save_body(averaged(several), out)  # early, in case that the machine's time ends
-    run.model.weights = averaged(several)
-    save_body(run.model.weights, out)
-    report_roundings(f"mean of {len(several)}", run, groups)
-
-
-def report_roundings(label: str, run: Run, groups: Mapping[str, Sequence[Book]]) -> None:
-    """Report the model as it was trained, with the weights rounded (fp32), and with all rounded (int8)."""
-    for rounding in ("none", "weights", "all"):
-        run.model.rounding = rounding
-        report(f"{label} {rounding}", run.model, groups, run.scifact)
-    run.model.rounding = "none"
+        several.append(trainer.run(seed))
+        report(f"seed {seed}", trainer.model, groups)
+        average = {name: torch.stack([one[name] for one in several]).mean(0) for name in several[0]}
+        save_body(trainer.model, average, out)  # after each seed, in case the machine's time ends
+        now = perf_counter()
+        if seed + 1 < seeds and trainer.deadline - now < 1.1 * (now - began) + 60:
+            say(f"# seeds after {seed}: skipped, because the time is over")
+            break
+    trainer.model.weights = average
+    report(f"mean of {len(several)}", trainer.model, groups)
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -900,13 +599,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("mode", choices=("select", "final"))
-    parser.add_argument("--recipes", nargs="*", default=[], help=f"of {', '.join(RECIPES)}; default: all")
-    parser.add_argument("--set", nargs="*", default=[], metavar="FIELD=JSON", help="change all recipes")
-    parser.add_argument("--with-eval", action="store_true", help="also train on the evaluation books")
+    parser.add_argument("--set", nargs="*", default=[], metavar="FIELD=JSON", help="change the recipe")
     parser.add_argument("--seeds", type=int, default=3, help="for final; default %(default)s")
     parser.add_argument("--held-seed", type=int, default=27, help="chooses the held-out books")
     parser.add_argument("--out", type=Path, default=Path("out"), help="directory for results")
-    parser.add_argument("--answerability", action="store_true", help="write OUT/answerability.json")
     parser.add_argument("--minutes", type=float, default=9, help="stop in time; default %(default)s")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--processes", type=int, default=12, help="for lexical scores; default %(default)s")
@@ -915,61 +611,40 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def chosen_recipes(names: Sequence[str], changes: Sequence[str]) -> list[Recipe]:
-    """Return the named recipes with changed fields."""
-    if unknown := [name for name in names if name not in RECIPES]:
-        raise SystemExit(f"There is no recipe {', '.join(unknown)}. Recipes: {', '.join(RECIPES)}.")
-    changed: dict[str, Any] = {}
-    for change in changes:
-        key, _, value = change.partition("=")
-        parsed = json.loads(value)
-        changed[key] = tuple(map(tuple, parsed)) if key == "dims" else parsed
-    return [replace(RECIPES[name], **changed) for name in names or RECIPES]
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a mode."""
     options = parse(arguments)
-    clock = Clock(options.minutes)
-    recipes = chosen_recipes(options.recipes, options.set)
+    changes = (change.partition("=") for change in options.set)
+    recipe = Recipe(**{name: json.loads(value) for name, _, value in changes})
     options.out.mkdir(parents=True, exist_ok=True)
-    with clock.phase("reading"):
-        books = load_books(options.directory, options.books, options.limit)
-    held = held_out(books, options.held_seed)
-    scifact = next((book for book in books if book.name == SCIFACT), None)
-    books = [book for book in books if book.name != SCIFACT]
-    groups = {
-        "shared": [book for book in books if book.evaluation],
-        "held": [book for book in books if book.name in held],
-    }
-    measured = books if options.answerability else [book for group in groups.values() for book in group]
-    with clock.phase("lexical scores"):
-        add_lexical(measured, options.processes)
-    with clock.phase("model and tokens"):
-        model = load_model(options.directory / "pack.hmsemb", options.device)
-        for book in [*books, *([scifact] if scifact else [])]:
-            pairs = zip(book.paths, book.texts, strict=True)
-            book.chunks = model.tokens([passage(path, text) for path, text in pairs])
-            book.queries = model.tokens([question["q"] for question in book.questions])
-    asked = sum(len(book.asked) for book in books)
-    say(f"# {len(books)} books, {asked} answered questions, {sum(len(b.chunks) for b in books)} chunks")
-    say(f"# held: {' '.join(sorted(held))}")
-    for recipe in recipes:
-        say(f"# recipe {json.dumps(asdict(recipe))}")
-    run = Run(model, dict(model.weights), books, clock, {}, scifact)
-    say(f"columns: hit@1/hit@5/MRR dense, then with lexical weight {', '.join(map(str, LEXICAL_WEIGHTS))}")
-    with clock.phase("evaluation of the base model"):
-        report("base", model, groups, scifact)
-    names = {book.name for book in books if options.with_eval or not book.evaluation}
+    books = load_books(options.directory, options.books, options.limit)
+    ours = [book for book in books if not book.evaluation and book.name != SCIFACT]
+    names = sorted(book.name for book in ours)
+    drawn = random.Random(options.held_seed).sample(names, max(1, len(names) // 5))
+    held, shared = [b for b in ours if b.name in drawn], [b for b in books if b.evaluation]
+    add_lexical(shared + held, options.processes)
+    model = load_model(options.directory / "pack.hmsemb", options.device)
+    for book in books:
+        book.chunks = model.tokens(book.passages)
+        book.queries = model.tokens([question["q"] for question in book.questions])
+    asked, chunks = sum(len(book.asked) for book in books), sum(len(book.chunks) for book in books)
+    say(f"# {len(books)} books, {asked} answered questions, {chunks} chunks; held: {' '.join(sorted(drawn))}")
+    say(f"# {recipe}")
+    say(f"columns: hit@1/hit@5/MRR with lexical weight {', '.join(map(str, LEXICAL_WEIGHTS))}")
+    scifact = [book for book in books if book.name == SCIFACT]
+    groups = {"shared": shared, "held": held, SCIFACT: scifact}
+    groups = {name: group for name, group in groups.items() if group}
+    report("base", model, groups, ["none"])
+    trained = [book for book in ours if options.mode == "final" or book not in held]
+    trained += scifact if recipe.scifact else []
+    trainer = Trainer(model, trained, recipe, _BEGAN + 60 * options.minutes)
     if options.mode == "select":
-        select(run, groups, names - held, recipes)
+        trainer.run(recipe.seed)
+        report("recipe", model, groups)
     else:
-        say("# final: the held books are trained on" + (", the shared ones as well" * options.with_eval))
-        finish(run, groups, names, recipes[0], options.seeds, options.out)
-    if options.answerability:
-        with clock.phase("answerability"):
-            answerability(run.model, books, options.out / "answerability.json")
+        say("# final: the held books are trained on")
+        finish(trainer, groups, options.seeds, options.out)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

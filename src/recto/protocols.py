@@ -84,6 +84,14 @@ class AsyncEmbedder(Protocol):
 
 
 @runtime_checkable
+class MultiModel(Protocol):
+    """An embedder that can also embed queries with another model, for an index that the other model made."""
+
+    def for_index(self, made: EmbedderFingerprint) -> Embedder | None:
+        """Return the embedder of the model that made an index, or None if it is not available."""
+
+
+@runtime_checkable
 class Batched(Protocol):
     """An embedder that works best with more or fewer texts per call of `embed_documents` than 96."""
 

@@ -16,7 +16,10 @@ from recto._util.files import read_limited
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.plugins import BUILT_IN, EMBEDDERS, STORES, choices, install_hint
 
-BUILT_IN_MODEL = "granite-embedding-30m-english"
+BUILT_IN_MODEL = "recto-en-1"
+GRANITE_MODEL = "granite"
+"""The built-in model of older versions, from which the current one was trained."""
+BUILT_IN_MODELS = (BUILT_IN_MODEL, GRANITE_MODEL)
 COHERE_MODEL = "embed-english-v3.0"
 LEXICAL_WEIGHT = 0.25
 """The default weight of the lexical score in hybrid search (decision 11)."""
@@ -279,7 +282,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         embedder=embedder,
         store=store,
         home=_home(values),
-        model=values.get("RECTO_MODEL", _DEFAULT_MODELS.get(embedder, "")),
+        model=_model(embedder, values.get("RECTO_MODEL", _DEFAULT_MODELS.get(embedder, ""))),
         threads=_number(values, "RECTO_THREADS", 256) or _cores(),
         precision=_choice(values, "RECTO_PRECISION", get_args(Precision), "auto"),
         device=_choice(values, "RECTO_DEVICE", get_args(Device), "auto"),
@@ -547,6 +550,12 @@ def _address(url: str, name: str) -> str:
             f"{name} contains a user name or a password", hint="Put the key into the variable of the key."
         )
     return url
+
+
+def _model(embedder: str, name: str) -> str:
+    """Return the name of a model; one of the built-in models has three names."""
+    names = (GRANITE_MODEL, "granite-embedding-30m-english", "ibm-granite/granite-embedding-30m-english")
+    return GRANITE_MODEL if embedder == "local" and name in names else name
 
 
 def _number(values: Mapping[str, str], name: str, maximum: int, minimum: int = 1) -> int | None:

@@ -9,7 +9,7 @@ import pytest
 
 from bench import models
 from recto.errors import ConfigurationError
-from recto.settings import BUILT_IN_MODEL, COHERE_MODEL
+from recto.settings import BUILT_IN_MODEL, COHERE_MODEL, GRANITE_MODEL
 from tests.doubles.openai import OpenAIDouble
 
 PAGES = {
@@ -129,21 +129,25 @@ def test_an_error_that_is_not_rectos_is_a_row_too(
     assert rows(capsys.readouterr().out)["local"][0] == "– (ZeroDivisionError: no tokens)"
 
 
+BOTH = ("local", "local:granite")
+
+
 @pytest.mark.parametrize(
     ("variables", "names"),
     [
-        ({}, ["local"]),
-        ({"RECTO_MODEL": BUILT_IN_MODEL}, ["local"]),
-        ({"QDRANT_URL": "http://localhost:6333"}, ["local"]),
-        ({"RECTO_MODEL": "BAAI/bge-m3"}, ["local", "local:BAAI/bge-m3"]),
-        ({"COHERE_API_KEY": "k"}, ["local", "cohere"]),
-        ({"COHERE_API_KEY": "k", "RECTO_MODEL": "embed-v4.0"}, ["local", "cohere:embed-v4.0"]),
+        ({}, [*BOTH]),
+        ({"RECTO_MODEL": BUILT_IN_MODEL}, [*BOTH]),
+        ({"RECTO_MODEL": GRANITE_MODEL}, [*BOTH]),
+        ({"QDRANT_URL": "http://localhost:6333"}, [*BOTH]),
+        ({"RECTO_MODEL": "BAAI/bge-m3"}, [*BOTH, "local:BAAI/bge-m3"]),
+        ({"COHERE_API_KEY": "k"}, [*BOTH, "cohere"]),
+        ({"COHERE_API_KEY": "k", "RECTO_MODEL": "embed-v4.0"}, [*BOTH, "cohere:embed-v4.0"]),
         (
             {"COHERE_API_KEY": "k", "RECTO_OPENAI_URL": "http://x", "RECTO_MODEL": "m"},
-            ["local", "openai:m", "cohere"],
+            [*BOTH, "openai:m", "cohere"],
         ),
-        ({"RECTO_EMBEDDER": "Local", "RECTO_OPENAI_URL": "http://x"}, ["local"]),
-        ({"RECTO_EMBEDDER": "demo"}, ["local", "demo"]),
+        ({"RECTO_EMBEDDER": "Local", "RECTO_OPENAI_URL": "http://x"}, [*BOTH]),
+        ({"RECTO_EMBEDDER": "demo"}, [*BOTH, "demo"]),
     ],
 )
 def test_the_configured_models_run_by_default(variables: dict[str, str], names: list[str]) -> None:
@@ -157,7 +161,7 @@ def test_a_name_becomes_the_settings_of_a_user(tmp_path: Path, monkeypatch: pyte
     environment = {"COHERE_API_KEY": "k", "RECTO_OPENAI_URL": url, "XDG_CONFIG_HOME": str(tmp_path)}
     for name, embedder, model in (
         ("local", "local", BUILT_IN_MODEL),
-        ("local:granite", "local", BUILT_IN_MODEL),
+        ("local:granite", "local", GRANITE_MODEL),
         ("fastembed:BAAI/bge-small-en-v1.5", "local", "BAAI/bge-small-en-v1.5"),
         ("cohere", "cohere", COHERE_MODEL),
         ("cohere:embed-v4.0", "cohere", "embed-v4.0"),

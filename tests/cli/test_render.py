@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.cli.render import Style, cells, cut, wrap
-from recto.search.display import words_to_match
+from recto.cli.render import Style, cells, cut, results, results_json, wrap
+from recto.search.display import NOT_COVERED, UNCLEAR, words_to_match
+from recto.search.response import coverage
+from recto.testing.values import chunk
+from recto.types import NO_FILTERS, Hit, Outcome, SearchResponse, Timings
 
 
 @pytest.mark.parametrize(
@@ -60,3 +64,27 @@ def test_wide_characters_take_two_columns() -> None:
 def test_highlighting_does_not_change_the_text(query: str) -> None:
     shown = Style(80, color=True).highlight(query, words_to_match(query, None))
     assert re.sub(r"\x1b\[[01]m", "", shown) == re.sub(r"\x1b\[[01]m", "", query)
+
+
+def test_the_note_the_marks_and_the_number_agree() -> None:
+    hits = (Hit(0.9, chunk(0)), Hit(0.2, chunk(1)))
+    for thousandths in range(1001):
+        number = thousandths / 1000
+        response = SearchResponse(
+            "soil",
+            hits,
+            NO_FILTERS,
+            "books",
+            Outcome.FOUND,
+            Timings(0, 0, 0),
+            noise_floor=0.5,
+            answerable=number,
+            coverage=coverage(number),
+        )
+        printed = results(response, (), Style(80), verbose=False)
+        assert (NOT_COVERED in printed) == (number < 0.25)
+        assert (UNCLEAR in printed) == (0.25 <= number < 0.5)
+        assert printed.count(" weak  ") == (2 if number < 0.25 else 1), "the second is below the noise floor"
+        data = json.loads(results_json(response, ()))
+        assert (data["answerable"], data["coverage"]) == (number, response.coverage)
+        assert [hit["above_noise"] for hit in data["results"]] == [True, False]

@@ -16,10 +16,9 @@ import pytest
 from recto.api import open_embedder, sample_source
 from recto.embedders import local
 from recto.embedders.granite import gpu
-from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS
+from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, BuiltInEmbedder
 from recto.embedders.granite.gpu import GpuEmbedder, TorchModel, TorchRunner
 from recto.embedders.granite.weights import find_pack, read_pack
-from recto.embedders.onnx import LocalEmbedder
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
 from recto.settings import Device, Precision, QueryDevice, Settings, load_settings
@@ -109,14 +108,14 @@ def test_a_chosen_gpu_needs_the_extra(tmp_path: Path, device: Device) -> None:
 
 @pytest.mark.usefixtures("without_torch", "driver")
 def test_auto_is_the_cpu_without_torch(tmp_path: Path) -> None:
-    assert type(open_embedder(settings(tmp_path), print)) is LocalEmbedder
+    assert type(open_embedder(settings(tmp_path), print)) is BuiltInEmbedder
 
 
 @pytest.mark.usefixtures("with_torch")
 def test_auto_is_the_cpu_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path / "none"),))
-    assert type(open_embedder(settings(tmp_path), print)) is LocalEmbedder
+    assert type(open_embedder(settings(tmp_path), print)) is BuiltInEmbedder
 
 
 @pytest.mark.usefixtures("with_torch", "driver")
@@ -133,7 +132,7 @@ def test_auto_is_the_gpu_with_torch_and_a_driver(tmp_path: Path) -> None:
     ("device", "precision"), [("cpu", "auto"), ("cpu", "fp32"), ("cpu", "int8"), ("auto", "int8")]
 )
 def test_the_cpu_can_be_chosen(tmp_path: Path, device: Device, precision: Precision) -> None:
-    assert type(open_embedder(settings(tmp_path, device, precision), print)) is LocalEmbedder
+    assert type(open_embedder(settings(tmp_path, device, precision), print)) is BuiltInEmbedder
 
 
 @pytest.mark.usefixtures("with_torch", "driver")
@@ -160,7 +159,7 @@ def test_precisions_that_a_device_lacks(
 
 @pytest.mark.parametrize(("device", "precision"), [("cuda", "auto"), ("auto", "bf16")])
 def test_other_models_run_on_the_cpu(tmp_path: Path, device: Device, precision: Precision) -> None:
-    with pytest.raises(ConfigurationError, match="is for the built-in model, not for other/model") as caught:
+    with pytest.raises(ConfigurationError, match="is for the built-in models, not for other/model") as caught:
         open_embedder(settings(tmp_path, device, precision, model="other/model"), print)
     assert "RECTO_MODEL" in caught.value.hint
 

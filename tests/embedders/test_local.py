@@ -10,7 +10,8 @@ import pytest
 from onnx import helper, numpy_helper
 
 from recto.api import open_embedder
-from recto.embedders.granite.weights import find_pack, read_pack
+from recto.embedders.granite.embedder import VARIANTS
+from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.embedders.local import directory_embedder
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
@@ -26,11 +27,11 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the built-in model with its weights and with the usual names of inputs."""
     root = tmp_path_factory.mktemp("models") / "my-model"
     root.mkdir()
-    pack = read_pack(find_pack())
-    model = make_graph.build()
+    pack = find_pack()
+    weights, model = VARIANTS["fp32"].make(pack), make_graph.build()
     for tensor in list(model.graph.initializer):
-        if tensor.name in pack.weights:
-            tensor.CopyFrom(numpy_helper.from_array(pack.weights[tensor.name], tensor.name))
+        if tensor.name in weights:
+            tensor.CopyFrom(numpy_helper.from_array(weights[tensor.name], tensor.name))
     nodes = [
         helper.make_node("Cast", ["attention_mask"], ["kept"], to=onnx.TensorProto.FLOAT),
         helper.make_node("Sub", ["kept", "one"], ["masked"]),
@@ -47,7 +48,7 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
             helper.make_tensor_value_info(name, onnx.TensorProto.INT64, ["batch", "tokens"])
         )
     onnx.save(model, root / "model.onnx")
-    (root / "tokenizer.json").write_bytes(pack.tokenizer)
+    (root / "tokenizer.json").write_bytes(read_tokenizer(pack))
     config = {"hidden_size": 384, "model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}
     (root / "config.json").write_text(json.dumps(config))
     (root / "1_Pooling").mkdir()

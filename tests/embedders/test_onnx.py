@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recto.embedders import onnx
-from recto.embedders.granite.embedder import FINGERPRINT, granite_embedder
+from recto.embedders.granite.embedder import FINGERPRINT, built_in_embedder
 from recto.embedders.onnx import LocalEmbedder, Sessions, run_parallel
 from recto.errors import ConfigurationError, EmbeddingError
 
@@ -32,14 +32,14 @@ TEXTS = [
 
 
 def test_the_number_of_threads_does_not_change_the_vectors(shared_home: Path) -> None:
-    alone, many = granite_embedder(shared_home, 1), granite_embedder(shared_home, 3)
+    alone, many = built_in_embedder(shared_home, 1), built_in_embedder(shared_home, 3)
     assert alone.embed_documents(TEXTS) == many.embed_documents(TEXTS)
     assert alone.embed_queries(TEXTS) == many.embed_queries(TEXTS)
 
 
 def test_progress_is_reported_in_the_callers_thread(shared_home: Path) -> None:
     seen: list[tuple[int, int, int]] = []
-    granite_embedder(shared_home, 2).embed_documents(
+    built_in_embedder(shared_home, 2).embed_documents(
         TEXTS, lambda done, total: seen.append((done, total, threading.get_ident()))
     )
     assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
@@ -119,7 +119,7 @@ def test_an_interruption_is_raised() -> None:
 
 
 def test_a_models_failure_in_a_worker_becomes_ours(shared_home: Path) -> None:
-    real = granite_embedder(shared_home, 2)._loaded()
+    real = built_in_embedder(shared_home, 2)._loaded()
 
     def broken(rows: object) -> Sequence[Sequence[float]]:
         raise RuntimeError("out of memory")

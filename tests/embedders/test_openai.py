@@ -638,9 +638,9 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
 
 def test_token_counts_are_upper_estimates() -> None:
     """Compare with the tokenizer of the built-in model, a byte-level BPE."""
-    from recto.embedders.granite.embedder import granite_embedder
+    from recto.embedders.granite.embedder import built_in_embedder
 
-    real = granite_embedder(Path("nowhere"), 1, "fp32", single_query=True)
+    real = built_in_embedder(Path("nowhere"), 1, "fp32", single_query=True)
     for path in sorted(Path(__file__).parent.parent.glob("*.py")):
         text = path.read_text("utf-8")
         for start in range(0, len(text), 2000):

@@ -16,7 +16,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from recto.embedders.granite import runtime as graph_module
-from recto.embedders.granite.embedder import VARIANTS, granite_embedder
+from recto.embedders.granite.embedder import VARIANTS, built_in_embedder
 from recto.embedders.granite.runtime import OnnxError, OrtSession, find_library, open_with_library
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
@@ -73,7 +73,7 @@ def test_another_library_falls_back_to_the_python_api(
         with pytest.raises(OSError, match=str(other.name)):
             OrtSession(other, graph(), 1, {})
         monkeypatch.setattr(graph_module, "find_library", lambda other=other: other)
-        assert granite_embedder(shared_home, 1).embed_query("x") == pytest.approx(
+        assert built_in_embedder(shared_home, 1).embed_query("x") == pytest.approx(
             embedder.embed_query("x"), abs=1e-6
         )
 
@@ -114,19 +114,20 @@ def test_calls_and_sessions_do_not_leak(library: Path) -> None:
 def test_both_apis_give_the_same_vectors(
     shared_home: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with_library = granite_embedder(shared_home, 2, precision).embed_queries(QUERIES)
+    with_library = built_in_embedder(shared_home, 2, precision).embed_queries(QUERIES)
     single = [
-        granite_embedder(shared_home, 2, precision, single_query=True).embed_query(query) for query in QUERIES
+        built_in_embedder(shared_home, 2, precision, single_query=True).embed_query(query)
+        for query in QUERIES
     ]
     monkeypatch.setattr(graph_module, "find_library", lambda: None)
-    with_python = granite_embedder(shared_home, 2, precision).embed_queries(QUERIES)
+    with_python = built_in_embedder(shared_home, 2, precision).embed_queries(QUERIES)
     for found in (with_library, single):
         for left, right in zip(found, with_python, strict=True):
             assert left == pytest.approx(right, abs=1e-6 if precision == "fp32" else 0.02)
 
 
 def test_one_session_serves_many_threads(shared_home: Path) -> None:
-    embedder = granite_embedder(shared_home, 1)
+    embedder = built_in_embedder(shared_home, 1)
     expected = [embedder.embed_query(query) for query in QUERIES]
     found: list[list[list[float]]] = []
     threads = [
@@ -143,13 +144,13 @@ def test_one_session_serves_many_threads(shared_home: Path) -> None:
 def test_a_truncated_weight_file_is_an_error(shared_home: Path, tmp_path: Path, library: Path) -> None:
     variant = VARIANTS["fp32"]
     whole = (shared_home / "cache" / variant.weights).read_bytes()
-    (tmp_path / variant.weights).write_bytes(whole[: len(whole) // 2])
+    (tmp_path / variant.weights.name).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(ConfigurationError, match="cannot be opened"):
         open_with_library(library, variant.graph.read_bytes(), tmp_path, 1, single_query=True)
 
 
 def test_a_text_beyond_the_models_positions_is_an_error(shared_home: Path) -> None:
-    embedder = granite_embedder(shared_home, 1)
+    embedder = built_in_embedder(shared_home, 1)
     with pytest.raises(EmbeddingError, match="The embedding model failed"):
         embedder._run(embedder._sessions.single(), [[0, *[5] * 600, 2]])
 
@@ -158,8 +159,8 @@ def test_a_process_with_a_single_query_exits_cleanly(shared_home: Path) -> None:
     code = """
 import sys
 from pathlib import Path
-from recto.embedders.granite.embedder import granite_embedder
-print(len(granite_embedder(Path(sys.argv[1]), 2, single_query=True).embed_query("What is ROS 2?")))
+from recto.embedders.granite.embedder import built_in_embedder
+print(len(built_in_embedder(Path(sys.argv[1]), 2, single_query=True).embed_query("What is ROS 2?")))
 """
     done = subprocess.run(
         [sys.executable, "-c", code, str(shared_home)], capture_output=True, text=True, check=False

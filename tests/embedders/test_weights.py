@@ -12,7 +12,7 @@ import pytest
 
 from recto._util import files
 from recto.embedders.granite import embedder as granite
-from recto.embedders.granite.embedder import VARIANTS, granite_embedder, remove_damaged_weights
+from recto.embedders.granite.embedder import MODELS, VARIANTS, built_in_embedder, remove_damaged_weights
 from recto.embedders.granite.weights import Arrays, cached_weights, layout
 from recto.protocols import Embedder
 from recto.settings import Precision
@@ -81,10 +81,11 @@ def test_weights_with_another_hash_stay_in_memory(tmp_path: Path) -> None:
     assert cached_weights(tmp_path, "w", "another hash", Maker()).arrays is ARRAYS
 
 
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("precision", VARIANTS)
-def test_the_hash_of_the_weight_file(shared_home: Path, precision: Precision) -> None:
-    granite_embedder(shared_home, 1, precision).warm_up()
-    variant = VARIANTS[precision]
+def test_the_hash_of_the_weight_file(shared_home: Path, precision: Precision, model: str) -> None:
+    built_in_embedder(shared_home, 1, precision, model=model).warm_up()
+    variant = MODELS[model].variants[precision]
     with (shared_home / "cache" / variant.weights).open("rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == variant.sha256
 
@@ -100,14 +101,14 @@ def test_the_pack_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setitem(granite.VARIANTS, "fp32", replace(usual, make=make))
     expected = embedder.embed_query("What is ROS 2?")
     for _ in range(2):
-        assert granite_embedder(tmp_path, 2).embed_query("What is ROS 2?") == pytest.approx(
+        assert built_in_embedder(tmp_path, 2).embed_query("What is ROS 2?") == pytest.approx(
             expected, abs=1e-6
         )
     assert len(read) == 1
 
 
 def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embedder) -> None:
-    in_memory = granite_embedder(tmp_path / "no" / "home", 2)
+    in_memory = built_in_embedder(tmp_path / "no" / "home", 2)
     assert in_memory.embed_query("What is ROS 2?") == pytest.approx(
         embedder.embed_query("What is ROS 2?"), abs=1e-6
     )
@@ -132,7 +133,8 @@ def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
 
 
 def test_damaged_weights_are_removed(tmp_path: Path) -> None:
+    (tmp_path / VARIANTS["int8"].weights).parent.mkdir()
     (tmp_path / VARIANTS["int8"].weights).write_bytes(b"damaged")
-    assert remove_damaged_weights(tmp_path) == [VARIANTS["int8"].weights]
+    assert remove_damaged_weights(tmp_path) == [str(VARIANTS["int8"].weights)]
     assert not (tmp_path / VARIANTS["int8"].weights).exists()
     assert remove_damaged_weights(tmp_path) == []

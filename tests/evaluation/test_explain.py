@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ import pytest
 from recto.errors import CollectionMissing, FingerprintMismatch, InvalidArgument, InvalidQuery
 from recto.evaluation.explain import Leg, Place, Verdict, explain, parse_place
 from recto.protocols import Embedder
+from recto.search.analyzer import ANALYZER
+from recto.search.lexical import LexiconBuilder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, publish
-from recto.types import MODES, Filters, Mode
+from recto.testing.values import HashEmbedder, chunk, fingerprint, publish
+from recto.types import MODES, Chunk, Filters, Mode, Vector
 
 URL = "local://docs/docs/module-1-garden/01-soil"
 
@@ -48,6 +52,54 @@ def test_an_expected_place_that_comes(house_retriever: Retriever, page: str) -> 
     )
     assert found.expected.hit is not None
     assert found.expected.hit.score == pytest.approx(found.shown[0].hit.score, abs=1e-5)
+
+
+def publish_with_a_late_candidate(home: Path, query: str, embedder: HashEmbedder) -> Chunk:
+    """Publish chunks of which the best one is a candidate only if `top_k` is more than 3; return it.
+
+    It is the 24th of the dense and of the lexical ranking, and has the best hybrid score.
+    """
+    asked = embedder.embed_query(query)
+    free = asked.index(0.0)
+
+    def similar(cosine: float) -> Vector:
+        vector = [cosine * number for number in asked]
+        vector[free] = sqrt(1 - cosine**2)
+        return vector
+
+    dense = [(chunk(number, text="Bread"), similar(0.9 - number / 1e3)) for number in range(23)]
+    best = chunk(23, text=f"{query} bread bread"), similar(0.87)
+    lexical = [(chunk(number, text=query), similar(number / 1e3)) for number in range(24, 47)]
+    chunks, vectors = zip(*dense, best, *lexical, strict=True)
+    lexicon, made = LexiconBuilder(), embedder.fingerprint
+    with EdgeStore(home).build("late", made, analyzer=ANALYZER, rebuild=True) as build:
+        build.add(chunks, vectors, lexicon.vectors(chunks))
+        build.publish(replace(fingerprint(embedder=made), analyzer=ANALYZER), lexicon.to_bytes())
+    return best[0]
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 4, 10])
+def test_ranks_are_those_of_the_search(tmp_path: Path, top_k: int) -> None:
+    """A search with a larger limit has other candidates, which do not change the ranks of the results."""
+    query, embedder = "compost heap", HashEmbedder()
+    best = publish_with_a_late_candidate(tmp_path, query, embedder)
+    retriever = Retriever(embedder, EdgeStore(tmp_path), "late")
+    response = retriever.search(query, top_k)
+    found = explain(retriever, query, top_k, passage=best.text)
+    assert tuple(ranked.hit for ranked in found.shown) == response.hits
+    assert [ranked.rank for ranked in (*found.shown, *found.near_misses)] == list(range(1, top_k + 6))
+    assert (response.hits[0].chunk == best) == (top_k > 3)
+    assert found.expected is not None
+    assert found.expected.hit is not None
+    assert found.expected.hit.chunk == best
+    if top_k > 3:
+        assert found.expected.rank == 1
+    else:
+        assert found.near_misses[0].hit.chunk == best
+        assert found.expected.rank == top_k + 1
+        assert found.expected.message == (
+            f"It is not among the candidates for the first {top_k}: use a larger top k."
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)

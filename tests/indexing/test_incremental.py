@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.sources.tree import MarkdownTree
-from recto.embedders.granite.embedder import granite_embedder
+from recto.embedders.granite.embedder import built_in_embedder
 from recto.errors import InvalidArgument
 from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 from recto.indexing.planner import PageState, Plan
@@ -280,7 +280,7 @@ def test_another_precision_embeds_and_publishes_only_what_changed(
 ) -> None:
     first = indexed.index()
     before = indexed.vectors()
-    indexed.counting = Counting(granite_embedder(shared_home, 2, "int8"))
+    indexed.counting = Counting(built_in_embedder(shared_home, 2, "int8"))
     second = indexed.index()
     assert (second.published, second.info.generation, indexed.counting.embedded) == (
         False,

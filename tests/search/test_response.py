@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.search.lexical import LexicalQuery
-from recto.search.response import answerable, coverage
-from recto.types import Calibration, SparseVector
+from recto.search.response import answerable, best_evidence, coverage, noise_score, rank
+from recto.settings import LEXICAL_WEIGHT
+from recto.types import Calibration, Candidates, SparseVector
 
 CALIBRATION = Calibration(noise_floor=0.6, auroc=1.0, off_topic=32, in_book=16, spread=0.05)
 
@@ -55,3 +56,22 @@ def test_coverage_grows_with_similarity_and_known_words(
     assert less is not None
     assert greater is not None
     assert 0 <= less <= greater <= 1
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 1)), min_size=1, max_size=5),
+    st.floats(0, 1),
+    st.floats(LEXICAL_WEIGHT, 2),
+)
+def test_the_best_hit_of_a_covered_query_is_above_the_noise_floor(
+    scores: list[tuple[float, float]], known: float, weight: float
+) -> None:
+    """So no query is called covered while all of its hits are called weak; a smaller weight can do that."""
+    found, asked = Candidates(), replace(query(known), weight=weight)
+    for number, (cosine, lexical) in enumerate(scores):
+        found.dense[number], found.lexical[number] = cosine, lexical
+    (_, best), *_ = rank(found, "hybrid", weight)
+    floor = noise_score(CALIBRATION.noise_floor, "hybrid", asked)
+    assert floor is not None
+    if coverage(answerable(best_evidence(found), asked, CALIBRATION)) == "covered":
+        assert best > floor

@@ -15,8 +15,11 @@ from typing import Any
 
 import pytest
 
+from bench.question_sets import load_books
+from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.evaluation.suites import load_suite
+from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Index, Store
 from recto.search.display import chunk_matches, group_ranks, make_snippet, response_words
 from recto.search.lexical import LexicalQuery, analyze_query, read_lexicon
@@ -28,13 +31,14 @@ from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
-from recto.testing.values import chunk, publish, publish_lexical
+from recto.testing.values import HashEmbedder, chunk, publish, publish_lexical
 from recto.types import Chunk, Hit, IndexQuery
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
 from tests.running import ROOT
 
 _MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
+CORPORA = os.environ.get("RECTO_CORPORA", "")
 SUITE = ROOT / "src" / "recto" / "sample" / "development.json"
 RUN = """
 import { cp, readFile, rm } from "node:fs/promises";
@@ -117,15 +121,14 @@ def store(request: pytest.FixtureRequest, home: Path) -> Iterator[Store]:
         yield ServerStore(Connection(double.url, QDRANT_KEY, print), home, ServerOptions(), None)
 
 
-def test_results_are_those_of_lexical_search(exported: Path, retriever: Retriever) -> None:
-    """For all questions of the sample book's suite, and for some that are difficult to analyse."""
-    queries = [*(each.query for each in load_suite(SUITE).expectations), *MORE_QUERIES]
-    answers = ask(exported, [["search", query, {"top_k": 10}] for query in queries])
+def compare(directory: Path, retriever: Retriever, queries: Sequence[str], top_k: int) -> int:
+    """Compare the exported client with lexical search, and count the snippets that differ."""
+    answers = ask(directory, [["search", query, {"top_k": top_k}] for query in queries])
     snippets = 0
     for query, found in zip(queries, answers, strict=True):
         # Where `top_k` cuts through a tie, the engine may take any of its chunks: ask for more.
         more = retriever.search(query, 50, mode="lexical")
-        expected = replace(more, hits=more.hits[:10])
+        expected = replace(more, hits=more.hits[:top_k])
         words = response_words(retriever, expected)
         hits = [hit.chunk for hit in expected.hits]
         assert [(hit["url"], hit["text"]) for hit in found["results"]] == [
@@ -141,7 +144,25 @@ def test_results_are_those_of_lexical_search(exported: Path, retriever: Retrieve
         ]
         shown = [make_snippet(one.text, words).text for one in hits]
         snippets += sum(hit["snippet"] != text for hit, text in zip(found["results"], shown, strict=True))
+    return snippets
+
+
+def test_results_are_those_of_lexical_search(exported: Path, retriever: Retriever) -> None:
+    """For all questions of the sample book's suite, and for some that are difficult to analyse."""
+    queries = [*(each.query for each in load_suite(SUITE).expectations), *MORE_QUERIES]
+    snippets = compare(exported, retriever, queries, 10)
     assert snippets <= 5, "only where two parts of a text have the same weight"
+
+
+@pytest.mark.skipif(not CORPORA, reason="RECTO_CORPORA does not say where the books and questions are")
+def test_all_readers_questions_have_the_results_of_lexical_search(home: Path, tmp_path: Path) -> None:
+    store, embedder = EdgeStore(home), HashEmbedder()  # lexical search does not use the vectors
+    for book in load_books(Path(CORPORA, "questions"), Path(CORPORA, "books"), []):
+        job = IndexJob(open_book(book.docs, book=book.name), embedder)
+        index_book(job, store, book.name, journal=home / "journal")
+        export_static(store.open(book.name), tmp_path / book.name)
+        queries = [question.query for question in book.questions]
+        compare(tmp_path / book.name, Retriever(embedder, store, book.name), queries, 5)
 
 
 def test_results_are_grouped_by_page(exported: Path, retriever: Retriever) -> None:
@@ -180,6 +201,7 @@ def test_odd_texts_are_analysed_alike(store: Store, tmp_path: Path) -> None:
     words = " ".join(ODD_TEXTS).split()
     queries = [
         *words,
+        "-dry-run",
         *("".join(pick.choices("aeinrst.-_~'\"2Xß習 ", k=pick.randint(1, 9))) for _ in range(200)),
     ]
     queries += [" ".join(pick.sample(words, pick.randint(2, 5))) for _ in range(200)]

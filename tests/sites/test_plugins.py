@@ -181,7 +181,7 @@ def mkdocs(
     from mkdocs.config import load_config
 
     monkeypatch.setenv("RECTO_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(granite, "granite_embedder", _shared_embedder)
+    monkeypatch.setattr(granite, "built_in_embedder", _shared_embedder)
     (small_book / "welcome.md").rename(small_book / "index.md")
 
     def make(
@@ -281,7 +281,7 @@ def test_a_preview_links_to_itself_and_does_not_index(mkdocs: MkDocs, tmp_path: 
     assert collections(tmp_path) == []
     mkdocs({"index_on_serve": True}, command="serve")
     retriever = Retriever(
-        granite.granite_embedder(tmp_path, 2, "fp32", single_query=False),
+        granite.built_in_embedder(tmp_path, 2, "fp32", single_query=False),
         EdgeStore(tmp_path / "home"),
         "my-book",
     )

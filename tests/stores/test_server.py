@@ -27,7 +27,7 @@ from recto.indexing.promotion import differs, promote
 from recto.protocols import Embedder
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
-from recto.search.retriever import Retriever, check_fingerprint
+from recto.search.retriever import Retriever, query_embedder
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant import build as build_module
@@ -279,7 +279,7 @@ def test_collections_are_checked_when_they_are_opened(
         store.open("dots")
     publish(store, "other-model", [chunk(1)])
     with pytest.raises(FingerprintMismatch, match="was indexed with test-model"):
-        check_fingerprint(store.open("other-model"), embedder)
+        query_embedder(store.open("other-model"), embedder)
 
 
 def test_filters_without_a_payload_index(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,13 +45,12 @@ class Embedding:
 
 
 def model(home: Path, threads: int, *, once: bool = False) -> Embedding:
-    """Return Recto's embedder with its default settings."""
+    """Return Recto's local embedder; RECTO_MODEL and RECTO_PRECISION choose another model or precision."""
     from recto.api import open_embedder
-    from recto.settings import Settings
+    from recto.settings import load_settings
 
-    embedder = open_embedder(
-        Settings("local", "edge", home, threads=threads), lambda _: None, single_query=once
-    )
+    settings = replace(load_settings(), embedder="local", store="edge", home=home, threads=threads)
+    embedder = open_embedder(settings, lambda _: None, single_query=once)
     return Embedding(_cutting(embedder), embedder.embed_query, embedder=embedder)
 
 

@@ -95,9 +95,9 @@ class Recto:
         from recto.book.chunking import DEFAULT_SIZE, chunk_page
         from recto.book.parsing.formats import read
         from recto.book.sources.tree import MarkdownTree
-        from recto.embedders.granite.embedder import granite_embedder
+        from recto.embedders.granite.embedder import built_in_embedder
 
-        embedder = granite_embedder(file.parent / "home", 1)
+        embedder = built_in_embedder(file.parent / "home", 1)
         (page,) = MarkdownTree(file).pages()
         divided = chunk_page(
             page, read(page), COLLECTION, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE

@@ -205,6 +205,8 @@ def _summary(response: SearchResponse, style: Style) -> Iterator[str]:
     notes = [*display.corrections_of(response)]
     if count and not covered:
         notes.append(display.NOT_COVERED)
+    elif count and response.coverage == "unclear":
+        notes.append(display.UNCLEAR)
     for note in notes:
         yield from (style.yellow(line) for line in wrap_message(note, style.width))
 

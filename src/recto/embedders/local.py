@@ -14,7 +14,7 @@ from recto._util.files import checked_sha256
 from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session, new_tokenizer
 from recto.errors import ConfigurationError, missing_extra
 from recto.protocols import Embedder
-from recto.settings import BUILT_IN_MODEL, Device, Settings
+from recto.settings import BUILT_IN_MODELS, Device, Settings
 from recto.types import EmbedderFingerprint
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _CUDA_SIGNS = (
 
 def open_local(settings: Settings, notify: Callable[[str], None]) -> Embedder:
     """Return the embedder of a local model, which is loaded on first use."""
-    if settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
+    if settings.model in BUILT_IN_MODELS:
         return _open_built_in(settings, notify)
     for name, value, others in (
         ("RECTO_PRECISION", settings.precision, ("int8", "bf16")),
@@ -44,7 +44,7 @@ def open_local(settings: Settings, notify: Callable[[str], None]) -> Embedder:
     ):
         if value in others:
             raise ConfigurationError(
-                f"{name}={value} is for the built-in model, not for {settings.model}",
+                f"{name}={value} is for the built-in models, not for {settings.model}",
                 hint=f"Unset {name} or RECTO_MODEL.",
             )
     directory = Path(settings.model).expanduser()
@@ -78,10 +78,14 @@ def _open_built_in(settings: Settings, notify: Callable[[str], None]) -> Embedde
             "RECTO_PRECISION=bf16 needs a GPU and the extra `gpu`",
             hint="Unset RECTO_PRECISION, or set RECTO_DEVICE to see what is missing.",
         )
-    from recto.embedders.granite.embedder import granite_embedder
+    from recto.embedders.granite.embedder import built_in_embedder
 
-    return granite_embedder(
-        settings.home, settings.threads, settings.precision, single_query=settings.single_query
+    return built_in_embedder(
+        settings.home,
+        settings.threads,
+        settings.precision,
+        model=settings.model,
+        single_query=settings.single_query,
     )
 
 

@@ -17,7 +17,7 @@ from recto.search.display import matched_query_words, words_to_match
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
 from recto.search.response import rank
-from recto.search.retriever import Retriever
+from recto.search.retriever import Retriever, query_embedder
 from recto.types import NO_FILTERS, Chunk, Coverage, Filters, Hit, IndexQuery, Mode, Vector
 
 _NEAR_MISSES = 5
@@ -130,9 +130,10 @@ def explain(
     began = perf_counter()
     index = retriever.open()
     opened = perf_counter()
-    retriever.embedder.warm_up()
+    retriever.warm_up()
     loaded = perf_counter()
-    response = retriever.search(text, min(MAX_TOP_K, top_k + _NEAR_MISSES + 1), filters, mode=mode)
+    response = retriever.search(text, top_k, filters, mode=mode)
+    deeper = retriever.search(text, min(MAX_TOP_K, top_k + _NEAR_MISSES + 1), filters, mode=mode)
     searched = perf_counter()
     timings = {
         "open": (opened - began) * 1e3,
@@ -142,7 +143,7 @@ def explain(
     }
     lexical = retriever.analyze(text)
     words = words_to_match(text, lexical)
-    ranked = _ranked(response.hits, words)
+    ranked = _ranked(_append_new(response.hits, deeper.hits), words)
     explanation = Explanation(
         query=text,
         collection=retriever.collection,
@@ -164,12 +165,24 @@ def explain(
     )
     if expect is None and not passage:
         return explanation
-    vector = retriever.embedder.embed_query(text)
-    expected = _Search(retriever.embedder, index, vector, lexical, explanation).expected(expect, passage)
+    embedder = query_embedder(index, retriever.embedder)
+    vector = embedder.embed_query(text)
+    search = _Search(retriever, embedder, index, vector, lexical, explanation)
+    expected = search.expected(expect, passage)
     if expected.hit is not None:
         expected = replace(expected, words=matched_query_words(analyzed_text(expected.hit.chunk), words))
     timings = timings | {"find the expected page": (perf_counter() - searched) * 1e3}
     return replace(explanation, expected=expected, timings_ms=timings)
+
+
+def _append_new(hits: Sequence[Hit], deeper: Sequence[Hit]) -> list[Hit]:
+    """Append the hits of a search with a larger limit.
+
+    A larger limit has more candidates, and some of them can have better scores: without this, they would
+    change the ranks of the hits that users see.
+    """
+    ids = {hit.chunk.id for hit in hits}
+    return [*hits, *(hit for hit in deeper if hit.chunk.id not in ids)]
 
 
 def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[Ranked, ...]:
@@ -184,6 +197,7 @@ def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[Ranked, ..
 class _Search:
     """Finds an expected page, section or passage in the ranking of an embedded query."""
 
+    retriever: Retriever
     embedder: Embedder
     index: Index
     vector: Vector
@@ -277,6 +291,8 @@ class _Search:
             return replace(expected, verdict=found, message=message, rank=rank, lacks=0.0, lost_to=above)
         lacks = above[top_k - 1].score - hit.score
         message = f"It is at rank {rank} and lacks {lacks:.3f} for the first {top_k}."
+        if lacks < 0:
+            message = f"It is not among the candidates for the first {top_k}: use a larger top k."
         if noise is not None and hit.score < noise:
             message += f" Its score of {hit.score:.3f} is below the noise floor ({noise:.3f})."
         return replace(expected, message=message, rank=rank, lacks=lacks, lost_to=above[:top_k])
@@ -295,14 +311,23 @@ class _Search:
     def _up_to(self, wanted: set[str], mode: Mode, filters: Filters) -> list[Hit]:
         """Return the hits up to the first wanted one, with a growing limit; empty if it never appears."""
         limit, everything = _FIRST_LIMIT, self.explanation.chunks
+        hits = self._first_hits(mode, filters)
         while True:
-            hits = self._hits(limit, mode, filters)
+            deeper = self._hits(limit, mode, filters)
+            hits = _append_new(hits, deeper)
             for place, hit in enumerate(hits, 1):
                 if hit.chunk.id in wanted:
                     return hits[:place]
-            if len(hits) < limit or limit >= everything:
+            if len(deeper) < limit or limit >= everything:
                 return []
             limit = min(everything, limit * 10)
+
+    def _first_hits(self, mode: Mode, filters: Filters) -> list[Hit]:
+        """Return the hits that are explained; for another mode or other filters, those of the same search."""
+        explanation = self.explanation
+        if (mode, filters) == (explanation.mode, explanation.filters):
+            return [ranked.hit for ranked in (*explanation.shown, *explanation.near_misses)]
+        return list(self.retriever.search(explanation.query, explanation.top_k, filters, mode=mode).hits)
 
     def _hits(self, limit: int, mode: Mode, filters: Filters) -> list[Hit]:
         if mode == "dense":

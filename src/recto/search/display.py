@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from recto.search.retriever import Retriever
 
 NOT_COVERED = "The book does not seem to cover this."
+UNCLEAR = "It is unclear whether the book covers this."
 WEAK_SHOWN = 3
 """How many hits are shown if the book does not seem to cover the query."""
 SNIPPET = 200

@@ -43,7 +43,13 @@ SINGLE_WORD_WEIGHT = 1.0
 _KNOWN_PARTS = 0.5  # how far a compound counts as known if the book has only its parts
 _COMMON_WEIGHT = 0.3  # how far a common English word counts that the book does not have
 _MIN_CORRECTED, _MIN_TWO_EDITS = 4, 9  # letters of words that are corrected, by one edit or by two
-CORRECTION_RULES = {"letters": _MIN_CORRECTED, "two_edits": _MIN_TWO_EDITS, "most": _MAX_CORRECTIONS}
+CORRECTION_RULES = {
+    "letters": _MIN_CORRECTED,
+    "two_edits": _MIN_TWO_EDITS,
+    "prefix": _PREFIX,
+    "alphabet": _LETTERS,
+    "most": _MAX_CORRECTIONS,
+}
 COMMON_WORDS = Path(__file__).with_name("common-words.bin")
 """The sorted term ids of common English words; made by `scripts/make_common_words.py`."""
 

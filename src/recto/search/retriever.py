@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import CollectionEmpty, FingerprintMismatch
-from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, Store
+from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, MultiModel, Store
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, other_analyzer, read_lexicon
 from recto.search.query import (
     DEFAULT_CONTEXT_TOKENS,
@@ -76,9 +76,10 @@ class _Parameters:
 
 @dataclass(frozen=True, slots=True)
 class _CheckedIndex:
-    """An index that matches the embedder, with its vocabulary if it has lexical vectors."""
+    """An index, the embedder for its queries, and its vocabulary if it has lexical vectors."""
 
     index: Index
+    embedder: Embedder
     lexicon: Lexicon | None
 
 
@@ -100,6 +101,7 @@ class _Batch:
 
     parameters: _Parameters
     index: Index
+    embedder: Embedder
     mode: Mode
     texts: Sequence[str]
     analyzed: Sequence[LexicalQuery | None]
@@ -187,14 +189,13 @@ class Retriever:
     def _open(self) -> _CheckedIndex:
         index, checked = self._store.open(self._collection), self._checked
         if checked is None or checked.index is not index:
-            check_fingerprint(index, self._embedder)
-            checked = self._checked = _CheckedIndex(index, read_lexicon(index))
+            embedder = query_embedder(index, self._embedder)
+            checked = self._checked = _CheckedIndex(index, embedder, read_lexicon(index))
         return checked
 
     def warm_up(self) -> None:
         """Open the index and load the model, so that the first search is as fast as the others."""
-        self.open()
-        self._embedder.warm_up()
+        self._open().embedder.warm_up()
 
     def search(
         self,
@@ -376,7 +377,7 @@ class Retriever:
     def _find(self, texts: Sequence[str], parameters: _Parameters) -> _Found:
         """Embed and analyse queries, and search for all of them."""
         batch = self._prepare(texts, parameters)
-        vectors = self._embedder.embed_queries(batch.texts) if batch.mode != "lexical" else []
+        vectors = batch.embedder.embed_queries(batch.texts) if batch.mode != "lexical" else []
         embedded = perf_counter()
         return batch, _search_index(batch, vectors), batch.timings(embedded)
 
@@ -405,7 +406,7 @@ class Retriever:
         analyzed = (
             [analyze_query(text, lexicon, weight) for text in texts] if lexicon else [None] * len(texts)
         )
-        return _Batch(parameters, checked.index, mode, texts, analyzed, started, opened)
+        return _Batch(parameters, checked.index, checked.embedder, mode, texts, analyzed, started, opened)
 
     def _responses(
         self, texts: list[str], found: _Found, top_k: int, group_by: GroupBy | None
@@ -425,9 +426,12 @@ class Retriever:
     def _response(self, text: str, batch: _Batch, result: _QueryResult, timings: Timings) -> SearchResponse:
         parameters = batch.parameters
         warnings: tuple[str, ...] = ()
-        if batch.mode != parameters.mode and self._warned is not batch.index:
+        if self._warned is not batch.index:
             self._warned = batch.index
-            warnings = (other_analyzer(batch.index.info) or _DENSE_ONLY,)
+            if batch.mode != parameters.mode:
+                warnings = (other_analyzer(batch.index.info) or _DENSE_ONLY,)
+            elif batch.embedder is not self._embedder:
+                warnings = (other_model(batch.index.info, self._embedder),)
         return build_response(
             batch.index,
             self._collection,
@@ -502,8 +506,11 @@ def make_retriever(settings: Settings, embedder: Embedder, store: Store, collect
     return TracedRetriever(settings, embedder, store, collection)
 
 
-def check_fingerprint(index: Index, embedder: Embedder) -> None:
-    """Raise an error if an index is empty, or if its vectors cannot be compared with the embedder's."""
+def query_embedder(index: Index, embedder: Embedder) -> Embedder:
+    """Return the embedder for queries to an index: the given one, or that of the model that made the index.
+
+    Raise an error if the index is empty, or if no embedder's vectors can be compared with those of the index.
+    """
     info, mine = index.info, embedder.fingerprint
     if info.chunks == 0:
         raise CollectionEmpty(
@@ -518,12 +525,24 @@ def check_fingerprint(index: Index, embedder: Embedder) -> None:
         )
     if info.fingerprint is not None and not info.fingerprint.embedder.is_compatible(mine):
         made = info.fingerprint.embedder
+        if isinstance(embedder, MultiModel) and (other := embedder.for_index(made)):
+            return other
         same_name = (made.model, made.dim, made.variant) == (mine.model, mine.dim, mine.variant)
         raise FingerprintMismatch(
             f"Collection '{info.collection}' was indexed with {made}, but queries are embedded with {mine}",
             hint=f"Run `{_index_command(info)}`, or "
             + ("restore the model that had this name before." if same_name else "set RECTO_MODEL back."),
         )
+    return embedder
+
+
+def other_model(info: IndexInfo, embedder: Embedder) -> str:
+    """Return the hint for an index whose queries another built-in model embeds."""
+    made = info.fingerprint.embedder.model if info.fingerprint else ""
+    return (
+        f"{made} made this index and embeds its queries. Index the book again to use "
+        f"{embedder.fingerprint.model}: {_index_command(info)}"
+    )
 
 
 def _index_command(info: IndexInfo) -> str:

@@ -17,6 +17,7 @@ _CHARACTERS_PER_TOKEN = 8  # more than any tokenizer needs for prose: a longer t
 _SHINGLE = 4  # words
 _LONG_RUN = 20  # consecutive words that two texts do not share by chance
 _MIN_WORDS = 5  # a shorter text is a term that occurs everywhere in the book
+OVERLAP_RULES = {"shingle": _SHINGLE, "long_run": _LONG_RUN, "min_words": _MIN_WORDS}
 
 
 def build_selection_query(

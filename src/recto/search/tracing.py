@@ -94,7 +94,7 @@ class TracedRetriever(Retriever):
             }
         )
         embedded = batch.opened + timings.embed_ms * queries / 1e3
-        model = self._embedder.fingerprint
+        model = batch.embedder.fingerprint
         if batch.mode != "lexical":
             span.set_attribute("gen_ai.request.model", model.model)
             attributes: dict[str, str | int] = {

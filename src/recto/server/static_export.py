@@ -21,6 +21,7 @@ from recto.search.analyzer import MAX_WORD, STOP_WORDS, count_words, stem, word_
 from recto.search.display import SNIPPET_RULES, chunk_to_dict, pick
 from recto.search.lexical import BM25, CORRECTION_RULES, analyzed_text, common_words, read_lexicon
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
+from recto.search.selection import OVERLAP_RULES
 from recto.settings import index_command
 from recto.types import Chunk
 
@@ -124,6 +125,7 @@ def _index_files(
         "max_word": MAX_WORD,
         "chunks_per_page": CHUNKS_PER_PAGE,
         "selection_candidates": SELECTION_CANDIDATES,
+        "overlap": OVERLAP_RULES,
         "stop_words": sorted(STOP_WORDS),
         "common_shift": _COMMON_SHIFT,
         "longest": _LENGTHS[-1],

@@ -15,7 +15,7 @@ from recto._util.text import escape_controls, plural
 from recto.cli import options
 from recto.cli.output import echo, echo_json
 from recto.cli.runner import Exit, close_later, notify, warn
-from recto.errors import InvalidArgument, InvalidOption, RectoError
+from recto.errors import FingerprintMismatch, InvalidArgument, InvalidOption, RectoError
 from recto.protocols import Deletable, Preparable, Rollback, Store
 from recto.search.lexical import other_analyzer
 from recto.settings import QUERY_COLLECTION, Settings, load_settings
@@ -133,7 +133,7 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     from recto.api import open_embedder
     from recto.evaluation.baseline import compare_indexes
     from recto.evaluation.suites import documented_suite, load_suite
-    from recto.search.retriever import check_fingerprint
+    from recto.search.retriever import query_embedder
 
     questions = load_suite(suite) if suite else documented_suite()
     settings, name = _server_settings(collection)
@@ -141,8 +141,13 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     close_later(embedder)
     left = open_configured_store(replace(settings, store="edge")).open(name)
     right = open_configured_store(settings).open(name)
-    for index in (left, right):
-        check_fingerprint(index, embedder)
+    embedder, other = (query_embedder(index, embedder) for index in (left, right))
+    if other.fingerprint.model != embedder.fingerprint.model:
+        raise FingerprintMismatch(
+            f"The embedded index was made with {embedder.fingerprint.model}, "
+            f"but the one on the server with {other.fingerprint.model}",
+            hint=f"Run `recto promote {name}`.",
+        )
     differences = compare_indexes(embedder, left, right, questions, top_k)
     total = len(questions.expectations)
     rows = [

@@ -85,7 +85,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     else:
         yield f"Noise floor: a score of {explanation.noise_floor:.3f}; AUROC {explanation.auroc:.3f}"
     if explanation.answerable is not None:
-        yield f"Coverage: {explanation.coverage} (answerable {explanation.answerable:.2f})"
+        yield f"Coverage: {explanation.coverage} (answerable {explanation.answerable:.3f})"
     yield "Time: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in explanation.timings_ms.items())
     yield ""
     yield f"{'Rank':>4}  {'Score':>6}  {'Lead':>6}  {'Dense':>6}  {'Lexical':>7}  Chunk"

@@ -1,9 +1,10 @@
-"""Put the built-in model together: granite-embedding-30m-english from its pack, run by Recto's own graph."""
+"""Put the built-in models together: recto-en-1, and granite-embedding-30m-english, its base."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,12 +13,15 @@ from recto._util.files import sha256
 from recto.embedders.granite.bpe import AsciiTokenizer, ascii_words
 from recto.embedders.granite.runtime import check_vector, open_graph
 from recto.embedders.granite.weights import (
+    BODY_SHA256,
     Arrays,
     cached_weights,
     check_pack,
     find_pack,
     quantize,
+    read_body,
     read_calibration,
+    read_int8_body,
     read_pack,
     read_tokenizer,
 )
@@ -29,13 +33,12 @@ from recto.embedders.onnx import (
     has_int8_dot_product,
     new_tokenizer,
 )
-from recto.settings import BUILT_IN_MODEL, Precision
+from recto.settings import BUILT_IN_MODEL, GRANITE_MODEL, Precision
 from recto.types import EmbedderFingerprint
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-REVISION = "9b5b096411652ec1189c68fcfb90d0a82c5b45af"
 MAX_TOKENS = 512
 PROBE = (0, 2264, 16, 10, 8304, 116, 2)
 """The tokens of a short text with a known int8 vector, to detect a processor that computes int8 wrongly."""
@@ -46,49 +49,110 @@ _MERGES = _HERE / "granite-merges.bin"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A precision of the model: its graph, its weight file, and the hash of that file."""
+    """A precision of a model: its graph, its weight file in the cache, and the hash of that file."""
 
     fingerprint: EmbedderFingerprint
     graph: Path
-    weights: str
+    weights: Path
     sha256: str
     make: Callable[[Path], Arrays]
     probe: Path | None = None
 
 
-def fingerprint_of(variant: str) -> EmbedderFingerprint:
-    """Return the fingerprint of a variant of the built-in model."""
-    return EmbedderFingerprint(f"ibm-granite/{BUILT_IN_MODEL}", REVISION, dim=384, variant=variant)
+@dataclass(frozen=True, slots=True)
+class BuiltInModel:
+    """A built-in model; all have the same graphs and the same tokenizer."""
+
+    name: str
+    fingerprint: EmbedderFingerprint
+    variants: dict[Precision, Variant]
+
+    def cpu_variant(self, precision: Precision) -> Variant:
+        """Return the variant that runs on the CPU; `auto` depends on the processor."""
+        if precision in self.variants:
+            return self.variants[precision]
+        return self.variants["int8" if has_int8_dot_product() else "fp32"]
 
 
-VARIANTS: dict[Precision, Variant] = {
-    "fp32": Variant(
-        fingerprint_of("int8-weights-fp32"),
-        _HERE / "granite.onnx",
-        "granite-fp32.weights",
-        "9f76b25c00bcefddc91fe75d6d5e2fdfab1241fe7edd4319fe162d4d7e242190",
-        lambda pack: read_pack(pack).weights,
-    ),
-    "int8": Variant(
-        fingerprint_of("int8-2"),  # the number changes with the graph or the calibration
+def _built_in(
+    name: str,
+    fingerprint: EmbedderFingerprint,
+    hashes: tuple[str, str],
+    make: tuple[Callable[[Path], Arrays], Callable[[Path], Arrays]],
+    folder: str = "",
+) -> BuiltInModel:
+    """Return a model in both precisions; `folder` is where the cache has its weight files."""
+    fp32 = Variant(
+        fingerprint, _HERE / "granite.onnx", Path(folder, "granite-fp32.weights"), hashes[0], make[0]
+    )
+    int8 = Variant(
+        replace(fingerprint, variant="int8-2"),  # the number changes with the graph or the calibration
         _HERE / "granite-int8.onnx",
-        "granite-int8.weights",
-        "69eab2c45511f55890901d447c87716daf8084a502409ff283bb67d86cb91d7c",
-        lambda pack: quantize(read_pack(pack).weights, read_calibration()),
-        _HERE / "granite-int8-probe.f32",
+        Path(folder, "granite-int8.weights"),
+        hashes[1],
+        make[1],
+        _HERE / f"{name}-int8-probe.f32",
+    )
+    return BuiltInModel(name, fingerprint, {"fp32": fp32, "int8": int8})
+
+
+GRANITE = _built_in(
+    GRANITE_MODEL,
+    EmbedderFingerprint(
+        "ibm-granite/granite-embedding-30m-english",
+        "9b5b096411652ec1189c68fcfb90d0a82c5b45af",
+        dim=384,
+        variant="int8-weights-fp32",
     ),
-}
-FINGERPRINT = VARIANTS["fp32"].fingerprint
+    (
+        "9f76b25c00bcefddc91fe75d6d5e2fdfab1241fe7edd4319fe162d4d7e242190",
+        "69eab2c45511f55890901d447c87716daf8084a502409ff283bb67d86cb91d7c",
+    ),
+    (
+        lambda pack: read_pack(pack).weights,
+        lambda pack: quantize(read_pack(pack).weights, read_calibration()),
+    ),
+)
+RECTO_EN_1 = _built_in(
+    BUILT_IN_MODEL,
+    EmbedderFingerprint(BUILT_IN_MODEL, BODY_SHA256[:40], dim=384, variant="int8-weights-fp32"),
+    (
+        "3775ddc731153a13c03ceb2b843f14a26d75c486edffb8a0803edc6e3d64d94e",
+        "393443e4980461d7e54f25b7a7cb25454ae4a9c7249e9f2a869832cd73c515a0",
+    ),
+    (read_body, read_int8_body),
+    BUILT_IN_MODEL,
+)
+VARIANTS, FINGERPRINT = RECTO_EN_1.variants, RECTO_EN_1.fingerprint
+MODELS = {model.name: model for model in (RECTO_EN_1, GRANITE)}
 
 
-def granite_embedder(
-    home: Path, threads: int, precision: Precision = "fp32", *, single_query: bool = False
-) -> LocalEmbedder:
-    """Return the built-in embedder; `home` caches its weights.
+class BuiltInEmbedder(LocalEmbedder):
+    """An embedder that also opens the other built-in model, for queries to an index that it made."""
+
+    open_other: Callable[[str], LocalEmbedder]
+
+    def for_index(self, made: EmbedderFingerprint) -> LocalEmbedder | None:
+        """Return the embedder of the built-in model that made an index, or None if another model did."""
+        for model in MODELS.values():
+            if made.is_compatible(model.fingerprint):
+                return self.open_other(model.name)
+        return None
+
+
+def built_in_embedder(
+    home: Path,
+    threads: int,
+    precision: Precision = "fp32",
+    *,
+    model: str = BUILT_IN_MODEL,
+    single_query: bool = False,
+) -> BuiltInEmbedder:
+    """Return the embedder of a built-in model; `home` caches its weights.
 
     `single_query` skips the optimization of the graph, which takes as long as a dozen queries.
     """
-    variant = cpu_variant(precision)
+    variant = MODELS[model].cpu_variant(precision)
     open_for = graph_opener(home, variant, single_query=single_query)
 
     def open_for_documents() -> RunModel:
@@ -96,7 +160,7 @@ def granite_embedder(
         return graph_opener(home, variant)(1)
 
     sessions = Sessions(open_for, threads, open_for_documents if single_query else None)
-    return LocalEmbedder(
+    embedder = BuiltInEmbedder(
         variant.fingerprint,
         MAX_TOKENS,
         lambda: open_tokenizer(home),
@@ -105,13 +169,10 @@ def granite_embedder(
         fast_tokenize(),
         ascii_words,
     )
-
-
-def cpu_variant(precision: Precision) -> Variant:
-    """Return the variant that runs on the CPU; `auto` depends on the processor."""
-    if precision in VARIANTS:
-        return VARIANTS[precision]
-    return VARIANTS["int8" if has_int8_dot_product() else "fp32"]
+    embedder.open_other = cache(
+        lambda name: built_in_embedder(home, threads, precision, model=name, single_query=single_query)
+    )
+    return embedder
 
 
 def graph_opener(home: Path, variant: Variant, *, single_query: bool = False) -> Callable[[int], RunModel]:
@@ -119,8 +180,13 @@ def graph_opener(home: Path, variant: Variant, *, single_query: bool = False) ->
 
     @cache
     def weights() -> Weights:
+        with suppress(OSError):  # a home that does not exist is not created
+            (home / "cache").mkdir(exist_ok=True)
         return cached_weights(
-            home / "cache", variant.weights, variant.sha256, lambda: variant.make(checked_pack(home))
+            home / "cache" / variant.weights.parent,
+            variant.weights.name,
+            variant.sha256,
+            lambda: variant.make(checked_pack(home)),
         )
 
     def open_for(threads: int) -> RunModel:
@@ -157,8 +223,9 @@ def remove_damaged_weights(cache: Path) -> list[str]:
     They are made again when the model is opened.
     """
     damaged = [
-        variant.weights
-        for variant in VARIANTS.values()
+        str(variant.weights)
+        for model in MODELS.values()
+        for variant in model.variants.values()
         if (cache / variant.weights).exists() and sha256(cache / variant.weights) != variant.sha256
     ]
     for name in damaged:

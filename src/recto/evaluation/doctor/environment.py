@@ -17,7 +17,7 @@ from recto.errors import ConfigurationError, ErrorKind, RectoError, install_comm
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.plugins import open_embedder, open_store
 from recto.protocols import Described, Preparable, Versioned
-from recto.settings import BUILT_IN_MODEL, CLOUD_VARIABLES, load_settings, read_variables
+from recto.settings import BUILT_IN_MODEL, BUILT_IN_MODELS, CLOUD_VARIABLES, load_settings, read_variables
 from recto.stores.edge.layout import CollectionDirectory
 
 _LOW_BYTES = 256 << 20
@@ -142,17 +142,20 @@ def model(context: DoctorContext) -> Iterator[Finding]:
         context.embedder = embedder
         return
     evidence, repaired = [], []
-    if settings.embedder == "local" and settings.model in (BUILT_IN_MODEL, f"ibm-granite/{BUILT_IN_MODEL}"):
+    if settings.embedder == "local" and settings.model in BUILT_IN_MODELS:
         from recto._util.files import sha256
         from recto.embedders.granite.embedder import remove_damaged_weights
-        from recto.embedders.granite.weights import INSTALL, SHA256, find_pack
+        from recto.embedders.granite.weights import BODY, BODY_SHA256, INSTALL, SHA256, find_pack
 
-        pack = find_pack()
-        if sha256(pack) != SHA256:
-            message = "The local embedding model's file does not have the expected hash"
-            yield error("damaged", message, str(pack), repair=INSTALL)
-            return
-        evidence.append(f"{pack.name}: SHA-256 as expected")
+        files = {find_pack(): (SHA256, INSTALL)}
+        if settings.model == BUILT_IN_MODEL:
+            files[BODY] = BODY_SHA256, install_command()
+        for path, (expected, repair) in files.items():
+            if not path.is_file() or sha256(path) != expected:
+                message = "A file of the local embedding model does not have the expected hash"
+                yield error("damaged", message, str(path), repair=repair)
+                return
+            evidence.append(f"{path.name}: SHA-256 as expected")
         repaired = remove_damaged_weights(settings.home / "cache")
     try:
         embedder.warm_up()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from recto.errors import ErrorKind, RectoError, Unreachable
-from recto.protocols import Embedder, Progress
+from recto.protocols import Embedder, MultiModel, Progress
 from recto.server.limits import CallCancelled, CurrentRequest, current_request
 from recto.types import EmbedderFingerprint, Vector
 
@@ -114,6 +114,7 @@ class BatchingEmbedder:
         self._turns: dict[str, float] = {}  # of each caller's next text
         self._served = 0.0  # the turn that is being served
         self._has_leader = False
+        self._others: dict[str, BatchingEmbedder] = {}
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
@@ -129,6 +130,14 @@ class BatchingEmbedder:
     def max_tokens(self) -> int:
         """The maximum number of tokens of a text."""
         return self._inner.max_tokens
+
+    def for_index(self, made: EmbedderFingerprint) -> Embedder | None:
+        """Return the embedder of the model that made an index, which batches, too."""
+        other = self._inner.for_index(made) if isinstance(self._inner, MultiModel) else None
+        if other is None:
+            return None
+        with self._lock:
+            return self._others.setdefault(made.model, BatchingEmbedder(other, self._on_batch))
 
     def warm_up(self) -> None:
         """Load the model."""

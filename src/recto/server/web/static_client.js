@@ -222,12 +222,14 @@ function merged(lists) {
 /** Return words of the book for a misspelled one. */
 async function corrections(index, spelled) {
   const word = spelled.toLowerCase();
-  const { letters, two_edits: twoEdits, most } = index.meta.corrections;
+  const { letters, two_edits: twoEdits, prefix, alphabet, most } = index.meta.corrections;
   if (word.length < letters || /^\p{N}+$/u.test(word)) return [];
   const isNear = (other, edits) => Math.abs(other.length - word.length) <= edits && distance(word, other) <= edits;
-  let found = (await index.similar(word.length, 1)).filter(([other]) => isNear(other, 1));
+  const added = (other) => [...word].reduce((rest, letter) => rest.replace(letter, ""), other);
+  const isTypo = (other) => isNear(other, 1) && (other.startsWith(word.slice(0, prefix)) || alphabet.includes(added(other)));
+  let found = (await index.similar(word.length, 1)).filter(([other]) => isTypo(other));
   if (!found.length && word.length >= twoEdits) {
-    const begin = word.slice(0, 2);
+    const begin = word.slice(0, prefix - 1);
     found = (await index.similar(word.length, 2)).filter(([other]) => other.startsWith(begin) && isNear(other, 2));
   }
   const isOther = (first) => first[0] !== word[0];
@@ -374,15 +376,16 @@ function bestCluster(matches, { length, repeated }) {
 async function excludeAndDiversify(index, ranked, selection, topK) {
   const chosen = [];
   const spare = [];
-  const selected = shingles(selection);
+  const { overlap } = index.meta;
+  const selected = shingles(selection, overlap);
   let leftOut = 0;
   for (const [number, score] of ranked) {
     const chunk = await index.chunk(number);
-    const text = shingles(chunk.text);
+    const text = shingles(chunk.text, overlap);
     const samePage = chosen.filter((other) => other.chunk.page_url === chunk.page_url);
     const isSameSection = (other) => other.chunk.headings.join("\n") === chunk.headings.join("\n");
-    if (overlaps(selected, text)) leftOut += 1;
-    else if (chosen.some((other) => overlaps(text, other.text))) continue;
+    if (overlaps(selected, text, overlap)) leftOut += 1;
+    else if (chosen.some((other) => overlaps(text, other.text, overlap))) continue;
     else if (samePage.length >= Math.ceil(topK / 2) || samePage.some(isSameSection)) spare.push({ chunk, score, text });
     else if (chosen.push({ chunk, score, text }) === topK) break;
   }
@@ -390,15 +393,15 @@ async function excludeAndDiversify(index, ranked, selection, topK) {
   return { hits, leftOut };
 }
 
-function shingles(text) {
+function shingles(text, { shingle, long_run: longRun }) {
   const words = text.toLowerCase().match(WORD) ?? [];
   const runs = (size) => new Set(words.slice(size - 1).map((_, start) => words.slice(start, start + size).join(" ")));
-  return { count: words.length, short: runs(4), long: runs(20) };
+  return { count: words.length, short: runs(shingle), long: runs(longRun) };
 }
 
 /** Return whether half of the shorter text is in the other one, or both share a long run of words. */
-function overlaps(one, other) {
-  if (Math.min(one.count, other.count) < 5) return false;
+function overlaps(one, other, { min_words: minWords }) {
+  if (Math.min(one.count, other.count) < minWords) return false;
   const common = [...one.short].filter((run) => other.short.has(run)).length;
   return 2 * common >= Math.min(one.short.size, other.short.size) || [...one.long].some((run) => other.long.has(run));
 }

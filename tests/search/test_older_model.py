@@ -1,0 +1,82 @@
+"""An index of the older built-in model: it embeds the queries, and a hint says how to use the current one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recto.book.sources.tree import MarkdownTree
+from recto.embedders.granite.embedder import FINGERPRINT, GRANITE
+from recto.errors import FingerprintMismatch
+from recto.indexing.indexer import IndexJob, index_book
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.server.http.batching import BatchingEmbedder
+from recto.stores.edge.store import EdgeStore
+from tests.conftest import SHARED
+from tests.counting import Counting
+from tests.running import recto
+from tests.shared_embedder import shared_embedder
+
+NAME = "older"
+QUERY = "How do I make bread rise?"
+
+
+@pytest.fixture
+def older(small_book: Path, home: Path) -> EdgeStore:
+    """A store with an index that the older model made."""
+    store = EdgeStore(home)
+    job = IndexJob(MarkdownTree(small_book, "small"), shared_embedder(SHARED, 2, "fp32", "granite"))
+    index_book(job, store, NAME, journal=home / "journal")
+    return store
+
+
+def test_the_model_of_the_index_embeds_queries(older: EdgeStore, embedder: Embedder) -> None:
+    granite = shared_embedder(SHARED, 2, "fp32", "granite")
+    expected = Retriever(granite, older, NAME).search(QUERY)
+    for mine in (embedder, BatchingEmbedder(embedder)):
+        retriever = Retriever(mine, older, NAME)
+        found = retriever.search(QUERY)
+        assert [hit.score for hit in found.hits] == pytest.approx([hit.score for hit in expected.hits])
+        (hint,) = found.warnings
+        assert hint.startswith(f"{GRANITE.fingerprint.model} made this index and embeds its queries.")
+        assert FINGERPRINT.model in hint
+        assert retriever.search(QUERY).warnings == (), "only once"
+
+
+def test_batches_of_the_other_model_are_shared(embedder: Embedder) -> None:
+    batching = BatchingEmbedder(embedder)
+    assert batching.for_index(GRANITE.fingerprint) is batching.for_index(GRANITE.fingerprint)
+    unknown = GRANITE.fingerprint.__class__("unknown", "1", 384)
+    assert batching.for_index(unknown) is None
+
+
+def test_the_older_model_searches_new_indexes_as_well(
+    small_book: Path, home: Path, embedder: Embedder
+) -> None:
+    store, granite = EdgeStore(home), shared_embedder(SHARED, 2, "fp32", "granite")
+    index_book(IndexJob(MarkdownTree(small_book, "small"), embedder), store, NAME, journal=home / "journal")
+    found, expected = (Retriever(each, store, NAME).search(QUERY) for each in (granite, embedder))
+    assert [hit.score for hit in found.hits] == pytest.approx([hit.score for hit in expected.hits])
+
+
+def test_other_models_stay_an_error(older: EdgeStore, embedder: Embedder) -> None:
+    with pytest.raises(FingerprintMismatch, match="but queries are embedded with"):
+        Retriever(Counting(embedder), older, NAME).search(QUERY)
+
+
+def test_the_command_line(older: EdgeStore, small_book: Path, home: Path) -> None:
+    search = recto(home, "search", QUERY, "--collection", NAME)
+    assert search.returncode == 0
+    assert "Bread" in search.stdout
+    assert "made this index and embeds its queries" in search.stderr
+    doctor = recto(home, "doctor", "--collection", NAME)
+    assert "made this index and embeds its queries" in doctor.stdout
+    again = recto(home, "index", str(small_book), "--collection", NAME)
+    assert again.returncode == 0, again.stderr
+    search = recto(home, "search", QUERY, "--collection", NAME)
+    assert (search.returncode, search.stderr) == (0, "")
+    kept = recto(home, "index", str(small_book), "--collection", "kept", RECTO_MODEL="granite")
+    assert kept.returncode == 0, kept.stderr
+    assert GRANITE.fingerprint.model in recto(home, "collections", "--json").stdout
