@@ -1,13 +1,13 @@
-"""Measure the ranges of the inputs of the built-in model's matrix products, for its int8 variant.
+"""Measure the ranges of the inputs of the built-in models' matrix products, for their int8 variants.
 
-``uv run python -m scripts.calibrate_int8`` writes the figures, the graphs, and the vector of a known text; it
-takes a minute or two. The hash of the weights in `recto.embedders.granite.embedder` changes with them; a test
-reports it.
+``uv run python -m scripts.calibrate_int8`` writes the figures, the graphs and the vectors of a known text. It
+takes a minute or two. The factors of the channels stay as they are, because recto-en-1 was trained with them.
+The number of the variant in `recto.embedders.granite.embedder` changes with the figures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,17 @@ from onnx import TensorProto, helper
 from recto.api import sample_source
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.formats import read
-from recto.embedders.granite.embedder import MAX_TOKENS, PROBE, VARIANTS
-from recto.embedders.granite.weights import CALIBRATION, LINEAR, Pack, find_pack, read_pack
+from recto.embedders.granite.embedder import MAX_TOKENS, MODELS, PROBE, VARIANTS, Variant
+from recto.embedders.granite.weights import (
+    CALIBRATION,
+    Arrays,
+    find_pack,
+    read_calibration,
+    read_tokenizer,
+)
 from recto.embedders.onnx import Weights, new_session, new_tokenizer
+from recto.evaluation.suites import documented_suite
+from recto.settings import BUILT_IN_MODEL
 from scripts import make_graph
 
 if TYPE_CHECKING:
@@ -28,29 +36,25 @@ if TYPE_CHECKING:
 Ranges = dict[str, tuple["NDArray[Any]", "NDArray[Any]"]]
 """The minimum and the maximum of each channel, for each product."""
 
-_SHARE, _SHARE_AFTER_GELU = (
-    0.7,
-    0.9,
-)  # how much of a channel's range moves into the weights; the channels of GELU differ most
-_MARGIN = 1.3  # other books exceed the sample's range, and clipped values cost more than coarser steps
-_LEAST = 1e-5
 _THREADS = 2
 
 
-def texts(pack: Pack) -> list[list[int]]:
-    """Return the tokens of every chunk of the sample book."""
-    tokenizer = new_tokenizer(pack.tokenizer)
+def texts() -> list[list[int]]:
+    """Return the tokens of every chunk of the sample book, and of the queries of its suite."""
+    tokenizer = new_tokenizer(read_tokenizer(find_pack()))
     source = sample_source()
-    return [
-        tokenizer.encode(passage.embedded).ids
+    chunks = [
+        passage.embedded
         for page in source.pages()
         for passage in chunk_page(
             page, read(page), source.book, lambda text: len(tokenizer.encode(text)), MAX_TOKENS, ChunkSize()
         )
     ]
+    queries = [expectation.query for expectation in documented_suite().expectations]
+    return [encoding.ids for encoding in tokenizer.encode_batch(chunks + queries)]
 
 
-def measure(pack: Pack, rows: Iterable[list[int]]) -> Ranges:
+def measure(weights: Arrays, rows: Iterable[list[int]]) -> Ranges:
     """Run the fp32 graph with the inputs of all products as outputs, and record their ranges."""
     model = make_graph.build()
     inputs = {
@@ -58,7 +62,7 @@ def measure(pack: Pack, rows: Iterable[list[int]]) -> Ranges:
     }
     for name in dict.fromkeys(inputs.values()):
         model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-    session = new_session(model.SerializeToString(), _THREADS, Weights(arrays=pack.weights))
+    session = new_session(model.SerializeToString(), _THREADS, Weights(arrays=weights))
     names = [output.name for output in session.get_outputs()]
     ranges: Ranges = {}
     for row in rows:
@@ -73,45 +77,40 @@ def measure(pack: Pack, rows: Iterable[list[int]]) -> Ranges:
     return ranges
 
 
-def figures(pack: Pack, ranges: Ranges) -> dict[str, NDArray[Any]]:
-    """Choose factors, a scale and a zero point for each product."""
+def figures(ranges: Mapping[str, Ranges]) -> dict[str, NDArray[Any]]:
+    """Return the factors, and a scale and a zero point for each product that fit all models."""
     found: dict[str, NDArray[Any]] = {}
-    for name in LINEAR:
-        low, high = ranges[name]
-        if name.endswith(".f2"):  # values that are small in the sample may be large in another book
-            high = np.maximum(high, np.median(np.maximum(-low, high)))
-        share = _SHARE_AFTER_GELU if name.endswith(".f2") else _SHARE
-        reach = np.maximum(np.maximum(-low, high), _LEAST)
-        weight = np.maximum(np.abs(pack.weights[f"{name}.w"]).max(axis=0), _LEAST)
-        factors = reach**share / weight ** (1 - share)
-        factors = (factors / np.exp(np.log(factors).mean())).astype(np.float16)
-        least, most = min(float((low / factors).min()), 0.0), max(float((high / factors).max()), 0.0)
-        scale = np.float32(_MARGIN * (most - least) / 255)
-        found[f"{name}.factors"] = factors
+    for name, known in read_calibration().items():
+        edges = [0.0]
+        for model, measured in ranges.items():
+            divided = model == BUILT_IN_MODEL and name.endswith(".ao")  # its values are divided already
+            factors = np.float32(1) if divided else known.factors
+            edges += [float(part) for edge in measured[name] for part in edge / factors]
+        scale = np.float32((max(edges) - min(edges)) / 255)
+        found[f"{name}.factors"] = known.factors.astype(np.float16)
         found[f"{name}.scale"] = np.array(scale)
-        found[f"{name}.zero"] = np.array(round(-_MARGIN * least / float(scale)), np.uint8)
+        found[f"{name}.zero"] = np.array(round(-min(edges) / float(scale)), np.uint8)
     return found
 
 
-def probe(path: Path) -> None:
+def probe(variant: Variant, path: Path) -> None:
     """Write the vector of the known text."""
-    variant = VARIANTS["int8"]
     session = new_session(variant.graph.read_bytes(), 1, Weights(arrays=variant.make(find_pack())))
     ids = np.array([PROBE], np.int64)
     session.run(["vectors"], {"ids": ids, "mask": np.zeros(ids.shape, np.float32)})[0][0].tofile(path)
 
 
 def main() -> None:
-    """Write all files of the int8 variant."""
-    pack = read_pack(find_pack())
-    np.savez(CALIBRATION, **figures(pack, measure(pack, texts(pack))))  # type: ignore[arg-type]
-    for precision in VARIANTS:
-        VARIANTS[precision].graph.write_bytes(
-            make_graph.build(precision).SerializeToString(deterministic=True)
-        )
-    path = VARIANTS["int8"].probe
-    if path:
-        probe(path)
+    """Write all files of the int8 variants."""
+    rows = texts()
+    ranges = {name: measure(model.variants["fp32"].make(find_pack()), rows) for name, model in MODELS.items()}
+    np.savez(CALIBRATION, **figures(ranges))  # type: ignore[arg-type]
+    for precision, variant in VARIANTS.items():
+        variant.graph.write_bytes(make_graph.build(precision).SerializeToString(deterministic=True))
+    for model in MODELS.values():
+        variant = model.variants["int8"]
+        if variant.probe:
+            probe(variant, variant.probe)
     print(f"{CALIBRATION.name}: {CALIBRATION.stat().st_size} bytes")
 
 

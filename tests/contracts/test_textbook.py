@@ -239,7 +239,7 @@ class TestSelectedText:
     def test_a_question_about_the_selection(self, textbook: TextbookRetriever) -> None:
         selected = "URDF is an XML format that describes a robot as rigid links connected by joints."
         found = textbook.search_with_selection(selected, "How do I load this in Unity?", top_k=3)
-        assert "04-unity-simulation" in found[0].url
+        assert any("04-unity-simulation" in result.url for result in found)
 
     def test_an_empty_question_is_ignored(self, textbook: TextbookRetriever) -> None:
         selected = "Costmaps mark where the robot may not walk."

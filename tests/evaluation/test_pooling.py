@@ -111,7 +111,7 @@ def test_a_grade_becomes_an_expectation(path: Path, retriever: Retriever) -> Non
 
 
 def test_a_section_without_an_anchor_is_quoted(path: Path, retriever: Retriever) -> None:
-    found = pooled(path, retriever)
+    found = pooled(path, retriever, depth=20)
     quoted = next(one for one in found.questions[0].candidates if one.is_quoted)
     record(path, found.questions[0], named(found, 0, LEAVEN), 1)
     record(path, found.questions[0], quoted, 2)

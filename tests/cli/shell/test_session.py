@@ -150,8 +150,8 @@ def test_top(ask: Ask, session: ShellSession) -> None:
 
 
 def test_min_score(ask: Ask, session: ShellSession) -> None:
-    ask(":min 0.85", "What is ROS 2?")
-    assert all(hit.score >= 0.85 for hit in session.result().response.hits)
+    ask(":min 0.75", "What is ROS 2?")
+    assert all(hit.score >= 0.75 for hit in session.result().response.hits)
     reply = ask(":min 2", "What is ROS 2?")
     assert not reply.found
     assert "No chunk reaches the minimum score" in reply.text
