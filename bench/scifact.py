@@ -19,7 +19,6 @@ from recto.embedders.granite.embedder import MODELS, VARIANTS, built_in_embedder
 from recto.embedders.onnx import LocalEmbedder
 from recto.evaluation.measures import Measure, estimate
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
-from recto.settings import Precision
 from recto.types import Chunk
 
 MEASURE = Measure("nDCG", 10)
@@ -40,8 +39,8 @@ def main() -> None:
         "--forms",
         nargs="+",
         choices=VARIANTS,
-        default=["int8"],
-        help="precisions to compare with fp32 (default int8)",
+        default=[*VARIANTS],
+        help="precisions (default: all)",
     )
     parser.add_argument(
         "--threads", type=int, default=os.cpu_count() or 1, help="threads of the model (default: all cores)"
@@ -50,11 +49,10 @@ def main() -> None:
     if not options.corpora:
         parser.error("--corpora is missing")
     texts, claims = load(options.corpora / "eval" / "scifact")
-    forms: list[Precision] = ["fp32", *(form for form in options.forms if form != "fp32")]
     lexical, weights = lexical_scores(list(texts.values()), list(claims))
     dense: dict[str, list[float]] = {}
     hybrid: dict[str, list[float]] = {}
-    names = {f"{model}, {form}": (model, form) for model in options.models for form in forms}
+    names = {f"{model}, {form}": (model, form) for model in options.models for form in options.forms}
     for name, (model, form) in names.items():
         embedder = built_in_embedder(options.cache, options.threads, form, model=model)
         cosines = similarities(embedder, name, texts, claims, options.cache)
@@ -63,7 +61,8 @@ def main() -> None:
     print(f"{len(texts)} abstracts, {len(claims)} claims\n")
     print(f"| | dense {MEASURE} | against fp32 | hybrid {MEASURE} | against dense |\n|---|---|---|---|---|")
     for name, (model, form) in names.items():
-        against = _difference(dense[name], dense[f"{model}, fp32"]) if form != "fp32" else ""
+        full = dense.get(f"{model}, fp32")
+        against = _difference(dense[name], full) if full and form != "fp32" else ""
         print(
             f"| {name} | {_mean(dense[name]):.4f} | {against} | {_mean(hybrid[name]):.4f} "
             f"| {_difference(hybrid[name], dense[name])} |"
