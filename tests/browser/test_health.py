@@ -30,11 +30,9 @@ def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathF
     store = EdgeStore(home)
 
     def spoilt(passages: Passages) -> Passages:
-        elsewhere = embedder.embed_documents(
-            ["The orbits of planets are ellipses, with the sun in one of their foci."]
-        )[0]
         return [
-            (one, elsewhere if one.anchor in ("slugs", "brakes") else numbers) for one, numbers in passages
+            (one, [-number for number in numbers] if one.anchor in ("slugs", "brakes") else numbers)
+            for one, numbers in passages
         ]
 
     publish_broken(store, "house", "broken", spoilt)

@@ -13,13 +13,13 @@ def test_results_have_a_path_and_a_score(ui: WebUI) -> None:
     ui.open()
     expect(ui.page.locator(".book-size")).to_have_text(re.compile(r"\d+ passages on 28 pages in 5 modules"))
     assert ui.focused() == "q"
-    ui.ask("What is a ROS 2 node?")
+    ui.ask("How do ROS 2 nodes communicate?")
     first = ui.results.first
-    expect(first.locator("h3")).to_have_text("What is a ROS 2 node?")
+    expect(first.locator("h3")).to_have_text("How do ROS 2 nodes communicate?")
     expect(first.locator(".path")).to_have_text(
         "Module 1: ROS 2, the Robotic Nervous System›ROS 2 Fundamentals"
     )
-    assert {"ros", "2", "node"} <= {mark.lower() for mark in first.locator("mark").all_inner_texts()}
+    assert {"ros", "2", "nodes"} <= {mark.lower() for mark in first.locator("mark").all_inner_texts()}
     expect(first.locator(".score-bar")).to_have_attribute(
         "aria-label", re.compile(r"^Score 0\.\d{3}, above the noise floor of 0\.\d{3}$")
     )
@@ -27,8 +27,8 @@ def test_results_have_a_path_and_a_score(ui: WebUI) -> None:
         "entry => parseFloat(entry.querySelector('.value').getAttribute('width'))"
     ) > first.evaluate("entry => parseFloat(entry.querySelector('.tick').getAttribute('x1'))")
     expect(ui.page.locator("#live")).to_contain_text(re.compile(r"Passages: \d+ passages on 10 pages"))
-    assert ui.state == {"q": ["What is a ROS 2 node?"]}
-    assert ui.page.title() == f"What is a ROS 2 node? · {SAMPLE_TITLE}"
+    assert ui.state == {"q": ["How do ROS 2 nodes communicate?"]}
+    assert ui.page.title() == f"How do ROS 2 nodes communicate? · {SAMPLE_TITLE}"
 
 
 def test_an_excerpt_can_be_expanded(ui: WebUI) -> None:
@@ -197,8 +197,8 @@ def test_an_outdated_response_is_dropped(ui: WebUI) -> None:
         ui.page.press("#q", "Enter")
     expect(ui.page.locator("#list")).to_have_attribute("aria-busy", "true")
     expect(ui.page.locator(".contents")).to_be_visible()
-    ui.ask("What is a ROS 2 node?")
-    expect(ui.results.first.locator("h3")).to_have_text("What is a ROS 2 node?")
+    ui.ask("How do ROS 2 nodes communicate?")
+    expect(ui.results.first.locator("h3")).to_have_text("How do ROS 2 nodes communicate?")
     (route,) = held
     assert route.request.failure is not None  # the request was cancelled
 
