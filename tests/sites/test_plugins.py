@@ -281,7 +281,7 @@ def test_a_preview_links_to_itself_and_does_not_index(mkdocs: MkDocs, tmp_path: 
     assert collections(tmp_path) == []
     mkdocs({"index_on_serve": True}, command="serve")
     retriever = Retriever(
-        granite.built_in_embedder(tmp_path, 2, "fp32", single_query=False),
+        granite.built_in_embedder(tmp_path, 2, "fp32", model="recto-en-1", single_query=False),
         EdgeStore(tmp_path / "home"),
         "my-book",
     )
