@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from recto.book.sources.tree import MarkdownTree
+from recto.contracts.retrieval_test.contract import QdrantAPIError
+from recto.contracts.retrieval_test.service import Backend, ask
 from recto.embedders.granite.embedder import FINGERPRINT, GRANITE
 from recto.errors import FingerprintMismatch
+from recto.evaluation.calibration import calibrate
+from recto.evaluation.gaps import Asked, AskedQuery, find_gaps
+from recto.evaluation.tune import Configuration, search_all
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
+from recto.settings import load_settings
 from recto.stores.edge.store import EdgeStore
+from recto.types import NO_FILTERS
 from tests.conftest import SHARED
 from tests.counting import Counting
 from tests.running import recto
@@ -80,3 +88,33 @@ def test_the_command_line(older: EdgeStore, small_book: Path, home: Path) -> Non
     kept = recto(home, "index", str(small_book), "--collection", "kept", RECTO_MODEL="granite")
     assert kept.returncode == 0, kept.stderr
     assert GRANITE.fingerprint.model in recto(home, "collections", "--json").stdout
+
+
+def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embedder: Embedder) -> None:
+    granite = Retriever(shared_embedder(SHARED, 2, "fp32", "granite"), older, NAME)
+    mine = Retriever(embedder, older, NAME)
+    asked = Asked({QUERY: AskedQuery(Counter([QUERY]))})
+    hybrid = (Configuration(NAME, "hybrid", 0.25),)
+    for result in (
+        lambda retriever: find_gaps(retriever, asked),
+        lambda retriever: search_all(retriever, [QUERY], hybrid, 5, NO_FILTERS)[hybrid[0]],
+        lambda retriever: calibrate(retriever.query_embedder, retriever.open()).to_dict(),
+        lambda retriever: retriever.context(QUERY).text,
+    ):
+        assert result(mine) == result(granite)
+
+
+def test_document_004_with_the_older_model(older: EdgeStore, home: Path) -> None:
+    with Backend(load_settings({"RECTO_HOME": str(home), "RECTO_PRECISION": "fp32"})) as backend:
+        hits = ask(backend, QUERY, 1, NAME).hits
+        granite = Retriever(shared_embedder(SHARED, 2, "fp32", "granite"), older, NAME)
+        (expected,) = granite.search(QUERY, 1, mode="dense").hits
+        assert [hit.score for hit in hits] == pytest.approx([expected.score])
+        with pytest.raises(QdrantAPIError, match="was indexed with .* but embed_query embeds with"):
+            backend.search(backend.embed(QUERY), 1, NAME)
+
+
+def test_a_mistyped_model_names_the_models(home: Path) -> None:
+    search = recto(home, "search", QUERY, RECTO_MODEL="granit")
+    assert "RECTO_MODEL=granit is not a model" in search.stderr
+    assert "recto-en-1 or granite" in search.stderr

@@ -54,6 +54,12 @@ def open_local(settings: Settings, notify: Callable[[str], None]) -> Embedder:
         raise ConfigurationError(
             f"RECTO_MODEL: there is no directory {settings.model}", hint="Unset it for the built-in model."
         )
+    if "/" not in settings.model:
+        raise ConfigurationError(
+            f"RECTO_MODEL={settings.model} is not a model",
+            hint=f"Use a built-in model ({' or '.join(BUILT_IN_MODELS)}), a directory with an ONNX model, "
+            "or the name of a model that fastembed supports, such as BAAI/bge-small-en-v1.5.",
+        )
     from recto.embedders.fastembed import FastembedEmbedder
 
     return FastembedEmbedder(settings.model, settings.threads)

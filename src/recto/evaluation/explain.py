@@ -17,7 +17,7 @@ from recto.search.display import matched_query_words, words_to_match
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
 from recto.search.response import rank
-from recto.search.retriever import Retriever, query_embedder
+from recto.search.retriever import Retriever
 from recto.types import NO_FILTERS, Chunk, Coverage, Filters, Hit, IndexQuery, Mode, Vector
 
 _NEAR_MISSES = 5
@@ -165,7 +165,7 @@ def explain(
     )
     if expect is None and not passage:
         return explanation
-    embedder = query_embedder(index, retriever.embedder)
+    embedder = retriever.query_embedder
     vector = embedder.embed_query(text)
     search = _Search(retriever, embedder, index, vector, lexical, explanation)
     expected = search.expected(expect, passage)

@@ -219,7 +219,7 @@ def find_gaps(retriever: Retriever, asked: Asked, progress: Progress | None = No
     likely: list[float | None] = []
     for start in range(0, len(queries), _BATCH):
         batch = [one.text for one in queries[start : start + _BATCH]]
-        found = retriever.embedder.embed_queries(batch)
+        found = retriever.query_embedder.embed_queries(batch)
         vectors += found
         hits += index.query_batch(found, _NEAREST)
         likely += _probabilities(batch, found, index, lexicon)

@@ -251,7 +251,7 @@ def search_all(
     """Return the hits of each query with each configuration, the same as `Retriever.search_batch` does."""
     index, modes = retriever.open(), {configuration.mode for configuration in wanted}
     analyzed = [retriever.analyze(query) for query in queries]
-    vectors = retriever.embedder.embed_queries(queries) if modes - {"lexical"} else []
+    vectors = retriever.query_embedder.embed_queries(queries) if modes - {"lexical"} else []
     dense = index.query_batch(vectors, depth, filters) if "dense" in modes else []
     candidates: dict[Mode, list[Candidates]] = {
         mode: index.candidates(list(_index_queries(mode, analyzed, vectors)), depth, filters)

@@ -116,7 +116,7 @@ def build_context(
     after on the page. Each of these steps takes the most relevant section first.
     """
     hits, page_used = prefer_page(response, on_page) if on_page else (response.hits, None)
-    budget = _Budget(max_tokens, retriever.embedder.count_tokens)
+    budget = _Budget(max_tokens, retriever.query_embedder.count_tokens)
     drafts, left_out = _place_hits(_drafts(retriever, hits), hits, budget)
     for draft in drafts:
         draft.extend(draft.rest_of_section(), budget)

@@ -165,8 +165,13 @@ class Retriever:
 
     @property
     def embedder(self) -> Embedder:
-        """The embedder of queries."""
+        """The configured embedder, which embeds new indexes."""
         return self._embedder
+
+    @property
+    def query_embedder(self) -> Embedder:
+        """The embedder for queries to the current index: that of the model that made the index."""
+        return self._open().embedder
 
     @property
     def lexical_weight(self) -> float:

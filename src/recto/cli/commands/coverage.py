@@ -81,7 +81,7 @@ def calibrate(collection: str | None, as_json: bool) -> Exit:
 
     with connect(collection) as retriever:
         index = retriever.open()
-        measured = measure(retriever.embedder, index)
+        measured = measure(retriever.query_embedder, index)
         own = index.info.fingerprint is not None
         if own:
             retriever.store.save_calibration(index.info, measured)

@@ -76,14 +76,15 @@ class Backend:
         """The dimension of the model's vectors."""
         return self._open_embedder().dim
 
-    def embed(self, query_text: str) -> list[float]:
-        """Embed one query."""
+    def embed(self, query_text: str, collection_name: str | None = None) -> list[float]:
+        """Embed one query, with the model of a collection if one is given."""
         text = checked_query(query_text)
         if looks_like_injection(text):
             _EMBED.info("the query looks like an injection; it is searched as text: %s", text)
         began = perf_counter()
+        made_with = None if collection_name is None else self._query_embedder(collection_name)
         try:
-            embedder = self._open_embedder()
+            embedder = made_with or self._open_embedder()
             vector = embedder.embed_query(text)
         except RectoError as error:
             _EMBED.error("failed: %s", error)
@@ -99,7 +100,15 @@ class Backend:
         collection_name: str = DEFAULT_COLLECTION,
     ) -> list[SearchResult]:
         """Return the chunks nearest to a vector, best first."""
-        results = results_of(self.query(query_embedding, top_k, collection_name))
+        limit = checked_top_k(top_k)
+        made_with = self._query_embedder(collection_name)
+        if made_with is not self._open_embedder():
+            raise QdrantAPIError(
+                f"Collection '{collection_name}' was indexed with {made_with.fingerprint}, "
+                f"but embed_query embeds with {self._open_embedder().fingerprint}",
+                hint="Index the book again, or set RECTO_MODEL to the model that made the collection.",
+            )
+        results = results_of(self.query(query_embedding, limit, collection_name))
         check_results(results, top_k)
         return results
 
@@ -141,6 +150,10 @@ class Backend:
         except RectoError as error:
             _SEARCH.error("failed: %s", error)
             raise QdrantAPIError.of(error) from error
+
+    def _query_embedder(self, collection_name: str) -> Embedder:
+        self.open(collection_name)
+        return self._retriever(collection_name).query_embedder
 
     def warm_up(self) -> None:
         """Load the model, so that the first query is as fast as the others."""
@@ -215,7 +228,7 @@ def ask(
     _CLI.info("query (top_k %d): %s", limit, text)
     began = perf_counter()
     if mode == "dense":
-        vector = backend.embed(text)
+        vector = backend.embed(text, collection)
         embed_ms = (perf_counter() - began) * 1e3
         hits = backend.query(vector, limit, collection)
     else:

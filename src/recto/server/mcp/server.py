@@ -84,7 +84,7 @@ class LazyRetriever:
     async def _warm_up(self) -> None:
         try:
             retriever = await self.retriever()
-            await to_thread(retriever.embedder.warm_up)
+            await to_thread(retriever.warm_up)
         except StillOpening:
             pass  # it continues, and reports its progress
         except RectoError as error:
