@@ -29,7 +29,7 @@ from recto.stores.edge.store import EdgeStore
 from recto.types import Chunk, EmbedderFingerprint, Fingerprint
 
 SUITE = Path(__file__).parent.parent / "src" / "recto" / "sample" / "development.json"
-_ROUNDS = 3
+_ROUNDS = 9
 
 
 def build(

@@ -101,6 +101,9 @@ class Graph:
         return self.norm(self.op("Add", x, outer), f"{layer}.fln")
 
 
+ATTENTION_INPUTS = (".qkv", ".q", ".kv")
+
+
 class Int8Graph(Graph):
     """The same graph with int8 products: inputs are quantized to their measured range, sums are exact.
 
@@ -118,18 +121,33 @@ class Int8Graph(Graph):
         self.ones = self.zeros = ""
 
     def linear(self, x: str, name: str) -> str:
-        measured = self.calibration[name]
         if f"{name}.inverse" in self.arrays:
             x = self.op("Mul", x, self.weight(f"{name}.inverse"))
-        scale = self.scalar(f"{name}.scale", measured.scale)
-        zero = self.scalar(f"{name}.zero", measured.zero, TensorProto.UINT8)
         weights, scales, bias = (
             self.weight(f"{name}.w8"),
             self.weight(f"{name}.scales"),
             self.weight(f"{name}.b"),
         )
+        if name.endswith(ATTENTION_INPUTS):
+            return self.by_token(x, weights, scales, bias)
+        measured = self.calibration[name]
+        scale = self.scalar(f"{name}.scale", measured.scale)
+        zero = self.scalar(f"{name}.zero", measured.zero, TensorProto.UINT8)
         small = self.op("QuantizeLinear", x, scale, zero)
         return self.op("MatMulIntegerToFloat", small, weights, scale, scales, zero, "", bias, domain=FUSED)
+
+    def by_token(self, x: str, weights: str, scales: str, bias: str) -> str:
+        """Multiply after quantizing each token to its own range instead of the measured one.
+
+        For the inputs of attention this removes a third of the error, and costs 4 % of the time. The other
+        inputs would cost more and bring less.
+        """
+        largest = self.op("ReduceMax", self.op("Abs", x), self.ints(-1), keepdims=1)
+        scale = self.scalar("token.scale", 1 / 127)
+        zero = self.scalar("token.zero", 128, TensorProto.UINT8)
+        small = self.op("QuantizeLinear", self.op("Div", x, largest), scale, zero)
+        product = self.op("MatMulIntegerToFloat", small, weights, scale, scales, zero, "", "", domain=FUSED)
+        return self.op("Add", self.op("Mul", product, largest), bias)
 
     def same(self, value: float, size: str) -> str:
         """Return a vector of one value for each token."""

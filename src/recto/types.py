@@ -14,7 +14,7 @@ Vector = list[float]
 Payload = dict[str, Any]
 
 HEADING_SEPARATOR = " > "
-_PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2", "int8-3"})
+_PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2", "int8-3", "int8-4"})
 """Compatible variants of the built-in model, old ones included: cosine of 0.98 or more for the same text."""
 
 Mode = Literal["hybrid", "dense", "lexical"]

@@ -81,7 +81,7 @@ def test_an_fp32_index_can_be_searched_in_int8(
 
 
 def test_all_precisions_of_one_model_are_compatible() -> None:
-    names = ("int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2", "int8-3")
+    names = ("int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2", "int8-3", "int8-4")
     made = [replace(FINGERPRINT, variant=name) for name in names]
     assert {variant.fingerprint for variant in VARIANTS.values()} <= set(made)
     assert all(one.is_compatible(other) for one in made for other in made)

@@ -113,7 +113,7 @@ def test_another_precision_is_only_information(house: Path) -> None:
     finding = named(found, "fingerprint")
     assert finding.name == "other_precision"
     assert "int8-weights-fp32" in finding.message
-    assert "(int8-3), which is compatible" in finding.message
+    assert "(int8-4), which is compatible" in finding.message
 
 
 BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {

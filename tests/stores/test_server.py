@@ -30,6 +30,7 @@ from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.retriever import Retriever, query_embedder
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
+from recto.stores.points import candidate_limit
 from recto.stores.qdrant import build as build_module
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant import index as index_module
@@ -370,6 +371,7 @@ def test_server_options_are_sent(double: QdrantDouble, tmp_path: Path) -> None:
 
 
 GARDEN = [chunk(number, text="soil" if number % 2 else "compost") for number in range(60)]
+MOST = candidate_limit(5)
 
 
 def lexical_query(index: ServerIndex, text: str = "compost") -> SparseVector:
@@ -388,15 +390,15 @@ def test_candidates_take_one_call_and_missing_chunks_another(
     assert [request.path.rpartition("/points/")[2] for request in double.requests] == ["query/batch"]
     searches = double.requests[0].body["searches"]
     assert [(search["limit"], search["with_payload"]) for search in searches] == [
-        (25, True),
-        (25, False),
-        (25, False),
-        (25, False),
+        (MOST, True),
+        (MOST, False),
+        (MOST, False),
+        (MOST, False),
     ] * 2
-    nearest = list(found[0].dense)[:25]
-    assert len(index.chunks(nearest)) == 25
+    nearest = list(found[0].dense)[:MOST]
+    assert len(index.chunks(nearest)) == MOST
     assert len(double.requests) == 1, "the dense search returned its chunks"
-    assert len(index.chunks(found[0].dense)) == len(found[0].dense) > 25
+    assert len(index.chunks(found[0].dense)) == len(found[0].dense) > MOST
     assert [request.path.rpartition("/")[2] for request in double.requests[1:]] == ["points"]
     double.requests.clear()
     (lexical,) = index.candidates([IndexQuery(lexical=lexical_query(index))], 5)
@@ -411,7 +413,7 @@ def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: P
     double.requests.clear()
     index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
     for again in double.requests[0].body["searches"][2:]:
-        assert (again["limit"], again["prefetch"][0]["limit"]) == (75, 25)
+        assert (again["limit"], again["prefetch"][0]["limit"]) == (3 * MOST, MOST)
     store.close()
 
 
@@ -420,7 +422,7 @@ def test_chunks_that_were_deleted_since_are_left_out(store: ServerStore) -> None
     index = store.open("books")
     (found,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
     publish_lexical(store, "books", GARDEN[:1], rebuild=False)
-    assert {one.chunk_index for one in index.chunks(list(found.dense)[25:]).values()} <= {0}
+    assert {one.chunk_index for one in index.chunks(list(found.dense)[MOST:]).values()} <= {0}
 
 
 def test_another_analyzer_gets_a_new_collection(store: ServerStore) -> None:

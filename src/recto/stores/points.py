@@ -22,7 +22,7 @@ _FIELDS = tuple(field.name for field in fields(Chunk) if field.name != "id")
 _REQUIRED = frozenset(field.name for field in fields(Chunk) if field.default is MISSING)
 _PACKED = "chunk"
 _TUPLES = ("module_keys", "headings", "anchors")
-_MORE_CANDIDATES = 20
+_MORE_CANDIDATES = 12
 """How many candidates a hybrid query fetches beyond its limit, so that the first hits do not depend on it."""
 
 Scores = dict[Hashable, float]

@@ -86,7 +86,7 @@ def _built_in(
         fingerprint, _HERE / "granite.onnx", Path(folder, "granite-fp32.weights"), hashes[0], make[0]
     )
     int8 = Variant(
-        replace(fingerprint, variant="int8-3"),  # the number changes with the graph or the calibration
+        replace(fingerprint, variant="int8-4"),  # the number changes with the graph or the calibration
         _HERE / "granite-int8.onnx",
         Path(folder, "granite-int8.weights"),
         hashes[1],
