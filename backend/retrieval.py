@@ -14,21 +14,17 @@ from __future__ import annotations
 import atexit
 from typing import Any
 
-from recto.contracts.retrieval_test.contract import (
-    DEFAULT_COLLECTION,
+from recto.contracts import TEST_COLLECTION
+from recto.contracts.retrieval_test import functions
+from recto.contracts.retrieval_test.functions import (
     DEFAULT_TOP_K,
     MAX_TOP_K,
+    Backend,
     CohereAPIError,
     Metadata,
     QdrantAPIError,
     SearchResult,
-    check_response,
-    check_results,
-    checked_query,
-    checked_top_k,
-    response_of,
 )
-from recto.contracts.retrieval_test.service import Backend
 from recto.settings import COHERE_MODEL as MODEL
 
 __all__ = [
@@ -63,7 +59,7 @@ def embed_query(query_text: str) -> list[float]:
 
 
 def search_qdrant(
-    query_embedding: list[float], top_k: int = DEFAULT_TOP_K, collection_name: str = DEFAULT_COLLECTION
+    query_embedding: list[float], top_k: int = DEFAULT_TOP_K, collection_name: str = TEST_COLLECTION
 ) -> list[SearchResult]:
     """Return the `top_k` chunks most similar to a vector from `embed_query`, best first.
 
@@ -85,11 +81,7 @@ def format_results(query: str, results: list[SearchResult], top_k: int) -> dict[
         QdrantAPIError: If the results are not in order, or incomplete.
 
     """
-    text, limit = checked_query(query), checked_top_k(top_k)
-    check_results(results, limit)
-    response = response_of(text, results, limit)
-    check_response(response)
-    return response
+    return functions.format_results(query, results, top_k)
 
 
 def close() -> None:

@@ -7,7 +7,7 @@ import sys
 def main() -> None:
     """Run the command; if Recto is not installed, print that as JSON."""
     try:
-        from recto.contracts.retrieval_test.cli import main as run
+        from recto.cli.retrieval_test import main as run
     except ImportError as missing:
         error = {
             "kind": "configuration",

@@ -47,7 +47,7 @@ from recto.settings import Settings
 from recto.api import open_retriever
 questions = sys.argv[3:]
 settings = Settings("local", "edge", Path(sys.argv[2]), threads=1, collection="bench")
-retriever = open_retriever(settings, "bench", print)
+retriever = open_retriever(settings, print, collection="bench")
 for question in questions:
     retriever.search(question)
 print("ready", flush=True)
@@ -182,9 +182,7 @@ def run_server(home: Path, *arguments: str, **variables: str) -> Iterator[Server
 def latency(home: Path, rounds: int) -> dict[str, Any]:
     """Compare a request with the library's own call, query by query."""
     threads = _cores()
-    retriever = open_retriever(
-        Settings("local", "edge", home, threads=threads, collection="bench"), "bench", print
-    )
+    retriever = open_retriever(Settings("local", "edge", home, threads=threads, collection="bench"), print)
     library, service, worked = [], [], (0.0, 0.0)
     with run_server(home, RECTO_THREADS=str(threads)) as running, Connection(running.port) as connection:
         for turn in range(rounds * 20 + 2):

@@ -19,11 +19,12 @@ from recto._util.files import WriterLock
 from recto.api import index_sample, open_store
 from recto.book.parsing.formats import formats, reader_version
 from recto.book.sources.tree import open_book
+from recto.contracts import DEFAULT_COLLECTIONS, QUERY_COLLECTION
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.settings import DEFAULT_COLLECTIONS, QUERY_COLLECTION, SAMPLE_COLLECTION, Settings
+from recto.settings import SAMPLE_COLLECTION, Settings
 from recto.stores.edge.store import EdgeStore
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble

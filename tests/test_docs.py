@@ -27,6 +27,8 @@ THIS_RUN = {"uv run pytest"}
 """Shown, but not run from within a test: it would run this test again."""
 LASTING = {" recto watch ": "Watching ", " recto mcp --http": "Serving "}
 """Commands that run until Ctrl-C, and the first words that they print."""
+CHOSEN = {"COLLECTION_NAME": "recto-sample"}
+"""The book that commands without a name use: the pages assume one book, and the workspace has several."""
 FRAMEWORKS = {f"docs/how-to/{name}.md" for name in ("haystack", "langchain", "llamaindex")}
 """Pages whose Python needs a framework: tests/integrations/test_guides.py runs it."""
 
@@ -72,11 +74,11 @@ def run_shown(workspace: Path, command: str) -> subprocess.CompletedProcess[str]
     words = shlex.split(command)
     assert words[:2] == ["uv", "run"], command
     if words[2] == "recto":
-        return in_process("recto", workspace / "home", words[3:], workspace)
+        return in_process("recto", workspace / "home", words[3:], workspace, **CHOSEN)
     return subprocess.run(
         [sys.executable, *words[3:]],
         cwd=workspace,
-        env=environment(workspace / "home"),
+        env=environment(workspace / "home", **CHOSEN),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -108,7 +110,7 @@ def serve_and_terminate(workspace: Path, command: str) -> None:
 
 def start(workspace: Path, words: list[str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        words, cwd=workspace, env=environment(workspace / "home"), stderr=subprocess.PIPE, text=True
+        words, cwd=workspace, env=environment(workspace / "home", **CHOSEN), stderr=subprocess.PIPE, text=True
     )
 
 
@@ -151,7 +153,7 @@ def test_every_piece_of_python_runs(workspace: Path, page: str, code: str) -> No
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=workspace,
-        env=environment(workspace / "home"),
+        env=environment(workspace / "home", **CHOSEN),
         capture_output=True,
         text=True,
         check=False,

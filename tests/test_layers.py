@@ -18,7 +18,7 @@ LAYERS = (
     ("protocols", "plugins", "settings"),
     ("types", "errors", "_util"),
 )
-BETWEEN_ENTRY_POINTS = {("__main__", "cli"), ("cli", "server"), ("server", "contracts")}
+BETWEEN_ENTRY_POINTS = {("__main__", "cli"), ("cli", "server"), ("cli", "contracts"), ("server", "contracts")}
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 

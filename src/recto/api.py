@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from recto import plugins
 from recto._util.text import plural
 from recto.book.sources.location import SourceOptions, open_source, sample_source
 from recto.errors import CollectionMissing, InvalidArgument
+from recto.indexing.naming import collection_for, default_collection, is_local
 from recto.plugins import Notify
 from recto.protocols import Embedder, Source, Store
 from recto.search.query import check_mode, check_top_k
 from recto.search.retriever import Retriever, make_retriever
-from recto.settings import (
-    DEFAULT_COLLECTIONS,
-    QUERY_COLLECTION,
-    SAMPLE_COLLECTION,
-    Settings,
-    check_collection_name,
-    load_settings,
-)
+from recto.settings import SAMPLE_COLLECTION, Settings, check_collection_name, load_settings
 from recto.types import IndexInfo, Mode
 
 if TYPE_CHECKING:
@@ -50,13 +45,13 @@ _log = logging.getLogger("recto")
 def connect(collection: str | None = None, *, settings: Settings | None = None) -> Retriever:
     """Open a collection for searching.
 
-    `collection` defaults to COLLECTION_NAME, else to the sample book. `settings` defaults to the environment
-    and `.env`. Raises `RectoError` if the collection does not exist, is empty, or was indexed with another
-    embedding model.
+    `collection` defaults to COLLECTION_NAME, else to the only collection, else to the sample book. `settings`
+    defaults to the environment and `.env`. Raises `RectoError` if the collection does not exist, is empty, or
+    was indexed with another embedding model.
     """
     if collection is not None:
         check_collection_name(collection, "collection")
-    return open_retriever(settings or load_settings(), QUERY_COLLECTION, _log.info, collection=collection)
+    return open_retriever(settings or load_settings(), _log.info, collection=collection)
 
 
 def index(
@@ -73,8 +68,7 @@ def index(
 
     Only text that is new to the collection is embedded. `dry_run` writes nothing and returns the plan, with
     an `info` that has no generation; `rebuild` embeds everything again. `collection` defaults to
-    COLLECTION_NAME. Without either, the book gets the default names, so that `connect()` and every entry
-    point find it.
+    COLLECTION_NAME, else to a name made from the title or the directory of the book.
     """
     from recto.book.chunking import ChunkSize
     from recto.evaluation.calibration import calibrate
@@ -95,11 +89,11 @@ def index(
             f"location must be a path, a URL or a Source, not {type(location).__name__}",
             hint='Such as "path/to/docs".',
         )
-    name = collection or settings.collection_or(QUERY_COLLECTION)
     with ExitStack() as stack:
         embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
         stack.callback(embedder.close)
         stack.callback(store.close)
+        name = collection or settings.collection or collection_for(source, store)
         job = IndexJob(
             source,
             embedder,
@@ -112,10 +106,7 @@ def index(
         if dry_run:
             plan = plan_book(job, store, name, journal=journal, progress=progress)
             return IndexReport(IndexInfo(name, "", plan.chunks, None), plan, published=False)
-        report = index_book(job, store, name, journal=journal, progress=progress, wait=_log.info)
-        if collection is None and settings.collection is None:
-            store.set_aliases(DEFAULT_COLLECTIONS, name)
-        return report
+        return index_book(job, store, name, journal=journal, progress=progress, wait=_log.info)
 
 
 def evaluate(
@@ -221,45 +212,52 @@ def open_store(settings: Settings, notify: Notify, *, close_at_exit: bool = Fals
 
 def open_retriever(
     settings: Settings,
-    default_collection: str,
     notify: Notify,
     *,
     collection: str | None = None,
+    sample_names: Collection[str] = (),
     single_query: bool = False,
     close_at_exit: bool = False,
 ) -> Retriever:
-    """Open a collection with the parts that the settings name.
+    """Open a collection, by default `default_collection`, with the parts that the settings name.
 
-    If nothing is indexed yet and one of the default names is asked for, the sample book is indexed first.
+    If nothing is indexed yet and the sample book or one of `sample_names` is asked for, the sample book is
+    indexed first.
     """
     embedder = open_embedder(settings, notify, single_query=single_query)
     store = open_store(settings, notify, close_at_exit=close_at_exit)
     with ExitStack() as undo:
         undo.callback(embedder.close)
         undo.callback(store.close)
-        name = collection or settings.collection_or(default_collection)
-        retriever = open_collection(settings, embedder, store, name, notify)
+        name = collection or default_collection(settings, store)
+        retriever = open_collection(settings, embedder, store, name, notify, sample_names)
         undo.pop_all()
     return retriever
 
 
 def open_collection(
-    settings: Settings, embedder: Embedder, store: Store, collection: str, notify: Notify
+    settings: Settings,
+    embedder: Embedder,
+    store: Store,
+    collection: str,
+    notify: Notify,
+    sample_names: Collection[str] = (),
 ) -> Retriever:
     """Return a retriever of an embedder and a store that are open already; see `open_retriever`."""
     retriever = make_retriever(settings, embedder, store, collection)
     try:
         retriever.open()
     except CollectionMissing:
-        from recto.indexing.indexer import is_first_run
-
-        if not is_first_run(retriever.collection, store):
+        asks_for_sample = collection == SAMPLE_COLLECTION or collection in sample_names
+        if not asks_for_sample or not is_local(store) or set(store.collections()) - {SAMPLE_COLLECTION}:
             raise
-        _first_run(settings.home, retriever, embedder, store, notify)
+        _first_run(settings.home, retriever, store, notify, sample_names)
     return retriever
 
 
-def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Store, notify: Notify) -> None:
+def _first_run(
+    home: Path, retriever: Retriever, store: Store, notify: Notify, sample_names: Collection[str]
+) -> None:
     """Index the sample book once. A second process waits for the first."""
     from recto._util.files import WriterLock, disk_errors, make_private
 
@@ -268,9 +266,63 @@ def _first_run(home: Path, retriever: Retriever, embedder: Embedder, store: Stor
         with WriterLock(home / "first-run.lock", "The sample book", wait=notify):
             if SAMPLE_COLLECTION not in store.collections():
                 notify("First run: indexing the sample book, once.")
-                index_sample(embedder, store, home / "journal", notify)
-            store.set_aliases(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
+                index_sample(retriever.embedder, store, home / "journal", notify)
+            store.set_aliases(sample_names, SAMPLE_COLLECTION)
             retriever.open()
+
+
+class Connection:
+    """Opens the embedder, the store and collections on first use, and again after `close`; thread-safe."""
+
+    def __init__(self, settings: Settings | None, notify: Notify, sample_names: Collection[str] = ()) -> None:
+        self.notify = notify
+        self._given = settings
+        self._sample_names = sample_names
+        self._parts: tuple[Settings, Embedder, Store] | None = None
+        self._retrievers: dict[str, Retriever] = {}
+        self._opening = threading.RLock()
+
+    @property
+    def settings(self) -> Settings:
+        """The settings."""
+        return self._open()[0]
+
+    @property
+    def embedder(self) -> Embedder:
+        """The embedder that the settings name."""
+        return self._open()[1]
+
+    def retriever(self, collection: str) -> Retriever:
+        """Return the retriever of a collection; see `open_retriever`."""
+        with self._opening:
+            if collection not in self._retrievers:
+                parts = self._open()
+                opened = open_collection(*parts, collection, self.notify, self._sample_names)
+                self._retrievers[collection] = opened
+            return self._retrievers[collection]
+
+    def close(self) -> None:
+        """Close everything; the next call loads the settings and opens it again."""
+        with self._opening:
+            if self._parts is not None:
+                for part in self._parts[1:]:
+                    part.close()
+            self._parts = None
+            self._retrievers.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> tuple[Settings, Embedder, Store]:
+        with self._opening:
+            if self._parts is None:
+                settings = self._given or load_settings()
+                embedder = open_embedder(settings, self.notify)
+                self._parts = settings, embedder, open_store(settings, self.notify)
+            return self._parts
 
 
 def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify) -> None:

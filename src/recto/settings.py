@@ -27,10 +27,7 @@ CHUNK_TOKENS = 160
 """The default limit of tokens in a chunk (decision 3)."""
 _DEFAULT_MODELS = {"local": BUILT_IN_MODEL, "cohere": COHERE_MODEL}
 
-QUERY_COLLECTION = "physical-ai-book"
 SAMPLE_COLLECTION = "recto-sample"
-DEFAULT_COLLECTIONS = (QUERY_COLLECTION, "humanoid_robotics_book", "website_embeddings", "rag_embedding")
-"""The default collections of the four contracts: the query CLI, HTTP, the test CLI and the class."""
 
 CLOUD_VARIABLES = ("COHERE_API_KEY", "QDRANT_URL", "QDRANT_API_KEY")
 _COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -547,7 +544,7 @@ def _address(url: str, name: str) -> str:
         )
     if url and "@" in parts.netloc:  # it would appear in messages, and the clients ignore it
         raise ConfigurationError(
-            f"{name} contains a user name or a password", hint="Put the key into the variable of the key."
+            f"{name} contains a user name or a password", hint="Set the key in its own variable instead."
         )
     return url
 

@@ -463,6 +463,17 @@ class IndexInfo:
         """The cosine similarity that off-topic queries reach, or None if it was not measured."""
         return self.calibration.noise_floor if self.calibration else None
 
+    @property
+    def created_at(self) -> str | None:
+        """When the index was made, such as 2025-12-17T10:30:00Z, or None if that is unknown."""
+        from datetime import UTC, datetime
+
+        try:
+            created = datetime.fromisoformat(self.fingerprint.created_at if self.fingerprint else "")
+        except ValueError:
+            return None
+        return created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if created.tzinfo else None
+
 
 @dataclass(frozen=True, slots=True)
 class StoreProblem:

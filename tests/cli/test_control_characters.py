@@ -16,8 +16,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from recto._util.text import to_json
 from recto.cli import render
-from recto.cli.output import echo, echo_text, to_json
+from recto.cli.output import echo, echo_text
 from recto.server.listening import JsonFormatter
 from recto.testing.values import chunk
 from recto.types import Filters, Hit, Outcome, PageGroup, SearchResponse, Timings

@@ -54,7 +54,8 @@ def test_a_book_from_index_to_search(double: OpenAIDouble, home: Path, small_boo
         "RECTO_OPENAI_URL": double.url,
         "RECTO_MODEL": f"{double.model}:latest",
     }
-    with open_retriever(load_settings({**values, "RECTO_HOME": str(home)}, home), "book", print) as retriever:
+    settings = load_settings({**values, "RECTO_HOME": str(home)}, home)
+    with open_retriever(settings, print, collection="book") as retriever:
         assert "bread" in asyncio.run(search(retriever, "kneading dough")).hits[0].chunk.page_url
 
     calls = len(double.embedded())

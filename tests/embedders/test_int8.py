@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from recto.api import open_embedder
+from recto.contracts import QUERY_COLLECTION
 from recto.embedders.granite import embedder as granite
 from recto.embedders.granite.embedder import FINGERPRINT, GRANITE, VARIANTS, built_in_embedder
 from recto.embedders.granite.runtime import check_vector
@@ -19,7 +20,7 @@ from recto.embedders.onnx import RunModel, Weights
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.settings import QUERY_COLLECTION, Precision, Settings, load_settings
+from recto.settings import Precision, Settings, load_settings
 from recto.stores.edge.store import EdgeStore
 from scripts.calibrate_int8 import measure, texts
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
 from recto.evaluation.drafts import draft
 from recto.evaluation.gate import checks, parse_threshold
@@ -17,7 +18,6 @@ from recto.evaluation.suite_tools import lint
 from recto.evaluation.suites import Expectation, Suite, load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.settings import QUERY_COLLECTION
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Vector
 from tests.counting import Counting

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
 from recto.evaluation.measures import Measure
 from recto.evaluation.runs import Options, run_suite
@@ -25,7 +26,6 @@ from recto.evaluation.tune import (
 )
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.settings import QUERY_COLLECTION
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, NO_FILTERS, Filters, Mode
 from tests.evaluation.test_runs import CountingQueries

@@ -16,11 +16,11 @@ pytest.importorskip("langchain_tests", reason="uv run --group langchain has it")
 from langchain_core.runnables import RunnableLambda
 from langchain_tests.integration_tests import RetrieversIntegrationTests
 
+from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.integrations.langchain import RectoLangChainRetriever
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.settings import QUERY_COLLECTION
 from recto.stores.edge.store import EdgeStore
 from recto.types import Mode
 

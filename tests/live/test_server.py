@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from recto.settings import QUERY_COLLECTION, SAMPLE_COLLECTION
+from recto.contracts import QUERY_COLLECTION
+from recto.settings import SAMPLE_COLLECTION
 from tests.live.nodes import Node
 from tests.running import Done, recto
 

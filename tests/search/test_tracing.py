@@ -13,12 +13,13 @@ import pytest
 
 from recto.api import connect
 from recto.book.sources.tree import open_book
+from recto.contracts import QUERY_COLLECTION
 from recto.embedders.cohere import open_cohere
 from recto.errors import ConfigurationError
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever, make_retriever
-from recto.settings import QUERY_COLLECTION, Settings, load_settings
+from recto.settings import Settings, load_settings
 from recto.stores.edge.store import EdgeStore
 from tests.conftest import COHERE_KEY
 from tests.doubles.cohere import CohereDouble

@@ -21,6 +21,7 @@ from recto.stores.qdrant.dialects import (
     RECTO,
     SAMPLE,
     Dialect,
+    choose,
     detect,
     is_recto,
     load_dialect,
@@ -142,14 +143,8 @@ EXAMPLES: dict[str, Example] = {
             "metadata": {"original_chunk_index": 4, "total_chunks": 6, "text_length": 34},
         },
         f"{SITE}/module-2-digital-twin/gazebo",
-        *(
-            "Gazebo",
-            "simulation",
-            {"simulation", "digital-twin", "module-2-digital-twin"},
-            4,
-            6,
-            ("Gazebo", "Worlds", "Physics"),
-        ),
+        *("Gazebo", "digital-twin", {"digital-twin", "module-2-digital-twin"}, 4, 6),
+        ("Gazebo", "Worlds", "Physics"),
     ),
     "3b": Example({"url": f"{SITE}/intro", "text": TEXT}, f"{SITE}/intro", "Intro", "intro", {"intro"}),
     "4": Example(
@@ -180,7 +175,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "6": Example(
         {"url": f"{SITE}/module4/voice", "text": TEXT, "chunk_id": 12},
-        *(f"{SITE}/module4/voice", "Voice", "vla", {"vla", "module4"}, 12, 13),
+        *(f"{SITE}/module4/voice", "Voice", "module4", {"module4"}, 12, 13),
     ),
     "7": Example(
         {
@@ -262,7 +257,7 @@ EXAMPLES: dict[str, Example] = {
             "chunk_id": "0a1b2c3d_6",
         },
         f"{SITE}/chapter-3-isaac-ai-brain/arms",
-        *("Arms", "isaac", {"isaac", "isaac-ai-brain", "chapter-3-isaac-ai-brain"}, 6, 7, ("Arms", "Joints")),
+        *("Arms", "isaac-ai-brain", {"isaac-ai-brain", "chapter-3-isaac-ai-brain"}, 6, 7, ("Arms", "Joints")),
     ),
     "12": Example(
         {
@@ -274,7 +269,7 @@ EXAMPLES: dict[str, Example] = {
             "content_length": 1200,
             "content_hash": "d2",
         },
-        *(f"{SITE}/ros2-fundamentals/dds", "DDS", "ros2", {"ros2", "ros2-fundamentals"}, 8, 9, ("QoS",)),
+        *(f"{SITE}/ros2-fundamentals/dds", "DDS", "ros2-fundamentals", {"ros2-fundamentals"}, 8, 9, ("QoS",)),
     ),
     "13": Example(
         {
@@ -289,7 +284,7 @@ EXAMPLES: dict[str, Example] = {
                 "source": "textbook",
             },
         },
-        *(f"{SITE}/a/b", "B", "simulation", {"simulation", "module 2: digital twins"}, 3, 4),
+        *(f"{SITE}/a/b", "B", "digital twins", {"digital twins", "module 2: digital twins"}, 3, 4),
     ),
     "14": Example(
         {
@@ -315,7 +310,7 @@ EXAMPLES: dict[str, Example] = {
             "raw_id": "x:1",
         },
         "/docs/module-2-ros-2-fundamentals/nodes",
-        *("Nodes", "ros2", {"ros2", "2", "module-2-ros-2-fundamentals"}, 1, 2, ("Nodes",)),
+        *("Nodes", "ros-2-fundamentals", {"2", "module-2-ros-2-fundamentals"}, 1, 2, ("Nodes",)),
         source="docs/module-2-ros-2-fundamentals/nodes.md",
     ),
     "16": Example(
@@ -326,11 +321,11 @@ EXAMPLES: dict[str, Example] = {
             "category": "docs",
             "chunk_index": 0,
         },
-        *("/srv/book/docs/module-3/nav.md", "nav.md", "isaac", {"isaac", "module-3"}),
+        *("/srv/book/docs/module-3/nav.md", "nav.md", "module-3", {"module-3"}),
     ),
     "17": Example(
         {"text": TEXT, "source": "docs/module-1/nodes.mdx", "filename": "nodes.mdx"},
-        *("docs/module-1/nodes.mdx", "nodes.mdx", "ros2", {"ros2", "module-1"}),
+        *("docs/module-1/nodes.mdx", "nodes.mdx", "module-1", {"module-1"}),
     ),
     "18": Example(
         {"text": TEXT, "url": f"{SITE}/index.html", "position": 2, "created_at": "now"},
@@ -453,25 +448,19 @@ def test_the_field_source_has_several_meanings(source: str, url: str, title: str
     ("directory", "module"),
     [
         ("module-1-ros2", "ros2"),
-        ("module-1", "ros2"),
-        ("module1", "ros2"),
+        ("module-1", "module-1"),
+        ("module1", "module1"),
         ("chapter2", "chapter2"),
-        ("ros2-fundamentals", "ros2"),
-        ("module-2-ros-2-fundamentals", "ros2"),
-        ("module-2-simulation", "simulation"),
-        ("module-2-digital-twin", "simulation"),
-        ("module-3-digital-twin-simulation", "simulation"),
-        ("module-3-isaac", "isaac"),
-        ("module-3-nvidia-isaac", "isaac"),
-        ("chapter-3-isaac-ai-brain", "isaac"),
-        ("module-4-ai-robot-brain", "isaac"),
-        ("module-4-vla", "vla"),
+        ("ros2-fundamentals", "ros2-fundamentals"),
+        ("module-2-ros-2-fundamentals", "ros-2-fundamentals"),
+        ("module-2-digital-twin", "digital-twin"),
+        ("module-3-nvidia-isaac", "nvidia-isaac"),
         ("chapter-4-vla", "vla"),
         ("module-7", "module-7"),
         ("ch05-humanoids", "humanoids"),
         ("tutorial-basics", "tutorial-basics"),
         ("community", "community"),
-        ("module-0-introduction-to-ros2", "ros2"),
+        ("module-0-introduction-to-ros2", "introduction-to-ros2"),
     ],
 )
 def test_modules_from_directories(directory: str, module: str) -> None:
@@ -501,18 +490,18 @@ def test_modules_from_directories(directory: str, module: str) -> None:
         ("", "https://example.org/", "intro"),
         ("", "https://example.org/docs/module-1-ros2", "ros2"),
         ("", "https://example.org/docs/module-5-hands/", "hands"),
-        ("", "docs/module-1/intro.md", "ros2"),
-        ("", "docs/module-1/introduction/x.md", "ros2"),
+        ("", "docs/module-1/intro.md", "module-1"),
+        ("", "docs/module-1/introduction/x.md", "module-1"),
+        ("", "docs/introduction/x.md", "intro"),
         ("", "https://example.org/blog/2021/08/welcome", "blog"),
         ("", "http://[broken", "intro"),
         ("", "", "general"),
         ("general", "docs/module-1-ros2/x.md", "general"),
         ("Docs", "", "intro"),
-        ("1", "", "ros2"),
+        ("1", "", "module-1"),
         ("1", "docs/module-1-simulation/x.md", "simulation"),
         ("9", "docs/x.md", "module-9"),
-        ("NVIDIA Isaac", "", "isaac"),
-        ("Vision-Language-Action", "", "vla"),
+        ("NVIDIA Isaac", "", "nvidia isaac"),
         ("Chapter 3: Sensors", "", "sensors"),
         ("intro.mdx", "", "intro"),
     ],
@@ -587,8 +576,9 @@ def test_module_filters_have_the_stored_values() -> None:
     dialect = detect(payloads)
     known = stored_modules(dialect, payloads, ["module-2-simulation", "Digital Twins", "intro.mdx", 4])
     assert known["ros2"] == ("module-1-ros2",)
-    assert known["simulation"] == ("module-2-simulation", "Digital Twins")
-    assert known["vla"] == known["4"] == (4,)
+    assert known["simulation"] == ("module-2-simulation",)
+    assert known["digital twins"] == ("Digital Twins",)
+    assert known["module-4"] == known["4"] == (4,)
     found = module_filter(dialect, Filters(modules=("ROS2", "simulation")), known)
     assert isinstance(found, FieldFilter)
     assert found.field == "module_name"
@@ -599,7 +589,6 @@ def test_module_filters_have_the_stored_values() -> None:
         "Simulation",
         "module-1-ros2",
         "module-2-simulation",
-        "Digital Twins",
     } <= set(found.values)
     assert module_filter(dialect, Filters(modules=("isaac",)), known) is CLIENT_SIDE, (
         "it is unknown how it is stored"
@@ -733,6 +722,17 @@ def test_mapping_files(tmp_path: Path) -> None:
     expected = Dialect("mine", text="body", page_url="meta.link", module="meta.part")
     assert load_dialect(tmp_path / "mine.json") == expected
     assert load_dialect(str(tmp_path / "mine.toml")) == replace(expected, name="theirs")
+    renamed = {"module-2": "simulation", "Digital-Twin": "simulation"}
+    (tmp_path / "modules.json").write_text(json.dumps({"modules": renamed}), "utf-8")
+    aliases = load_dialect(tmp_path / "modules.json")
+    for example, directory in (("16", "module-2"), ("3a", "module-2-digital-twin")):
+        stored = json.loads(json.dumps(EXAMPLES[example].payload).replace("module-3", "module-2"))
+        chosen = choose(aliases, [stored], own=False)
+        assert chosen == replace(detect([stored]), modules=aliases.modules)
+        assert chosen.read(0, stored).module_name == "simulation"
+        assert {"simulation", directory} <= set(chosen.read(0, stored).module_keys)
+    assert choose(aliases, [], own=True) is RECTO
+    assert choose(expected, [EXAMPLES["1"].payload], own=False) is expected
     payload = {
         "body": TEXT,
         "text": "teaser",
@@ -759,6 +759,8 @@ def test_mapping_files(tmp_path: Path) -> None:
         ("a.json", '{"text": "a..b"}', "'text' must name"),
         ("a.json", '{"name": "x"}', "maps no field"),
         ("a.json", "{}", "maps no field"),
+        ("a.json", '{"modules": {"module-2": 2}}', "'modules' must map names to names"),
+        ("a.json", '{"modules": ["module-2"]}', "'modules' must map names to names"),
         ("a.json", "[1]", "does not map fields"),
         ("a.json", "{", "cannot be read"),
         ("a.json", "[" * 100_000, "cannot be read"),

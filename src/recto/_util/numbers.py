@@ -1,4 +1,4 @@
-"""Clamp a value, and compute percentiles."""
+"""Clamp a value, and describe the distribution of values."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def nearest_rank(values: Sequence[float], share: float) -> float:
     """Return the percentile of values by the nearest-rank method: always one of the values."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def distribution(values: Sequence[float]) -> dict[str, float]:
+    """Return how many values there are, and their mean, percentiles and maximum; all 0 if there are none."""
+    return {
+        "count": len(values),
+        "mean": round(sum(values) / max(1, len(values)), 3),
+        "p95": nearest_rank(values or [0.0], 0.95),
+        "p99": nearest_rank(values or [0.0], 0.99),
+        "max": max(values, default=0.0),
+    }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from urllib.parse import urlsplit
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 _LONGEST_COMPARED = 200  # characters of a misspelled name
 _MAX_NAME = 80  # characters of a name in an error message
@@ -13,6 +14,8 @@ ROOT_MODULE = "intro"
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkdn", ".mkd")
 MDX_SUFFIXES = (".mdx",)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_URL_SAFE = "/:?#[]@!$&'()*+,;=%-._~"
+_URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
 _NUMBER_PREFIX = re.compile(
     r"^(?:(?:module|chapter|part|unit|week|lesson)[-_ ]?)?\d+[-_. ]+(?=\S)", re.IGNORECASE
 )
@@ -30,6 +33,14 @@ def escape_controls(text: str, *, keep: str = "") -> str:
         return found[0] if found[0] in keep else f"\\u{ord(found[0]):04x}"
 
     return _UNSAFE.sub(escape, text)
+
+
+def to_json(data: Any) -> str:
+    """Serialize data as indented JSON that cannot manipulate a terminal; NaN is an error."""
+    import json
+
+    text = json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    return escape_controls(encodable(text), keep="\n")
 
 
 def with_anchor(page: str, anchor: str) -> str:
@@ -71,6 +82,30 @@ def page_key(url: str) -> str:
     return f"{parts.scheme.lower()}://{parts.netloc.lower()}{path}{query}"
 
 
+def is_absolute_url(text: str) -> bool:
+    """Return whether a text is an absolute URL without invalid characters."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
+    return bool(
+        _URL_SCHEME.fullmatch(parts.scheme)
+        and parts.netloc
+        and text.isprintable()
+        and not re.search(r"\s", text)
+    )
+
+
+def absolute_url(address: str, fallback: str) -> str:
+    """Return an absolute URL for a page's address, which may be a path, or for `fallback` if it is empty."""
+    address = encodable(address).strip()
+    path = address.replace("\\", "/")
+    for url in (address, quote(path, safe=_URL_SAFE)):
+        if is_absolute_url(url):
+            return url
+    return f"local://{quote(path.lstrip('/') or fallback, safe='/#-._~')}"
+
+
 def short_name(directory: str) -> str:
     """Return a module's name without its number: `module-1-ros2` and `01-ros2` become `ros2`."""
     return _NUMBER_PREFIX.sub("", directory.strip()).lower() or directory.lower()
@@ -79,6 +114,11 @@ def short_name(directory: str) -> str:
 def module_keys(directory: str) -> tuple[str, ...]:
     """Return all names by which a filter can refer to a module, the canonical one first."""
     return tuple(dict.fromkeys((short_name(directory), directory.strip().lower())))
+
+
+def slug(text: str) -> str:
+    """Return a text as a name of lower-case letters, digits and hyphens."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower())[:_MAX_NAME].strip("-")
 
 
 def filter_keys(names: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from recto.book.parsing.formats import page_suffixes
 from recto.book.sources.tree import SKIPPED
 from recto.cli.output import one_line
 from recto.cli.runner import close_later, notify, warn
+from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import (
@@ -27,15 +28,10 @@ from recto.indexing.indexer import (
     index_book,
     plan_book,
 )
+from recto.indexing.naming import collection_for
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Metered, Source
-from recto.settings import (
-    DEFAULT_COLLECTIONS,
-    QUERY_COLLECTION,
-    SAMPLE_COLLECTION,
-    check_collection_name,
-    load_settings,
-)
+from recto.settings import SAMPLE_COLLECTION, check_collection_name, load_settings
 from recto.types import CostEstimate
 
 _SITE_SETTINGS = (".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts")
@@ -60,9 +56,7 @@ class IndexRunner:
         if collection is not None:
             check_collection_name(collection, "--collection")
         self.settings = load_settings()
-        default = SAMPLE_COLLECTION if sample else self.settings.collection_or(QUERY_COLLECTION)
-        self.collection = collection or default
-        self._unnamed = collection is None and self.settings.collection is None
+        self._collection = SAMPLE_COLLECTION if sample else collection or self.settings.collection
         self._sample = sample
         self._modules = modules
         self._rebuild = rebuild
@@ -71,20 +65,29 @@ class IndexRunner:
         self._store = open_store(self.settings, notify, close_at_exit=True)
         close_later(self._embedder, self._store)
 
+    def collection(self, source: Source) -> str:
+        """Return the collection of a source: the given one, else COLLECTION_NAME, else the book's name."""
+        return self._collection or collection_for(source, self._store)
+
     def plan(self, source: Source) -> tuple[Plan, CostEstimate | None]:
         """Return what a run would do and, if the embedder is metered, what it would cost."""
         job, embedder = self._job(source), self._embedder
         with index_progress() as progress:
-            plan = plan_book(job, self._store, self.collection, journal=self._journal, progress=progress)
+            plan = plan_book(
+                job, self._store, self.collection(source), journal=self._journal, progress=progress
+            )
         self._print_notes(plan)
         return plan, embedder.estimate(plan.texts, plan.tokens) if isinstance(embedder, Metered) else None
 
     def run(self, source: Source) -> IndexReport:
-        """Index a source, and set the aliases of the collection."""
-        job = self._job(source)
+        """Index a source."""
+        job, name = self._job(source), self.collection(source)
         with index_progress() as progress:
-            report = index_book(job, self._store, self.collection, journal=self._journal, progress=progress)
-        self._set_aliases()
+            report = index_book(job, self._store, name, journal=self._journal, progress=progress)
+        if self._sample:  # it answers to the default names of the contracts that no other book has
+            aliases = self._store.aliases()
+            free = [alias for alias in DEFAULT_COLLECTIONS if aliases.get(alias, name) == name]
+            self._store.set_aliases(free, name)
         self._print_notes(report.plan)
         for note in report.notes:
             notify(note)
@@ -100,15 +103,6 @@ class IndexRunner:
             calibrate=calibrate,
             processes=self.settings.threads - 1,
         )
-
-    def _set_aliases(self) -> None:
-        store, name = self._store, self.collection
-        if self._sample:  # aliases of the user's own book are kept
-            known = store.aliases()
-            free = [alias for alias in DEFAULT_COLLECTIONS if known.get(alias, name) == name]
-            store.set_aliases(free, name)
-        elif self._unnamed:  # a book without a name is the default of every entry point
-            store.set_aliases(DEFAULT_COLLECTIONS, name)
 
     def _print_notes(self, plan: Plan) -> None:
         for note in plan.notes[:_MAX_NOTES]:

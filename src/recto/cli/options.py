@@ -96,7 +96,7 @@ def index_options(command: Command) -> Command:
     return _add(
         command,
         value_option(
-            "--collection", "NAME", "Publish under this name.", "COLLECTION_NAME, else physical-ai-book"
+            "--collection", "NAME", "Publish under this name.", "COLLECTION_NAME, else the name of the book"
         ),
         value_option("--title", "TEXT", "Title of the book.", "that of the site, or of the first page"),
         repeated("--module", "modules", "NAME", "Index only this module again and keep the others."),

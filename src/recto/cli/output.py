@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import textwrap
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recto._util.numbers import clamp
-from recto._util.text import encodable, escape_controls, plural
+from recto._util.text import escape_controls, plural, to_json
 from recto.types import Filters, Hit, Outcome, SearchResponse
 
 if TYPE_CHECKING:
@@ -60,11 +59,6 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """Return printable text on one line."""
     return " ".join(printable(text).split())
-
-
-def to_json(data: Any) -> str:
-    """Serialize data as indented JSON."""
-    return escape_controls(encodable(json.dumps(data, indent=2, ensure_ascii=False)), keep="\n")
 
 
 def filters_dict(filters: Filters) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partialmethod
 from typing import Any
 
-from recto._util.text import plural
-from recto.cli.output import filters_dict, one_line, printable, to_json
+from recto._util.text import plural, to_json
+from recto.cli.output import filters_dict, one_line, printable
 from recto.search import display
 from recto.search.display import find_matches, make_snippet
 from recto.search.lexical import QueryWord

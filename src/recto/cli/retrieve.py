@@ -8,6 +8,7 @@ import click
 
 from recto.cli import options
 from recto.cli.runner import Exit, connect, make_main, print_results
+from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
 from recto.search.query import CONTRACT_MODES, FLAGS, check_query, check_search
 from recto.types import Mode
@@ -70,7 +71,7 @@ def retrieve(
     filters = options.make_filters(modules, url)
     check_query(query)
     check_search(top_k, filters, min_score, FLAGS, mode)
-    with connect(collection, single_query=True) as retriever:
+    with connect(collection, default=QUERY_COLLECTION, single_query=True) as retriever:
         retriever.warm_up()  # the time shown is that of the query alone
         response = retriever.search(query, top_k, filters, min_score, mode=mode)
     from recto.cli import output

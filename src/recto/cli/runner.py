@@ -16,8 +16,9 @@ import click
 
 from recto._util.files import disk_advice
 from recto.cli.output import LogFormatter, echo, echo_text
+from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
-from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
+from recto.settings import check_collection_name, load_settings
 
 if TYPE_CHECKING:
     from recto.protocols import Embedder, Store
@@ -62,21 +63,26 @@ def use_exit_codes(codes: Mapping[ErrorKind, Exit]) -> None:
 
 
 def connect(
-    collection: str | None, changed: Mapping[str, str] | None = None, *, single_query: bool = False
+    collection: str | None,
+    changed: Mapping[str, str] | None = None,
+    *,
+    default: str | None = None,
+    single_query: bool = False,
 ) -> Retriever:
-    """Open the configured collection; `changed` settings override the environment.
+    """Open a collection: by default COLLECTION_NAME, else `default`, else the only collection.
 
-    The first run of all indexes the sample book.
+    `changed` settings override the environment. The first run of all indexes the sample book.
     """
     if collection is not None:
         check_collection_name(collection, "--collection")
     from recto.api import open_retriever
 
+    settings = load_settings({**os.environ, **changed} if changed else None)
     return open_retriever(
-        load_settings({**os.environ, **changed} if changed else None),
-        QUERY_COLLECTION,
+        settings,
         notify,
-        collection=collection,
+        collection=collection or settings.collection or default,
+        sample_names=DEFAULT_COLLECTIONS,
         single_query=single_query,
         close_at_exit=True,
     )

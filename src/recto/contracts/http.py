@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from time import perf_counter
 from typing import Annotated, Any, Literal, Protocol
 
@@ -11,6 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from recto._util.numbers import clamp
+from recto.contracts import HTTP_COLLECTION
 from recto.errors import CollectionMissing, ErrorKind, RectoError
 from recto.search.query import DEFAULT_TOP_K, MAX_QUERY
 from recto.types import Hit, IndexInfo, Mode, SearchResponse
@@ -56,7 +56,7 @@ class QueryRequest(RequestModel):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "examples": [{"query": "What is ROS 2?", "limit": 5, "collection": "humanoid_robotics_book"}]
+            "examples": [{"query": "What is ROS 2?", "limit": 5, "collection": HTTP_COLLECTION}]
         }
     )
     query: QueryText
@@ -104,22 +104,10 @@ class QueryResponse(ResponseModel):
 class ValidationResponse(ResponseModel):
     """The response of `/validate`; `last_updated` is null if it is unknown."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "collection_exists": True,
-                    "vector_count": 1250,
-                    "sample_search_works": True,
-                    "last_updated": "2025-12-17T10:30:00Z",
-                }
-            ]
-        }
-    )
-    collection_exists: bool
-    vector_count: int
-    sample_search_works: bool
-    last_updated: str | None
+    collection_exists: Annotated[bool, Field(examples=[True])]
+    vector_count: Annotated[int, Field(examples=[1250])]
+    sample_search_works: Annotated[bool, Field(examples=[True])]
+    last_updated: Annotated[str | None, Field(examples=["2025-12-17T10:30:00Z"])]
 
 
 class Collections(Protocol):
@@ -174,29 +162,13 @@ async def validation(collections: Collections, name: str) -> dict[str, Any]:
     try:
         info = await collections.stored_info(name)
     except CollectionMissing:
-        return {
-            "collection_exists": False,
-            "vector_count": 0,
-            "sample_search_works": False,
-            "last_updated": None,
-        }
+        info = None
     return {
-        "collection_exists": True,
-        "vector_count": info.chunks,
-        "sample_search_works": await _sample_search_works(collections, name),
-        "last_updated": created_at(info),
+        "collection_exists": info is not None,
+        "vector_count": info.chunks if info else 0,
+        "sample_search_works": info is not None and await _sample_search_works(collections, name),
+        "last_updated": info.created_at if info else None,
     }
-
-
-def created_at(info: IndexInfo) -> str | None:
-    """Return when an index was made, in the document's format, or None if it is unknown."""
-    if info.fingerprint is None:
-        return None
-    try:
-        made = datetime.fromisoformat(info.fingerprint.created_at)
-    except ValueError:
-        return None
-    return made.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if made.tzinfo else None
 
 
 async def _sample_search_works(collections: Collections, name: str) -> bool:
@@ -241,7 +213,5 @@ def _result(hit: Hit) -> dict[str, Any]:
 def _preview(text: str) -> str:
     """Return the start of a text in one line, cut between words."""
     line = " ".join(text.split())
-    if len(line) <= _PREVIEW:
-        return line
     cut = line[:_PREVIEW].rpartition(" ")[0] or line[:_PREVIEW]
-    return f"{cut}..."
+    return line if len(line) <= _PREVIEW else f"{cut}..."

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterable, Mapping, Sequence
+from asyncio import to_thread
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from recto._util.numbers import clamp
+from recto.api import Connection
+from recto.contracts import CLASS_COLLECTION, DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, RectoError
-from recto.search.query import CONTRACT_MODES, check_mode
+from recto.search.query import CONTRACT_MODES, check_mode, check_top_k, to_filters
+from recto.search.retriever import Retriever
 from recto.settings import Settings, check_collection_name, load_settings
-from recto.types import NO_FILTERS, Filters, Hit, Mode, SearchResponse
+from recto.types import Filters, Hit, Mode, SearchResponse
 
-if TYPE_CHECKING:
-    from recto.search.retriever import Retriever
-
-DEFAULT_COLLECTION = "rag_embedding"
 DEFAULT_TOP_K, MIN_TOP_K, MAX_TOP_K = 5, 3, 10
-_MODULE_KEYS = ("module", "modules", "module_name", "module_id", "module_ids")
-_PAGE_KEYS = ("url", "page_url")
+_CORE_NAMES = {"page_url": "url"} | dict.fromkeys(
+    ("modules", "module_name", "module_id", "module_ids"), "module"
+)
+"""Other names of filters that callers of such a class use."""
 _PROBE = "What is this book about?"
 _LOG = logging.getLogger("recto")
 
@@ -66,10 +67,9 @@ class TextbookRetriever:
             check_collection_name(collection_name, "collection_name")
         check_mode(mode, CONTRACT_MODES)
         self.mode: Mode = mode
-        self.collection_name: str = collection_name or self._settings.collection_or(DEFAULT_COLLECTION)
+        self.collection_name: str = collection_name or self._settings.collection_or(CLASS_COLLECTION)
         self.connection_error: RectoError | None = None
-        self._connected: Retriever | None = None
-        self._connecting = threading.Lock()
+        self._connection = Connection(self._settings, _LOG.info, DEFAULT_COLLECTIONS)
 
     @property
     def qdrant_client(self) -> Any:
@@ -86,24 +86,22 @@ class TextbookRetriever:
         self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None
     ) -> RetrievalResults:
         """Return the chunks nearest to a query; `filters` may have `module` (one or several) and `url`."""
-        return RetrievalResults(
-            self._retriever().search(query, _checked(top_k), _filters(filters), mode=self.mode)
-        )
+        limit, chosen = _checked(top_k), _filters({} if filters is None else filters)
+        return RetrievalResults(self._retriever().search(query, limit, chosen, mode=self.mode))
 
     def search_by_module(
         self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
         """Return the nearest chunks of the given modules, named by short or directory name."""
-        return RetrievalResults(
-            self._retriever().search(query, _checked(top_k), _modules(module_ids), mode=self.mode)
-        )
+        return self.search(query, top_k, {"module": () if module_ids is None else module_ids})
 
     def search_with_selection(
         self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
         """Return chunks related to a selected text, without those that contain it."""
+        limit = _checked(top_k)
         return RetrievalResults(
-            self._retriever().related(selected_text, context_query, _checked(top_k), mode=self.mode)
+            self._retriever().related(selected_text, context_query, limit, mode=self.mode)
         )
 
     def validate_connection(self) -> bool:
@@ -111,7 +109,9 @@ class TextbookRetriever:
         try:
             self._retriever().search(_PROBE, 1, mode=self.mode)
         except RectoError as error:
-            return self._broken(error)
+            self.connection_error = error
+            _LOG.warning("%s %s", error, error.hint)
+            return False
         self.connection_error = None
         return True
 
@@ -119,52 +119,31 @@ class TextbookRetriever:
         self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None
     ) -> RetrievalResults:
         """Search without blocking the event loop."""
-        return RetrievalResults(
-            await (await self._aretriever()).asearch(
-                query, _checked(top_k), _filters(filters), mode=self.mode
-            )
-        )
+        return await to_thread(self.search, query, top_k, filters)
 
     async def asearch_by_module(
         self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
         """Search modules without blocking the event loop."""
-        return RetrievalResults(
-            await (await self._aretriever()).asearch(
-                query, _checked(top_k), _modules(module_ids), mode=self.mode
-            )
-        )
+        return await to_thread(self.search_by_module, query, module_ids, top_k)
 
     async def asearch_with_selection(
         self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
         """Return chunks related to a selected text without blocking the event loop."""
-        return RetrievalResults(
-            await (await self._aretriever()).arelated(
-                selected_text, context_query, _checked(top_k), mode=self.mode
-            )
-        )
+        return await to_thread(self.search_with_selection, selected_text, context_query, top_k)
 
     async def avalidate_connection(self) -> bool:
         """Return whether a search works now without blocking the event loop."""
-        try:
-            await (await self._aretriever()).asearch(_PROBE, 1, mode=self.mode)
-        except RectoError as error:
-            return self._broken(error)
-        self.connection_error = None
-        return True
+        return await to_thread(self.validate_connection)
 
     def close(self) -> None:
         """Close connections and open indexes; the next call opens them again."""
-        with self._connecting:
-            if self._connected is not None:
-                self._connected.close()
+        self._connection.close()
 
     async def aclose(self) -> None:
-        """Close the connections of this event loop, and all others."""
-        if self._connected is not None:
-            await self._connected.aclose()
-        self.close()
+        """Close connections without blocking the event loop."""
+        await to_thread(self.close)
 
     def __enter__(self) -> Self:
         return self
@@ -179,26 +158,7 @@ class TextbookRetriever:
         await self.aclose()
 
     def _retriever(self) -> Retriever:
-        with self._connecting:
-            if self._connected is None:
-                from recto.api import open_retriever
-
-                self._connected = open_retriever(
-                    self._settings, DEFAULT_COLLECTION, _LOG.info, collection=self.collection_name
-                )
-            return self._connected
-
-    async def _aretriever(self) -> Retriever:
-        if self._connected is not None:
-            return self._connected
-        from asyncio import to_thread
-
-        return await to_thread(self._retriever)
-
-    def _broken(self, error: RectoError) -> bool:
-        self.connection_error = error
-        _LOG.warning("%s %s", error, error.hint)
-        return False
+        return self._connection.retriever(self.collection_name)
 
 
 def _result(hit: Hit) -> RetrievalResult:
@@ -227,43 +187,22 @@ def _result(hit: Hit) -> RetrievalResult:
 
 
 def _checked(top_k: int) -> int:
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or not MIN_TOP_K <= top_k <= MAX_TOP_K:
-        raise InvalidArgument(
-            f"top_k must be between {MIN_TOP_K} and {MAX_TOP_K}", hint=f"The default is {DEFAULT_TOP_K}."
-        )
+    check_top_k(top_k, MAX_TOP_K, least=MIN_TOP_K)
     return top_k
 
 
-def _filters(filters: Mapping[str, Any] | None) -> Filters:
-    if filters is None:
-        return NO_FILTERS
+def _filters(filters: Mapping[str, Any]) -> Filters:
+    """Translate the names of filters to the core's."""
     if not isinstance(filters, Mapping):
-        raise InvalidArgument(
-            f"filters must be a dict, not {type(filters).__name__}", hint="Such as {'module': 'ros2'}."
-        )
-    unknown = [key for key in filters if key not in (*_MODULE_KEYS, *_PAGE_KEYS)]
-    if unknown:
-        raise InvalidArgument(
-            f"filters has no {unknown[0]!r}", hint="It may have 'module' (one or several names) and 'url'."
-        )
-    modules = [
-        name
-        for key in _MODULE_KEYS
-        if filters.get(key) is not None
-        for name in _modules(filters[key]).modules
-    ]
-    pages = [filters[key] for key in _PAGE_KEYS if filters.get(key) is not None]
-    if any(not isinstance(page, str) or not page.strip() for page in pages) or len(set(pages)) > 1:
-        raise InvalidArgument("filters['url'] must be one page's address", hint="Use the url of a result.")
-    return Filters(tuple(modules), pages[0] if pages else None)
-
-
-def _modules(names: Sequence[str]) -> Filters:
-    """Return the filter; a string is one name, not a list of letters."""
-    listed = [names] if isinstance(names, str) else list(names) if isinstance(names, Iterable) else []
-    if not listed or any(not isinstance(name, str) or not name.strip() for name in listed):
+        message = f"filters must be a dict, not {type(filters).__name__}"
+        raise InvalidArgument(message, hint="Such as {'module': 'ros2'}.")
+    given = [(_CORE_NAMES.get(key, key), value) for key, value in filters.items() if value is not None]
+    translated = dict(given)
+    if len(translated) < len(given):
+        raise InvalidArgument("filters has two names for one filter", hint="Use 'module' and 'url'.")
+    if "module" in translated and not translated["module"]:
         raise InvalidArgument(
             "Modules must be one or more names",
             hint="Such as ['ros2', 'module-3-isaac']; search() searches all modules.",
         )
-    return Filters(tuple(listed))
+    return to_filters(translated)

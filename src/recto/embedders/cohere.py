@@ -31,7 +31,6 @@ from recto.types import CostEstimate, EmbedderFingerprint, Vector
 if TYPE_CHECKING:
     import cohere
 
-_MINUTE = 60.0
 _NOTIFY_FROM = 2.0  # seconds; shorter waits are not worth a message
 _BATCH = 96  # the most texts that a call may have
 _QUERY_SECONDS = 10.0
@@ -42,11 +41,12 @@ _LATER = "Try again in a moment; https://status.cohere.com shows whether the ser
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """What a key may send per minute."""
+    """What a key may send in a number of seconds."""
 
     calls: float = math.inf
     inputs: float = math.inf
     tokens: float = math.inf
+    seconds: float = 60.0
 
 
 PACES = {
@@ -76,7 +76,7 @@ MODELS = {
 
 
 class Throttle:
-    """Delays calls so that no 60 seconds have more than the rate limit allows."""
+    """Delays calls so that they stay within a rate limit, whenever its seconds begin."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Throttle:
 
     def _pause(self, inputs: int, tokens: int) -> float:
         now, limit, pause = self._clock(), self._limit, 0.0
-        while self._sent and now - self._sent[0][0] >= _MINUTE:
+        while self._sent and now - self._sent[0][0] >= limit.seconds:
             self._sent.popleft()
         calls = len(self._sent) + 1
         inputs += sum(sent[1] for sent in self._sent)
@@ -111,7 +111,7 @@ class Throttle:
             if calls <= limit.calls and inputs <= limit.inputs and tokens <= limit.tokens:
                 break
             calls, inputs, tokens = calls - 1, inputs - old_inputs, tokens - old_tokens
-            pause = when + _MINUTE - now
+            pause = when + limit.seconds - now
         return pause
 
 

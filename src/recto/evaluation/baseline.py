@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -266,20 +266,6 @@ def _change(key: str, before: BaselineResult, now: BaselineResult) -> Change | N
     left = tuple(place for place in old if place not in new)
     changed = entered or left or before.rank != now.rank
     return Change(key, now.query, entered, left, before.rank, now.rank) if changed else None
-
-
-def changed_scores(
-    before: Mapping[tuple[str, int], float], now: Mapping[tuple[str, int], float], tolerance: float
-) -> Iterator[tuple[tuple[str, int], float, float | None]]:
-    """Yield the chunks that are gone (None) or whose score moved by more than `tolerance`, with both scores.
-
-    Chunks whose scores are within the tolerance of the last one may drop out: they nearly tie with it.
-    """
-    last = min(now.values(), default=0.0)
-    for key, old in before.items():
-        new = now.get(key)
-        if (new is None and old > last + tolerance) or (new is not None and abs(new - old) > tolerance):
-            yield key, old, new
 
 
 def compare_indexes(

@@ -19,7 +19,6 @@ from recto.indexing.planner import Emit, IndexSnapshot, Plan, PlannedChunk, Plan
 from recto.protocols import Batched, Build, Embedder, Index, Metered, Source, Store, Verifiable
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
-from recto.settings import DEFAULT_COLLECTIONS, SAMPLE_COLLECTION
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
 
 _BATCH = 96  # texts per embedding call and journal entry, if the embedder states no size; Cohere's limit
@@ -72,15 +71,6 @@ class IndexJob:
     rebuild: bool = False
     calibrate: Calibrate | None = None
     processes: int = 0
-
-
-def is_first_run(collection: str, store: Store) -> bool:
-    """Return whether to index the sample book: a private store is empty, and a default name is asked for."""
-    return (
-        isinstance(store, Verifiable)  # its files are on this machine
-        and collection in DEFAULT_COLLECTIONS
-        and not set(store.collections()) - {SAMPLE_COLLECTION}
-    )
 
 
 def plan_book(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from recto._util.text import encodable
@@ -139,10 +140,20 @@ def check_mode(mode: Mode, modes: Sequence[Mode] = MODES) -> None:
         )
 
 
-def check_top_k(top_k: int, most: int = MAX_TOP_K, name: str = ARGUMENTS.top_k) -> None:
-    """Raise `InvalidArgument` unless `top_k` is a whole number from 1 to the maximum."""
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or not 1 <= top_k <= most:
-        raise InvalidArgument(f"{name} must be between 1 and {most}", hint=f"The default is {DEFAULT_TOP_K}.")
+def check_top_k(top_k: int, most: int = MAX_TOP_K, name: str = ARGUMENTS.top_k, *, least: int = 1) -> None:
+    """Raise `InvalidArgument` unless `top_k` is a whole number from the minimum to the maximum."""
+    if isinstance(top_k, bool) or not isinstance(top_k, int) or not least <= top_k <= most:
+        message = f"{name} must be between {least} and {most}"
+        raise InvalidArgument(message, hint=f"The default is {DEFAULT_TOP_K}.")
+
+
+def vector_problem(vector: Sequence[Any], dim: int) -> str:
+    """Return why a vector cannot be searched for, or an empty string."""
+    if len(vector) != dim:
+        return f"{len(vector)} numbers where {dim} are needed"
+    if not all(isinstance(number, int | float) and not isinstance(number, bool) for number in vector):
+        return "not everything in it is a number"
+    return "" if all(map(isfinite, vector)) else "not every number is finite"
 
 
 def is_text(value: object) -> bool:

@@ -16,9 +16,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from recto.book.sources.tree import MarkdownTree
-from recto.contracts.retrieval_test.cli import check_command
-from recto.contracts.retrieval_test.cli import command as test_command
-from recto.contracts.retrieval_test.program import run
+from recto.cli.retrieval_test import check_command, run
+from recto.cli.retrieval_test import command as test_command
 from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import ServerOptions

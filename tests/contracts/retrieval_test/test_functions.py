@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.contracts.retrieval_test.contract import (
+from recto._util.text import is_absolute_url as valid_url
+from recto.contracts.retrieval_test.functions import (
     CohereAPIError,
     Metadata,
     QdrantAPIError,
-    QueryError,
     ResponseError,
     SearchResult,
     check_embedding,
@@ -29,10 +29,10 @@ from recto.contracts.retrieval_test.contract import (
     looks_like_injection,
     response_of,
     results_of,
-    valid_url,
 )
 from recto.embedders import cohere as cohere_module
 from recto.errors import ErrorKind, RectoError
+from recto.errors import InvalidQuery as QueryError
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant.dialects import Dialect
 from recto.testing.values import chunk

@@ -8,8 +8,7 @@ import re
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-from recto.contracts.retrieval_test.cli import command
-from recto.contracts.retrieval_test.program import LOG_FILE, logging_to, run
+from recto.cli.retrieval_test import LOG_FILE, command, logging_to, run
 from tests.conftest import QDRANT_KEY
 from tests.contracts.retrieval_test.conftest import Call
 from tests.running import ROOT

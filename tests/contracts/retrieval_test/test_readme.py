@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from recto.contracts.retrieval_test.cli import command
+from recto.cli.retrieval_test import command
 from recto.contracts.retrieval_test.suites import parse_cases
 from tests.contracts.retrieval_test.conftest import BACKEND
 from tests.running import environment

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from recto.contracts import DEFAULT_COLLECTIONS
 from recto.contracts.http import QueryResponse, ValidationResponse
 from recto.search.retriever import Retriever
 from recto.server.http.options import ServeOptions
 from recto.server.http.service import SearchService
-from recto.settings import DEFAULT_COLLECTIONS, Settings
+from recto.settings import Settings
 from tests.server.http.service import Service
 
 EXAMPLE = {"query": "natural language query text", "limit": 5, "collection": "humanoid_robotics_book"}

@@ -13,9 +13,10 @@ from recto.cli.commands.collections import megabytes, open_configured_store
 from recto.cli.output import echo, echo_json
 from recto.cli.runner import Exit, notify, warn
 from recto.errors import FormatMismatch, InvalidArgument
+from recto.indexing.naming import default_collection
 from recto.protocols import Archivable, Progress, Store, Upgradable
 from recto.search.lexical import other_analyzer
-from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
+from recto.settings import check_collection_name, load_settings
 
 
 @click.command()
@@ -30,8 +31,9 @@ def backup(collection: str | None, output: Path, as_json: bool) -> Exit:
     Searching can go on meanwhile, and indexing too, except while a server makes its snapshot.
     """
     settings = load_settings()
-    name = collection or settings.collection_or(QUERY_COLLECTION)
-    made = _archivable(open_configured_store(settings)).backup(name, output, _quarters("Written"))
+    store = open_configured_store(settings)
+    name = collection or default_collection(settings, store)
+    made = _archivable(store).backup(name, output, _quarters("Written"))
     if as_json:
         summary = {"collection": name, "generation": made.name, "chunks": made.chunks, "bytes": made.bytes}
         echo_json({**summary, "file": str(output)})

@@ -16,9 +16,10 @@ from recto.cli import options
 from recto.cli.output import echo, echo_json
 from recto.cli.runner import Exit, close_later, notify, warn
 from recto.errors import FingerprintMismatch, InvalidArgument, InvalidOption, RectoError
+from recto.indexing.naming import default_collection
 from recto.protocols import Deletable, Preparable, Rollback, Store
 from recto.search.lexical import other_analyzer
-from recto.settings import QUERY_COLLECTION, Settings, load_settings
+from recto.settings import Settings, load_settings
 from recto.types import MODES
 
 _BY_HAND = "Delete it with the tools of the store."
@@ -95,9 +96,11 @@ def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
     """Copy an embedded index to the Qdrant server at QDRANT_URL, and compare the results of both."""
     from recto.indexing.promotion import promote as copy
 
-    settings, name = _server_settings(collection)
+    settings = _server_settings()
+    embedded = open_configured_store(replace(settings, store="edge"))
+    name = collection or default_collection(settings, embedded)
     target = to or name
-    source = open_configured_store(replace(settings, store="edge")).open(name)
+    source = embedded.open(name)
     done = copy(
         source,
         open_configured_store(settings),
@@ -136,10 +139,12 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     from recto.search.retriever import query_embedder
 
     questions = load_suite(suite) if suite else documented_suite()
-    settings, name = _server_settings(collection)
+    settings = _server_settings()
     embedder = open_embedder(settings, notify)
     close_later(embedder)
-    left = open_configured_store(replace(settings, store="edge")).open(name)
+    embedded = open_configured_store(replace(settings, store="edge"))
+    name = collection or default_collection(settings, embedded)
+    left = embedded.open(name)
     right = open_configured_store(settings).open(name)
     embedder, other = (query_embedder(index, embedder) for index in (left, right))
     if other.fingerprint.model != embedder.fingerprint.model:
@@ -175,10 +180,11 @@ def prepare(collection: str | None) -> Exit:
 
     Filters need the indexes. QDRANT_REPLICATION and QDRANT_WRITE_CONSISTENCY say how many nodes may fail.
     """
-    settings, name = _server_settings(collection)
+    settings = _server_settings()
     store = open_configured_store(settings)
     if not isinstance(store, Preparable):
         raise InvalidArgument("This store has no payload indexes", hint="Filters work without them.")
+    name = collection or default_collection(settings, store)
     done = store.prepare(name)
     text = "; ".join(done) or "nothing had to be changed"
     echo(f"{text[0].upper()}{text[1:]}.")
@@ -225,10 +231,9 @@ def open_configured_store(settings: Settings) -> Store:
     return store
 
 
-def _server_settings(collection: str | None) -> tuple[Settings, str]:
-    """Return settings for a server and the local model, which need no Cohere key, and the collection."""
-    settings = load_settings({**os.environ, **_LOCAL_MODEL})
-    return settings, collection or settings.collection_or(QUERY_COLLECTION)
+def _server_settings() -> Settings:
+    """Return settings for a server and the local model, which need no Cohere key."""
+    return load_settings({**os.environ, **_LOCAL_MODEL})
 
 
 def _row(store: Store, name: str, aliases: Mapping[str, str]) -> dict[str, Any]:

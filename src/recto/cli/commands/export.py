@@ -14,9 +14,10 @@ from recto.cli.commands.collections import megabytes, open_configured_store
 from recto.cli.output import echo, echo_json
 from recto.cli.runner import Exit, notify
 from recto.errors import InvalidArgument
+from recto.indexing.naming import default_collection
 from recto.search.llms import export_llms
 from recto.server.static_export import export_static
-from recto.settings import QUERY_COLLECTION, load_settings
+from recto.settings import load_settings
 
 _LARGE = 10_000  # chunks; smaller books take a few seconds
 _DIRECTORY: dict[str, Any] = {"type": click.Path(path_type=Path, file_okay=False), "metavar": "DIR"}
@@ -56,8 +57,9 @@ def export(
             "--site-url needs --llms", hint="The links of --static are those that the book was indexed with."
         )
     settings = load_settings()
-    name = collection or settings.collection_or(QUERY_COLLECTION)
-    index = open_configured_store(settings).open(name)
+    store = open_configured_store(settings)
+    name = collection or default_collection(settings, store)
+    index = store.open(name)
     found: dict[str, Any] = {"collection": name, "directory": str(directory)}
     if llms:
         folder = f"{site_url.rstrip('/')}/" if site_url else ""

@@ -66,10 +66,11 @@ def index(
         source = open_source(location, SourceOptions(**source_options), cache, notify)
     if dry_run:
         plan, estimate = runner.plan(source)
+        name = runner.collection(source)
         if as_json:
-            echo_json(indexing.plan_data(plan, runner.collection, estimate))
+            echo_json(indexing.plan_data(plan, name, estimate))
         else:
-            echo(*indexing.plan_lines(plan, runner.collection, estimate, verbose=verbose))
+            echo(*indexing.plan_lines(plan, name, estimate, verbose=verbose))
     else:
         began = perf_counter()
         report = runner.run(source)

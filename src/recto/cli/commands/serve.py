@@ -11,14 +11,9 @@ import click
 
 from recto.cli import options
 from recto.cli.runner import Exit, notify, warn
+from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, missing_extra
-from recto.settings import (
-    QUERY_COLLECTION,
-    Settings,
-    check_collection_name,
-    load_settings,
-    parse_directory,
-)
+from recto.settings import Settings, check_collection_name, load_settings, parse_directory
 
 _NEEDS_KEY = "Addresses other than loopback need RECTO_API_KEY."
 
@@ -116,16 +111,19 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
     except ModuleNotFoundError as error:
         raise missing_extra("`recto mcp`", "mcp") from error
     from recto.api import open_collection, open_embedder, open_store
+    from recto.indexing.naming import default_collection
     from recto.search.retriever import make_retriever
     from recto.server.auth import api_keys
 
-    name = collection or settings.collection_or(QUERY_COLLECTION)
     embedder = open_embedder(settings, notify)
     store = open_store(settings, notify, close_at_exit=True)
+    name = collection or default_collection(settings, store)
     with make_retriever(settings, embedder, store, name) as retriever:
         lazy = LazyRetriever(
             retriever,
-            lambda: open_collection(settings, retriever.embedder, retriever.store, name, notify),
+            lambda: open_collection(
+                settings, retriever.embedder, retriever.store, name, notify, DEFAULT_COLLECTIONS
+            ),
             notify,
         )
         server = build_server(lazy)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from recto._util.text import plural
+from recto._util.text import plural, to_json
 from recto.cli import options
-from recto.cli.output import echo, echo_json, echo_text, to_json
+from recto.cli.output import echo, echo_json, echo_text
 from recto.cli.runner import Exit, connect, notify, progress_bar, warn
 from recto.errors import InvalidArgument
 

@@ -18,6 +18,7 @@ from recto._util.text import plural
 from recto.cli import options
 from recto.cli.output import echo_json, echo_text, one_line
 from recto.cli.runner import Exit, connect, save_report, warn
+from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
 from recto.search.query import DEFAULT_TOP_K
 from recto.settings import check_collection_name
@@ -96,7 +97,8 @@ def validate_contract(
     from recto.evaluation.suites import documented_suite, load_suite
 
     suite = load_suite(suite_file) if suite_file else documented_suite()
-    with connect(collection) as retriever:
+    default = None if program == _PROGRAM else QUERY_COLLECTION
+    with connect(collection, default=default) as retriever:
         if program == _PROGRAM:
             _check_book(retriever)
         _warm_up(retriever)

@@ -5,42 +5,28 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from recto._util.numbers import nearest_rank
+from recto._util.numbers import distribution
 from recto._util.retry import Notify
-from recto.contracts.retrieval_test.contract import (
+from recto.contracts.retrieval_test.functions import (
+    COMPONENTS,
     DEFAULT_TOP_K,
     MAX_TOP_K,
     SCHEMA_VERSION,
     APIError,
+    FormattedResponse,
     checked_query,
     error_document,
-    kind_of,
 )
-from recto.contracts.retrieval_test.service import COMPONENTS, FormattedResponse
 from recto.embedders.cohere import RateLimit, Throttle
 from recto.errors import InvalidArgument, RectoError
-from recto.evaluation.baseline import changed_scores
-from recto.evaluation.binding import Target, bind_by_name, module_target, page_target, passage_target
-from recto.evaluation.runs import Options, QueryResult
-from recto.evaluation.runs import ask as run_questions
-from recto.evaluation.suites import (
-    NO_SUITE,
-    SHAPE,
-    Expectation,
-    SuiteFile,
-    check_id,
-    check_keys,
-    parse_json,
-    parse_names,
-    read_file,
-    read_suite_file,
-    suite_file,
-)
+from recto.evaluation import suites
+from recto.evaluation.binding import Target, module_target, page_target, passage_target
+from recto.evaluation.expected_results import FAILURES, ExpectedResults, QueryScores
 
 QUERIES_PER_MINUTE = 10
 """The default rate of a suite's queries to Cohere; --delay overrides it."""
@@ -52,35 +38,31 @@ TARGETS_MS = {
 }
 """The latency targets of document 003; a run reports them, but does not fail on them."""
 
-TOLERANCE = 0.04
-"""How far a score may move: in the committed suite, int8 and fp32 differ by up to 0.014 (granite: 0.036)."""
-
-Ask = Callable[[str, int], FormattedResponse]
-
-_CLI = logging.getLogger("recto.contracts.retrieval_test.cli")
-_SHAPE = "Make it with --test-suite FILE --update-expected FILE."
 MAX_BYTES = 5_000_000
-_MAX_REPEATED = 1_000_000
-_ENTRY_KEYS = ("id", "query", "query_repeat", "category", "tags", "top_k", "expect", "note")
-_EXPECT_KEYS = ("page", "module", "text", "within", "min_results", "weaker_than", "error")
-_ERRORS = ("argument", "api")
+_MAX_REPEATED = 1_000_000  # characters
+_SHOWN = 200  # characters of a query that failed
+_HINT = f"{suites.SHAPE} backend/README.md lists all expectations."
+EXPECTED_HINT = "Make it with --test-suite FILE --update-expected FILE."
+_CLI = logging.getLogger("recto.contracts.retrieval_test.cli")
 
 
 @dataclass(frozen=True, slots=True)
-class Case(Expectation):
-    """One query of a suite; all expectations must be met, empty ones do not apply.
+class Case:
+    """One query of a suite; `given` are its expectations as written.
 
-    One of `pages`, one of `modules` and the passage must be among the first `within` results. The best score
-    must be below the best score of each query in `weaker_than`. `given` is the expectation as written.
+    One of `pages`, one of `modules` and the text must be among the first results. The best score must be
+    below the best scores of `weaker_than`.
     """
 
-    category: str = ""
-    top_k: int | None = None
-    within: int = DEFAULT_TOP_K
-    min_results: int = 1
-    weaker_than: tuple[str, ...] = ()
-    error: str = ""
-    given: Mapping[str, Any] = field(default_factory=dict)
+    id: str
+    query: str
+    category: str
+    tags: tuple[str, ...]
+    top_k: int | None
+    given: Mapping[str, Any]
+    pages: tuple[str, ...]
+    modules: tuple[str, ...]
+    weaker_than: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,113 +75,105 @@ class Cases:
 
 def load_cases(path: Path) -> Cases:
     """Read a suite's file."""
-    return _parse(read_suite_file(path, MAX_BYTES))
+    return _parse(suites.read_suite_file(path, MAX_BYTES))
 
 
 def parse_cases(data: Any, origin: str) -> Cases:
     """Parse a suite's JSON value."""
-    return _parse(suite_file(data, origin))
+    return _parse(suites.suite_file(data, origin))
 
 
-def _parse(raw: SuiteFile) -> Cases:
+def _parse(raw: suites.SuiteFile) -> Cases:
     cases: list[Case] = []
-    ids: dict[str, str] = {}
-    for number, (place, entry) in enumerate(raw.entries, 1):
-        case = _case(entry, number, place)
-        check_id(case.id, place, ids)
-        cases.append(case)
+    positions: dict[str, str] = {}
+    for number, (position, entry) in enumerate(raw.entries, 1):
+        cases.append(_case(entry, number, position))
+        suites.check_id(cases[-1].id, position, positions)
     for case in cases:
         for other in case.weaker_than:
-            if other not in ids or other == case.id:
-                raise _error(
-                    case.place, f'"weaker_than" names "{other}", which is not another query of the suite'
-                )
+            if other not in positions or other == case.id:
+                problem = f'"weaker_than" names "{other}", which is not another query of the suite'
+                raise suites.invalid(positions[case.id], problem, _HINT)
     name = raw.header.get("name")
     return Cases(name if isinstance(name, str) and name.strip() else Path(raw.origin).stem, tuple(cases))
 
 
-def _case(entry: Any, number: int, place: str) -> Case:
-    if not isinstance(entry, dict):
-        raise _error(place, "it is not an object")
-    check_keys(entry, _ENTRY_KEYS, place)
-    id = entry.get("id", f"query-{number}")
-    if not isinstance(id, str) or not id.strip():
-        raise _error(place, '"id" must be a non-empty string')
-    top_k, expect = entry.get("top_k"), entry.get("expect", {})
-    if not isinstance(expect, dict):
-        raise _error(place, '"expect" must be an object')
-    check_keys(expect, _EXPECT_KEYS, place, '"{key}" cannot be expected')
-    error, text = expect.get("error", ""), _text(expect, place, "text")
-    if error not in ("", *_ERRORS):
-        raise _error(place, f'"error" must be one of {", ".join(_ERRORS)}')
-    if error and len(expect) > 1:
-        raise _error(place, 'with an "error", nothing else can be expected')
-    return Case(
-        _query(entry, place),
-        modules=parse_names(expect.get("module"), place, "module"),
-        pages=parse_names(expect.get("page"), place, "page"),
-        passages=(text,) if text else (),
-        id=id,
-        tags=parse_names(entry.get("tags"), place, "tags"),
-        place=place,
-        category=_text(entry, place, "category"),
-        top_k=None if top_k is None else _whole(top_k, place, "top_k", 1),
-        within=_whole(expect.get("within", DEFAULT_TOP_K), place, "within", 1),
-        min_results=_whole(expect.get("min_results", 1), place, "min_results", 0),
-        weaker_than=parse_names(expect.get("weaker_than"), place, "weaker_than"),
-        error=error,
-        given=expect,
+Rule = tuple[Callable[[Any], bool], str]
+"""Whether a value is valid, and what it must be."""
+
+
+def _from(least: int, most: int) -> Rule:
+    return (
+        lambda value: type(value) is int and least <= value <= most,
+        f"a whole number from {least} to {most}",
     )
 
 
-def _query(entry: dict[str, Any], place: str) -> str:
-    """Return the query; `query_repeat` writes a very long one as a text and a number of repetitions."""
+_TEXT: Rule = (lambda value: isinstance(value, str), "a string")
+_OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
+_ANY: Rule = (lambda _value: True, "")  # names are checked when they are read
+_ENTRY: Mapping[str, Rule] = {
+    **dict.fromkeys(("id", "query", "category"), _TEXT),
+    **dict.fromkeys(("query_repeat", "expect"), _OBJECT),
+    **dict.fromkeys(("tags", "note"), _ANY),
+    "top_k": _from(1, MAX_TOP_K),
+}
+_EXPECTATIONS: Mapping[str, Rule] = {
+    **dict.fromkeys(("page", "module", "weaker_than"), _ANY),
+    "text": _TEXT,
+    "within": _from(1, MAX_TOP_K),
+    "min_results": _from(0, MAX_TOP_K),
+    "error": (lambda value: value in FAILURES, f"one of {', '.join(FAILURES)}"),
+}
+_REPEAT: Mapping[str, Rule] = {"text": _TEXT, "times": _from(1, _MAX_REPEATED)}
+
+
+def _check(values: dict[str, Any], rules: Mapping[str, Rule], position: str, unknown: str) -> None:
+    suites.check_keys(values, tuple(rules), position, unknown)
+    for key, value in values.items():
+        is_valid, description = rules[key]
+        if not is_valid(value):
+            problem = f'"{key}" must be {description}, not {type(value).__name__}'
+            raise suites.invalid(position, problem, _HINT)
+
+
+def _case(entry: Any, number: int, position: str) -> Case:
+    if not isinstance(entry, dict):
+        raise suites.invalid(position, "it is not an object", _HINT)
+    _check(entry, _ENTRY, position, 'there is no "{key}"')
+    expect, repeat = entry.get("expect", {}), entry.get("query_repeat", {})
+    _check(expect, _EXPECTATIONS, position, '"{key}" cannot be expected')
+    _check(repeat, _REPEAT, position, '"query_repeat" must not have "{key}"')
     if ("query" in entry) == ("query_repeat" in entry):
-        raise _error(place, 'it needs a "query" or a "query_repeat"')
-    if "query" in entry:
-        if not isinstance(entry["query"], str):
-            raise _error(place, f'"query" must be a string, not {type(entry["query"]).__name__}')
-        return entry["query"]
-    repeat = entry["query_repeat"]
-    if not isinstance(repeat, dict) or set(repeat) != {"text", "times"}:
-        raise _error(place, '"query_repeat" must be an object with "text" and "times"')
-    text, times = _text(repeat, place, "text"), repeat["times"]
-    whole = isinstance(times, int) and not isinstance(times, bool)
-    if not whole or not 1 <= times * max(1, len(text)) <= _MAX_REPEATED:
-        raise _error(place, f'"times" must be a whole number that makes at most {_MAX_REPEATED} characters')
-    return text * int(times)
-
-
-def _text(entry: dict[str, Any], place: str, key: str) -> str:
-    value = entry.get(key, "")
-    if not isinstance(value, str):
-        raise _error(place, f'"{key}" must be a string')
-    return value
-
-
-def _whole(value: Any, place: str, key: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_TOP_K:
-        raise _error(place, f'"{key}" must be a whole number from {least} to {MAX_TOP_K}')
-    return value
-
-
-def _error(place: str, problem: str) -> InvalidArgument:
-    return InvalidArgument(f"{place}: {problem}", hint=f"{SHAPE} backend/README.md lists all expectations.")
+        raise suites.invalid(position, 'it needs a "query" or a "query_repeat"', _HINT)
+    if "query_repeat" in entry and len(repeat) < len(_REPEAT):
+        raise suites.invalid(position, '"query_repeat" must have a "text" and "times"', _HINT)
+    if len(repeat.get("text", "")) * repeat.get("times", 0) > _MAX_REPEATED:
+        raise suites.invalid(position, f'"times" must make at most {_MAX_REPEATED} characters', _HINT)
+    if "error" in expect and len(expect) > 1:
+        raise suites.invalid(position, 'with an "error", nothing else can be expected', _HINT)
+    return Case(
+        id=entry.get("id", "").strip() or f"query-{number}",
+        query=entry.get("query", repeat.get("text", "") * repeat.get("times", 0)),
+        category=entry.get("category", ""),
+        tags=suites.parse_names(entry.get("tags"), position, "tags"),
+        top_k=entry.get("top_k"),
+        given=expect,
+        pages=suites.parse_names(expect.get("page"), position, "page"),
+        modules=suites.parse_names(expect.get("module"), position, "module"),
+        weaker_than=suites.parse_names(expect.get("weaker_than"), position, "weaker_than"),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
-    """The result of one query, and the expectations that it does not meet."""
+    """The response to one query, or its error, and the expectations that it does not meet."""
 
     case: Case
     top_k: int
-    result: QueryResult
-    unmet: tuple[str, ...]
-
-    @property
-    def response(self) -> FormattedResponse | None:
-        """The response, unless the query failed."""
-        return self.result.response if isinstance(self.result.response, FormattedResponse) else None
+    response: FormattedResponse | None
+    error: RectoError | None
+    unmet: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -209,10 +183,16 @@ class CaseResult:
     @property
     def failed_api(self) -> bool:
         """Whether an engine failed although no error is expected."""
-        return isinstance(self.result.error, APIError) and not self.case.error
+        return isinstance(self.error, APIError) and not self.case.given.get("error")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
+        if self.response is not None:
+            response = self.response.document
+        else:
+            query = self.case.query if len(self.case.query) <= _SHOWN else f"{self.case.query[:_SHOWN]}…"
+            response = {"schema_version": SCHEMA_VERSION, "query": query, "top_k": self.top_k}
+            response |= error_document(self.error) if self.error else {}
         return {
             "id": self.case.id,
             "category": self.case.category,
@@ -221,16 +201,8 @@ class CaseResult:
             "expected": dict(self.case.given),
             "unmet": list(self.unmet),
             "latency_ms": self.response.latency_ms if self.response else None,
-            "response": self.response.document if self.response else self._error_document(),
+            "response": response,
         }
-
-    def _error_document(self) -> dict[str, Any]:
-        error = self.result.error
-        if error is None:
-            return {}
-        document = error_document(str(error), error.hint, kind_of(error), getattr(error, "component", "CLI"))
-        shown = self.case.query if len(self.case.query) <= 200 else f"{self.case.query[:200]}…"
-        return {"schema_version": SCHEMA_VERSION, "query": shown, "top_k": self.top_k, **document}
 
 
 def wait_between_queries(
@@ -242,99 +214,74 @@ def wait_between_queries(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Callable[[], None]:
     """Return a function to call before each query: it keeps `delay`, else ten queries a minute if `paid`."""
-    if delay is not None:
-        last: list[float] = []
-
-        def pause() -> None:
-            if last and (left := last.pop() + delay - clock()) > 0:
-                sleep(left)
-            last[:] = [clock()]
-
-        return pause
-    if not paid:
-        return lambda: None
-    throttle = Throttle(RateLimit(calls=QUERIES_PER_MINUTE), notify, clock, sleep)
+    limit = RateLimit(calls=QUERIES_PER_MINUTE) if paid else RateLimit()
+    if delay is not None:  # the user asked for these waits, so they are not reported
+        limit, notify = RateLimit(calls=1, seconds=delay), lambda _: None
+    throttle = Throttle(limit, notify, clock, sleep)
     return lambda: throttle.wait(1, 0)
 
 
 def run_cases(
-    suite: Cases, ask: Ask, wait: Callable[[], None], top_k: int = DEFAULT_TOP_K
+    suite: Cases,
+    ask: Callable[[str, int], FormattedResponse],
+    wait: Callable[[], None],
+    top_k: int = DEFAULT_TOP_K,
 ) -> list[CaseResult]:
     """Run all queries in order; a query that fails does not stop the others."""
-    limits = {case.key: case.top_k or top_k for case in suite.cases}
-
-    def search(batch: Sequence[Expectation]) -> Iterator[FormattedResponse | RectoError]:
-        for question in batch:
-            try:
-                checked_query(question.query)  # an invalid query costs no call, so it does not wait
-                wait()
-                yield ask(question.query, limits[question.key])
-            except (APIError, InvalidArgument) as error:
-                _CLI.info("%s: %s", question.key, error)
-                yield error
-
-    questions = [bind_by_name(case) for case in suite.cases]
-    found = run_questions(questions, search, Options(top_k, measures=(), keep_responses=True))
-    results = [
-        CaseResult(case, limits[case.key], result, ())
-        for case, result in zip(suite.cases, found, strict=True)
-    ]
+    results = []
+    for case in suite.cases:
+        limit, response, failure = case.top_k or top_k, None, None
+        try:
+            checked_query(case.query)  # an invalid query costs no call, so it does not wait
+            wait()
+            response = ask(case.query, limit)
+        except (APIError, InvalidArgument) as error:
+            _CLI.info("%s: %s", case.id, error)
+            failure = error
+        results.append(CaseResult(case, limit, response, failure))
     best = {
-        one.case.id: one.response.results[0].score for one in results if one.response and one.response.results
+        result.case.id: result.response.results[0].score
+        for result in results
+        if result.response and result.response.results
     }
-    return [replace(one, unmet=_unmet(one, best)) for one in results]
+    return [replace(result, unmet=tuple(_unmet(result, best))) for result in results]
 
 
-def _unmet(one: CaseResult, best: Mapping[str, float]) -> tuple[str, ...]:
-    case, response = one.case, one.response
+def _unmet(result: CaseResult, best: Mapping[str, float]) -> list[str]:
+    case, given, response = result.case, result.case.given, result.response
     if response is None:
-        kind = "api" if isinstance(one.result.error, APIError) else "argument"
-        return () if case.error == kind else (str(one.result.error),)
-    count = len(response.results)
-    if case.error:
-        return (f"expected an error of kind {case.error}, got {count} results",)
-    chunks = [hit.chunk for hit in response.hits[: case.within]]
-
-    def missed(targets: Sequence[Target]) -> bool:
-        return bool(targets) and not any(target.holds(chunk) for target in targets for chunk in chunks)
-
-    none = f"none of the first {case.within} results"
-    unmet = [f"expected at least {case.min_results} results, got {count}"] if count < case.min_results else []
-    if missed([page_target(page, path_end=True) for page in case.pages]):
-        unmet.append(f"{none} is from {' or '.join(case.pages)}")
-    if missed([module_target(module) for module in case.modules]):
-        unmet.append(f"{none} is from module {' or '.join(case.modules)}")
-    if missed([passage_target(text) for text in case.passages]):
-        unmet.append(f"{none} says {case.passages[0]!r}")
-    unmet += [
-        f"its best score is not below that of {other}"
-        for other in case.weaker_than
-        if case.id in best and not best[case.id] < best.get(other, 0.0)
-    ]
-    return tuple(unmet)
-
-
-def batch_document(
-    suite: Cases, collection: str, model: str, results: Sequence[CaseResult]
-) -> dict[str, Any]:
-    """Return the JSON of a suite's run."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "suite": suite.name,
-        "collection": collection,
-        "model": model,
-        "summary": summary(results),
-        "queries": [result.to_dict() for result in results],
+        kind = "api" if isinstance(result.error, APIError) else "argument"
+        return [] if given.get("error") == kind else [str(result.error)]
+    count, least, within = len(response.results), given.get("min_results", 1), given.get("within", 5)
+    if "error" in given:
+        return [f"expected an error of kind {given['error']}, got {count} results"]
+    none = f"none of the first {within} results"
+    text = given.get("text", "")
+    targets: dict[str, list[Target]] = {
+        f"is from {' or '.join(case.pages)}": [page_target(page, path_end=True) for page in case.pages],
+        f"is from module {' or '.join(case.modules)}": [*map(module_target, case.modules)],
+        f"says {text!r}": [passage_target(text)] if text else [],
     }
+    unmet = [f"expected at least {least} results, got {count}"] if count < least else []
+    for expectation, accepted in targets.items():
+        hits = response.hits[:within]
+        if accepted and not any(target.holds(hit.chunk) for target in accepted for hit in hits):
+            unmet.append(f"{none} {expectation}")
+    return unmet + [
+        f"its best score is not below the best score of {other}"
+        for other in case.weaker_than
+        if case.id in best and best[case.id] >= best.get(other, 0.0)
+    ]
 
 
 def summary(results: Sequence[CaseResult]) -> dict[str, Any]:
     """Return the metrics of a run; a query succeeds if it gets a response, or an error that is expected."""
     count, passed = len(results), sum(result.passed for result in results)
-    succeeded = sum(
-        result.response is not None or (result.passed and bool(result.case.error)) for result in results
-    )
-    latency = {name: _latency(results, name) for name in COMPONENTS}
+    succeeded = sum(result.response is not None or result.passed for result in results)
+    latency = {
+        name: distribution([result.response.latency_ms[name] for result in results if result.response])
+        for name in COMPONENTS
+    }
     total = latency["total"]
     _CLI.info(
         "%d queries, %d passed, %d failed; total mean %.1f ms, p95 %.1f ms, p99 %.1f ms",
@@ -361,102 +308,13 @@ def summary(results: Sequence[CaseResult]) -> dict[str, Any]:
     }
 
 
-def _latency(results: Sequence[CaseResult], component: str) -> dict[str, float]:
-    values = [result.response.latency_ms[component] for result in results if result.response]
-    if not values:
-        return {"count": 0, "mean": 0.0, "p95": 0.0, "p99": 0.0, "max": 0.0}
-    return {
-        "count": len(values),
-        "mean": round(sum(values) / len(values), 3),
-        "p95": nearest_rank(values, 0.95),
-        "p99": nearest_rank(values, 0.99),
-        "max": max(values),
-    }
+def scores_of(suite: Cases, model: str, results: Sequence[CaseResult]) -> ExpectedResults:
+    """Return the URL, chunk and score of each result, without texts and times."""
+    return ExpectedResults(suite.name, model, {result.case.id: _scores(result) for result in results})
 
 
-def baseline_document(suite: Cases, model: str, results: Sequence[CaseResult]) -> dict[str, Any]:
-    """Return the baseline of a run: the URL, chunk and score of each result, without texts and times."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "suite": suite.name,
-        "model": model,
-        "queries": {result.case.id: _kept(result) for result in results},
-    }
-
-
-def load_baseline(path: Path) -> Mapping[str, Any]:
-    """Read a baseline's file."""
-    data = parse_json(read_file(path, MAX_BYTES, NO_SUITE), str(path), hint=_SHAPE)
-    queries = data.get("queries") if isinstance(data, dict) else None
-    if not isinstance(queries, dict) or not isinstance(data.get("model"), str):
-        raise InvalidArgument(f"{path}: it has no model and no queries", hint=_SHAPE)
-    for id, kept in queries.items():
-        if not _is_kept(kept):
-            raise InvalidArgument(f'{path}, query "{id}": it has neither results nor an error', hint=_SHAPE)
-    return {"model": data["model"], "queries": queries}
-
-
-def compared(results: Sequence[CaseResult], baseline: Mapping[str, Any], model: str) -> list[CaseResult]:
-    """Add every difference from a baseline to what is unmet."""
-    if baseline["model"] != model:
-        raise InvalidArgument(
-            f"The expected results of {baseline['model']} cannot be compared with those of {model}",
-            hint=_SHAPE,
-        )
-    queries = baseline["queries"]
-    if gone := sorted(set(queries) - {result.case.id for result in results}):
-        raise InvalidArgument(
-            f'The expected results have a query "{gone[0]}" that is not in the suite', hint=_SHAPE
-        )
-    return [
-        replace(result, unmet=(*result.unmet, *_differences(result, queries.get(result.case.id))))
-        for result in results
-    ]
-
-
-def _kept(result: CaseResult) -> dict[str, Any]:
+def _scores(result: CaseResult) -> QueryScores:
     if result.response is None:
-        return {"error": "argument" if result.case.error == "argument" else "api"}
-    return {
-        "query": result.response.query,
-        "results": [
-            {"url": one.metadata.url, "chunk_index": one.metadata.chunk_index, "score": round(one.score, 4)}
-            for one in result.response.results
-        ],
-    }
-
-
-def _is_kept(kept: Any) -> bool:
-    if not isinstance(kept, dict):
-        return False
-    results = kept.get("results")
-    if results is None:
-        return kept.get("error") in ("argument", "api")
-    return isinstance(results, list) and all(
-        isinstance(result, dict)
-        and isinstance(result.get("url"), str)
-        and isinstance(result.get("chunk_index"), int)
-        and isinstance(result.get("score"), int | float)
-        for result in results
-    )
-
-
-def _differences(result: CaseResult, kept: Mapping[str, Any] | None) -> list[str]:
-    response = result.response
-    if kept is None:
-        return ["the expected results do not have this query"]
-    if "results" not in kept or response is None:
-        same = ("results" not in kept) == (response is None)
-        return [] if same else ["an error on one side, results on the other"]
-    if kept.get("query") != response.query:
-        return ["the expected results are those of another query text"]
-    now = {(one.metadata.url, one.metadata.chunk_index): one.score for one in response.results}
-    if len(now) != len(kept["results"]):
-        return [f"{len(now)} results where {len(kept['results'])} were expected"]
-    before = {(one["url"], one["chunk_index"]): float(one["score"]) for one in kept["results"]}
-    return [
-        f"chunk {chunk} of {url} ({old:.4f}) is no longer found"
-        if new is None
-        else f"chunk {chunk} of {url} has {new:.4f}, expected {old:.4f}"
-        for (url, chunk), old, new in changed_scores(before, now, TOLERANCE)
-    ]
+        return QueryScores("", None, "argument" if result.case.given.get("error") == "argument" else "api")
+    found = {(one.metadata.url, one.metadata.chunk_index): one.score for one in result.response.results}
+    return QueryScores(result.response.query, found)

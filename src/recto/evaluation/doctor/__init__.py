@@ -53,7 +53,7 @@ def examine(
     progress: Callable[[str], None] | None = None,
 ) -> Iterator[Finding]:
     """Yield the findings of all checks in order."""
-    context = DoctorContext(environment, directory, collection, everything)
+    context = DoctorContext(environment, directory, collection or "", everything)
     secrets = _secrets(environment, directory)
     try:
         for name, check in CHECKS.items():

@@ -21,7 +21,8 @@ from recto.errors import CollectionMissing, ErrorKind, IndexDamaged
 from recto.evaluation.calibration import heading_question
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, note, ok, warning
 from recto.evaluation.integrity import Issue, IssueKind, examine
-from recto.indexing.indexer import IndexJob, is_first_run, plan_book
+from recto.indexing.indexer import IndexJob, plan_book
+from recto.indexing.naming import default_collection, is_local
 from recto.indexing.planner import PageState
 from recto.protocols import Preparable, SchemaInfo, Verifiable
 from recto.search.lexical import other_analyzer
@@ -40,6 +41,7 @@ def collection(context: DoctorContext) -> Iterator[Finding]:
     """Verify the files of the collection, open it, and count its chunks."""
     if context.store is None or context.settings is None:
         return
+    context.collection = context.collection or default_collection(context.settings, context.store)
     if isinstance(context.store, Verifiable):
         with suppress(CollectionMissing, IndexDamaged):  # `open` reports it, or opens an older generation
             context.store.verify(context.collection)
@@ -50,7 +52,7 @@ def collection(context: DoctorContext) -> Iterator[Finding]:
             message = f"'{context.name}' is being indexed now, for the first time"
             yield note("at_work", message, repair=context.index_command())
             return
-        if not is_first_run(context.collection, context.store):
+        if context.collection != SAMPLE_COLLECTION or not is_local(context.store):
             raise
         message = "Nothing is indexed yet; the first query indexes the sample book"
         yield note("first_run", message, repair="recto index PATH")

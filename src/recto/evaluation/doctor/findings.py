@@ -10,7 +10,7 @@ from pathlib import Path
 from recto.errors import ErrorKind, RectoError
 from recto.indexing.planner import Plan
 from recto.protocols import Embedder, Index, Source, Store
-from recto.settings import QUERY_COLLECTION, Settings, index_command
+from recto.settings import Settings, index_command
 
 
 class Severity(StrEnum):
@@ -71,7 +71,8 @@ class DoctorContext:
 
     environment: Mapping[str, str]
     directory: Path | None
-    asked: str | None
+    collection: str
+    """The name of the collection to check; empty until it is known."""
     everything: bool = False
     settings: Settings | None = None
     embedder: Embedder | None = None
@@ -82,12 +83,6 @@ class DoctorContext:
     writers: dict[str, str] = field(default_factory=dict)
     """The collections that are being indexed now, with the ids of the processes."""
     messages: list[str] = field(default_factory=list)
-
-    @property
-    def collection(self) -> str:
-        """The name of the collection to check."""
-        configured = self.settings.collection_or(QUERY_COLLECTION) if self.settings else QUERY_COLLECTION
-        return self.asked or configured
 
     @property
     def name(self) -> str:

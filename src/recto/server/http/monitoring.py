@@ -19,7 +19,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from recto._util.numbers import percentile
-from recto.contracts.http import created_at
 from recto.errors import RectoError
 from recto.server.http.errors import ENGINE_MESSAGES
 from recto.server.http.options import METRICS_DIRECTORY
@@ -212,9 +211,8 @@ class _IndexCollector:
                 continue
             generation.add_metric([name, info.generation], 1)
             chunks.add_metric([name], info.chunks)
-            made = created_at(info)
-            if made is not None:
-                created.add_metric([name], datetime.fromisoformat(made).timestamp())
+            if info.created_at is not None:
+                created.add_metric([name], datetime.fromisoformat(info.created_at).timestamp())
         yield from (generation, chunks, ready, created)
 
 

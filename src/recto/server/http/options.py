@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from recto.contracts import HTTP_COLLECTION
 from recto.errors import ConfigurationError
 from recto.server.auth import api_keys, is_loopback, key_required
 from recto.server.keys import check_origin
@@ -13,7 +14,6 @@ from recto.server.limits import MAX_CONCURRENCY
 from recto.server.proxies import Network, check_networks
 from recto.settings import Variables, check_collection_name, read_variables
 
-DEFAULT_COLLECTION = "humanoid_robotics_book"
 DEFAULT_PORT = 8000
 METRICS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 """Where several workers share their metrics; set it before prometheus_client is imported."""
@@ -35,7 +35,7 @@ class ServeOptions:
     port: int = DEFAULT_PORT
     workers: int = 1
     collections: tuple[str, ...] = ()
-    default: str = DEFAULT_COLLECTION
+    default: str = HTTP_COLLECTION
     keys: tuple[str, ...] = field(default=(), repr=False)
     allow_public: bool = False
     hosts: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ def serve_options(
         port=port,
         workers=workers,
         collections=named or _listed((), values, "RECTO_COLLECTIONS"),
-        default=named[0] if named else DEFAULT_COLLECTION,
+        default=named[0] if named else HTTP_COLLECTION,
         keys=api_keys(values),
         allow_public=allow_public,
         hosts=tuple(_checked_host(name) for name in _listed(hosts, values, "RECTO_ALLOWED_HOSTS")),

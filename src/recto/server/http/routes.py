@@ -16,7 +16,7 @@ from starlette.responses import StreamingResponse
 
 from recto import __version__
 from recto._util.text import shortened
-from recto.contracts.http import add_contract_routes, created_at, validation
+from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
 from recto.search.lexical import QueryWord
@@ -441,7 +441,7 @@ def _index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[s
         "collection": name,
         "generation": info.generation,
         "chunks": info.chunks,
-        "created_at": created_at(info),
+        "created_at": info.created_at,
         "model": made.embedder.model if made else None,
         "noise_floor": measured.noise_floor if measured else None,
         "auroc": measured.auroc if measured else None,

@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from recto._util.retry import Notify
-from recto.errors import CollectionMissing, missing_extra
-from recto.protocols import Verifiable
+from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
+from recto.errors import CollectionMissing, ConfigurationError, missing_extra
+from recto.indexing.naming import default_collection, is_local
 from recto.server.http.options import METRICS_DIRECTORY, ServeOptions
-from recto.settings import Settings, split_addresses
+from recto.settings import SAMPLE_COLLECTION, Settings, split_addresses
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
+    from recto.protocols import Store
 
 _HEALTHCHECK_SECONDS = 30
 
@@ -53,7 +56,7 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     from recto.server.listening import base_url, listen, server_config
 
     with listen(options.host.strip("[]"), options.port) as listener:
-        _prepare(settings, options, notify)
+        options = _prepare(settings, options, notify)
         with _shared_metrics(options.workers), _graceful_sigterm():
             notify(f"Recto listens at {base_url(listener)}; press Ctrl-C to stop.")
             config = server_config(
@@ -85,21 +88,41 @@ def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
     )
 
 
-def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> None:
-    """Report configuration errors before any worker starts, and index the sample book on the first run."""
+def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> ServeOptions:
+    """Report configuration errors before any worker starts, and index the sample book on the first run.
+
+    Return the options with the collection that the service serves by default.
+    """
     from recto.api import open_collection, open_embedder, open_store
     from recto.search.query_log import prepare_query_log
 
     prepare_query_log(settings)
     embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
-        if isinstance(store, Verifiable) and not store.collections():
-            open_collection(settings, embedder, store, settings.collection_or(options.default), notify)
+        if is_local(store) and not store.collections():
+            name = settings.collection_or(options.default)
+            open_collection(settings, embedder, store, name, notify, DEFAULT_COLLECTIONS)
+        return replace(options, default=_served_collection(settings, options, store))
     except CollectionMissing as error:
         notify(f"[WARNING] {error.message}. {error.hint} The server uses it as soon as it exists.")
+    except ConfigurationError as error:
+        notify(f"[WARNING] {error.message}. {error.hint}")
     finally:
         embedder.close()
         store.close()
+    return options
+
+
+def _served_collection(settings: Settings, options: ServeOptions, store: Store) -> str:
+    """Return the default of the service: the documented name if a book has it, else the only book."""
+    named = settings.collection is not None or options.default != HTTP_COLLECTION
+    if named or not is_local(store):  # a remote store may be down, and the service starts nevertheless
+        return options.default
+    target = store.aliases().get(HTTP_COLLECTION, HTTP_COLLECTION)
+    if target != SAMPLE_COLLECTION and target in store.collections():
+        return HTTP_COLLECTION
+    name = default_collection(settings, store)
+    return HTTP_COLLECTION if name == SAMPLE_COLLECTION else name
 
 
 def _exit_with_parent() -> None:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
+from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, InvalidArgument
 from recto.protocols import AsyncEmbedder, AsyncStore, Preparable
 from recto.search.display import response_words, words_to_match
@@ -23,7 +24,7 @@ from recto.search.query import MAX_QUERY
 from recto.search.query_log import QueryLog, Via, open_query_log
 from recto.search.retriever import Retriever, make_retriever
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
-from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
+from recto.server.http.options import ServeOptions
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
 from recto.settings import Settings, split_addresses
 from recto.types import (
@@ -85,7 +86,9 @@ class SearchService:
     def start(self) -> None:
         """Open the default collection, index the sample book on the first run, and load the model."""
         self._query_log = open_query_log(self.settings, self._on_log_drop)
-        open_collection(self.settings, self._embedder, self._store, self.default, self._notify)
+        open_collection(
+            self.settings, self._embedder, self._store, self.default, self._notify, DEFAULT_COLLECTIONS
+        )
         self._embedder.warm_up()
 
     async def close(self) -> None:
@@ -131,7 +134,7 @@ class SearchService:
             return self.default
         if asked in self.names:
             return asked
-        if asked == DEFAULT_COLLECTION:  # the contract's name means the configured collection
+        if asked == HTTP_COLLECTION:  # the contract's name means the configured collection
             return self.default
         if asked in self._aliases():
             return asked

@@ -6,10 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import unquote
 
 from recto._util.text import ROOT_MODULE, module_keys, nearest, short_name
@@ -19,14 +19,6 @@ from recto.types import HEADING_SEPARATOR, Chunk
 
 NO_MODULE = "general"
 """What these pipelines call a page outside all modules."""
-
-_KEYWORDS = re.compile(
-    r"(?<![a-z0-9])(?:(?P<ros2>ros-?2)|(?P<simulation>simulations?|digital-twins?|gazebo|unity)"
-    r"|(?P<isaac>isaac|ai-robot-brain)|(?P<vla>vla|vision-language-action))(?![a-z0-9])"
-)
-_INTRO = re.compile(r"(?<![a-z0-9])intro(?:duction)?(?![a-z0-9])")
-_BY_NUMBER = {1: "ros2", 2: "simulation", 3: "isaac", 4: "vla"}
-"""The usual order of modules in these books; used only for modules that have a number but no name."""
 
 _ROOTS = frozenset({"docs", "doc", "documentation", "docusaurus-plugin-content-docs"})
 _GENERIC = _ROOTS.union(
@@ -44,21 +36,23 @@ _INDEX_PAGES = frozenset({"index", "readme"})
 
 
 @lru_cache(maxsize=4096)  # a page has many chunks
-def module_of(raw: str, address: str) -> tuple[str, tuple[str, ...]]:
-    """Return a page's module and all names by which filters can refer to it; `raw` is the stored name."""
-    directories = _module_directories(address)
-    directory = directories[0] if directories else ""
-    name = _from_name(raw) or _from_name(directory) or _from_number(raw) or _from_number(directory)
-    name = name or (ROOT_MODULE if raw or address else NO_MODULE)
-    short = "" if is_named(raw) else _short(directory)
-    keys = (name, *(module_keys(raw) if raw else ()), short, *directories)
+def module_of(stored: str, address: str) -> tuple[str, tuple[str, ...]]:
+    """Return a page's module and all names by which filters can refer to it; `stored` is the payload's name.
+
+    A name says more than a number, so the directory of the page names the module if the payload has a number.
+    """
+    directory = _module_directory(address)
+    name = _from_name(stored) or _from_name(directory) or _from_number(stored) or _from_number(directory)
+    name = name or (ROOT_MODULE if stored or address else NO_MODULE)
+    short = "" if is_named(stored) else _short(directory)
+    keys = (name, *(module_keys(stored) if stored else ()), short, directory)
     return name, tuple(dict.fromkeys(key for key in (key.strip().lower() for key in keys) if key))
 
 
 @lru_cache(maxsize=4096)
-def is_named(raw: str) -> bool:
+def is_named(stored: str) -> bool:
     """Return whether a module's name is more than a number or a word like "docs"."""
-    return bool(_from_name(raw))
+    return bool(_from_name(stored))
 
 
 def page_name(address: str) -> str:
@@ -69,50 +63,35 @@ def page_name(address: str) -> str:
     return re.sub(r"[-_]+", " ", parts[-1]).strip().capitalize() if parts else ""
 
 
-def _module_directories(address: str) -> list[str]:
-    """Return the directories of an address that name its module, the best one first."""
+def _module_directory(address: str) -> str:
+    """Return the directory of an address that names its module, or an empty string."""
     *directories, page = _parts(address) or [""]
     if not directories:  # it may be the address of a module's own page
-        name = _without_extension(page)
-        return [name] if _keyword(name) or (name == page and _NUMBERED.match(page)) else []
-    directories.sort(key=lambda part: not _NUMBERED.match(part))
-    top = next((part for part in directories if _NUMBERED.match(part) or is_named(part)), directories[0])
-    best = next((part for part in directories if _KEYWORDS.search(_slug(part))), top)
-    return list(dict.fromkeys((best, top)))
+        return page if _NUMBERED.match(page) and not _PAGE_FILE.fullmatch(page) else ""
+    numbered = [part for part in directories if _NUMBERED.match(part)]
+    return next(
+        (part for part in (*numbered, *directories) if part in numbered or is_named(part)), directories[0]
+    )
 
 
-def _from_name(raw: str) -> str:
-    slug = _slug(raw)
-    if not slug or slug in _GENERIC or _ONLY_NUMBERED.fullmatch(raw.strip()):
+def _from_name(name: str) -> str:
+    slug = re.sub(r"[\W_]+", "-", name.lower()).strip("-")
+    if not slug or slug in _GENERIC or _ONLY_NUMBERED.fullmatch(name.strip()):
         return ""
-    if _PAGE_FILE.fullmatch(raw.strip()):  # some pipelines store the file name for a page of the root
-        return _keyword(raw) or ROOT_MODULE
-    return _keyword(raw) or _short(raw)
+    # Some pipelines store the file name for a page of the root.
+    return ROOT_MODULE if slug == "introduction" or _PAGE_FILE.fullmatch(name.strip()) else _short(name)
 
 
-def _keyword(text: str) -> str:
-    """Return the module of the first keyword in a text; "introduction" counts only if it is the only one."""
-    slug = _slug(text)
-    found = _KEYWORDS.search(slug)
-    return (found.lastgroup or "") if found else ROOT_MODULE if _INTRO.search(slug) else ""
-
-
-def _from_number(raw: str) -> str:
-    found = _ONLY_NUMBERED.fullmatch(raw.strip())
-    if not found:
+def _from_number(name: str) -> str:
+    number = _ONLY_NUMBERED.fullmatch(name.strip())
+    if not number:
         return ""
-    word, number = (found[1] or "module").lower(), int(found[2])
-    known = _BY_NUMBER.get(number) if word == "module" else None  # the numbers of chapters vary too much
-    return known or (raw.strip().lower() if found[1] else f"{word}-{number}")
+    return name.strip().lower() if number[1] else f"module-{int(number[2])}"
 
 
 def _short(name: str) -> str:
     text = name.strip().replace(":", " ")
     return short_name(re.sub(r"^ch(?=[-_ ]?\d)", "chapter", text, flags=re.IGNORECASE)).strip()
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[\W_]+", "-", text.lower()).strip("-")
 
 
 def _parts(address: str) -> list[str]:
@@ -144,10 +123,6 @@ def _without_extension(part: str) -> str:
     return found[1] if found else part
 
 
-T = TypeVar("T")
-Reader = Callable[[str, Any], T | None]
-"""Converts the value at a path to the type of a field, or returns None if it is not usable."""
-
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "text": ("text", "content", "text_content", "chunk_text", "page_content"),
     "page_url": (
@@ -165,6 +140,9 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 _FILE_FIELDS = ("file_path", "source_file", "doc_path", "full_path", "source", "file_name", "filename")
 _PREFIXES = ("", "metadata.", "source_metadata.")
 _FILE_NAME = re.compile(r"[^/\\]+\.(?:mdx?|markdown|txt|pdf|html?|rst)", re.IGNORECASE)
+_PATH = re.compile(r".*[/\\].*", re.DOTALL)
+_SOURCES = {"page_url": (_PATH,), "page_title": (_FILE_NAME,), "file": (_PATH, _FILE_NAME)}
+"""What the field `source` must look like to be used: it may also be a constant such as "website"."""
 _WHOLE_NUMBER = re.compile(r"\+?(\d{1,9})(?:\.0*)?")
 _MAX_INDEX = 10**9  # a larger number is an id
 _FALLBACKS: Mapping[str, str] = {
@@ -179,6 +157,7 @@ class Dialect:
     """The payload field of each canonical field: a dotted path, or an empty string if there is none.
 
     `partial` lists the fields that some points do not have; a filter on them would miss these points.
+    `modules` are other names for modules, by the names that the collection has for them.
     """
 
     name: str
@@ -190,19 +169,19 @@ class Dialect:
     chunk_index: str = ""
     total_chunks: str = ""
     partial: tuple[str, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, id: str | int, payload: Mapping[str, Any]) -> Chunk:
         """Read a payload: this dialect's fields first, then all known aliases, then defaults."""
         if is_recto(payload):
             return from_payload(str(id), dict(payload))
-        text = self._first(payload, "text", as_text) or ""
-        headings = self._first(payload, "section", as_headings) or ()
-        page_url = self._first(payload, "page_url", as_address)
-        page_url = page_url or self._first(payload, "page_title", _as_file_name) or ""
-        raw_module = self._first(payload, "module", as_module) or self._first(payload, "module", as_label)
-        module, keys = module_of(raw_module or "", page_url)
-        title = self._first(payload, "page_title", as_title)
-        chunk_index = self._first(payload, "chunk_index", as_number) or 0
+        text = self._first(payload, "text") or ""
+        headings = self._first(payload, "section") or ()
+        page_url = self._first(payload, "page_url") or self._first(payload, "page_title", file_name) or ""
+        stored = self._first(payload, "module") or self._first(payload, "module", label) or ""
+        module, keys = self.module_of(stored, page_url)
+        title = self._first(payload, "page_title")
+        chunk_index = self._first(payload, "chunk_index") or 0
         return Chunk(
             id=str(id),
             text=text,
@@ -213,12 +192,18 @@ class Dialect:
             headings=headings,
             anchor="",
             chunk_index=chunk_index,
-            total_chunks=max(self._first(payload, "total_chunks", as_number) or 0, chunk_index + 1),
+            total_chunks=max(self._first(payload, "total_chunks") or 0, chunk_index + 1),
             start_line=0,
             end_line=0,
-            content_hash=as_label("", payload.get("content_hash")) or _digest(text),
-            source=_first_of(payload, _FILE_FIELDS, _as_file) or page_url,
+            content_hash=label(payload.get("content_hash")) or _digest(text),
+            source=_first_of(payload, "file", _FILE_FIELDS, label) or page_url,
         )
+
+    def module_of(self, stored: str, address: str) -> tuple[str, tuple[str, ...]]:
+        """Return a page's module and all its names, with the names that `modules` gives."""
+        name, keys = module_of(stored, address)
+        alias = next((self.modules[key] for key in keys if key in self.modules), "")
+        return (alias, tuple(dict.fromkeys((alias.lower(), *keys)))) if alias else (name, keys)
 
     def path(self, canonical: str) -> str:
         """Return the payload field of a canonical field, or an empty string."""
@@ -239,10 +224,11 @@ class Dialect:
         known = ", ".join(found) or "no field is known"
         return f"{self.name}: {known}" + (f"; missing: {', '.join(missing)}" if missing else "")
 
-    def _first(self, payload: Mapping[str, Any], canonical: str, reader: Reader[T]) -> T | None:
-        own = self.path(canonical)
-        found = reader(own, value_at(payload, own)) if own else None
-        return _first_of(payload, ALIASES[canonical], reader) if found is None else found
+    def _first(self, payload: Mapping[str, Any], canonical: str, read: Reader | None = None) -> Any:
+        """Return the value of a field: this dialect's own, else that of the first alias that has one."""
+        own, read = self.path(canonical), read or _READERS[canonical]
+        value = _read(canonical, own, value_at(payload, own), read) if own else None
+        return _first_of(payload, canonical, ALIASES[canonical], read) if value is None else value
 
 
 RECTO = Dialect(
@@ -278,79 +264,77 @@ def value_at(payload: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def as_text(path: str, value: Any) -> str | None:  # noqa: ARG001 - a `Reader`
+Reader = Callable[[Any], Any]
+"""Converts a value to the type of a field, or returns None if it is not usable."""
+
+
+def joined_text(value: Any) -> str | None:
     """Read the text of a chunk; some splitters store a list of lines."""
     if isinstance(value, list) and all(isinstance(line, str) for line in value):
         value = "\n".join(value)
     return value if isinstance(value, str) and value.strip() else None
 
 
-def as_label(path: str, value: Any) -> str | None:  # noqa: ARG001 - a `Reader`
+def label(value: Any) -> str | None:
     """Read a short text, or a number: YAML turns a title like 2024 into one."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         value = str(value)
     return (value.strip() or None) if isinstance(value, str) else None
 
 
-def as_address(path: str, value: Any) -> str | None:
-    """Read a page's address; `source` only if it is a path, not a constant like "website"."""
-    label = as_label(path, value)
-    return None if label and _is_source(path) and not re.search(r"[/\\]", label) else label
-
-
-def as_title(path: str, value: Any) -> str | None:
-    """Read a page's title; `source` only if it is a file name."""
-    return _as_file_name(path, value) if _is_source(path) else as_label(path, value)
-
-
-def as_module(path: str, value: Any) -> str | None:
+def module_name(value: Any) -> str | None:
     """Read a module's name; not a number or a word like "Docs", because the page's address says more."""
-    label = as_label(path, value)
-    return label if label and is_named(label) else None
+    name = label(value)
+    return name if name and is_named(name) else None
 
 
-def as_number(path: str, value: Any) -> int | None:  # noqa: ARG001 - a `Reader`
+def file_name(value: Any) -> str | None:
+    """Read the name of a file."""
+    name = label(value)
+    return name if name and _FILE_NAME.fullmatch(name) else None
+
+
+def whole_number(value: Any) -> int | None:
     """Read a whole number, also from a float or a string."""
     if isinstance(value, str):
-        found = _WHOLE_NUMBER.fullmatch(value.strip())
-        return int(found[1]) if found else None
+        number = _WHOLE_NUMBER.fullmatch(value.strip())
+        return int(number[1]) if number else None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _MAX_INDEX:
         return None
     return int(value) if value == int(value) else None
 
 
-def as_headings(path: str, value: Any) -> tuple[str, ...] | None:
+def headings_of(value: Any) -> tuple[str, ...] | None:
     """Read headings from a list, or from a string with separators."""
     items = value.split(HEADING_SEPARATOR) if isinstance(value, str) else value
     items = items if isinstance(items, list) else [items]
     named = (item.get("text") or item.get("title") if isinstance(item, Mapping) else item for item in items)
-    return tuple(label for item in named if (label := as_label(path, item))) or None
+    return tuple(heading for item in named if (heading := label(item))) or None
 
 
-def _as_file_name(path: str, value: Any) -> str | None:
-    label = as_label(path, value)
-    return label if label and _FILE_NAME.fullmatch(label) else None
+_READERS: Mapping[str, Reader] = {
+    "text": joined_text,
+    "page_url": label,
+    "page_title": label,
+    "module": module_name,
+    "section": headings_of,
+    "chunk_index": whole_number,
+    "total_chunks": whole_number,
+}
 
 
-def _as_file(path: str, value: Any) -> str | None:
-    return as_address(path, value) or _as_file_name(path, value)
+def _read(canonical: str, path: str, value: Any, read: Reader) -> Any:
+    if path.rpartition(".")[2] == "source" and canonical in _SOURCES:
+        name = label(value) or ""
+        if not any(form.fullmatch(name) for form in _SOURCES[canonical]):
+            return None
+    return read(value)
 
 
-def _is_source(path: str) -> bool:
-    return path.rpartition(".")[2] == "source"
-
-
-def _first_of(payload: Mapping[str, Any], aliases: tuple[str, ...], reader: Reader[T]) -> T | None:
-    holders = [
-        (prefix, holder)
-        for prefix in _PREFIXES
-        if isinstance(holder := payload.get(prefix[:-1]) if prefix else payload, Mapping)
-    ]
-    for alias in aliases:
-        for prefix, holder in holders:
-            if alias in holder and (value := reader(prefix + alias, holder[alias])) is not None:
-                return value
-    return None
+def _first_of(payload: Mapping[str, Any], canonical: str, aliases: tuple[str, ...], read: Reader) -> Any:
+    paths = (prefix + alias for alias in aliases for prefix in _PREFIXES)
+    values = (_read(canonical, path, value_at(payload, path), read) for path in paths)
+    return next((value for value in values if value is not None), None)
 
 
 def _digest(text: str) -> str:
@@ -360,43 +344,35 @@ def _digest(text: str) -> str:
 SAMPLE = 64
 """How many points are read to detect a dialect."""
 
-_READERS: Mapping[str, Reader[Any]] = {
-    "text": as_text,
-    "page_url": as_address,
-    "page_title": as_title,
-    "module": as_module,
-    "section": as_headings,
-    "chunk_index": as_number,
-    "total_chunks": as_number,
+_FIELDS = {
+    "module": "text page_url page_title module_name - chunk_index",
+    "url": "text url page_title - - chunk_index total_chunks",
+    "content": "content url title - headings chunk_index metadata.total_chunks",
+    "nested-module": "content url title metadata.module - chunk_index total_chunks",
+    "chapter": "text source_url title chapter section chunk_index",
+    "source-url": "content source_url title - section chunk_index",
+    "position": "content source_url page_title chapter section_title position",
+    "source-file": "text source_file - module_name section_heading chunk_index total_chunks",
+    "metadata": "content metadata.page_url metadata.page_title metadata.chapter_name - metadata.chunk_id "
+    "metadata.total_chunks",
+    "path": "text url_path - - heading chunk_index",
+    "file": "text source filename",
 }
-
-_KNOWN = (
-    RECTO,
-    Dialect("module", "text", "page_url", "page_title", "module_name", "", "chunk_index"),
-    Dialect("url", "text", "url", "page_title", "", "", "chunk_index", "total_chunks"),
-    Dialect("content", "content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks"),
-    Dialect("nested-module", "content", "url", "title", "metadata.module", "", "chunk_index", "total_chunks"),
-    Dialect("chapter", "text", "source_url", "title", "chapter", "section", "chunk_index"),
-    Dialect("source-url", "content", "source_url", "title", "", "section", "chunk_index"),
-    Dialect("position", "content", "source_url", "page_title", "chapter", "section_title", "position"),
-    Dialect(
-        *("source-file", "text", "source_file", "", "module_name", "section_heading"),
-        *("chunk_index", "total_chunks"),
-    ),
-    Dialect(
-        *("metadata", "content", "metadata.page_url", "metadata.page_title", "metadata.chapter_name", ""),
-        *("metadata.chunk_id", "metadata.total_chunks"),
-    ),
-    Dialect("path", "text", "url_path", "", "", "heading", "chunk_index"),
-    Dialect("file", "text", "source", "filename"),
-)
-KNOWN_DIALECTS: Mapping[str, Dialect] = {dialect.name: dialect for dialect in _KNOWN}
+"""The payload fields of known dialects in the order of `ALIASES`; `-` if there is none."""
+KNOWN_DIALECTS: Mapping[str, Dialect] = {"recto": RECTO} | {
+    name: replace(
+        Dialect(name),
+        **{field: path for field, path in zip(ALIASES, paths.split(), strict=False) if path != "-"},
+    )
+    for name, paths in _FIELDS.items()
+}
 """The dialects that RECTO_DIALECT can name; all others are detected, or mapped in a file."""
 
 _HINT = (
     f"Set RECTO_DIALECT to one of {', '.join(KNOWN_DIALECTS)}, or to a JSON or TOML file like "
     '{"text": "body", "page_url": "meta.link", "page_title": "meta.title", "module": "chapter"}; '
     f"its keys are {', '.join(ALIASES)}, its values are payload fields. "
+    'Its "modules" can give modules other names, such as {"module-2": "simulation"}. '
     "Leave it unset to have the dialect detected."
 )
 
@@ -406,11 +382,11 @@ def detect(payloads: Sequence[Mapping[str, Any]]) -> Dialect:
     sample = payloads[:SAMPLE]
     if sample and all(is_recto(payload) for payload in sample):
         return RECTO
-    chosen: dict[str, str] = {}
+    chosen: dict[str, Any] = {}
     partial: list[str] = []
-    for canonical, reader in _READERS.items():
+    for canonical, read in _READERS.items():
         counts = {
-            path: sum(reader(path, value_at(payload, path)) is not None for payload in sample)
+            path: sum(_read(canonical, path, value_at(payload, path), read) is not None for payload in sample)
             for path in (prefix + alias for alias in ALIASES[canonical] for prefix in _PREFIXES)
         }
         best = max(counts, key=counts.__getitem__)  # of several, the first, which is the most reliable one
@@ -420,6 +396,15 @@ def detect(payloads: Sequence[Mapping[str, Any]]) -> Dialect:
     return Dialect("detected", **chosen, partial=tuple(partial))
 
 
+def choose(configured: Dialect | None, payloads: Sequence[Mapping[str, Any]], *, own: bool) -> Dialect:
+    """Return the dialect that the user set; if that names no fields, Recto's own, or the detected fields."""
+    if configured is not None and any(configured.path(name) for name in ALIASES):
+        return configured
+    if own:
+        return RECTO
+    return replace(detect(payloads), modules=configured.modules if configured else {})
+
+
 def load_dialect(name_or_path: str | Path) -> Dialect:
     """Return a known dialect by its name, or the one that a mapping file describes."""
     known = KNOWN_DIALECTS.get(str(name_or_path).strip().lower())
@@ -427,19 +412,23 @@ def load_dialect(name_or_path: str | Path) -> Dialect:
         return known
     path = Path(name_or_path)
     mapping = _read_mapping(path)
-    unknown = sorted(set(mapping) - set(ALIASES) - {"name"})
-    if unknown:
-        meant = nearest(unknown[0], ALIASES)
-        raise ConfigurationError(
-            f"{path}: unknown key {unknown[0]!r}" + (f", did you mean {meant!r}?" if meant else ""),
-            hint=_HINT,
-        )
+    modules = mapping.pop("modules", {})
+    if unknown := sorted(set(mapping) - set(ALIASES) - {"name"}):
+        near = nearest(unknown[0], ALIASES)
+        meant = f", did you mean {near!r}?" if near else ""
+        raise ConfigurationError(f"{path}: unknown key {unknown[0]!r}{meant}", hint=_HINT)
     for key, value in mapping.items():
         if not isinstance(value, str) or not all(part.strip() for part in value.split(".")):
             raise ConfigurationError(f"{path}: {key!r} must name a payload field, not {value!r}", hint=_HINT)
-    if not set(mapping) & set(ALIASES):
+    if not isinstance(modules, dict) or not all(
+        isinstance(name, str) and name.strip() for name in (*modules, *modules.values())
+    ):
+        raise ConfigurationError(f"{path}: 'modules' must map names to names", hint=_HINT)
+    if not modules and not set(mapping) & set(ALIASES):
         raise ConfigurationError(f"{path} maps no field", hint=_HINT)
-    return replace(Dialect(path.stem), **{key: value.strip() for key, value in mapping.items()})
+    aliases = {stored.strip().lower(): name.strip() for stored, name in modules.items()}
+    fields = {key: value.strip() for key, value in mapping.items()}
+    return replace(Dialect(path.stem), **fields, modules=aliases)
 
 
 def _read_mapping(path: Path) -> dict[str, Any]:

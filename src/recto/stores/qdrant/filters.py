@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES, filter_keys, page_key
-from recto.stores.qdrant.dialects import RECTO, Dialect, module_of, value_at
+from recto.stores.qdrant.dialects import RECTO, Dialect, value_at
 from recto.types import Chunk, Filters, Hit
 
 Stored = str | int
@@ -71,7 +71,7 @@ def stored_modules(
         ambiguous |= known ^ keys
         known &= keys
     for value in values:
-        shared.setdefault(value, set(module_of(str(value), "")[1]))
+        shared.setdefault(value, set(dialect.module_of(str(value), "")[1]))
     found: dict[str, tuple[Stored, ...]] = {}
     for value, keys in shared.items():
         found.update({key: (*found.get(key, ()), value) for key in sorted(keys - ambiguous)})

@@ -31,7 +31,7 @@ from recto.stores.qdrant.build import (
 )
 from recto.stores.qdrant.cluster import explain_replication, find_problems, set_replication
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect, load_dialect
+from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, choose, load_dialect
 from recto.stores.qdrant.filters import Stored, stored_modules
 from recto.stores.qdrant.generations import Generations, base_name, is_generation, new_generation
 from recto.stores.qdrant.index import CollectionSchema, ServerIndex
@@ -361,7 +361,7 @@ class ServerStore:
         fingerprint, calibration = read_fingerprint(found.config)
         own = fingerprint is not None
         sample = [] if own else self._sample(physical)
-        dialect = self._dialect or (RECTO if own else detect(sample))
+        dialect = choose(self._dialect, sample, own=own)
         has_facet = not own and dialect.module in (found.payload_schema or {})
         values = self._stored_values(physical, dialect.module) if has_facet else []
         lexical, lexicon, warning = read_lexical(found.config, fingerprint)
