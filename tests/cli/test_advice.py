@@ -194,7 +194,7 @@ def test_counts_of_one(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     suite = tmp_path / "suite.json"
     suite.write_text(json.dumps({"queries": [{"query": "What is a pump?", "expect": {"page": "a.md"}}]}))
     monkeypatch.setattr("recto.cli.indexing._LOG_SECONDS", 0.0)
-    book = ("index", str(tmp_path / "book"))
+    book = ("index", str(tmp_path / "book"), "--collection", "pumps")
     for command in (
         [*book, "--dry-run"],
         book,
@@ -206,7 +206,7 @@ def test_counts_of_one(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ["coverage", "--verbose"],
         ["calibrate"],
         ["validate", "--suite", str(suite), "--gate", "Hit@1>=0"],
-        ["validate", "--suite", str(suite), "--compare", "physical-ai-book"],
+        ["validate", "--suite", str(suite), "--compare", "pumps"],
         ["suite", "lint", str(suite)],
         ["doctor"],
     ):

@@ -35,7 +35,7 @@ def test_a_restored_book_gives_the_same_answers(sample_home: Path, home: Path, t
     archive = tmp_path / "sample.recto"
     done = recto(sample_home, "backup", "--output", str(archive))
     assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"Wrote gen-\d+ of 'physical-ai-book' to .*: \d+ chunks, \d\.\d MB\.\n", done.stdout)
+    assert re.fullmatch(r"Wrote gen-\d+ of 'recto-sample' to .*: \d+ chunks, \d\.\d MB\.\n", done.stdout)
     restored = recto(home, "restore", str(archive))
     assert restored.stdout.startswith("Restored 'recto-sample' from ")
     assert answers(home) == answers(sample_home)

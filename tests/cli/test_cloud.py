@@ -21,6 +21,7 @@ from qdrant_client import QdrantClient, models
 from recto.book.sources.tree import MarkdownTree
 from recto.cli.retrieve import retrieve as retrieve_command
 from recto.cli.runner import run as run_command
+from recto.contracts import DEFAULT_COLLECTIONS
 from recto.embedders import cohere as cohere_module
 from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.indexing.indexer import IndexJob, index_book
@@ -43,7 +44,7 @@ from tests.doubles.server import (
     slow_drip,
     status,
 )
-from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve
+from tests.running import ROOT, environment, recto, retrieve
 
 GUIDE = ROOT / "docs" / "how-to" / "cloud.md"
 
@@ -69,7 +70,7 @@ def small(home: Path, cloud: dict[str, str], small_book: Path, name: str = "gard
 
 
 def test_index_query_validate(home: Path, cloud: dict[str, str], cohere: CohereDouble) -> None:
-    done = recto(home, "index", str(SAMPLE_DOCS), **cloud)
+    done = recto(home, "index", "--sample", **cloud)
     assert done.returncode == 0, done.stderr
     assert "[WARNING] QDRANT_API_KEY is sent over plain http" in done.stderr
     assert QDRANT_KEY not in done.stderr
@@ -88,8 +89,8 @@ def test_index_query_validate(home: Path, cloud: dict[str, str], cohere: CohereD
     assert types == {"search_query"}
     assert retrieve(home, "sensors", "--module", "simulaton", **cloud).returncode == 1
     (row,) = json.loads(recto(home, "collections", "--json", **cloud).stdout)
-    assert row["collection"] == "physical-ai-book"
-    assert row["aliases"] == ["humanoid_robotics_book", "rag_embedding", "website_embeddings"]
+    assert row["collection"] == "recto-sample"
+    assert row["aliases"] == sorted(DEFAULT_COLLECTIONS)
 
 
 def test_a_missing_collection_is_an_error(home: Path, cloud: dict[str, str]) -> None:

@@ -28,7 +28,7 @@ def test_a_book_is_exported(sample_home: Path, tmp_path: Path) -> None:
     done = recto(sample_home, "export", "--llms", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
     files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.md")}
-    assert f"{len(files)} pages of 'physical-ai-book'" in done.stdout
+    assert f"{len(files)} pages of 'recto-sample'" in done.stdout
     listed = (tmp_path / "out" / "llms.txt").read_text("utf-8")
     assert set(re.findall(r"^- \[.*\]\((.*)\)$", listed, re.MULTILINE)) == files
     full = (tmp_path / "out" / "llms-full.txt").read_text("utf-8")
@@ -98,11 +98,11 @@ def test_a_static_search_is_exported(sample_home: Path, tmp_path: Path) -> None:
     target = tmp_path / "site" / "recto"
     done = recto(sample_home, "export", "--static", str(target))
     assert done.returncode == 0, done.stderr
-    assert f"of 'physical-ai-book' to {target}: " in done.stdout
-    assert "28 pages of 'physical-ai-book' cannot be opened from the results" in done.stderr
+    assert f"of 'recto-sample' to {target}: " in done.stdout
+    assert "28 pages of 'recto-sample' cannot be opened from the results" in done.stderr
     again = json.loads(recto(sample_home, "export", "--static", str(target), "--json").stdout)
     assert (target / "data" / again["generation"] / "words-0.bin").is_file()
-    assert (again["collection"], again["directory"]) == ("physical-ai-book", str(target))
+    assert (again["collection"], again["directory"]) == ("recto-sample", str(target))
     assert again["unpublished"] == again["pages"] == 28
     assert again["bytes"] == sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,11 +66,52 @@ def test_json_report(home: Path, small_book: Path) -> None:
     assert data["fingerprint"]["embedder"]["dim"] == 384
 
 
-def test_a_book_without_a_name_has_all_default_names(home: Path, small_book: Path) -> None:
-    assert recto(home, "index", str(small_book)).returncode == 0
-    assert "Bread" in retrieve(home, "dough").stdout
-    for name in ("humanoid_robotics_book", "website_embeddings", "rag_embedding"):
-        assert "Bread" in retrieve(home, "dough", COLLECTION_NAME=name).stdout
+def named_book(tmp_path: Path, name: str, text: str) -> Path:
+    book = tmp_path / name
+    (book / "docs").mkdir(parents=True)
+    (book / "docs" / "page.md").write_text(f"# Page\n\n{text}\n")
+    return book
+
+
+def test_a_book_without_a_name_is_named_after_its_directory(home: Path, tmp_path: Path) -> None:
+    garden, kitchen = (
+        named_book(tmp_path, "My Garden", "Sow beans."),
+        named_book(tmp_path, "k", "Bake bread."),
+    )
+    assert recto(home, "index", str(garden / "docs")).returncode == 0
+    assert [row["collection"] for row in listed(home)] == ["my-garden"]
+    assert listed(home)[0]["aliases"] == []
+    assert "Sow beans" in recto(home, "search", "beans").stdout, "it is the only collection"
+    missing = retrieve(home, "beans")
+    assert missing.returncode == 2
+    assert "Collection 'physical-ai-book' does not exist" in missing.stderr
+    assert "my-garden" in missing.stderr
+    assert recto(home, "index", str(kitchen), "--collection", "kitchen").returncode == 0
+    several = recto(home, "search", "beans")
+    assert several.returncode == 2
+    assert "There are 2 collections: kitchen, my-garden" in several.stderr
+    assert "--collection" in several.stderr
+    assert recto(home, "search", "bread", COLLECTION_NAME="kitchen").returncode == 0
+    other = named_book(tmp_path / "elsewhere", "My Garden", "Dig a pond.")
+    refused = recto(home, "index", str(other / "docs"))
+    assert refused.returncode == 4
+    assert "Collection 'my-garden' already has another book" in refused.stderr
+    assert recto(home, "index", str(garden / "docs")).returncode == 0, "the same book again"
+
+
+def test_the_sample_book_is_the_default_until_a_book_is_indexed(sample_home: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(sample_home, home)
+    assert json.loads(recto(home, "search", "robot", "--json").stdout)["results"]
+    book = named_book(tmp_path, "garden", "Sow beans.")
+    assert recto(home, "index", str(book)).returncode == 0
+    assert "Sow beans" in recto(home, "search", "beans").stdout
+    assert "ros2" in retrieve(home, "What is ROS 2?").stdout, "the name of the document is the sample book"
+
+
+def listed(home: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(recto(home, "collections", "--json").stdout)
+    return rows
 
 
 def test_collection_name_from_the_environment(home: Path, small_book: Path) -> None:
@@ -361,7 +403,8 @@ def test_a_repair_keeps_the_last_good_index(home: Path, small_book: Path) -> Non
 
 
 def test_a_damaged_pointer_is_not_a_first_run(home: Path, small_book: Path) -> None:
-    recto(home, "index", str(small_book))
+    book = ("index", str(small_book), "--collection", "physical-ai-book")
+    recto(home, *book)
     pointer = home / "collections" / "physical-ai-book" / "CURRENT"
     for spoil in (pointer.unlink, pointer.mkdir):
         spoil()
@@ -371,35 +414,33 @@ def test_a_damaged_pointer_is_not_a_first_run(home: Path, small_book: Path) -> N
         assert "First run" not in done.stderr
         listed = recto(home, "collections")
         assert "[WARNING]" in listed.stderr
-    assert recto(home, "index", str(small_book)).returncode == 0
+    assert recto(home, *book).returncode == 0
     assert retrieve(home, "dough").stderr == ""
 
 
 @pytest.mark.long
 def test_the_sample_book_takes_no_aliases_of_others(home: Path, small_book: Path) -> None:
-    recto(home, "index", str(small_book))
-    assert recto(home, "index", "--sample").returncode == 0
-    assert "Bread" in recto(home, "search", "dough", "--collection", "rag_embedding").stdout
     done = recto(home, "index", str(small_book), "--collection", "website_embeddings")
     assert done.returncode == 0
-    rows = {
-        row["collection"]: row["aliases"] for row in json.loads(recto(home, "collections", "--json").stdout)
-    }
-    assert rows["physical-ai-book"] == ["humanoid_robotics_book", "rag_embedding"]
+    assert recto(home, "index", "--sample").returncode == 0
+    rows = {row["collection"]: row["aliases"] for row in listed(home)}
+    assert rows["recto-sample"] == ["humanoid_robotics_book", "physical-ai-book", "rag_embedding"]
     assert rows["website_embeddings"] == []
+    assert "Bread" in retrieve(home, "dough", COLLECTION_NAME="website_embeddings").stdout
 
 
 @pytest.mark.parametrize("text", ["{bad", "[]", "7"])
 def test_damaged_aliases_stop_the_run(home: Path, small_book: Path, text: str) -> None:
-    recto(home, "index", str(small_book))
+    book = ("index", str(small_book), "--collection", "garden")
+    recto(home, *book)
     (home / "aliases.json").write_text(text)
-    done = recto(home, "index", str(small_book))
+    done = recto(home, *book)
     assert done.returncode == 4
     assert "aliases.json is damaged" in done.stderr
-    assert not (home / "collections" / "physical-ai-book" / "gen-000002.json").exists()
+    assert not (home / "collections" / "garden" / "gen-000002.json").exists()
     assert recto(home, "collections").returncode == 3
     (home / "aliases.json").unlink()
-    assert recto(home, "index", str(small_book)).returncode == 0
+    assert recto(home, *book).returncode == 0
 
 
 def test_modules_in_the_working_directory_are_not_imported(

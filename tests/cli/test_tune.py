@@ -24,7 +24,7 @@ def test_tune_prints_a_table_and_a_recommendation(sample_home: Path) -> None:
     )
     data = json.loads(as_json.stdout)
     assert data["current"] == {
-        "collection": "physical-ai-book",
+        "collection": "recto-sample",
         "mode": "hybrid",
         "lexical_weight": 0.25,
     }
@@ -35,6 +35,7 @@ def test_tune_prints_a_table_and_a_recommendation(sample_home: Path) -> None:
 
 def test_tune_compares_with_another_weight_and_index(sample_home: Path) -> None:
     arguments = ("tune", "--suite", HELD_OUT, "--weight", "0.1", "--mode", "hybrid", "--json")
+    arguments += ("--collection", "physical-ai-book")
     other = ("--index", "recto-sample,RECTO_THREADS=1", "--index", "website_embeddings")
     done = recto(sample_home, *arguments, *other, RECTO_LEXICAL_WEIGHT="1")
     data = json.loads(done.stdout)

@@ -53,7 +53,7 @@ def test_the_documented_questions_are_kept_too(
     read = records.read_suite(sample_home, EdgeStore(sample_home).open("physical-ai-book").info)
     assert read is not None
     assert (read["passed"], read["total"], read["failed"]) == (5, 5, [])
-    assert read["command"] == "recto validate --collection physical-ai-book"
+    assert read["command"] == "recto validate --collection recto-sample"
 
 
 def test_a_home_that_cannot_be_written_is_told(house: Path, home: Path, embedder: Embedder) -> None:

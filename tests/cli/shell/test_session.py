@@ -328,8 +328,7 @@ def test_stats(ask: Ask) -> None:
 
 def test_collection(ask: Ask, session: ShellSession) -> None:
     assert (
-        f"Searching 'physical-ai-book': {session.retriever.open().info.chunks} chunks"
-        in ask(":collection").text
+        f"Searching 'recto-sample': {session.retriever.open().info.chunks} chunks" in ask(":collection").text
     )
     ask(":module ros2", "robot", ":collection website_embeddings")
     assert session.retriever.collection == "website_embeddings"

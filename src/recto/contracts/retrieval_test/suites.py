@@ -147,7 +147,7 @@ def _case(entry: Any, number: int, position: str) -> Case:
     if ("query" in entry) == ("query_repeat" in entry):
         raise suites.invalid(position, 'it needs a "query" or a "query_repeat"', _HINT)
     if "query_repeat" in entry and len(repeat) < len(_REPEAT):
-        raise suites.invalid(position, '"query_repeat" must have a "text" and "times"', _HINT)
+        raise suites.invalid(position, '"query_repeat" must be an object with "text" and "times"', _HINT)
     if len(repeat.get("text", "")) * repeat.get("times", 0) > _MAX_REPEATED:
         raise suites.invalid(position, f'"times" must make at most {_MAX_REPEATED} characters', _HINT)
     if "error" in expect and len(expect) > 1:
