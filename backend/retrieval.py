@@ -17,7 +17,6 @@ from typing import Any
 from recto.contracts import TEST_COLLECTION
 from recto.contracts.retrieval_test import functions
 from recto.contracts.retrieval_test.functions import (
-    DEFAULT_TOP_K,
     MAX_TOP_K,
     Backend,
     CohereAPIError,
@@ -25,6 +24,7 @@ from recto.contracts.retrieval_test.functions import (
     QdrantAPIError,
     SearchResult,
 )
+from recto.search.query import DEFAULT_TOP_K
 from recto.settings import COHERE_MODEL as MODEL
 
 __all__ = [

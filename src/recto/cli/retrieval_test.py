@@ -22,7 +22,6 @@ from recto._util.text import escape_controls, to_json
 from recto.cli.runner import discard_output
 from recto.contracts import TEST_COLLECTION
 from recto.contracts.retrieval_test.functions import (
-    DEFAULT_TOP_K,
     SCHEMA_VERSION,
     Backend,
     CohereAPIError,
@@ -36,7 +35,7 @@ from recto.contracts.retrieval_test.functions import (
 )
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.protocols import Preparable
-from recto.search.query import CONTRACT_MODES
+from recto.search.query import CONTRACT_MODES, DEFAULT_TOP_K
 
 if TYPE_CHECKING:
     from datetime import date

@@ -18,6 +18,7 @@ from recto.types import Hit, IndexInfo, Mode, SearchResponse
 MAX_LIMIT = 10
 _SAMPLE_QUERY = "What is this book about?"
 _PREVIEW = 200  # characters
+_EXAMPLE: dict[str, Any] = {"query": "What is ROS 2?", "limit": 5, "collection": HTTP_COLLECTION}
 
 
 def _whole(value: Any) -> Any:
@@ -54,11 +55,7 @@ class ResponseModel(BaseModel):
 class QueryRequest(RequestModel):
     """The body of `/retrieve`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"query": "What is ROS 2?", "limit": 5, "collection": HTTP_COLLECTION}]
-        }
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
     query: QueryText
     limit: Annotated[Count, Field(ge=1, le=MAX_LIMIT, description="The maximum number of results.")] = (
         DEFAULT_TOP_K

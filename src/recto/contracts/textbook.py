@@ -86,8 +86,9 @@ class TextbookRetriever:
         self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None
     ) -> RetrievalResults:
         """Return the chunks nearest to a query; `filters` may have `module` (one or several) and `url`."""
-        limit, chosen = _checked(top_k), _filters({} if filters is None else filters)
-        return RetrievalResults(self._retriever().search(query, limit, chosen, mode=self.mode))
+        check_top_k(top_k, MAX_TOP_K, least=MIN_TOP_K)
+        chosen = _filters({} if filters is None else filters)
+        return RetrievalResults(self._retriever().search(query, top_k, chosen, mode=self.mode))
 
     def search_by_module(
         self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K
@@ -99,9 +100,9 @@ class TextbookRetriever:
         self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
     ) -> RetrievalResults:
         """Return chunks related to a selected text, without those that contain it."""
-        limit = _checked(top_k)
+        check_top_k(top_k, MAX_TOP_K, least=MIN_TOP_K)
         return RetrievalResults(
-            self._retriever().related(selected_text, context_query, limit, mode=self.mode)
+            self._retriever().related(selected_text, context_query, top_k, mode=self.mode)
         )
 
     def validate_connection(self) -> bool:
@@ -184,11 +185,6 @@ def _result(hit: Hit) -> RetrievalResult:
     return RetrievalResult(
         chunk.text, chunk.page_url, chunk.page_title, score, chunk.chunk_index, chunk.total_chunks, metadata
     )
-
-
-def _checked(top_k: int) -> int:
-    check_top_k(top_k, MAX_TOP_K, least=MIN_TOP_K)
-    return top_k
 
 
 def _filters(filters: Mapping[str, Any]) -> Filters:

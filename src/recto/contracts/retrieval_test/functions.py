@@ -18,7 +18,7 @@ from recto._util.text import absolute_url, encodable, is_absolute_url
 from recto.api import Connection
 from recto.contracts import DEFAULT_COLLECTIONS, TEST_COLLECTION
 from recto.errors import ErrorKind, InvalidArgument, RectoError
-from recto.search.query import FLAGS, check_query, check_top_k, vector_problem
+from recto.search.query import DEFAULT_TOP_K, FLAGS, check_query, check_top_k, vector_problem
 from recto.settings import Settings, check_collection_name
 from recto.types import Hit, Mode
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from recto.search.retriever import Retriever
 
 SCHEMA_VERSION = "1.0"
-DEFAULT_TOP_K = 5
 MAX_TOP_K = 50
 COMPONENTS = ("embed", "search", "format", "total")
 _SLOW_MS = 2000.0

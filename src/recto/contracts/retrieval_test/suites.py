@@ -14,7 +14,6 @@ from recto._util.numbers import distribution
 from recto._util.retry import Notify
 from recto.contracts.retrieval_test.functions import (
     COMPONENTS,
-    DEFAULT_TOP_K,
     MAX_TOP_K,
     SCHEMA_VERSION,
     APIError,
@@ -27,6 +26,7 @@ from recto.errors import InvalidArgument, RectoError
 from recto.evaluation import suites
 from recto.evaluation.binding import Target, module_target, page_target, passage_target
 from recto.evaluation.expected_results import FAILURES, ExpectedResults, QueryScores
+from recto.search.query import DEFAULT_TOP_K
 
 QUERIES_PER_MINUTE = 10
 """The default rate of a suite's queries to Cohere; --delay overrides it."""
