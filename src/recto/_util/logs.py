@@ -57,7 +57,7 @@ def log_file(
     for handler in handlers:
         handler.setFormatter(formatter)
         # A line that cannot be written, for example on a full disk, is lost: the output matters more.
-        handler.handleError = lambda _record: None  # type: ignore[method-assign]
+        handler.handleError = lambda record: None  # type: ignore[method-assign]  # noqa: ARG005
         logger.addHandler(handler)
     try:
         yield formatter

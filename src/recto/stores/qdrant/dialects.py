@@ -359,12 +359,15 @@ _FIELDS = {
     "file": "text source filename",
 }
 """The payload fields of known dialects in the order of `ALIASES`; `-` if there is none."""
+
+
+def _known(name: str, paths: str) -> Dialect:
+    fields: dict[str, Any] = dict(zip(ALIASES, paths.split(), strict=False))
+    return Dialect(name, **{field: path for field, path in fields.items() if path != "-"})
+
+
 KNOWN_DIALECTS: Mapping[str, Dialect] = {"recto": RECTO} | {
-    name: replace(
-        Dialect(name),
-        **{field: path for field, path in zip(ALIASES, paths.split(), strict=False) if path != "-"},
-    )
-    for name, paths in _FIELDS.items()
+    name: _known(name, paths) for name, paths in _FIELDS.items()
 }
 """The dialects that RECTO_DIALECT can name; all others are detected, or mapped in a file."""
 
