@@ -35,9 +35,9 @@ def test_tune_prints_a_table_and_a_recommendation(sample_home: Path) -> None:
 
 def test_tune_compares_with_another_weight_and_index(sample_home: Path) -> None:
     arguments = ("tune", "--suite", HELD_OUT, "--weight", "0.1", "--mode", "hybrid", "--json")
-    arguments += ("--collection", "physical-ai-book")
+    named = ("--collection", "physical-ai-book")
     other = ("--index", "recto-sample,RECTO_THREADS=1", "--index", "website_embeddings")
-    done = recto(sample_home, *arguments, *other, RECTO_LEXICAL_WEIGHT="1")
+    done = recto(sample_home, *arguments, *named, *other, RECTO_LEXICAL_WEIGHT="1")
     data = json.loads(done.stdout)
     assert data["current"]["lexical_weight"] == 1
     assert [one["collection"] for one in data["configurations"]] == [
