@@ -18,7 +18,7 @@ from recto._util.files import disk_advice
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
 from recto.search.analyzer import MAX_WORD, STOP_WORDS, count_words, stem, word_forms, word_terms
-from recto.search.display import SNIPPET_RULES, chunk_to_dict, pick
+from recto.search.display import SNIPPET_RULES, pick
 from recto.search.lexical import BM25, CORRECTION_RULES, analyzed_text, common_words, read_lexicon
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
 from recto.search.selection import OVERLAP_RULES
@@ -111,7 +111,7 @@ def _index_files(
     numbers = list(range(len(chunks)))
     starts = [n for n in numbers if n == 0 or chunks[n].page_url != chunks[n - 1].page_url]
     words = list(_shards(list(rows), [_to_json(row) for row in rows.items()]))
-    texts = list(_shards(numbers, [_to_json(pick(chunk_to_dict(chunk), _FIELDS)) for chunk in chunks]))
+    texts = list(_shards(numbers, [_to_json(pick(chunk.to_dict(), _FIELDS)) for chunk in chunks]))
     shards = {f"words-{number}": shard for number, (_, shard) in enumerate(words)}
     shards |= {f"chunks-{number}": shard for number, (_, shard) in enumerate(texts)}
     shards |= {f"vocabulary-{length}": _to_json(found) for length, found in _vocabulary(rows).items()}

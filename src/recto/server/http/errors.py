@@ -103,10 +103,10 @@ def _field_names(route: APIRoute) -> tuple[str, ...]:
     taken = (route.body_field, *route.dependant.query_params)
     models = (field.field_info.annotation for field in taken if field is not None)
     return tuple(
-        name
+        field.alias or name
         for model in models
         if isinstance(model, type) and issubclass(model, BaseModel)
-        for name in model.model_fields
+        for name, field in model.model_fields.items()
     )
 
 

@@ -19,6 +19,7 @@ from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, created_at, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
+from recto.search.display import response_to_dict
 from recto.search.lexical import QueryWord
 from recto.search.llms import SUFFIX, full_text, llms_txt
 from recto.search.outline import OutlinePage
@@ -35,9 +36,7 @@ from recto.server.http.views import (
     modules_view,
     page_view,
     pages_view,
-    related_view,
     respond,
-    search_view,
 )
 from recto.server.limits import current_request
 from recto.settings import SAMPLE_COLLECTION
@@ -97,14 +96,17 @@ def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
     """Return the routes under `/v1` that search."""
     router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=_ERRORS)
 
-    def record(found: SearchFound, via: Via | None) -> SearchFound:
-        response = found.response
+    def to_dict(result: SearchFound, via: Via | None, *, html: bool = False) -> dict[str, Any]:
+        """Count a search, log it if `via` is given, and return its response."""
+        response = result.response
         metrics.record_search(response.timings)
         if via is not None:
             service.log(response, via)
-        if not response.warnings:
-            return found
-        return found._replace(response=replace(response, warnings=service.redact(response.warnings)))
+        response = replace(response, warnings=service.redact(response.warnings))
+        data = response_to_dict(response, result.words) | {"query_log": service.has_log}
+        if html:
+            add_html(data["results"])
+        return data
 
     @router.post(
         "/search", response_model=models.SearchResponseModel, summary="Find the chunks that answer a query."
@@ -132,12 +134,9 @@ def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
         return response
 
     async def run_search(body: models.SearchRequest) -> tuple[Response, SearchResponse]:
-        def convert(found: list[SearchFound]) -> tuple[Response, SearchResponse]:
-            done = record(found[0], "search" if body.log else None)
-            view = search_view(*done, query_log=service.has_log)
-            if body.html:
-                add_html(view["results"])
-            return respond(view), found[0].response
+        def convert(results: list[SearchFound]) -> tuple[Response, SearchResponse]:
+            data = to_dict(results[0], "search" if body.log else None, html=body.html)
+            return respond(data), results[0].response
 
         return await _find(service, body, [body.query], convert)
 
@@ -147,14 +146,10 @@ def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
         summary="Find chunks that are related to a selected text.",
     )
     async def related(body: models.RelatedRequest) -> Response:
-        def convert(found: list[SearchFound]) -> Response:
+        def convert(results: list[SearchFound]) -> Response:
             # Selected text is the book's own; only a question says what a reader looks for.
             is_asked = body.log and body.question is not None and body.question.strip()
-            done = record(found[0], "related" if is_asked else None)
-            view = related_view(*done, query_log=service.has_log)
-            if body.html:
-                add_html(view["results"])
-            return respond(view)
+            return respond(to_dict(results[0], "related" if is_asked else None, html=body.html))
 
         name, filters = service.name(body.collection), _filters(body)
         return await service.related(
@@ -165,9 +160,9 @@ def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
         "/batch", response_model=models.BatchResponseModel, summary="Answer several queries at once."
     )
     async def batch(body: models.BatchRequest) -> Response:
-        def convert(found: list[SearchFound]) -> Response:
-            done = [record(one, "batch" if body.log else None) for one in found]
-            return respond({"responses": [search_view(*one, query_log=service.has_log) for one in done]})
+        def convert(results: list[SearchFound]) -> Response:
+            via: Via | None = "batch" if body.log else None
+            return respond({"responses": [to_dict(result, via) for result in results]})
 
         _check_batch(body)
         return await _find(service, body, body.queries, convert)

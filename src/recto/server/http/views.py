@@ -17,15 +17,11 @@ from starlette.responses import Response
 
 from recto.book.parsing.markdown.blocks import containers_plugin
 from recto.book.parsing.markdown.headings import split_explicit_id
-from recto.search.display import chunk_matches, chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
+from recto.search.display import chunk_matches
 from recto.search.lexical import QueryWord
 from recto.search.outline import Outline
 from recto.search.pages import BookPage
-from recto.server.http.models import ChunkModel, HitModel
-from recto.types import Hit, IndexInfo, SearchResponse
-
-_CHUNK_FIELDS = tuple(name for name in ChunkModel.model_fields if name not in ("matches", "html"))
-_HIT_FIELDS = tuple(name for name in HitModel.model_fields if name not in ("rank", "html"))
+from recto.types import IndexInfo
 
 
 def respond(data: Mapping[str, Any]) -> Response:
@@ -36,55 +32,6 @@ def respond(data: Mapping[str, Any]) -> Response:
     return Response(body, media_type="application/json")
 
 
-def search_view(
-    response: SearchResponse, words: Sequence[QueryWord], *, query_log: bool = False
-) -> dict[str, Any]:
-    """Return the response of `/v1/search`."""
-    return {
-        "query": response.query,
-        "collection": response.collection,
-        "generation": response.generation,
-        "mode": response.mode,
-        "outcome": response.outcome.value,
-        "message": response.message,
-        "warnings": list(response.warnings),
-        "answerable": response.answerable,
-        "coverage": response.coverage,
-        "covered": is_covered(response),
-        "corrections": {word: list(meant) for word, meant in response.corrections},
-        "noise_floor": response.noise_floor,
-        "results": [_ranked(rank, hit, response, words) for rank, hit in enumerate(response.hits, 1)],
-        "groups": group_ranks(response),
-        "timings": {
-            "embed_ms": round(response.timings.embed_ms, 3),
-            "search_ms": round(response.timings.search_ms, 3),
-            "total_ms": round(response.timings.total_ms, 3),
-        },
-        "query_log": query_log,
-    }
-
-
-def related_view(
-    response: SearchResponse, words: Sequence[QueryWord], *, query_log: bool = False
-) -> dict[str, Any]:
-    """Return the response of `/v1/related`."""
-    chosen = response.selection
-    if chosen is None:
-        raise ValueError("the response has no selection")
-    return search_view(response, words, query_log=query_log) | {
-        "selection": {
-            "text": chosen.text,
-            "given": chosen.given,
-            "cut": chosen.cut,
-            "left_out": chosen.left_out,
-        }
-    }
-
-
-def _ranked(rank: int, hit: Hit, response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
-    return {"rank": rank} | pick(hit_to_dict(hit, response, words, digits=6), _HIT_FIELDS)
-
-
 def page_view(collection: str, page: BookPage, words: Sequence[QueryWord]) -> dict[str, Any]:
     """Return the chunks of a page in reading order, with their words that match a query."""
     return {
@@ -92,10 +39,7 @@ def page_view(collection: str, page: BookPage, words: Sequence[QueryWord]) -> di
         "url": page.url,
         "title": page.title,
         "module": page.module,
-        "chunks": [
-            pick(chunk_to_dict(chunk), _CHUNK_FIELDS) | {"matches": list(chunk_matches(chunk, words))}
-            for chunk in page.chunks
-        ],
+        "chunks": [chunk.to_dict() | {"matches": list(chunk_matches(chunk, words))} for chunk in page.chunks],
     }
 
 
