@@ -82,11 +82,11 @@ def read_keys(home: Path) -> tuple[Key, ...]:
     path = key_file(home)
     try:
         data = json.loads(read_limited(path, MAX_FILE))
-        found = data["format"]
-        if type(found) is not int:
+        version = data["format"]
+        if type(version) is not int:
             raise ValueError("format is not a number")
-        if found != FORMAT:
-            raise other_format(str(path), found, FORMAT, "Create the keys again.")
+        if version != FORMAT:
+            raise other_format(str(path), version, FORMAT, "Create the keys again.")
         return tuple(_parse(entry) for entry in data["keys"])
     except FileNotFoundError:
         return ()
@@ -157,13 +157,13 @@ def revoke_key(home: Path, name: str) -> Key:
 
 def check_origin(origin: str) -> str:
     """Return an origin as browsers write it; raise an error if it is not one."""
-    found = _ORIGIN.fullmatch(origin.lower())
-    if not found:
+    match = _ORIGIN.fullmatch(origin.lower())
+    if not match:
         raise ConfigurationError(
             f"{origin[:80]!r} is not an origin",
             hint="Write it as https://book.example.org, without a path.",
         )
-    scheme, host, port = found.groups()
+    scheme, host, port = match.groups()
     return f"{scheme}://{host}" if port in (None, _DEFAULT_PORTS[scheme]) else f"{scheme}://{host}:{port}"
 
 

@@ -33,7 +33,7 @@ MAX_WAITING = 100
 """How many requests of one caller wait for a slot."""
 BODY_SECONDS = 10.0
 BURST_SECONDS = 5
-"""A caller may send the requests of so many seconds at once."""
+"""A caller may burst up to this many seconds' worth of requests."""
 MAX_READERS = 512
 """How many request bodies are read at once: slow clients do not block others, and 32 MiB are enough."""
 
@@ -91,10 +91,10 @@ _TOO_MANY_AT_ONCE = Refusal(
 
 def request_headers(scope: Scope) -> dict[str, str]:
     """Return the headers of a request; of a repeated header, the first."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1"), value.decode("latin-1"))
-    return found
+        headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+    return headers
 
 
 def check_length(headers: Mapping[str, str]) -> None:
@@ -365,7 +365,7 @@ class RateLimiter:
         message: str = "Too many requests",
         hint: str = "",
     ) -> None:
-        """Take the requests per minute, and how many may come at once (default: those of five seconds)."""
+        """Take the requests per minute, and the size of a burst (default: five seconds' worth of requests)."""
         self._per_minute = per_minute
         self._capacity = max(1.0, burst or per_minute * BURST_SECONDS / 60)
         self._clock = clock

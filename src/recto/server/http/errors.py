@@ -45,10 +45,10 @@ def loads(data: bytes) -> Any:
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise BadBody("A field is given twice", hint="Give every field once.")
-    return found
+    return fields
 
 
 def _reject_constant(name: str) -> Any:
@@ -194,9 +194,9 @@ def framework_refusal(
     status: int, detail: object = None, headers: Mapping[str, str] | None = None
 ) -> Refusal:
     """Return an error that FastAPI or Starlette raised, in our format."""
-    known = {404: "There is nothing at this path", 405: "This method is not allowed here"}
-    message = known.get(status) or (
+    messages = {404: "There is nothing at this path", 405: "This method is not allowed here"}
+    message = messages.get(status) or (
         detail if isinstance(detail, str) and status < 500 else "The request is not valid"
     )
-    hint = "/openapi.json lists the paths." if status in known else ""
+    hint = "/openapi.json lists the paths." if status in messages else ""
     return Refusal(status, message, hint, tuple((headers or {}).items()))

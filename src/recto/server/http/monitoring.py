@@ -212,9 +212,9 @@ class _IndexCollector:
                 continue
             generation.add_metric([name, info.generation], 1)
             chunks.add_metric([name], info.chunks)
-            made = created_at(info)
-            if made is not None:
-                created.add_metric([name], datetime.fromisoformat(made).timestamp())
+            time_made = created_at(info)
+            if time_made is not None:
+                created.add_metric([name], datetime.fromisoformat(time_made).timestamp())
         yield from (generation, chunks, ready, created)
 
 

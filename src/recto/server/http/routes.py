@@ -128,8 +128,8 @@ def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
         tag = _entity_tag(info, body.model_copy(update={"collection": name}))
         if tag and _has_tag(request.headers.get("if-none-match", ""), tag):
             return Response(status_code=304, headers=_CACHED | {"etag": tag})
-        response, found = await run_search(body)
-        if tag and found.generation == info.generation and not found.warnings:
+        response, searched = await run_search(body)
+        if tag and searched.generation == info.generation and not searched.warnings:
             response.headers.update(_CACHED | {"etag": tag})
         return response
 
@@ -225,23 +225,23 @@ def book_router(service: SearchService) -> APIRouter:
     ) -> Response:
         name = service.name(collection)
 
-        def convert(found: tuple[BookPage, tuple[QueryWord, ...]]) -> Response:
+        def convert(result: tuple[BookPage, tuple[QueryWord, ...]]) -> Response:
             if as_markdown:
-                return _text(f"{found[0].markdown()}\n", _MARKDOWN)
-            view = page_view(name, *found)
+                return _text(f"{result[0].markdown()}\n", _MARKDOWN)
+            view = page_view(name, *result)
             if html:
                 add_html(view["chunks"])
             return respond(view)
 
         try:
-            found = await service.page(name, address, query)
+            page_and_words = await service.page(name, address, query)
         except PageMissing:  # the suffix is part of the URL's query, or follows a slash
             if not address.endswith(SUFFIX):
                 raise
-            found = await service.page(name, address.removesuffix(SUFFIX), query)
-        is_named = address.endswith(SUFFIX) and not found[0].url.endswith(SUFFIX)
+            page_and_words = await service.page(name, address.removesuffix(SUFFIX), query)
+        is_named = address.endswith(SUFFIX) and not page_and_words[0].url.endswith(SUFFIX)
         as_markdown = is_named or _MARKDOWN in request.headers.get("accept", "")
-        response = await service.in_thread(convert, found)
+        response = await service.in_thread(convert, page_and_words)
         response.headers["vary"] = "Accept"
         return response
 
@@ -283,8 +283,8 @@ def llms_router(service: SearchService) -> APIRouter:
         async def pages() -> AsyncIterator[bytes]:
             for page in outline.pages:
                 with suppress(PageMissing):  # a new index was published
-                    found, _ = await service.page(name, page.url)
-                    yield full_text(found).encode("utf-8", "replace")
+                    content, _ = await service.page(name, page.url)
+                    yield full_text(content).encode("utf-8", "replace")
 
         return StreamingResponse(pages(), media_type="text/plain; charset=utf-8")
 
@@ -314,8 +314,8 @@ def _entity_tag(info: IndexInfo, body: models.SearchRequest) -> str:
 
 def _has_tag(header: str, tag: str) -> bool:
     """Return whether an If-None-Match header has a tag; caches may have made it strong or weak."""
-    known = {one.strip().removeprefix("W/") for one in header.split(",")}
-    return tag.removeprefix("W/") in known or "*" in known
+    tags = {one.strip().removeprefix("W/") for one in header.split(",")}
+    return tag.removeprefix("W/") in tags or "*" in tags
 
 
 def _check_batch(body: models.BatchRequest) -> None:
@@ -431,16 +431,16 @@ async def _open_info(service: SearchService, name: str) -> IndexInfo | None:
 
 
 def _index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
-    made, measured = info.fingerprint, info.calibration
+    fingerprint, calibration = info.fingerprint, info.calibration
     return {
         "collection": name,
         "generation": info.generation,
         "chunks": info.chunks,
         "created_at": created_at(info),
-        "model": made.embedder.model if made else None,
-        "noise_floor": measured.noise_floor if measured else None,
-        "auroc": measured.auroc if measured else None,
-        "recto_version": made.recto_version if made else None,
+        "model": fingerprint.embedder.model if fingerprint else None,
+        "noise_floor": calibration.noise_floor if calibration else None,
+        "auroc": calibration.auroc if calibration else None,
+        "recto_version": fingerprint.recto_version if fingerprint else None,
         "warnings": list(warnings),
     }
 

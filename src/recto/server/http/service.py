@@ -158,8 +158,8 @@ class SearchService:
         store = self._store
         if not isinstance(store, Preparable):
             return ()
-        found = await self.run(name, lambda _: store.problems(name))
-        return tuple(replace(one, message=_ADDRESS.sub("***", one.message)) for one in found)
+        problems = await self.run(name, lambda _: store.problems(name))
+        return tuple(replace(one, message=_ADDRESS.sub("***", one.message)) for one in problems)
 
     async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
@@ -235,7 +235,7 @@ class SearchService:
         async def asearch(retriever: Retriever) -> Result:
             await asyncio.to_thread(_check_mode, retriever, mode)
             responses = await acall(retriever)
-            return await self.in_thread(lambda found: convert(_with_words(retriever, found)), responses)
+            return await self.in_thread(lambda done: convert(_with_words(retriever, done)), responses)
 
         return await (self._await(name, mode, asearch) if self._awaited else self.run(name, search))
 
@@ -254,10 +254,10 @@ class SearchService:
         def read(retriever: Retriever) -> Outline:
             index = retriever.open()
             state = replace(index.info, warnings=(), calibration=None)
-            known = self._outlines.get(name)
-            if known is None or known[0] != state:
-                self._outlines[name] = known = (state, read_outline(index))
-            return known[1]
+            cached = self._outlines.get(name)
+            if cached is None or cached[0] != state:
+                self._outlines[name] = cached = (state, read_outline(index))
+            return cached[1]
 
         return await self.run(name, read)
 

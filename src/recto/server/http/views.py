@@ -46,7 +46,7 @@ def page_view(collection: str, page: BookPage, words: Sequence[QueryWord]) -> di
 def collections_view(collections: Mapping[str, IndexInfo | None]) -> dict[str, Any]:
     """Return the collections, the default one first; the index of one that cannot be opened is None."""
     default = next(iter(collections))
-    made = {name: info.fingerprint if info else None for name, info in collections.items()}
+    fingerprints = {name: info.fingerprint if info else None for name, info in collections.items()}
     return {
         "collections": [
             {
@@ -55,7 +55,7 @@ def collections_view(collections: Mapping[str, IndexInfo | None]) -> dict[str, A
                 "title": (book.title if book else "") or name,
                 "logo": (book.logo if book else "") or None,
             }
-            for name, book in made.items()
+            for name, book in fingerprints.items()
         ]
     }
 
@@ -167,8 +167,8 @@ class _SafeRenderer(RendererHTML):
 
     def admonition_open(self, tokens: Sequence[Token], idx: int, _options: OptionsDict, env: Any) -> str:
         """Return the start of an admonition and its title."""
-        found = _ADMONITION.search(env["lines"][(tokens[idx].map or (0,))[0]])
-        title = found["title"].strip("[]\"' \t") or found["kind"].capitalize() if found else ""
+        match = _ADMONITION.search(env["lines"][(tokens[idx].map or (0,))[0]])
+        title = match["title"].strip("[]\"' \t") or match["kind"].capitalize() if match else ""
         return f'<div class="aside" role="note"><p class="aside-title">{escape(title)}</p>'
 
     def table_open(self, *_: Any) -> str:

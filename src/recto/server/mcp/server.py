@@ -258,7 +258,7 @@ def replace_lone_surrogates(line: str) -> str:
     """
     if "\\u" not in line:
         return line
-    return _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], line)
+    return _LONE_SURROGATE.sub(lambda match: r"\ufffd" if match[1] else match[0], line)
 
 
 def run_stdio(server: BookServer) -> None:
