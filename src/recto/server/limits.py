@@ -365,7 +365,7 @@ class RateLimiter:
         message: str = "Too many requests",
         hint: str = "",
     ) -> None:
-        """Take the requests per minute, and the size of a burst (default: five seconds' worth of requests)."""
+        """Take the requests per minute, and the size of a burst (default: what five seconds allow)."""
         self._per_minute = per_minute
         self._capacity = max(1.0, burst or per_minute * BURST_SECONDS / 60)
         self._clock = clock

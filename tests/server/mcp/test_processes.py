@@ -7,7 +7,6 @@ import http.client
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -262,18 +261,6 @@ def test_invalid_options(
     out, told = capsys.readouterr()
     assert said in told
     assert out == ""
-
-
-def test_a_port_that_is_taken(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sample_home: Path
-) -> None:
-    monkeypatch.setenv("RECTO_HOME", str(sample_home))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert run(product, ["mcp", "--http", "--port", str(port)], "recto") == 2
-    told = capsys.readouterr().err
-    assert f"Cannot listen on 127.0.0.1 port {port}: " in told
-    assert "attempting" not in told
 
 
 def test_without_the_extra(sample_home: Path, tmp_path: Path) -> None:
