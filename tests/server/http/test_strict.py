@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from recto.contracts.http import QueryResponse
 from recto.server.http.app import make_app
 from recto.server.http.models import ErrorResponse, SearchResponseModel
 from recto.server.http.options import ServeOptions
+from recto.server.http.service import SearchService
 from recto.settings import Settings
 from tests.asgi import asked
 from tests.server.http.service import Service
@@ -202,3 +205,24 @@ def test_any_bytes(ask: Any, body: bytes, kind: str) -> None:
     for path, shape in SHAPES:
         status, answer = ask(path, body, kind)
         check(status, answer, shape)
+
+
+@pytest.mark.parametrize("part", ["bytes=0-9", "bytes=9-1", "bytes=999999999-", "bytes=a-b", "lines=1"])
+@pytest.mark.parametrize("path", ["/", "/static/main.js"])
+def test_range_headers_are_ignored(tmp_path: Path, path: str, part: str) -> None:
+    app = make_app(Settings("local", "edge", tmp_path), ServeOptions())
+    whole = asyncio.run(asked(app, "GET", path))
+    ranged = asyncio.run(asked(app, "GET", path, range=part))
+    assert (ranged[0], ranged[2]) == (whole[0], whole[2])
+    assert whole[0] == 200
+
+
+def test_a_slow_call_does_not_block_others(tmp_path: Path) -> None:
+    async def ask() -> str:
+        searches = SearchService(Settings("local", "edge", tmp_path), ServeOptions(), print)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await searches.run("book", lambda _: sleep(0.3))
+        return await searches.run("book", lambda _: "an answer")
+
+    assert asyncio.run(ask()) == "an answer"

@@ -77,7 +77,14 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that parses bodies strictly and reports errors in our format."""
+    """A route that parses bodies strictly and reports errors in our format.
+
+    The docstring of its function is the summary in the OpenAPI description.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.summary = self.summary or self.description
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler."""

@@ -23,6 +23,7 @@ from recto.search.query import MAX_QUERY
 from recto.search.query_log import QueryLog, Via, open_query_log
 from recto.search.retriever import Retriever, make_retriever
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
+from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
 from recto.settings import Settings, split_addresses
@@ -59,32 +60,32 @@ class SearchService:
         settings: Settings,
         options: ServeOptions,
         notify: Notify,
-        on_batch: Callable[[int], None] = lambda _: None,
-        on_circuit: Callable[[int], None] = lambda _: None,
-        on_log_drop: Callable[[int], None] = lambda _: None,
+        metrics: Metrics | None = None,
         *,
         close_at_exit: bool = False,
     ) -> None:
         self.settings = settings
+        self.metrics = metrics or Metrics()
+        self.readiness = Readiness(lambda: self.info(self.default))
         self.default = settings.collection_or(options.default)
         self.names = tuple(dict.fromkeys((self.default, *options.collections)))
         self._notify = notify
         embedder = open_embedder(settings, notify)
         self._awaited = isinstance(embedder, AsyncEmbedder)
-        self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, on_batch)
+        self._embedder = (
+            embedder if self._awaited else BatchingEmbedder(embedder, self.metrics.batches.observe)
+        )
         self._store = open_store(settings, notify, close_at_exit=close_at_exit)
         self._retrievers: dict[str, Retriever] = {}
-        self._on_circuit = on_circuit
         self._breakers: dict[tuple[str, bool], CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
-        self._on_log_drop = on_log_drop
         self._query_log: QueryLog | None = None
         self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
         self._threads = FairSlots(MAX_BATCH, _THREADS_PER_CALLER)
 
     def start(self) -> None:
         """Open the default collection, index the sample book on the first run, and load the model."""
-        self._query_log = open_query_log(self.settings, self._on_log_drop)
+        self._query_log = open_query_log(self.settings, self.metrics.dropped.inc)
         open_collection(self.settings, self._embedder, self._store, self.default, self._notify)
         self._embedder.warm_up()
 
@@ -102,9 +103,10 @@ class SearchService:
         """Whether queries are logged."""
         return self._query_log is not None
 
-    def log(self, response: SearchResponse, via: Via) -> None:
-        """Add a query to the query log, if there is one."""
-        if self._query_log is not None:
+    def record(self, response: SearchResponse, via: Via | None) -> None:
+        """Count a search; if `via` is given, also add it to the query log, if there is one."""
+        self.metrics.record_search(response.timings)
+        if self._query_log is not None and via is not None:
             self._query_log.add(response, via)
 
     def log_click(self, query: str, collection: str, url: str, rank: int) -> None:
@@ -294,7 +296,9 @@ class SearchService:
 
         Searches that call a remote embedder have a breaker of their own: without it, all others still work.
         """
-        breaker = None if self.embedded else self._breaker(name, embeds=embeds)
+        if not self.embedded and (name, embeds) not in self._breakers:
+            self._breakers[name, embeds] = CircuitBreaker(on_change=self.metrics.circuits.inc)
+        breaker = self._breakers.get((name, embeds))
         try:
             with breaker.watch() if breaker else nullcontext():
                 yield
@@ -303,11 +307,6 @@ class SearchService:
                 f"Collection '{name}' does not exist",
                 hint=f"Index a book with `recto index PATH --collection {name}`.",
             ) from error
-
-    def _breaker(self, name: str, *, embeds: bool) -> CircuitBreaker:
-        if (name, embeds) not in self._breakers:
-            self._breakers[name, embeds] = CircuitBreaker(on_change=self._on_circuit)
-        return self._breakers[name, embeds]
 
     def redact(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without paths and addresses."""

@@ -1,4 +1,4 @@
-"""Convert the core's values to the JSON of the responses, and Markdown to safe HTML."""
+"""Send values as JSON, and convert Markdown to safe HTML."""
 
 from __future__ import annotations
 
@@ -17,11 +17,6 @@ from starlette.responses import Response
 
 from recto.book.parsing.markdown.blocks import containers_plugin
 from recto.book.parsing.markdown.headings import split_explicit_id
-from recto.search.display import chunk_matches
-from recto.search.lexical import QueryWord
-from recto.search.outline import Outline
-from recto.search.pages import BookPage
-from recto.types import IndexInfo
 
 
 def respond(data: Mapping[str, Any]) -> Response:
@@ -30,52 +25,6 @@ def respond(data: Mapping[str, Any]) -> Response:
         "utf-8", "replace"
     )
     return Response(body, media_type="application/json")
-
-
-def page_view(collection: str, page: BookPage, words: Sequence[QueryWord]) -> dict[str, Any]:
-    """Return the chunks of a page in reading order, with their words that match a query."""
-    return {
-        "collection": collection,
-        "url": page.url,
-        "title": page.title,
-        "module": page.module,
-        "chunks": [chunk.to_dict() | {"matches": list(chunk_matches(chunk, words))} for chunk in page.chunks],
-    }
-
-
-def collections_view(collections: Mapping[str, IndexInfo | None]) -> dict[str, Any]:
-    """Return the collections, the default one first; the index of one that cannot be opened is None."""
-    default = next(iter(collections))
-    fingerprints = {name: info.fingerprint if info else None for name, info in collections.items()}
-    return {
-        "collections": [
-            {
-                "name": name,
-                "default": name == default,
-                "title": (book.title if book else "") or name,
-                "logo": (book.logo if book else "") or None,
-            }
-            for name, book in fingerprints.items()
-        ]
-    }
-
-
-def modules_view(collection: str, outline: Outline) -> dict[str, Any]:
-    """Return the modules with their numbers of chunks and pages."""
-    modules = [
-        {"name": name, "title": outline.titles.get(name, name), "chunks": chunks, "pages": pages}
-        for name, (chunks, pages) in outline.modules().items()
-    ]
-    return {"collection": collection, "modules": modules}
-
-
-def pages_view(collection: str, outline: Outline) -> dict[str, Any]:
-    """Return the pages with their numbers of chunks."""
-    pages = [
-        {"url": page.url, "title": page.title, "module": page.module, "chunks": page.chunks}
-        for page in outline.pages
-    ]
-    return {"collection": collection, "pages": pages}
 
 
 _MAX_RENDERED = 10_000  # characters; longer texts are shown as they are
