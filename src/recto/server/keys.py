@@ -28,7 +28,7 @@ KeyState = Literal["active", "expired", "revoked"]
 PREFIXES: dict[KeyScope, str] = {"search": "recto_pk_", "admin": "recto_sk_"}
 """How keys begin, so that people and secret scanners recognise them: publishable and secret."""
 
-FORMAT = 1
+KEY_FORMAT = 1
 MAX_FILE = 1 << 20
 _KEPT_REVOKED = 100
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
@@ -85,8 +85,8 @@ def read_keys(home: Path) -> tuple[Key, ...]:
         version = data["format"]
         if type(version) is not int:
             raise ValueError("format is not a number")
-        if version != FORMAT:
-            raise other_format(str(path), version, FORMAT, "Create the keys again.")
+        if version != KEY_FORMAT:
+            raise other_format(str(path), version, KEY_FORMAT, "Create the keys again.")
         return tuple(_parse(entry) for entry in data["keys"])
     except FileNotFoundError:
         return ()
@@ -208,7 +208,7 @@ def _changing(home: Path) -> Iterator[list[Key]]:
             revoked = sorted(one.revoked_at for one in keys if one.revoked_at)
             oldest = revoked[-_KEPT_REVOKED] if len(revoked) > _KEPT_REVOKED else ""
             kept = [asdict(one) for one in keys if not one.revoked_at or one.revoked_at >= oldest]
-            text = json.dumps({"format": FORMAT, "keys": kept}, indent=1)
+            text = json.dumps({"format": KEY_FORMAT, "keys": kept}, indent=1)
             if len(text) > MAX_FILE:
                 raise ConfigurationError(
                     f"{path} would be larger than {MAX_FILE >> 10} KiB", hint="Revoke keys that nobody uses."

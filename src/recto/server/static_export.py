@@ -26,7 +26,7 @@ from recto.settings import index_command
 from recto.types import Chunk
 
 _WEB = Path(__file__).parent / "web"
-FORMAT = 2
+_EXPORT_FORMAT = 2
 _META = "data/meta.bin"
 _TOP_LEVEL = frozenset(("widget.js", "static", "data"))
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings")
@@ -117,7 +117,7 @@ def _index_files(
     shards |= {f"vocabulary-{length}": _to_json(words) for length, words in _vocabulary(rows).items()}
     shards["common"] = _to_json(_common_words())
     meta = {
-        "format": FORMAT,
+        "format": _EXPORT_FORMAT,
         "collection": collection,
         "bm25": BM25,
         "corrections": CORRECTION_RULES,

@@ -27,6 +27,7 @@ from recto.search.outline import OutlinePage
 from recto.search.pages import BookPage
 from recto.search.query import check_query
 from recto.search.query_log import Via
+from recto.search.retriever import Retriever
 from recto.server.http import models
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
 from recto.server.http.service import SearchFound, SearchService
@@ -140,8 +141,19 @@ async def related(body: models.RelatedRequest, service: Service) -> Response:
         is_asked = body.log and body.question is not None and body.question.strip()
         return respond(_to_dict(service, results[0], "related" if is_asked else None, html=body.html))
 
-    name, filters = service.name(body.collection), _filters(body)
-    return await service.related(name, body.selection, body.question, body.top_k, filters, body.mode, convert)
+    arguments = (body.selection, body.question, body.top_k, _filters(body))
+
+    async def arelated(retriever: Retriever) -> list[SearchResponse]:
+        return [await retriever.arelated(*arguments, mode=body.mode)]
+
+    return await service.find(
+        service.name(body.collection),
+        [body.selection],
+        body.mode,
+        convert,
+        lambda retriever: [retriever.related(*arguments, mode=body.mode)],
+        arelated,
+    )
 
 
 @v1_router.post("/batch", response_model=models.BatchResponseModel)
@@ -346,15 +358,14 @@ async def _find(
     queries: Sequence[str],
     convert: Callable[[list[SearchFound]], Result],
 ) -> Result:
+    arguments = (queries, body.top_k, _filters(body), body.min_score)
     return await service.find(
         service.name(body.collection),
         queries,
-        body.top_k,
-        _filters(body),
-        body.min_score,
-        mode=body.mode,
-        group_by=body.group_by,
-        convert=convert,
+        body.mode,
+        convert,
+        lambda retriever: retriever.search_batch(*arguments, mode=body.mode, group_by=body.group_by),
+        lambda retriever: retriever.asearch_batch(*arguments, mode=body.mode, group_by=body.group_by),
     )
 
 

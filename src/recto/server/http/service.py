@@ -28,9 +28,6 @@ from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
 from recto.settings import Settings, split_addresses
 from recto.types import (
-    NO_FILTERS,
-    Filters,
-    GroupBy,
     IndexInfo,
     Mode,
     SearchResponse,
@@ -173,62 +170,17 @@ class SearchService:
     async def find(
         self,
         name: str,
-        queries: Sequence[str],
-        top_k: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-        *,
-        mode: Mode = "hybrid",
-        group_by: GroupBy | None = None,
-        convert: Callable[[list[SearchFound]], Result],
-    ) -> Result:
-        """Search for several queries in one generation of the collection; convert the results in a thread."""
-        _charge(queries)
-        return await self._find(
-            name,
-            mode,
-            convert,
-            lambda retriever: retriever.search_batch(
-                queries, top_k, filters, min_score, mode=mode, group_by=group_by
-            ),
-            lambda retriever: retriever.asearch_batch(
-                queries, top_k, filters, min_score, mode=mode, group_by=group_by
-            ),
-        )
-
-    async def related(
-        self,
-        name: str,
-        selection: str,
-        question: str | None,
-        top_k: int,
-        filters: Filters,
-        mode: Mode,
-        convert: Callable[[list[SearchFound]], Result],
-    ) -> Result:
-        """Find chunks that are related to a selected text; convert the result in a thread."""
-        _charge([selection])
-
-        async def arelated(retriever: Retriever) -> list[SearchResponse]:
-            return [await retriever.arelated(selection, question, top_k, filters, mode=mode)]
-
-        return await self._find(
-            name,
-            mode,
-            convert,
-            lambda retriever: [retriever.related(selection, question, top_k, filters, mode=mode)],
-            arelated,
-        )
-
-    async def _find(
-        self,
-        name: str,
+        texts: Sequence[str],
         mode: Mode,
         convert: Callable[[list[SearchFound]], Result],
         call: Callable[[Retriever], list[SearchResponse]],
         acall: Callable[[Retriever], Awaitable[list[SearchResponse]]],
     ) -> Result:
-        """Search in a thread, or with awaited engines; add the query words to mark."""
+        """Search for texts in a thread with `call`, or with awaited engines and `acall`.
+
+        `convert` gets the responses with the query words to mark, and runs in a thread, too.
+        """
+        _charge(texts)
 
         def search(retriever: Retriever) -> Result:
             _check_mode(retriever, mode)

@@ -118,7 +118,7 @@ Neighbors = Annotated[
         "that continue under the next heading.",
     ),
 ]
-Selection = Annotated[
+SelectedText = Annotated[
     str, Field(description="The selected text as it is in the book: a sentence, up to a few paragraphs.")
 ]
 Question = Annotated[
@@ -324,7 +324,7 @@ class BookTools:
 
     async def related_chunks(
         self,
-        selection: Selection,
+        selection: SelectedText,
         question: Question = None,
         top_k: TopK = DEFAULT_TOP_K,
         module: ModuleNames = None,
