@@ -17,7 +17,7 @@ import anyio
 import mcp_types as wire
 from mcp.server import MCPServer, ServerRequestContext
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
@@ -55,9 +55,10 @@ class BookServer(MCPServer[None]):
             async with lazy.run():
                 yield
 
-        if logging.lastResort is not None:
-            # The SDK adds a handler that prints everything to a logger without one; this changes nothing.
-            logging.getLogger().addHandler(logging.lastResort)
+        root = logging.getLogger()
+        if not root.handlers and logging.lastResort is not None:
+            # Without a handler, the SDK would add one that prints every request. This one changes nothing.
+            root.addHandler(logging.lastResort)
         super().__init__(
             "recto",
             title="Recto",
@@ -87,19 +88,17 @@ class BookServer(MCPServer[None]):
             raise MCPError(
                 wire.INVALID_PARAMS, f"There is no tool '{name[:80]}'. The tools are: {', '.join(tools)}."
             )
-        names = ", ".join(tools[name]) or "none"
+        hint = f"The arguments are: {', '.join(tools[name]) or 'none'}."
+        if unknown := [argument for argument in arguments if argument not in tools[name]]:
+            # The SDK ignores them: a misspelt filter would search the whole book.
+            faults = "; ".join(f"{argument}: Extra inputs are not permitted" for argument in unknown)
+            return _failed(InvalidArgument(faults, hint=hint))
         try:
-            if unknown := [argument for argument in arguments if argument not in tools[name]]:
-                # The SDK ignores them: a misspelt filter would search the whole book.
-                faults = "; ".join(f"{argument}: Extra inputs are not permitted" for argument in unknown)
-                raise InvalidArgument(faults, hint=f"The arguments are: {names}.")
             return await super().call_tool(name, arguments, context)
-        except RectoError as error:
-            return _failed(error)
         except ToolError as error:
             cause = error.__cause__
-            if isinstance(cause, ValidationError):
-                return _failed(InvalidArgument(_faults(cause), hint=f"The arguments are: {names}."))
+            if isinstance(cause, ValidationError) and not isinstance(error, UnexpectedToolError):
+                return _failed(InvalidArgument(_faults(cause), hint=hint))
             return _failed(cause if isinstance(cause, Exception) else error)
 
     async def _handle_list_resources(
