@@ -24,7 +24,8 @@ from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
 from recto.server.mcp import server as server_module
 from recto.server.mcp import tools as pages_module
-from recto.server.mcp.server import LazyRetriever, build_server, page_uri
+from recto.server.mcp.server import build_server, page_uri
+from recto.server.mcp.tools import LazyRetriever
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Mode, Module, SearchResponse
 from tests.server.mcp.client import call, connected, failure, in_memory, text_of
