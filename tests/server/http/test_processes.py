@@ -105,7 +105,7 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
             )
             assert body["generation"] in (before, after)
 
-        # The figures are those of both workers, and of one that is gone.
+        # The figures count both workers, and one that is gone.
         figures = program.get("/metrics", Authorization=key).body.decode()
         counted = sum(
             float(line.rpartition(" ")[2])

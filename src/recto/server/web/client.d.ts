@@ -4,7 +4,7 @@ export interface ClientOptions {
   url?: string | URL;
   /** An API key; a page of a book needs a search key. */
   key?: string;
-  /** The collection of all requests that name no other; default: that of the key, or else of the service. */
+  /** The collection of all requests that name no other; default: the key's first, or else the service's. */
   collection?: string;
   /** After how many milliseconds a request fails with the status 408; default: 30 000. */
   timeout?: number;
