@@ -285,17 +285,17 @@ class Hit:
     dense: float | None = None
     lexical: float | None = None
 
-    def to_dict(self, digits: int = 6) -> dict[str, Any]:
-        """Return plain JSON values: those of the chunk, and the rounded scores."""
+    def to_dict(self, digits: int | None = 6) -> dict[str, Any]:
+        """Return plain JSON values: the chunk's, and the scores, rounded to `digits` unless that is None."""
         return self.chunk.to_dict() | {
-            "score": round(self.score, digits),
+            "score": _rounded(self.score, digits),
             "dense": _rounded(self.dense, digits),
             "lexical": _rounded(self.lexical, digits),
         }
 
 
-def _rounded(number: float | None, digits: int) -> float | None:
-    return None if number is None else round(number, digits)
+def _rounded(number: float | None, digits: int | None) -> float | None:
+    return number if number is None or digits is None else round(number, digits)
 
 
 def hit_order(hit: Hit) -> tuple[float, str, int, str]:

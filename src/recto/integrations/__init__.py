@@ -65,7 +65,7 @@ class CollectionClient:
 
 def metadata(hit: Hit, response: SearchResponse) -> dict[str, Any]:
     """Return everything that a citation needs, as plain JSON values; `url` opens the section."""
-    return pick(hit.to_dict(), _FIELDS) | {
+    return pick(hit.to_dict(digits=None), _FIELDS) | {
         "above_noise": response.above_noise(hit),
         "book": hit.chunk.book,
         "chunk_id": hit.chunk.id,
