@@ -199,7 +199,7 @@ def test_many_connections_neither_use_up_the_descriptors_nor_fill_the_log(sample
         clients = []
         try:
             for _ in range(400):
-                client = socket.create_connection(("127.0.0.1", program.port), timeout=10)
+                client = socket.create_connection(("127.0.0.1", program.port), timeout=60)
                 clients.append(client)
                 with suppress(OSError):  # closed already
                     client.sendall(b"GET /healthz HTTP/1.1\r\nHo")
