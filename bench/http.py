@@ -1,7 +1,7 @@
 """Measure the overhead of the HTTP server: `uv run python -m bench.http`.
 
-`--soak SECONDS` runs a soak test instead. Both sides of every ratio are measured in turn, in one run. The
-clients run on the same machine and use a part of it.
+Both sides of every ratio are measured in turn, in one run. The clients run on the same machine and use a part
+of it.
 """
 
 from __future__ import annotations
@@ -83,16 +83,10 @@ sys.stdin.read()
 
 
 def main() -> None:
-    """Run the measurements or the soak test, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (default 5)")
     parser.add_argument("--seconds", type=float, default=_SECONDS, help="seconds of each throughput round")
-    parser.add_argument(
-        "--soak",
-        type=float,
-        metavar="SECONDS",
-        help="run a soak test instead: publishing, restarts, an unavailable engine",
-    )
     parser.add_argument("--book", type=Path, help="measure on this book instead of the sample book")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -102,18 +96,13 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
     }
     with tempfile.TemporaryDirectory() as folder:
-        if options.soak:
-            from bench.soak import soak
-
-            figures |= soak(Path(folder), options.soak)
-        else:
-            home = Path(folder) / "home"
-            index_for_server(home, MarkdownTree(options.book) if options.book else sample_source())
-            figures |= {
-                "rounds": options.rounds,
-                **latency(home, options.rounds),
-                **load(home, options.rounds, options.seconds),
-            }
+        home = Path(folder) / "home"
+        index_for_server(home, MarkdownTree(options.book) if options.book else sample_source())
+        figures |= {
+            "rounds": options.rounds,
+            **latency(home, options.rounds),
+            **load(home, options.rounds, options.seconds),
+        }
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 
 

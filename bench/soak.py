@@ -1,5 +1,7 @@
 """Soak test: a long load with new indexes, restarted workers and an unavailable engine.
 
+Run `uv run python -m bench.soak SECONDS`.
+
 A response is wrong if its chunks are not all from the edition that was published as the generation that it
 names. A request is lost if it gets no response at all. A connection that is closed before the response is
 opened again, as every HTTP client does, and a 503 is retried.
@@ -12,6 +14,8 @@ import json
 import os
 import random
 import signal
+import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -20,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.http import ServerProcess, run_server
+from bench.spine import table
 from recto.api import open_embedder, open_store
 from recto.book.sources.tree import MarkdownTree
 from recto.indexing.indexer import IndexJob, index_book
@@ -30,6 +35,7 @@ _CLIENTS = 4
 _TRIES = 100
 _SOME = 10
 _TIMEOUT = 60.0
+_COUNTED = ("answered", "retries after 503", "reconnections", "published", "restarted")
 _SUBJECTS = (
     "soil and compost",
     "sowing beans",
@@ -101,8 +107,8 @@ class Outcomes:
 
     def wait_for(self, name: str, more: int) -> None:
         """Wait until some more outcomes are counted, or until a timeout."""
-        wanted, deadline = self.counts[name] + more, time.monotonic() + _TIMEOUT
-        while self.counts[name] < wanted and time.monotonic() < deadline:
+        expected, deadline = self.counts[name] + more, time.monotonic() + _TIMEOUT
+        while self.counts[name] < expected and time.monotonic() < deadline:
             time.sleep(0.02)
 
 
@@ -143,16 +149,7 @@ def run(backend: Backend, home: Path, seconds: float, publish_every: float) -> d
                 client.join()
     backend.store.close()
     return {
-        **{
-            name: outcomes.counts[name]
-            for name in (
-                "answered",
-                "retries after 503",
-                "reconnections",
-                "published",
-                "restarted",
-            )
-        },
+        **{name: outcomes.counts[name] for name in _COUNTED},
         "other statuses": outcomes.counts["other"],
         "wrong answers": len(outcomes.wrong),
         "lost requests": outcomes.counts["lost"],
@@ -260,3 +257,8 @@ def judge(status: int, body: bytes, question: str, outcomes: Outcomes) -> None:
     ):
         outcomes.wrong.append(f"{answer['generation']} is edition {edition}: {texts}")
     outcomes.add("answered")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        print(table(soak(Path(directory), float(sys.argv[1]))))
