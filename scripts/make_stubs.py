@@ -11,6 +11,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
 PACKAGES = ("recto", "recto.evaluation")
+LINE_LENGTH = 110
 
 
 def stub_path(package: str) -> Path:
@@ -19,15 +20,20 @@ def stub_path(package: str) -> Path:
 
 
 def build(package: str) -> str:
-    """Return the stub of a package: an import for each name."""
-    exports: dict[str, str] = vars(import_module(package))["_EXPORTS"]
-    imports = [
-        f"from {module} import {name} as {name}"
-        for module, names in exports.items()
-        for name in names.split()
-    ]
-    version = ["", "__version__: str"] if package == "recto" else []
-    return "\n".join(("# scripts/make_stubs.py writes this file.", *imports, *version, ""))
+    """Return the stub of a package: the imports of its public names, and `__all__`."""
+    contents = vars(import_module(package))
+    imports = [_import(module, names.split()) for module, names in contents["_EXPORTS"].items()]
+    version = ["", "__version__: str"] if "__version__" in contents else []
+    public = (f'    "{name}",' for name in contents["__all__"])
+    note = "# scripts/make_stubs.py writes this file."
+    return "\n".join((note, *imports, *version, "", "__all__ = [", *public, "]", ""))
+
+
+def _import(module: str, names: list[str]) -> str:
+    line = f"from {module} import {', '.join(names)}"
+    if len(line) <= LINE_LENGTH:
+        return line
+    return "\n".join((f"from {module} import (", *(f"    {name}," for name in names), ")"))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ _EXPORTS = {
 }
 """The public names by module. `scripts/make_stubs.py` writes `__init__.pyi` from it, for type checkers."""
 
+__all__ = sorted(" ".join(_EXPORTS.values()).split())  # noqa: PLE0605 - the stub has the names
+
 
 def __getattr__(name: str) -> object:
     """Load a public name when it is first used: the indexer needs only a part of this package."""
