@@ -162,7 +162,7 @@ def markdown(figures: Mapping[str, Figures | str]) -> str:
     """Return the table; a model that could not be run has a row with the reason."""
     first = next((name for name, made in figures.items() if isinstance(made, Figures)), "")
     heads = ["model", "dimension", *(f"{mode} {each}" for mode in MODES for each in MEASURES)]
-    heads += [f"hybrid page MRR minus that of {first or 'the first model'} (95 % interval)"]
+    heads += [f"hybrid page MRR minus {first or 'the first model'} (95 % interval)"]
     heads += ["chunks/s", "ms per query", "bytes per chunk"]
     rows = []
     for name, made in figures.items():

@@ -77,7 +77,7 @@ def test_models_are_compared_and_those_that_fail_say_why(
     printed = capsys.readouterr()
     found = rows(printed.out)
     assert list(found)[2:] == names, "in the given order, after the heading and the line below it"
-    assert "hybrid page MRR minus that of local (95 % interval)" in found["model"], "the first that ran"
+    assert "hybrid page MRR minus local (95 % interval)" in found["model"], "the first that ran"
     assert "COHERE_API_KEY is required but not set" in found["cohere"][0]
     assert "does not have the model absent" in found["openai:absent"][0]
     assert "cohere failed: Configuration error: COHERE_API_KEY" in printed.err
