@@ -139,7 +139,7 @@ def stages(source: Source, embedder: Embedder, home: Path) -> tuple[Stages, int,
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The wall-clock time and the CPU time of something, and that of its child processes."""
+    """The wall-clock time and the CPU time of something, and the CPU time of its child processes."""
 
     wall: float
     cpu: float

@@ -31,7 +31,7 @@ _SHORT = 0.6  # seconds; all commands but `recto index` take about so long
 
 
 def write_edition(book: Path, edition: int) -> frozenset[str]:
-    """Write an edition of the book; half of its pages differ from those of the edition before."""
+    """Write an edition of the book; half of its pages differ from the edition before."""
     book.mkdir(exist_ok=True)
     texts = set()
     for page in range(PAGES):

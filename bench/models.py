@@ -98,7 +98,7 @@ def configured_models(variables: Mapping[str, str]) -> list[str]:
 
 
 def model_settings(name: str, home: Path, environment: Mapping[str, str]) -> Settings:
-    """Return the settings of a user who has chosen this model; the rest is that of the environment."""
+    """Return the settings of a user who has chosen this model; the rest comes from the environment."""
     embedder, _, model = name.partition(":")
     if embedder == "fastembed":  # the local embedder opens its models
         if not model:
@@ -107,7 +107,7 @@ def model_settings(name: str, home: Path, environment: Mapping[str, str]) -> Set
             )
         embedder = "local"
     elif embedder == "local":
-        model = model or BUILT_IN_MODEL  # explicitly: a RECTO_MODEL in .env is that of another embedder
+        model = model or BUILT_IN_MODEL  # explicitly: a RECTO_MODEL in .env is for another embedder
     elif embedder == "cohere":
         model = model or COHERE_MODEL
     chosen = {"RECTO_EMBEDDER": embedder, "RECTO_STORE": "edge", "RECTO_HOME": str(home)}

@@ -2,9 +2,9 @@
 
 A system answers a query with a list of chunks. The best chunk of a page ranks the page, the best chunk of a
 section ranks the section. If several places are expected (`match: any`), the first one that is found counts.
-With `match: all`, the last one counts for hits; the reciprocal rank always is that of the first. Queries that
-the book does not answer (`match: none`) have no rank; they only measure how well a system knows that the book
-has no answer.
+With `match: all`, the last one counts for hits; the reciprocal rank always uses the first. Queries that the
+book does not answer (`match: none`) have no rank; they only measure how well a system knows that the book has
+no answer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Answer:
 class Scores:
     """The measures of one query, its type, and the ranks that they come from; rank 0 is "not found".
 
-    `all_pages` is the rank of the last expected page if the query needs all of them, else that of the first.
+    `all_pages` is the rank of the last expected page if the query needs all of them, else of the first.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Scores:
     section: int | None
 
     def measures(self) -> dict[str, float]:
-        """Return the value of each measure; a system without sections has only those of pages."""
+        """Return the value of each measure; a system without sections has page measures only."""
         found = {
             "page hit@1": float(self.all_pages == 1),
             "page hit@5": float(0 < self.all_pages <= 5),
@@ -100,7 +100,7 @@ class Result:
     accepted: dict[str, float] = field(default_factory=dict)
 
     def book(self, name: str, type: str | None = None) -> dict[str, float]:
-        """Return the means over a book's queries, or over those of one type."""
+        """Return the means over a book's queries, or over its queries of one type."""
         rows = [scores.measures() for scores in self.scores[name] if type in (None, scores.type)]
         return {
             measure: fmean(row[measure] for row in rows)

@@ -1,8 +1,8 @@
 """Measure the static export with readers' questions: `uv run python -m bench.static --home DIRECTORY`.
 
 It compares static search (the exported client in Node) with the lexical and the hybrid mode, also for rare
-words with a typo, and counts the bytes that a browser loads for the first answer to each question. The books
-are those of `bench.books`; the directory keeps their indexes.
+words with a typo, and counts the bytes that a browser loads for the first answer to each question. It uses
+the books of `bench.books`; the directory keeps their indexes.
 """
 
 from __future__ import annotations

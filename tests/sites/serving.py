@@ -69,7 +69,7 @@ class PublishedSite:
             def do_GET(self) -> None:
                 site.answer(self)
 
-            do_POST = do_OPTIONS = do_GET  # noqa: N815 - the names are those of the base class
+            do_POST = do_OPTIONS = do_GET  # noqa: N815 - the base class has these names
 
             def log_message(self, *_: object) -> None:
                 pass
