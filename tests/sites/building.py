@@ -27,7 +27,7 @@ _SOURCES = (
     HERE / "building.py",
     PLUGIN,
     ROOT / "src" / "recto" / "integrations",
-    ROOT / "tests" / "library.py",
+    ROOT / "tests" / "library.txt",
 )
 _MODEL_CACHE = "cache"
 _AS_MARKDOWN = "  markdown: {format: 'md', hooks: {onBrokenMarkdownLinks: 'ignore', onBrokenMarkdownImages: 'ignore'}},\n"
