@@ -271,11 +271,11 @@ def known_systems(listing: Listing) -> list[str]:
     return [*(f"{RECTO}{mode}" for mode in MODES), *peers]
 
 
-def choose(wanted: Sequence[str], known: Sequence[str]) -> list[str]:
+def choose(names: Sequence[str], systems: Sequence[str]) -> list[str]:
     """Return the named systems, with or without their mode; all if none is named."""
-    if unknown := [name for name in wanted if not any(_is_named(system, name) for system in known)]:
-        raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(known)}.")
-    return [system for system in known if not wanted or any(_is_named(system, name) for name in wanted)]
+    if unknown := [name for name in names if not any(_is_named(system, name) for system in systems)]:
+        raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(systems)}.")
+    return [system for system in systems if not names or any(_is_named(system, name) for name in names)]
 
 
 def _is_named(system: str, name: str) -> bool:

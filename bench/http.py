@@ -159,10 +159,10 @@ def run_server(home: Path, *arguments: str, **variables: str) -> Iterator[Server
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(log.read_text("utf-8"))
             time.sleep(0.05)
-        found = re.search(r"listens at http://127\.0\.0\.1:(\d+)", log.read_text("utf-8"))
-        if found is None:
+        address = re.search(r"listens at http://127\.0\.0\.1:(\d+)", log.read_text("utf-8"))
+        if address is None:
             raise RuntimeError(log.read_text("utf-8"))
-        yield ServerProcess(process, int(found[1]))
+        yield ServerProcess(process, int(address[1]))
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)

@@ -160,22 +160,21 @@ def run_model(name: str, books: Sequence[Book], home: Path, cache: Path) -> Figu
 
 def markdown(figures: Mapping[str, Figures | str]) -> str:
     """Return the table; a model that could not be run has a row with the reason."""
-    first = next((name for name, made in figures.items() if isinstance(made, Figures)), "")
+    first = next((name for name, outcome in figures.items() if isinstance(outcome, Figures)), "")
     heads = ["model", "dimension", *(f"{mode} {each}" for mode in MODES for each in MEASURES)]
     heads += [f"hybrid page MRR minus {first or 'the first model'} (95 % interval)"]
     heads += ["chunks/s", "ms per query", "bytes per chunk"]
     rows = []
-    for name, made in figures.items():
-        if isinstance(made, str):
-            rows.append([name, f"– ({made})", *[""] * (len(heads) - 2)])
+    for name, outcome in figures.items():
+        if isinstance(outcome, str):
+            rows.append([name, f"– ({outcome})", *[""] * (len(heads) - 2)])
             continue
-        means = [f"{made.results[mode].mean()[each]:.3f}" for mode in MODES for each in MEASURES]
-        gap = _lead(made, figures[first])
+        means = [f"{outcome.results[mode].mean()[each]:.3f}" for mode in MODES for each in MEASURES]
+        gap = _lead(outcome, figures[first])
         shown = "–" if name == first else f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})"
-        speed = number(made.embedded / made.seconds) if made.embedded else "– (cached)"
-        rows.append(
-            [name, str(made.dim), *means, shown, speed, number(made.query_ms), number(made.bytes_per_chunk)]
-        )
+        speed = number(outcome.embedded / outcome.seconds) if outcome.embedded else "– (cached)"
+        costs = [speed, number(outcome.query_ms), number(outcome.bytes_per_chunk)]
+        rows.append([name, str(outcome.dim), *means, shown, *costs])
     # The cells are not cut: a reason must be complete.
     return table(heads, [[" ".join(cell.split()).replace("|", "/") for cell in row] for row in rows])
 

@@ -125,14 +125,14 @@ class Result:
 
 def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:
     """Read the question sets of a folder, or the named ones, and find the docs root of each book."""
-    known = {path.stem: path for path in sorted(questions.glob("*.jsonl"))}
-    if not known:
+    paths = {path.stem: path for path in sorted(questions.glob("*.jsonl"))}
+    if not paths:
         raise SystemExit(
             f"There are no question sets (*.jsonl) in {questions}. Give their folder with --questions."
         )
-    if unknown := [name for name in sets if name not in known]:
-        raise SystemExit(f"There is no question set {', '.join(unknown)}. Sets: {', '.join(known)}.")
-    return [_load_book(known[name], books / name) for name in sets or known]
+    if unknown := [name for name in sets if name not in paths]:
+        raise SystemExit(f"There is no question set {', '.join(unknown)}. Sets: {', '.join(paths)}.")
+    return [_load_book(paths[name], books / name) for name in sets or paths]
 
 
 def _load_book(path: Path, folder: Path) -> Book:
