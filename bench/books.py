@@ -27,7 +27,7 @@ from bench.peers.listing import Listing, System, load
 from bench.peers.process import RunnerError, RunnerProcess
 from bench.peers.runners.embedding import cached
 from bench.peers.runners.recto import Counted
-from bench.question_sets import MEASURES, Answer, Book, Hit, Result, lead, load_books, measure
+from bench.question_sets import MEASURES, Answer, AnswerChunk, Book, Result, lead, load_books, measure
 from recto import Retriever, __version__
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
@@ -326,7 +326,7 @@ class _Search:
     def answer(self, query: str) -> Answer:
         response = self._retriever.search(query, top_k=_DEEP, mode=self._mode)
         hits = (
-            Hit(
+            AnswerChunk(
                 hit.chunk.source,
                 hit.chunk.headings,
                 opening=hit.chunk.chunk_index == 0 or len(hit.chunk.headings) <= 1,
@@ -384,7 +384,7 @@ def _peer_answers(
         runner.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
     runner.ask("open", folder=str(folder))
     found = runner.ask("ask", questions=[question.query for question in book.questions], top=_DEEP)["found"]
-    return [Answer(tuple(Hit(source) for _, source in hits)) for hits in found]
+    return [Answer(tuple(AnswerChunk(source) for _, source in hits)) for hits in found]
 
 
 class _Progress:

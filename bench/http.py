@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from bench.load import Connection, throughput
+from bench.load import RawConnection, throughput
 from bench.spine import QUESTIONS, ROOT, table
 from recto import __version__
 from recto.api import open_embedder, open_retriever, open_store, sample_source
@@ -175,7 +175,7 @@ def latency(home: Path, rounds: int) -> dict[str, Any]:
         Settings("local", "edge", home, threads=threads, collection="bench"), "bench", print
     )
     library, service, worked = [], [], (0.0, 0.0)
-    with run_server(home, RECTO_THREADS=str(threads)) as running, Connection(running.port) as connection:
+    with run_server(home, RECTO_THREADS=str(threads)) as running, RawConnection(running.port) as connection:
         for turn in range(rounds * 20 + 2):
             if turn == 2:
                 worked = _cpu_ms(os.getpid()), _cpu_ms(running.process.pid)

@@ -23,7 +23,7 @@ def request(question: str, limit: int = 5) -> bytes:
     return head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-class Connection:
+class RawConnection:
     """A connection that sends one query after the other."""
 
     def __init__(self, port: int) -> None:

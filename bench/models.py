@@ -27,7 +27,7 @@ from bench.peers.environments import ROOT
 from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.recto import Counted
 from bench.peers.table import number, table
-from bench.question_sets import Answer, Book, Hit, Result, lead, load_books, measure
+from bench.question_sets import Answer, AnswerChunk, Book, Result, lead, load_books, measure
 from bench.vectors import Vectors
 from recto.api import open_embedder
 from recto.book.chunking import ChunkSize
@@ -144,7 +144,7 @@ def run_model(name: str, books: Sequence[Book], home: Path, cache: Path) -> Figu
                 for mode in MODES:
                     found = (retriever.search(query, top_k=_DEEP, mode=mode).hits for query in queries)
                     answers[mode][book.name] = [
-                        Answer(tuple(Hit(hit.chunk.source) for hit in hits)) for hits in found
+                        Answer(tuple(AnswerChunk(hit.chunk.source) for hit in hits)) for hits in found
                     ]
                 retriever = make_retriever(settings, embedder, store, book.name)
                 retriever.search(queries[0])  # opens the index

@@ -38,7 +38,7 @@ class Book:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class AnswerChunk:
     """A chunk that a system returned: its page's path in the docs root, and its heading path if it has one.
 
     `opening` is true for the beginning of a page.
@@ -53,7 +53,7 @@ class Hit:
 class Answer:
     """A system's hits, best first, and its probability that the book answers the query, if it has one."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[AnswerChunk, ...]
     answerable: float | None = None
     coverage: Coverage | None = None
 
@@ -188,7 +188,7 @@ def score(expectation: Expectation, answer: Answer, *, needs_all: bool = False) 
     return Scores(expectation.key, expectation.tags[0] if expectation.tags else "", page, all_pages, section)
 
 
-def _in_section(hit: Hit, wanted: set[tuple[str, str]]) -> bool:
+def _in_section(hit: AnswerChunk, wanted: set[tuple[str, str]]) -> bool:
     """Return whether a hit is in an expected section, or at the page's beginning if none is named."""
     here = {heading_key(heading) for heading in hit.headings or ()}
     return any(

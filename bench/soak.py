@@ -46,7 +46,7 @@ _SUBJECTS = (
 )
 
 
-class Backend(Protocol):
+class SoakBackend(Protocol):
     """The store that the book is published to, and a way to make its engine unavailable."""
 
     variables: dict[str, str]
@@ -92,7 +92,7 @@ class Server:
 
 
 @dataclass
-class Outcomes:
+class SoakOutcomes:
     """The counted outcomes of all requests."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -125,9 +125,9 @@ def soak(folder: Path, seconds: float) -> dict[str, Any]:
     }
 
 
-def run(backend: Backend, home: Path, seconds: float, publish_every: float) -> dict[str, Any]:
+def run(backend: SoakBackend, home: Path, seconds: float, publish_every: float) -> dict[str, Any]:
     """Load a server for some time while things happen to it, and return the outcomes."""
-    outcomes = Outcomes()
+    outcomes = SoakOutcomes()
     embedder = open_embedder(Settings("local", "edge", home, threads=1), print)
     publish(backend, embedder, home, outcomes, 0)
     ended = threading.Event()
@@ -158,10 +158,10 @@ def run(backend: Backend, home: Path, seconds: float, publish_every: float) -> d
 
 
 def disturb(
-    backend: Backend,
+    backend: SoakBackend,
     embedder: Embedder,
     home: Path,
-    outcomes: Outcomes,
+    outcomes: SoakOutcomes,
     running: ServerProcess,
     end: float,
     publish_every: float,
@@ -189,7 +189,9 @@ def disturb(
         time.sleep(max(0.0, min(end, began + publish_every) - time.monotonic()))
 
 
-def publish(backend: Backend, embedder: Embedder, home: Path, outcomes: Outcomes, edition: int) -> None:
+def publish(
+    backend: SoakBackend, embedder: Embedder, home: Path, outcomes: SoakOutcomes, edition: int
+) -> None:
     """Publish an edition of the book; every chunk contains the number of the edition."""
     book = home.parent / f"{home.name}-book"
     book.mkdir(parents=True, exist_ok=True)
@@ -205,7 +207,7 @@ def publish(backend: Backend, embedder: Embedder, home: Path, outcomes: Outcomes
     outcomes.add("published")
 
 
-def send_queries(port: int, outcomes: Outcomes, ended: threading.Event, seed: int) -> None:
+def send_queries(port: int, outcomes: SoakOutcomes, ended: threading.Event, seed: int) -> None:
     """Send one query after the other on a keep-alive connection, and check every response."""
     numbers = random.Random(seed)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
@@ -237,7 +239,7 @@ def send_queries(port: int, outcomes: Outcomes, ended: threading.Event, seed: in
     connection.close()
 
 
-def judge(status: int, body: bytes, question: str, outcomes: Outcomes) -> None:
+def judge(status: int, body: bytes, question: str, outcomes: SoakOutcomes) -> None:
     """Compare a response with the edition that was published as its generation."""
     if status != 200:
         outcomes.add("other")

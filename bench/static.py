@@ -23,7 +23,7 @@ from typing import Any
 from bench import rare_words
 from bench.peers.environments import ROOT
 from bench.peers.table import table
-from bench.question_sets import MEASURES, Answer, Book, Hit, lead, load_books, measure
+from bench.question_sets import MEASURES, Answer, AnswerChunk, Book, lead, load_books, measure
 from recto.api import open_embedder
 from recto.book.sources.tree import open_book
 from recto.indexing.indexer import IndexJob, index_book
@@ -76,7 +76,10 @@ def search_static(directory: Path, queries: Sequence[str]) -> list[dict[str, Any
 def to_answer(chunks: Sequence[Chunk]) -> Answer:
     """Return what the measures need of the hits."""
     return Answer(
-        tuple(Hit(one.source, one.headings, one.chunk_index == 0 or len(one.headings) <= 1) for one in chunks)
+        tuple(
+            AnswerChunk(one.source, one.headings, one.chunk_index == 0 or len(one.headings) <= 1)
+            for one in chunks
+        )
     )
 
 

@@ -11,7 +11,18 @@ import pytest
 from bench import books, rare_words
 from bench.peers import table
 from bench.peers.listing import load
-from bench.question_sets import Answer, Book, Hit, Result, Scores, docs_root, lead, load_books, measure, score
+from bench.question_sets import (
+    Answer,
+    AnswerChunk,
+    Book,
+    Result,
+    Scores,
+    docs_root,
+    lead,
+    load_books,
+    measure,
+    score,
+)
 from recto.evaluation.suites import Expectation
 
 
@@ -32,18 +43,20 @@ def test_the_docs_root_is_where_the_expected_pages_are(corpora: Path) -> None:
 def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
     question = Expectation("q", pages=("b.md > The `cname` {#c}", "c.mdx"), tags=("howto",), id="1")
     hits = (
-        Hit("a.md", ("A", "x")),
-        Hit("a.md", ("A", "x")),
-        Hit("a.md", ("A", "y")),
-        Hit("b.md", ("B", "Other")),
-        Hit("b.md", ("B", "The cname", "Below")),
-        Hit("c.mdx", ("C",), opening=True),
+        AnswerChunk("a.md", ("A", "x")),
+        AnswerChunk("a.md", ("A", "x")),
+        AnswerChunk("a.md", ("A", "y")),
+        AnswerChunk("b.md", ("B", "Other")),
+        AnswerChunk("b.md", ("B", "The cname", "Below")),
+        AnswerChunk("c.mdx", ("C",), opening=True),
     )
     assert score(question, Answer(hits)) == Scores("1", "howto", 2, 2, 4)
-    assert score(question, Answer(tuple(Hit(hit.page) for hit in hits))) == Scores("1", "howto", 2, 2, None)
+    assert score(question, Answer(tuple(AnswerChunk(hit.page) for hit in hits))) == Scores(
+        "1", "howto", 2, 2, None
+    )
     assert score(question, Answer(hits[:3])) == Scores("1", "howto", 0, 0, 0)
     assert score(question, Answer(hits[5:])) == Scores("1", "howto", 1, 1, 1)
-    assert score(question, Answer((Hit("c.mdx", ("C", "Late")),))).section == 0
+    assert score(question, Answer((AnswerChunk("c.mdx", ("C", "Late")),))).section == 0
     assert score(question, Answer(hits), needs_all=True) == Scores("1", "howto", 2, 3, 4)
     assert score(question, Answer(hits[:5]), needs_all=True).measures()["page hit@5"] == 0
 
