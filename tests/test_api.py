@@ -51,13 +51,13 @@ def test_every_type_in_a_public_signature_is_documented(name: str) -> None:
             node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)
         }
         own = {name for name in names if (find_module(name) or "").startswith("recto")}
-        assert {name for name in own if f"`{name}`" not in REFERENCE} == set(), where
+        assert {name for name in own if not re.search(rf"`{name}\b", REFERENCE)} == set(), where
 
 
 def find_module(name: str) -> str | None:
     """Return the module that defines a class of this name."""
     homes = (
-        getattr(sys.modules[module], name, None) for module in list(sys.modules) if module.startswith("recto")
+        getattr(sys.modules[module], name, None) for module in list(sys.modules) if module.startswith("recto.")
     )
     return next((home.__module__ for home in homes if inspect.isclass(home)), None)
 
