@@ -61,7 +61,7 @@ def test_models_are_compared_and_those_that_fail_say_why(
         assert all(float(cell) > 0 for cell in found[name][8:]), "speed, time and size"
     figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
     assert "COHERE_API_KEY" in figures["cohere"]["failed"]
-    assert figures["local"]["embedded"] == figures["local"]["chunks"] == 2
+    assert figures["local"]["embedded"] == figures["local"]["chunks"] == 3
     scores = figures["local"]["results"]["hybrid"]["scores"]["tiny"]
     assert [score["all_pages"] for score in scores] == [1, 1, 2]
 
