@@ -29,7 +29,7 @@ MOVED = {name: module for module, names in vars(recto)["_MOVED"].items() for nam
 REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text("utf-8")
 
 
-def annotations(value: Any) -> Iterator[tuple[str, str]]:
+def annotated(value: Any) -> Iterator[tuple[str, str]]:
     """Yield the annotations of a function, or of the public members of a class, and where they are."""
     if isinstance(value, FunctionType):
         for name, annotation in inspect.get_annotations(value).items():
@@ -41,12 +41,12 @@ def annotations(value: Any) -> Iterator[tuple[str, str]]:
     for name, member in vars(value).items():
         function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         if isinstance(function, FunctionType) and not name.startswith("_"):
-            yield from annotations(function)
+            yield from annotated(function)
 
 
 @pytest.mark.parametrize("name", [*TYPES, *FUNCTIONS])
 def test_every_type_in_a_public_signature_is_documented(name: str) -> None:
-    for where, annotation in annotations(getattr(recto, name)):
+    for where, annotation in annotated(getattr(recto, name)):
         names = {
             node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)
         }
@@ -57,7 +57,9 @@ def test_every_type_in_a_public_signature_is_documented(name: str) -> None:
 def find_module(name: str) -> str | None:
     """Return the module that defines a class of this name."""
     homes = (
-        getattr(sys.modules[module], name, None) for module in list(sys.modules) if module.startswith("recto.")
+        getattr(sys.modules[module], name, None)
+        for module in list(sys.modules)
+        if module.startswith("recto.")
     )
     return next((home.__module__ for home in homes if inspect.isclass(home)), None)
 
