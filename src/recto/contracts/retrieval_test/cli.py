@@ -29,7 +29,6 @@ from recto.contracts.retrieval_test.program import (
     write_file,
 )
 from recto.errors import InvalidArgument, RectoError
-from recto.protocols import Preparable
 from recto.search.query import CONTRACT_MODES
 
 if TYPE_CHECKING:
@@ -249,7 +248,7 @@ def check_command(state: CommandState, collection: str) -> ExitCode:
         state.document = {
             "schema_version": SCHEMA_VERSION,
             "collection": backend.collection(collection),
-            "store": settings.qdrant_url if isinstance(backend.store, Preparable) else "embedded",
+            "store": "embedded" if backend.store.is_local else settings.qdrant_url,
             "points": info.chunks,
             "dim": info.dim or backend.dim,
             "distance": "cosine",

@@ -239,6 +239,17 @@ class Connection:
 
         return await aretry(attempt, tries.pause)
 
+    def scroll(self, collection: str, limit: int, **options: Any) -> Iterator[Any]:
+        """Yield all points of a collection, or the ones that a filter in `options` selects."""
+        offset: Any = None
+        while True:
+            records, offset = self.read(
+                lambda client, offset=offset: client.scroll(collection, limit=limit, offset=offset, **options)  # type: ignore[misc]
+            )
+            yield from records
+            if offset is None:
+                return
+
     def write(self, call: Callable[[QdrantClient], Result]) -> Result:
         """Call each node of the server up to six times, and notify the user of every wait."""
         nodes = self._order()
@@ -336,16 +347,16 @@ class Connection:
 
     def _failed(self, node: Node, error: Exception) -> RectoError:
         """Return the error to raise, and avoid a node that does not answer."""
-        found = self._to_recto_error(node.url, error)
-        if isinstance(found, NodeUnavailable) and len(self.nodes) > 1:
+        failure = self._to_recto_error(node.url, error)
+        if isinstance(failure, NodeUnavailable) and len(self.nodes) > 1:
             if all(one.down or one is node for one in self.nodes):
-                found.hint = f"No node answers: {self.url}. {found.hint}"
+                failure.hint = f"No node answers: {self.url}. {failure.hint}"
             with self._marking:
                 was_down, node.down = node.down, True
             if not was_down:
                 probe = threading.Thread(target=self._wait_for, args=(node,), daemon=True, name="recto-probe")
                 probe.start()
-        return found
+        return failure
 
     def _wait_for(self, node: Node) -> None:
         """Use a node again as soon as it is ready."""
@@ -399,8 +410,8 @@ class Connection:
                 f"Qdrant refuses the key in QDRANT_API_KEY: {text}",
                 hint="Check the key, and that it is a key of this cluster.",
             )
-        if found := _INDEX_REQUIRED.search(text):
-            return IndexRequired(found[1])
+        if match := _INDEX_REQUIRED.search(text):
+            return IndexRequired(match[1])
         if _PARAMS_REFUSED.search(text):
             return SearchParamsRefused(text)
         if status == 404:
