@@ -14,6 +14,7 @@ from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument,
 from recto.settings import ServerOptions
 from recto.stores.qdrant import connection as module
 from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.generations import Generations
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from tests.doubles.qdrant import QdrantDouble
@@ -168,7 +169,7 @@ def test_a_failure_after_publishing_keeps_the_collection(
     def fail(*_: object) -> None:
         raise Unreachable("Qdrant is gone", hint="Try again.")
 
-    monkeypatch.setattr(store.physical, "prune", fail)
+    monkeypatch.setattr(Generations, "prune", fail)
     info = publish(store, "books", [chunk(1), chunk(2)])
     assert "Old generations were not deleted" in info.warnings[0]
     assert store.open("books").count() == 2

@@ -31,9 +31,9 @@ from recto.search.retriever import Retriever, query_embedder
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import candidate_limit
-from recto.stores.qdrant import build as build_module
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant import index as index_module
+from recto.stores.qdrant import schema as schema_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
@@ -461,7 +461,7 @@ def test_a_collection_of_recto_0_1_is_searched_and_replaced(
 
     publish_lexical(store, "new", GARDEN)
     with monkeypatch.context() as patch:
-        patch.setattr("recto.stores.qdrant.build._create", create)
+        patch.setattr("recto.stores.qdrant.build.create_collection", create)
         old = publish_lexical(store, "old", GARDEN)
     scores = []
     for name in ("new", "old"):
@@ -475,7 +475,7 @@ def test_a_collection_of_recto_0_1_is_searched_and_replaced(
 def test_a_vocabulary_that_is_too_large_is_reported(
     store: ServerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "_MAX_LEXICON", 10)
+    monkeypatch.setattr(schema_module, "MAX_LEXICON", 10)
     info = publish_lexical(store, "books", GARDEN)
     assert "too large" in info.warnings[0]
     index = store.open("books")
@@ -494,7 +494,7 @@ def test_a_damaged_vocabulary_is_reported(
     store: ServerStore, other_client: QdrantClient, metadata: str | None, words: str
 ) -> None:
     physical = publish_lexical(store, "books", GARDEN).generation
-    other_client.update_collection(physical, metadata={build_module.LEXICON_KEY: metadata})
+    other_client.update_collection(physical, metadata={schema_module.LEXICON_KEY: metadata})
     index = store.open("books")
     assert index.lexicon() == b""
     assert words in index.info.warnings[0]

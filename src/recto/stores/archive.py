@@ -40,7 +40,7 @@ _UNCHANGED = "Nothing was changed. Use another backup."
 # What reading a ZIP file raises if it is damaged, encrypted, or compressed in an unknown way.
 _UNREADABLE = (BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError, ValueError)
 
-Block = tuple[int, bytes]
+FileBlock = tuple[int, bytes]
 """An offset in a file, and the bytes that begin there."""
 
 
@@ -124,7 +124,7 @@ class Archive:
         self.size = os.fstat(file.fileno()).st_size
         self._file = file
 
-    def files(self) -> Iterator[tuple[str, int, Iterator[Block]]]:
+    def files(self) -> Iterator[tuple[str, int, Iterator[FileBlock]]]:
         """Yield the path, the size and the blocks of each file; read all blocks before the next file."""
         try:
             with ZipFile(self._file) as archive:
@@ -137,7 +137,7 @@ class Archive:
         """Return the error for an archive whose content cannot be used."""
         return IndexDamaged(f"{self.path} is damaged: {reason}", hint=_UNCHANGED)
 
-    def _blocks(self, archive: ZipFile, name: str, size: int) -> Iterator[Block]:
+    def _blocks(self, archive: ZipFile, name: str, size: int) -> Iterator[FileBlock]:
         try:
             info = archive.getinfo(_FOLDER + name)
             if info.file_size != size:
@@ -249,7 +249,7 @@ _CHECKSUM_1 = hashlib.sha256().digest_size
 class _Archive1(Archive):
     """An archive of Recto 0.2: after the header, the blocks of each file that are not zero."""
 
-    def files(self) -> Iterator[tuple[str, int, Iterator[Block]]]:
+    def files(self) -> Iterator[tuple[str, int, Iterator[FileBlock]]]:
         """Yield the path, the size and the blocks of each file; read all blocks before the next file."""
         self._file.seek(0)
         self._file.readline()
@@ -257,7 +257,7 @@ class _Archive1(Archive):
         for name, size in self.header.files.items():
             yield name, size, self._blocks_1(size)
 
-    def _blocks_1(self, size: int) -> Iterator[Block]:
+    def _blocks_1(self, size: int) -> Iterator[FileBlock]:
         end = 0
         while True:
             prefix = self._file.read(_BLOCK_1.size)

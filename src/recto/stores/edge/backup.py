@@ -18,7 +18,7 @@ from recto.protocols import Progress
 from recto.stores.archive import Archive, Header, write_archive
 from recto.stores.edge.index import open_generation
 from recto.stores.edge.layout import (
-    FORMAT,
+    INDEX_FORMAT,
     LARGEST_MANIFEST,
     MALFORMED,
     CollectionDirectory,
@@ -163,7 +163,7 @@ def restore_archive(
         raise archive.damaged(f"its manifest cannot be used ({error})") from error
     if set(body["files"]) != set(archive.header.files):
         raise archive.damaged("its files differ from the list in the manifest")
-    if body["format"] > FORMAT or not can_upgrade(body["format"]):
+    if body["format"] > INDEX_FORMAT or not can_upgrade(body["format"]):
         raise manifest_mismatch(directory.path.name, body)
     _check_space(archive, directory)
     with _draft(directory) as draft:
@@ -224,7 +224,7 @@ def upgrade_current(directory: CollectionDirectory, keep: int) -> IndexInfo | No
         directory.verify(name)
     except FormatMismatch:
         body = parse_manifest(read_limited(directory.manifest(name), LARGEST_MANIFEST))
-        if body["format"] > FORMAT or not can_upgrade(body["format"]):
+        if body["format"] > INDEX_FORMAT or not can_upgrade(body["format"]):
             raise
     else:
         return None

@@ -37,7 +37,7 @@ from recto.errors import FormatMismatch, IndexDamaged, other_format
 from recto.settings import index_command
 from recto.types import Calibration, Fingerprint, GenerationInfo
 
-FORMAT = 2
+INDEX_FORMAT = 2
 """Counts the changes of the files that older versions cannot read; each one needs a migration."""
 Migration = Callable[[Path, dict[str, Any]], dict[str, Any]]
 MIGRATIONS: dict[int, Migration] = {1: lambda _, body: {**body, "format": 2}}
@@ -46,7 +46,7 @@ MIGRATIONS: dict[int, Migration] = {1: lambda _, body: {**body, "format": 2}}
 The manifests of all formats have `format`, `files` (digests by path) and `checksum`, so that indexes of other
 versions can be recognised, verified and backed up.
 """
-READABLE = frozenset({1, FORMAT})
+READABLE = frozenset({1, INDEX_FORMAT})
 """The formats that are read as they are: in format 1, the fields of chunks are separate values."""
 LEXICON = "lexicon.bin"
 """The vocabulary of a generation, in its directory."""
@@ -250,7 +250,7 @@ class Manifest:
         """Return the manifest as JSON with a checksum."""
         return _with_checksum(
             {
-                "format": FORMAT,
+                "format": INDEX_FORMAT,
                 "chunks": self.chunks,
                 "engine": self.engine,
                 "fingerprint": self.fingerprint.to_dict(),
@@ -292,26 +292,26 @@ def manifest_mismatch(collection: str, body: Mapping[str, Any]) -> FormatMismatc
         fingerprint = body.get("fingerprint")
         source = str(fingerprint.get("source", "")) if isinstance(fingerprint, dict) else ""
         hint = f"Index the book again with `{index_command(collection, source, rebuild=True)}`."
-    return other_format(f"The index of '{collection}'", body["format"], FORMAT, hint)
+    return other_format(f"The index of '{collection}'", body["format"], INDEX_FORMAT, hint)
 
 
 def can_upgrade(format: int) -> bool:
     """Return whether there is a migration for every step from an older format to the current one."""
-    return all(step in MIGRATIONS for step in range(format, FORMAT))
+    return all(step in MIGRATIONS for step in range(format, INDEX_FORMAT))
 
 
 def migrate(draft: Path, body: dict[str, Any]) -> Manifest:
     """Bring a copy of a generation to the current format, step by step."""
-    if body["format"] == FORMAT:
+    if body["format"] == INDEX_FORMAT:
         return to_manifest(body)
-    for step in range(body["format"], FORMAT):
+    for step in range(body["format"], INDEX_FORMAT):
         body = MIGRATIONS[step](draft, body)
     return to_manifest({**body, "files": digest_files(draft)})
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Write the calibration of a generation, with a checksum."""
-    replace_text(path, _with_checksum({"format": FORMAT, "calibration": calibration.to_dict()}))
+    replace_text(path, _with_checksum({"format": INDEX_FORMAT, "calibration": calibration.to_dict()}))
 
 
 def read_calibration(path: Path) -> Calibration | None:
