@@ -46,8 +46,8 @@ from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.layout import digest
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import LEXICAL
+from recto.stores.qdrant import open_server
 from recto.stores.qdrant.schema import MAX_LEXICON
-from recto.stores.qdrant.store import open_server
 from recto.types import (
     NO_FILTERS,
     Chunk,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from qdrant_client.models import Distance, VectorParams
 
-from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, Unreachable
+from recto.errors import CollectionMissing, InvalidArgument, Unreachable
 from recto.settings import ServerOptions
 from recto.stores.qdrant import connection as module
 from recto.stores.qdrant.connection import Connection
@@ -131,11 +131,6 @@ def test_a_rate_limit_is_not_a_failed_node(double: QdrantDouble) -> None:
     connection.read(lambda client: client.get_collections())
     assert not any(node.down for node in connection.nodes)
     connection.close()
-
-
-def test_no_key_over_plain_http_to_any_node() -> None:
-    with pytest.raises(ConfigurationError, match="plain http"):
-        Connection("https://a.example.org,http://b.example.org", "key", print)
 
 
 def test_problems_name_the_node_that_does_not_answer(dead: str, double: QdrantDouble, home: Path) -> None:

@@ -93,10 +93,11 @@ class _SearchConformance:
         with store.build("books", EMBEDDER, rebuild=True) as build:
             build.add(chunks, [vector(1)] * len(chunks))
             build.publish(fingerprint())
-        hits = store.open("books").query(vector(1), 10)
-        assert [(hit.chunk.page_url[-1], hit.chunk.chunk_index) for hit in hits] == [
-            (page, number) for page in "ab" for number in (0, 1, 2)
-        ]
+        for _ in range(2):  # the second time, a store may use cached chunks
+            hits = store.open("books").query(vector(1), 10)
+            assert [(hit.chunk.page_url[-1], hit.chunk.chunk_index) for hit in hits] == [
+                (page, number) for page in "ab" for number in (0, 1, 2)
+            ]
 
     def test_a_score_can_be_asked_for(self, store: Store) -> None:
         """Check that `min_score` drops hits with a lower score."""

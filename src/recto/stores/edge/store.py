@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
-from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, RectoError
+from recto.errors import FormatMismatch, IndexDamaged, RectoError
 from recto.protocols import Progress
 from recto.settings import Settings, check_collection_name
 from recto.stores.edge.layout import CollectionDirectory, FileState, file_state, write_calibration
-from recto.stores.points import is_alias
+from recto.stores.points import choose_generation, is_alias, missing_collection
 from recto.types import Calibration, EmbedderFingerprint, GenerationInfo, IndexInfo
 
 # The engine is imported where it is needed: a missing collection is reported without it.
@@ -215,15 +215,10 @@ class EdgeStore:
             directory = self._directory(collection)
             with WriterLock(directory.lock, f"Collection '{collection}'"):
                 names, current = directory.generations(), directory.read_pointer()
-                older = names[names.index(current) + 1 :] if current in names else names
-                target = generation or next(filter(directory.is_intact, older), None)
-                if target is None or target not in names:
-                    what = f"generation '{generation}'" if generation else "earlier generation to go back to"
-                    raise CollectionMissing(
-                        f"Collection '{collection}' has no {what}",
-                        hint=f"`recto collections {collection}` lists its generations. "
-                        "RECTO_KEEP_GENERATIONS sets how many earlier ones `recto index` keeps.",
-                    )
+                if generation is None:
+                    names = [one for one in names if one == current or directory.is_intact(one)]
+                hint = "RECTO_KEEP_GENERATIONS sets how many earlier ones `recto index` keeps."
+                target = choose_generation(collection, names, current, generation, hint)
                 index = open_generation(directory, collection, target)
                 directory.set_current(target)
                 return index.info
@@ -344,12 +339,7 @@ class EdgeStore:
         target = self._aliases.read().get(name)
         if target is not None and self._directory(target).exists():
             return target
-        others = ", ".join(sorted({*self.collections(), *self._aliases.read()}))
-        raise CollectionMissing(
-            f"Collection '{name}' does not exist",
-            hint=f"Index a book with `recto index PATH --collection {name}`"
-            + (f", or use one of: {others}." if others else "."),
-        )
+        raise missing_collection(name, "", {*self.collections(), *self._aliases.read()})
 
     def _reopen(self, resolved: _ResolvedName) -> EdgeIndex:
         """Open the generation that the pointer names, unless it is open already."""

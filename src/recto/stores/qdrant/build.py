@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+from qdrant_client import models
 
 from recto._util.files import WriterLock
 from recto.errors import IndexDamaged, RectoError
@@ -23,9 +25,6 @@ from recto.stores.qdrant.schema import (
     prepare_fields,
 )
 from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Payload, SparseVector, Vector
-
-if TYPE_CHECKING:
-    from qdrant_client import models
 
 _BATCH_POINTS = 128
 _BATCH_BYTES = 8 << 20  # servers reject requests above 32 MB, and retries of smaller ones are cheaper
@@ -170,9 +169,7 @@ class ServerBuild:
                 )
 
     def _finds(self, id: str, vector: Vector, *, exact: bool) -> bool:
-        from qdrant_client.models import SearchParams
-
-        params = SearchParams(exact=True) if exact else None
+        params = models.SearchParams(exact=True) if exact else None
         nearest = self._connection.read(
             lambda client: client.query_points(self._target, query=vector, limit=10, search_params=params)
         ).points
@@ -185,8 +182,6 @@ class ServerBuild:
 def _point(
     id: Any, payload: Payload, dense: Vector, lexical: SparseVector | None = None
 ) -> models.PointStruct:
-    from qdrant_client import models
-
     vector: Any = dense
     if lexical is not None:
         sparse = models.SparseVector(indices=list(lexical.indices), values=list(lexical.values))

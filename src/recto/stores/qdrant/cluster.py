@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+from qdrant_client import models
+
 from recto._util.text import plural
 from recto.errors import CollectionMissing, ConfigurationError, Unreachable
 from recto.settings import ServerOptions
@@ -111,8 +113,6 @@ def set_replication(
     connection: Connection, collection: str, options: ServerOptions, notify: Callable[[str], None]
 ) -> list[str]:
     """Set replication and write consistency as configured, add missing replicas, and say what was done."""
-    from qdrant_client import models
-
     params = _params(connection, collection)
     factor = options.replication or params.replication_factor or 1
     consistency = options.write_consistency or params.write_consistency_factor or 1
@@ -151,8 +151,6 @@ def _add_replicas(
     connection: Connection, collection: str, factor: int, peers: Sequence[int], notify: Callable[[str], None]
 ) -> int:
     """Copy shards to the peers that have the fewest, until each has enough replicas."""
-    from qdrant_client import models
-
     info = connection.read(lambda client: client.collection_cluster_info(collection))
     states = _states(info)
     load = {peer: sum(peer in replicas for replicas in states.values()) for peer in peers}

@@ -10,8 +10,11 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
+
+import httpx
+from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from recto._util.retry import (
     ClientPerLoop,
@@ -23,19 +26,8 @@ from recto._util.retry import (
     retry,
     with_timeout,
 )
-from recto.errors import (
-    CollectionMissing,
-    ConfigurationError,
-    FingerprintMismatch,
-    RectoError,
-    Unreachable,
-    missing_extra,
-)
+from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable
 from recto.settings import is_local_address, split_addresses
-
-if TYPE_CHECKING:
-    import httpx
-    from qdrant_client import AsyncQdrantClient, QdrantClient
 
 Result = TypeVar("Result")
 
@@ -119,17 +111,13 @@ class Node:
         self.down = False
         self._api_key = api_key
         self._clients: dict[float, QdrantClient] = {}
-        self._async_clients = ClientPerLoop(self._async_client)
+        self._async_clients = ClientPerLoop(lambda: self._make_client(AsyncQdrantClient, _READ_SECONDS))
         self._connecting = threading.Lock()
 
     def client(self, seconds: float = _READ_SECONDS) -> QdrantClient:
         """Return the client whose calls may take so long."""
         with self._connecting:
             if seconds not in self._clients:
-                try:
-                    from qdrant_client import QdrantClient
-                except ImportError as error:
-                    raise missing_extra("A Qdrant server", "cloud") from error
                 self._clients[seconds] = self._make_client(QdrantClient, seconds)
             return self._clients[seconds]
 
@@ -139,8 +127,6 @@ class Node:
 
     def is_ready(self) -> bool:
         """Return whether the node answers and has caught up with its cluster."""
-        import httpx
-
         try:
             return httpx.get(f"{self.url}/readyz", timeout=_PROBE_SECONDS).is_success
         except Exception:  # noqa: BLE001 - whatever it is, the node cannot be used
@@ -158,12 +144,6 @@ class Node:
         client = self._async_clients.pop()
         if client is not None:
             await client.close()
-
-    def _async_client(self) -> AsyncQdrantClient:
-        self.client()  # raises an error if the extra is missing
-        from qdrant_client import AsyncQdrantClient
-
-        return self._make_client(AsyncQdrantClient, _READ_SECONDS)
 
     def _make_client(self, kind: Callable[..., Result], seconds: float) -> Result:
         with warnings.catch_warnings():
@@ -284,9 +264,8 @@ class Connection:
         All its calls go to this node. Errors become `RectoError`s. A call is repeated if the server asks for
         that: after a 429, and after a 503 with `Retry-After`.
         """
-        self.read(lambda client: client.info())  # also raises an error if the extra is missing
+        self.read(lambda client: client.info())
         node = self._preferred
-        import httpx
 
         def checked(send: Callable[[], httpx.Response]) -> httpx.Response:
             response = send()

@@ -8,6 +8,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from qdrant_client import models
+
 from recto.errors import ConfigurationError, FormatMismatch
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.schema import is_compatible, read_fingerprint
@@ -137,8 +139,6 @@ class Generations:
 
     def switch_aliases(self, aliases: Iterable[str], target: str, current: Mapping[str, str]) -> None:
         """Point aliases to a physical collection, in one request."""
-        from qdrant_client import models
-
         actions: list[Any] = []
         for alias in sorted(aliases):
             if current.get(alias) == target:

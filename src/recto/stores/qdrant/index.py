@@ -7,7 +7,9 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+from qdrant_client import models
 
 from recto.errors import ConfigurationError
 from recto.stores.points import (
@@ -51,9 +53,6 @@ from recto.types import (
     Vector,
     hit_order,
 )
-
-if TYPE_CHECKING:
-    from qdrant_client import models
 
 Result = TypeVar("Result")
 
@@ -115,8 +114,6 @@ class CollectionSchema:
 
         The terms are multiplied by their IDF over all shards, unless the server does it.
         """
-        from qdrant_client import models
-
         values = list(lexical.values)
         if not self.server_idf:
             values = [value * idf for value, idf in zip(values, lexical.idf, strict=True)]
@@ -135,8 +132,6 @@ class CollectionSchema:
 
         Each shard scores its own candidates, so the limit must not cut off any of them.
         """
-        from qdrant_client import models
-
         prefetch = models.Prefetch(
             query=candidates.query,
             using=candidates.using,
@@ -457,8 +452,6 @@ class ServerIndex:
         self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None = None
     ) -> models.QueryRequest:
         """Return the request for a dense search: exact in a small collection, else with a large `ef`."""
-        from qdrant_client import models
-
         exact = self._info.chunks * len(vector) < _EXACT_BELOW
         params = models.SearchParams(exact=True) if exact else models.SearchParams(hnsw_ef=_HNSW_EF)
         return models.QueryRequest(
@@ -539,7 +532,6 @@ def _to_filter(conditions: Sequence[FieldFilter]) -> models.Filter | None:
     """Return the server's filter; a condition compares either strings or numbers."""
     if not conditions:
         return None
-    from qdrant_client import models
 
     def any_of(field: str, values: Sequence[Stored]) -> models.Filter:
         words = [value for value in values if isinstance(value, str)]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from qdrant_client import QdrantClient, models
 
 from recto.errors import ConfigurationError, other_format
 from recto.settings import ServerOptions
 from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL
 from recto.stores.qdrant.connection import Connection
 from recto.types import Calibration, EmbedderFingerprint, Fingerprint
-
-if TYPE_CHECKING:
-    from qdrant_client import QdrantClient, models
 
 METADATA_KEY = "recto"
 CALIBRATION_KEY = "calibration"
@@ -35,8 +34,6 @@ def create_collection(
     client: QdrantClient, name: str, embedder: EmbedderFingerprint, options: ServerOptions
 ) -> None:
     """Create a physical collection, unless it exists."""
-    from qdrant_client import models
-
     if client.collection_exists(name):  # an earlier try may have succeeded although its response was lost
         return
     client.create_collection(
@@ -55,8 +52,6 @@ def create_collection(
 
 
 def _quantization(name: str) -> models.ScalarQuantization | models.BinaryQuantization | None:
-    from qdrant_client import models
-
     if name == "int8":
         return models.ScalarQuantization(
             scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
@@ -68,8 +63,6 @@ def _quantization(name: str) -> models.ScalarQuantization | models.BinaryQuantiz
 
 def prepare_fields(connection: Connection, collection: str, *, tenant: bool = False) -> tuple[str, ...]:
     """Create the missing payload indexes of Recto's own fields."""
-    from qdrant_client import models
-
     fields: dict[str, Any] = dict.fromkeys(KEYWORD_FIELDS, models.PayloadSchemaType.KEYWORD)
     fields |= dict.fromkeys(INTEGER_FIELDS, models.PayloadSchemaType.INTEGER)
     if tenant:

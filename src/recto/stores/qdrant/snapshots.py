@@ -10,8 +10,10 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
+
+import httpx
 
 from recto._util.files import WriterLock
 from recto._util.retry import Notify
@@ -21,9 +23,6 @@ from recto.protocols import Progress
 from recto.stores.archive import Archive, Header, write_archive
 from recto.stores.qdrant.connection import Connection
 from recto.types import GenerationInfo, IndexInfo
-
-if TYPE_CHECKING:
-    import httpx
 
 Result = TypeVar("Result", dict[str, Any], list[Any])
 
@@ -105,7 +104,7 @@ def _make(http: httpx.Client, path: str, notify: Notify) -> _Snapshot:
         threading.Thread(target=run, daemon=True, name="recto-snapshot").start()
         return answer.result()
     except Exception:
-        with suppress(RectoError, http_errors()):
+        with suppress(RectoError, httpx.HTTPError):
             for name in sorted(_names(http, path) - before):
                 notify(_left(http, f"{path}/{quote(name)}"))
         raise
@@ -125,7 +124,7 @@ def _delete(http: httpx.Client, path: str, name: str, notify: Notify) -> None:
         http.delete(url, params={"wait": "true"}, timeout=_CLEANUP_SECONDS)
     except BaseException as error:
         notify(_left(http, url))
-        if not isinstance(error, (RectoError, http_errors())):
+        if not isinstance(error, (RectoError, httpx.HTTPError)):
             raise
 
 
@@ -164,13 +163,6 @@ def restore_snapshot(
     counted = connection.read(lambda client: client.count(target, exact=True)).count
     if counted != chunks:
         raise archive.damaged(f"the snapshot has {counted} chunks, but {chunks} were backed up")
-
-
-def http_errors() -> type[Exception]:
-    """Return the base class of the errors of the HTTP client."""
-    import httpx
-
-    return httpx.HTTPError
 
 
 def _download(

@@ -10,16 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from qdrant_client import models
+
 from recto._util.files import WriterLock, make_private
 from recto.errors import CollectionMissing, InvalidArgument, RectoError
 from recto.protocols import Progress
-from recto.settings import ServerOptions, Settings, check_collection_name
+from recto.settings import ServerOptions, check_collection_name
 from recto.stores.archive import already_exists, open_archive
-from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, is_alias
+from recto.stores.points import (
+    INTEGER_FIELDS,
+    KEYWORD_FIELDS,
+    choose_generation,
+    is_alias,
+    missing_collection,
+)
 from recto.stores.qdrant.build import ServerBuild
 from recto.stores.qdrant.cluster import explain_replication, find_problems, set_replication
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.dialects import Dialect, load_dialect
+from recto.stores.qdrant.dialects import Dialect
 from recto.stores.qdrant.generations import (
     MIXED,
     Generations,
@@ -49,13 +57,6 @@ from recto.types import (
 )
 
 _FRESH_SECONDS = 10.0  # how long an open index is used before checking for a new generation
-
-
-def open_server(settings: Settings, notify: Callable[[str], None]) -> ServerStore:
-    """Return the store on the configured Qdrant server."""
-    connection = Connection(settings.qdrant_url, settings.qdrant_api_key, notify)
-    dialect = load_dialect(settings.dialect) if settings.dialect else None
-    return ServerStore(connection, settings.home, settings.server, dialect, settings.keep_generations)
 
 
 class ServerStore:
@@ -146,8 +147,6 @@ class ServerStore:
 
     def delete(self, name: str) -> None:
         """Delete all generations and aliases of a collection that Recto made."""
-        from qdrant_client import models
-
         check_collection_name(name, "collection")
         aliases = self._generations.aliases()
         hint = "Delete it with the tool that made it, or in the Qdrant console."
@@ -177,15 +176,11 @@ class ServerStore:
         collection = base_name(current)
         with self._writer_lock(collection, None):
             names = [one.name for one in self.generations(name) if one.created_at]  # others are drafts
-            older = names[names.index(current) + 1 :] if current in names else names
-            target = next(iter(older), None) if generation is None else generation
-            if target not in names:
-                what = f"generation '{generation}'" if generation else "earlier generation to go back to"
-                raise CollectionMissing(
-                    f"Collection '{collection}' has no {what}",
-                    hint=f"`recto collections {collection}` lists its generations. On a server, most runs of "
-                    "`recto index` update the current one in place; `--rebuild` keeps the one before.",
-                )
+            hint = (
+                "On a server, most runs of `recto index` update the current one in place; "
+                "`--rebuild` keeps the one before."
+            )
+            target = choose_generation(collection, names, current, generation, hint)
             aliases = self._generations.aliases()
             moved = {collection, *(alias for alias, old in aliases.items() if old == current)}
             self._generations.switch_aliases(moved, target, aliases)
@@ -288,8 +283,6 @@ class ServerStore:
             fields = prepare_fields(self._connection, schema.collection)
             done = set_replication(self._connection, schema.collection, self._options, self._notify)
         else:
-            from qdrant_client import models
-
             kinds = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
             fields, done = create_missing_indexes(self._connection, schema.collection, kinds), []
             self._open.clear()
@@ -314,12 +307,7 @@ class ServerStore:
         await self._connection.aclose()
 
     def _missing(self, name: str) -> CollectionMissing:
-        others = ", ".join(sorted({*self.collections(), *self.aliases()}))
-        return CollectionMissing(
-            f"Collection '{name}' does not exist at {self._connection.url}",
-            hint=f"Index a book with `recto index PATH --collection {name}`"
-            + (f", or use one of: {others}." if others else "."),
-        )
+        return missing_collection(name, f" at {self._connection.url}", {*self.collections(), *self.aliases()})
 
 
 def _is_ours(config: Any) -> bool:
