@@ -32,7 +32,7 @@ from recto.errors import (
 from recto.stores.edge import backup, build, layout
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import to_payload
-from recto.testing.values import chunk, publish, publish_lexical, vector
+from recto.testing.values import chunk, publish, publish_lexical
 from recto.types import Calibration, Chunk
 from tests.running import wait_until
 
@@ -69,19 +69,6 @@ def other(tmp_path: Path) -> EdgeStore:
     return EdgeStore(tmp_path / "other")
 
 
-def test_a_restored_index_is_the_same(store: EdgeStore, archive: Path, other: EdgeStore) -> None:
-    info = other.restore(archive)
-    before, after = store.open("books"), other.open("library")
-    assert info.fingerprint == before.info.fingerprint
-    assert after.info.calibration == CALIBRATION
-    assert after.lexicon() == before.lexicon() != b""
-    assert list(after.scroll()) == list(before.scroll())
-    for number in range(0, 50, 10):
-        assert after.query(vector(number), 5) == before.query(vector(number), 5)
-    assert other.aliases() == {"library": "books"}
-    other.verify("books")
-
-
 def test_an_archive_is_small_and_private(store: EdgeStore, tmp_path: Path) -> None:
     file = tmp_path / "books.recto"
     store.backup("books", file)
@@ -91,12 +78,6 @@ def test_an_archive_is_small_and_private(store: EdgeStore, tmp_path: Path) -> No
     assert not list(tmp_path.glob(".*")), "no temporary file is left"
     with ZipFile(file) as unzipped:  # any tool for ZIP files can look into it
         assert unzipped.testzip() is None
-
-
-def test_a_restored_collection_can_have_another_name(archive: Path, store: EdgeStore) -> None:
-    assert store.restore(archive, "copy").collection == "copy"
-    assert store.aliases() == {"library": "books"}, "an alias that is taken is not changed"
-    assert store.open("copy").count() == store.open("books").count()
 
 
 def test_an_existing_collection_is_replaced_only_on_request(archive: Path, store: EdgeStore) -> None:
@@ -347,10 +328,18 @@ def test_a_changed_file_is_noticed(archive: Path, other: EdgeStore) -> None:
     assert other.collections() == ()
 
 
-def test_an_archive_of_recto_0_2_is_restored(archive: Path, store: EdgeStore, other: EdgeStore) -> None:
-    to_format_1(archive)
-    assert other.restore(archive).fingerprint == store.open("books").info.fingerprint
-    assert list(other.open("library").scroll()) == list(store.open("books").scroll())
+@pytest.mark.parametrize("format", [1, 2])
+def test_archives_of_both_formats_are_restored(
+    archive: Path, store: EdgeStore, other: EdgeStore, format: int
+) -> None:
+    """Recto 0.2 wrote format 1."""
+    if format == 1:
+        to_format_1(archive)
+    info = other.restore(archive)
+    before, after = store.open("books"), other.open("library")
+    assert (info.fingerprint, after.info.calibration) == (before.info.fingerprint, CALIBRATION)
+    assert list(after.scroll()) == list(before.scroll())
+    assert after.lexicon() == before.lexicon() != b""
     other.verify("books")
 
 

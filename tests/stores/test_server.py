@@ -38,7 +38,7 @@ from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
-from recto.types import MODES, NO_FILTERS, Chunk, Filters, IndexQuery, SparseVector
+from recto.types import MODES, NO_FILTERS, Filters, IndexQuery, SparseVector
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
 
@@ -542,38 +542,33 @@ def test_small_collections_are_searched_exactly(
     assert len(store.open("books").query(vector(1), 3)) == 3
     assert [params["exact"] for params in search_params(double)] == [True]
     monkeypatch.setattr(index_module, "_EXACT_BELOW", 5 * len(vector(1)))
+    store.close()
     double.requests.clear()
     store.open("books").query(vector(1), 3)
     assert [(params.get("exact"), params["hnsw_ef"]) for params in search_params(double)] == [(None, 512)]
 
 
-@pytest.mark.parametrize("limit", [{"search_allow_exact": False}, {"search_max_hnsw_ef": 64}])
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize(
+    ("limit", "ef"), [({"search_allow_exact": False}, 512), ({"search_max_hnsw_ef": 64}, 64)]
+)
 def test_a_server_that_limits_searches(
     store: ServerStore,
     double: QdrantDouble,
     other_client: QdrantClient,
     limit: dict[str, Any],
-    asynchronous: bool,
+    ef: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if "search_max_hnsw_ef" in limit:
         monkeypatch.setattr(index_module, "_EXACT_BELOW", 0)
     publish(store, "books", [chunk(number) for number in range(5)])
-    index = store.open("books")
-    assert isinstance(index, ServerIndex)
-
-    def search() -> list[Chunk]:
-        found = (
-            asyncio.run(index.aquery_batch([vector(1)], 3))[0] if asynchronous else index.query(vector(1), 3)
-        )
-        return [hit.chunk for hit in found]
-
-    expected = search()
+    expected = store.open("books").query(vector(1), 3)
     (name,) = double.collections
     other_client.update_collection(name, strict_mode_config=models.StrictModeConfig(enabled=True, **limit))
+    store.close()
+    index = store.open("books")
     double.requests.clear()
-    assert search() == expected
-    assert search() == expected
-    assert [params is None for params in search_params(double)] == [False, True, True]
+    assert index.query(vector(1), 3) == expected
+    assert asyncio.run(index.aquery_batch([vector(1)], 3)) == [expected]
+    assert [params["hnsw_ef"] for params in search_params(double)] == [ef, ef]
     assert "may miss chunks" in index.info.warnings[-1]

@@ -44,7 +44,6 @@ _LONGEST_WAIT = 60.0
 _PROBE_SECONDS = 2.0
 _PROBE_PAUSE = 2.0  # seconds between two checks whether a node is back
 _INDEX_REQUIRED = re.compile(r'Index required but not found for "?([^"\s]+)"?')
-_PARAMS_REFUSED = re.compile(r'Exact search disabled|Limit exceeded .* for "hnsw_ef"')
 
 
 class IndexRequired(RectoError):
@@ -58,10 +57,6 @@ class IndexRequired(RectoError):
             f"The server cannot filter by '{field}' without a payload index", hint="Run `recto prepare`."
         )
         self.field = field
-
-
-class SearchParamsRefused(ConfigurationError):
-    """The strict mode of the server does not allow exact search, or such a large `hnsw_ef`."""
 
 
 class TransientError(Unreachable):
@@ -391,8 +386,6 @@ class Connection:
             )
         if match := _INDEX_REQUIRED.search(text):
             return IndexRequired(match[1])
-        if _PARAMS_REFUSED.search(text):
-            return SearchParamsRefused(text)
         if status == 404:
             return CollectionMissing(
                 f"Qdrant at {url} says: {text}",

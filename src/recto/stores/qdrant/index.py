@@ -19,7 +19,7 @@ from recto.stores.points import (
     no_lexical_vectors,
     without_last_tie,
 )
-from recto.stores.qdrant.connection import Connection, IndexRequired, SearchParamsRefused
+from recto.stores.qdrant.connection import Connection, IndexRequired
 from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect
 from recto.stores.qdrant.filters import (
     CLIENT_SIDE,
@@ -63,6 +63,7 @@ _MODULE_LIMIT = 1000
 # (50 000 chunks of 384 dimensions). Qdrant's default ef, 100, misses too much: see docs/how-to/scale.md.
 _EXACT_BELOW = 50_000 * 384
 _HNSW_EF = 512
+_LIMITED = "The server limits searches, so they may miss chunks (strict mode)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,8 @@ class CollectionSchema:
     shards: int = 1
     server_idf: bool = False
     """The server multiplies by the IDF, which it computes for each shard (collections of Recto 0.1)."""
+    params: models.SearchParams | None = None
+    """Of dense searches."""
 
     def chunk(self, point: Any) -> Chunk:
         """Read the payload of a point."""
@@ -106,6 +109,20 @@ class CollectionSchema:
             if not filters or (chunk is not None and matches(chunk, filters)):
                 scores[_PointId(point.id, chunk)] = float(point.score)
         return scores
+
+    def dense_request(
+        self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None = None
+    ) -> models.QueryRequest:
+        """Return the request for a dense search."""
+        return models.QueryRequest(
+            query=vector,
+            using=self.vector_name,
+            filter=condition,
+            limit=limit,
+            with_payload=True,
+            score_threshold=min_score,
+            params=self.params,
+        )
 
     def lexical_request(
         self, lexical: SparseVector, limit: int, condition: models.Filter | None, *, with_payload: bool
@@ -171,6 +188,7 @@ def open_index(connection: Connection, name: str, physical: str, dialect: Dialec
         facet = connection.read(lambda client: client.facet(physical, key=field, limit=_MODULE_LIMIT))
         modules = [hit.value for hit in facet.hits]
     lexical, lexicon, warning = read_lexical(config, fingerprint)
+    params, limited = _search_params(config.strict_mode_config, (collection.points_count or 0) * size)
     schema = CollectionSchema(
         physical,
         vector_name,
@@ -180,12 +198,30 @@ def open_index(connection: Connection, name: str, physical: str, dialect: Dialec
         lexical,
         config.params.shard_number or 1,
         has_server_idf(config),
+        params,
     )
-    warnings = (warning,) if warning else ()
+    warnings = tuple(filter(None, (warning, limited)))
     info = IndexInfo(
         base_name(physical), physical, collection.points_count or 0, fingerprint, warnings, size, calibration
     )
     return ServerIndex(connection, schema, info, lexicon)
+
+
+def _search_params(
+    strict: models.StrictModeConfigOutput | None, numbers: int
+) -> tuple[models.SearchParams, str]:
+    """Return the parameters of dense searches, and a warning if the strict mode of the server limits them.
+
+    A small collection is searched exactly, a larger one with a large `ef`.
+    """
+    may_be_exact, max_ef = True, _HNSW_EF
+    if strict is not None and strict.enabled:
+        may_be_exact = strict.search_allow_exact is not False
+        max_ef = min(strict.search_max_hnsw_ef or _HNSW_EF, _HNSW_EF)
+    if numbers < _EXACT_BELOW and may_be_exact:
+        return models.SearchParams(exact=True), ""
+    is_limited = numbers < _EXACT_BELOW or max_ef < _HNSW_EF
+    return models.SearchParams(hnsw_ef=max_ef), _LIMITED if is_limited else ""
 
 
 class ServerIndex:
@@ -204,7 +240,6 @@ class ServerIndex:
         self._encoded_lexicon = lexicon
         self._lexicon: bytes | None = None
         self._unindexed: set[str] = set()
-        self._params_allowed = True
 
     @property
     def info(self) -> IndexInfo:
@@ -232,11 +267,14 @@ class ServerIndex:
         """Return the nearest chunks of several vectors, with one call of the server."""
         if not vectors:
             return []
+        schema = self._schema
 
         def search(condition: models.Filter | None, client_side: bool) -> list[list[Hit]]:
             fetched = _MAX_SCANNED if client_side else limit
             while True:
-                requests = [self._request(vector, fetched, condition, min_score) for vector in vectors]
+                requests = [
+                    self._schema.dense_request(vector, fetched, condition, min_score) for vector in vectors
+                ]
                 answers = self._query(requests)
                 batches = [self._schema.hits(answer.points, filters) for answer in answers]
                 complete = all(len(answer.points) < fetched for answer in answers)
@@ -257,7 +295,10 @@ class ServerIndex:
         """Return the nearest chunks without blocking; in a thread if that may take several calls."""
         conditions = self._conditions(filters)
         if vectors and conditions is not None and self._schema.own:
-            requests = [self._request(vector, limit, _to_filter(conditions), min_score) for vector in vectors]
+            requests = [
+                self._schema.dense_request(vector, limit, _to_filter(conditions), min_score)
+                for vector in vectors
+            ]
             return [self._schema.hits(answer.points, filters) for answer in await self._aquery(requests)]
         from asyncio import to_thread
 
@@ -421,48 +462,14 @@ class ServerIndex:
     def _query(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
         if not requests:
             return []
-        try:
-            return self._connection.read(
-                lambda client: client.query_batch_points(self._schema.collection, requests)
-            )
-        except SearchParamsRefused as error:
-            return self._query(self._without_params(requests, error))
+        name = self._schema.collection
+        return self._connection.read(lambda client: client.query_batch_points(name, requests))
 
     async def _aquery(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
         if not requests:
             return []
-        try:
-            return await self._connection.aread(
-                lambda client: client.query_batch_points(self._schema.collection, requests)
-            )
-        except SearchParamsRefused as error:
-            return await self._aquery(self._without_params(requests, error))
-
-    def _without_params(
-        self, requests: Sequence[models.QueryRequest], error: SearchParamsRefused
-    ) -> list[models.QueryRequest]:
-        """Return the requests with the defaults of the server, which are used from now on."""
-        if all(request.params is None for request in requests):
-            raise error
-        self._params_allowed = False
-        self._warn(f"The server limits searches, so they may miss chunks ({error.message})")
-        return [request.model_copy(update={"params": None}) for request in requests]
-
-    def _request(
-        self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None = None
-    ) -> models.QueryRequest:
-        """Return the request for a dense search: exact in a small collection, else with a large `ef`."""
-        exact = self._info.chunks * len(vector) < _EXACT_BELOW
-        params = models.SearchParams(exact=True) if exact else models.SearchParams(hnsw_ef=_HNSW_EF)
-        return models.QueryRequest(
-            query=vector,
-            using=self._schema.vector_name,
-            filter=condition,
-            limit=limit,
-            with_payload=True,
-            score_threshold=min_score,
-            params=params if self._params_allowed else None,
-        )
+        name = self._schema.collection
+        return await self._connection.aread(lambda client: client.query_batch_points(name, requests))
 
     def _candidate_requests(
         self,
@@ -481,7 +488,7 @@ class ServerIndex:
             most = _MAX_SCANNED if client_side else most
             requests = []
             if query.dense is not None:
-                requests.append(self._request(query.dense, most, condition))
+                requests.append(schema.dense_request(query.dense, most, condition))
             if query.lexical is not None and query.lexical.indices:
                 with_payload = client_side or query.dense is None
                 terms = schema.lexical_request(query.lexical, most, condition, with_payload=with_payload)
