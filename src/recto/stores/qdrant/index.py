@@ -272,11 +272,9 @@ class ServerIndex:
         def search(condition: models.Filter | None, client_side: bool) -> list[list[Hit]]:
             fetched = _MAX_SCANNED if client_side else limit
             while True:
-                requests = [
-                    self._schema.dense_request(vector, fetched, condition, min_score) for vector in vectors
-                ]
+                requests = [schema.dense_request(vector, fetched, condition, min_score) for vector in vectors]
                 answers = self._query(requests)
-                batches = [self._schema.hits(answer.points, filters) for answer in answers]
+                batches = [schema.hits(answer.points, filters) for answer in answers]
                 complete = all(len(answer.points) < fetched for answer in answers)
                 # Copies of chunks are dropped. If too few hits are left, fetch more points.
                 if complete or fetched >= _MAX_SCANNED or all(len(hits) >= limit for hits in batches):
@@ -295,11 +293,9 @@ class ServerIndex:
         """Return the nearest chunks without blocking; in a thread if that may take several calls."""
         conditions = self._conditions(filters)
         if vectors and conditions is not None and self._schema.own:
-            requests = [
-                self._schema.dense_request(vector, limit, _to_filter(conditions), min_score)
-                for vector in vectors
-            ]
-            return [self._schema.hits(answer.points, filters) for answer in await self._aquery(requests)]
+            schema, condition = self._schema, _to_filter(conditions)
+            requests = [schema.dense_request(vector, limit, condition, min_score) for vector in vectors]
+            return [schema.hits(answer.points, filters) for answer in await self._aquery(requests)]
         from asyncio import to_thread
 
         return await to_thread(self.query_batch, vectors, limit, filters, min_score)
