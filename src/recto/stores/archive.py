@@ -86,6 +86,9 @@ class _ChecksumStream:
     def flush(self) -> None:
         """Do nothing: the file is flushed when it is complete."""
 
+    def close(self) -> None:
+        """Do nothing: the file is closed by its owner."""
+
 
 def write_archive(
     path: Path, header: Header, files: Iterable[Iterable[bytes]], sparse: Collection[str] = ()

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, TypeVar
+from uuid import UUID
 
 from qdrant_client import models
 
@@ -70,7 +71,7 @@ _LIMITED = "The server limits searches, so they may miss chunks (strict mode)"
 class _PointId:
     """A point's id, with its chunk if the search returned it: a later call may find it changed."""
 
-    point: int | str
+    point: int | str | UUID
     chunk: Chunk | None = field(default=None, compare=False, repr=False)
 
 
@@ -550,10 +551,10 @@ def _from_hits(hits: Sequence[Hit]) -> Candidates:
     return Candidates({_PointId(hit.chunk.id, hit.chunk): hit.score for hit in hits})
 
 
-def _fetched_chunks(ids: Iterable[Hashable]) -> tuple[dict[Hashable, Chunk], list[int | str]]:
+def _fetched_chunks(ids: Iterable[Hashable]) -> tuple[dict[Hashable, Chunk], list[int | str | UUID]]:
     """Return the chunks that came with the ids, and the points that must be read."""
     chunks: dict[Hashable, Chunk] = {}
-    missing: list[int | str] = []
+    missing: list[int | str | UUID] = []
     for id in ids:
         if not isinstance(id, _PointId):
             raise TypeError(f"{id!r} is not an id that `candidates` returned")
