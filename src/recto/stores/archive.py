@@ -91,20 +91,16 @@ class _ChecksumStream:
 
 
 def write_archive(
-    path: Path, header: Header, files: Iterable[Iterable[bytes]], sparse: Collection[str] = ()
+    path: Path, header: Header, files: Iterable[Iterable[bytes]], compressed: Collection[str] = ()
 ) -> int:
-    """Write an archive atomically, readable by this user only, and return its size.
-
-    The files that are `sparse` are compressed, so that their holes take no space; the others would gain
-    little from it.
-    """
+    """Write an archive atomically, readable by this user only, and return its size."""
     try:
         with replacing(path) as file:
             stream = _ChecksumStream(file)
             with ZipFile(stream, "w", compresslevel=1) as archive:
                 archive.writestr(_HEADER_FILE, header.to_json())
                 for name, blocks in zip(header.files, files, strict=True):
-                    archive.compression = ZIP_DEFLATED if name in sparse else ZIP_STORED
+                    archive.compression = ZIP_DEFLATED if name in compressed else ZIP_STORED
                     with archive.open(_FOLDER + name, "w", force_zip64=True) as member:
                         for block in blocks:
                             member.write(block)

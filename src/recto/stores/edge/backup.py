@@ -40,7 +40,7 @@ from recto.stores.edge.layout import (
 from recto.types import Calibration, GenerationInfo, IndexInfo
 
 KIND = "embedded"
-_EMBEDDER_TEXTS = ("model", "revision", "variant", "distance")
+_ALWAYS_COMPRESSED = 16 << 20  # bytes
 _TRIES, _PAUSE = 50, 0.02  # of opening a generation while others are published; seconds between two
 
 
@@ -73,8 +73,13 @@ def write_backup(
                 "calibration": opened.calibration.to_dict() if opened.calibration else None,
             },
         )
-        sparse = {name for name, state in states.items() if size_on_disk(state) < state.st_size}
-        size = write_archive(target, header, _verified_files(directory, opened, header, progress), sparse)
+        # Holes and zeros take no space if they are compressed. Large files of vectors would gain little.
+        compressed = {
+            name
+            for name, state in states.items()
+            if size_on_disk(state) < state.st_size or state.st_size < _ALWAYS_COMPRESSED
+        }
+        size = write_archive(target, header, _verified_files(directory, opened, header, progress), compressed)
     created = str(opened.body.get("fingerprint", {}).get("created_at", ""))
     return GenerationInfo(opened.name, created, opened.body.get("chunks", 0), size, current=True)
 
