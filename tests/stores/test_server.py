@@ -562,13 +562,14 @@ def test_a_server_that_limits_searches(
     if "search_max_hnsw_ef" in limit:
         monkeypatch.setattr(index_module, "_EXACT_BELOW", 0)
     publish(store, "books", [chunk(number) for number in range(5)])
-    expected = store.open("books").query(vector(1), 3)
+    expected = [hit.chunk for hit in store.open("books").query(vector(1), 3)]
     (name,) = double.collections
     other_client.update_collection(name, strict_mode_config=models.StrictModeConfig(enabled=True, **limit))
     store.close()
     index = store.open("books")
     double.requests.clear()
-    assert index.query(vector(1), 3) == expected
-    assert asyncio.run(index.aquery_batch([vector(1)], 3)) == [expected]
+    (awaited,) = asyncio.run(index.aquery_batch([vector(1)], 3))
+    for hits in (index.query(vector(1), 3), awaited):
+        assert [hit.chunk for hit in hits] == expected
     assert [params["hnsw_ef"] for params in search_params(double)] == [ef, ef]
     assert "may miss chunks" in index.info.warnings[-1]
