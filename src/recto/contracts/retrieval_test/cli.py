@@ -245,10 +245,11 @@ def check_command(state: CommandState, collection: str) -> ExitCode:
         except RectoError as error:
             notify(f"[WARNING] The modules cannot be counted: {error}")
             modules = {}
+        is_local = backend.store is None or backend.store.is_local
         state.document = {
             "schema_version": SCHEMA_VERSION,
             "collection": backend.collection(collection),
-            "store": "embedded" if backend.store.is_local else settings.qdrant_url,
+            "store": "embedded" if is_local else settings.qdrant_url,
             "points": info.chunks,
             "dim": info.dim or backend.dim,
             "distance": "cosine",
