@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
 from recto.errors import CollectionMissing, InvalidArgument
-from recto.protocols import AsyncEmbedder, AsyncStore, Preparable
+from recto.protocols import AsyncEmbedder, Preparable
 from recto.search.display import response_words, words_to_match
 from recto.search.lexical import QueryWord
 from recto.search.outline import Outline, read_outline
@@ -274,11 +274,11 @@ class SearchService:
     @property
     def embedded(self) -> bool:
         """Whether all engines run in this process."""
-        return not self._awaited and not isinstance(self._store, AsyncStore)
+        return not self._awaited and self._store.is_local
 
     def _aliases(self) -> set[str]:
         """Return the other names of the default collection, if looking them up is cheap."""
-        if isinstance(self._store, AsyncStore):
+        if not self._store.is_local:
             return set()
         aliases = self._store.aliases()
         target = aliases.get(self.default, self.default)
