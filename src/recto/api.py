@@ -14,7 +14,7 @@ from recto import plugins
 from recto._util.text import plural
 from recto.book.sources.location import SourceOptions, open_source, sample_source
 from recto.errors import CollectionMissing, InvalidArgument
-from recto.indexing.naming import collection_for, default_collection, is_local
+from recto.indexing.naming import collection_for, default_collection
 from recto.plugins import Notify
 from recto.protocols import Embedder, Source, Store
 from recto.search.query import check_mode, check_top_k
@@ -249,7 +249,7 @@ def open_collection(
         retriever.open()
     except CollectionMissing:
         asks_for_sample = collection == SAMPLE_COLLECTION or collection in sample_names
-        if not asks_for_sample or not is_local(store) or set(store.collections()) - {SAMPLE_COLLECTION}:
+        if not asks_for_sample or not store.is_local or set(store.collections()) - {SAMPLE_COLLECTION}:
             raise
         _first_run(settings.home, retriever, store, notify, sample_names)
     return retriever

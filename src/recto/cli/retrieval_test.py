@@ -34,7 +34,6 @@ from recto.contracts.retrieval_test.functions import (
     raising,
 )
 from recto.errors import ErrorKind, InvalidArgument, RectoError
-from recto.protocols import Preparable
 from recto.search.query import CONTRACT_MODES, DEFAULT_TOP_K
 
 if TYPE_CHECKING:
@@ -215,7 +214,7 @@ def check_command(state: CommandState, collection: str) -> ExitCode:
         state.document = {
             "schema_version": SCHEMA_VERSION,
             "collection": retriever.collection,
-            "store": settings.qdrant_url if isinstance(retriever.store, Preparable) else "embedded",
+            "store": "embedded" if retriever.store.is_local else settings.qdrant_url,
             "points": info.chunks,
             "dim": info.dim or backend.embedder.dim,
             "distance": "cosine",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from recto._util.text import slug
 from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, RectoError
-from recto.protocols import Source, Store, Verifiable
+from recto.protocols import Source, Store
 from recto.settings import SAMPLE_COLLECTION, Settings
 
 
@@ -21,17 +21,12 @@ def default_collection(settings: Settings, store: Store) -> str:
             f"There are {len(books)} collections: {', '.join(books)}",
             hint="Name one of them, for example with --collection, or set COLLECTION_NAME.",
         )
-    if not collections and not is_local(store):
+    if not collections and not store.is_local:
         raise CollectionMissing(
             "There is no collection yet",
             hint="Index a book with `recto index PATH`, or the sample book with `recto index --sample`.",
         )
     return books[0] if books else SAMPLE_COLLECTION
-
-
-def is_local(store: Store) -> bool:
-    """Return whether the files of a store are on this machine."""
-    return isinstance(store, Verifiable)
 
 
 def collection_for(source: Source, store: Store) -> str:

@@ -22,9 +22,9 @@ from recto.evaluation.calibration import heading_question
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, note, ok, warning
 from recto.evaluation.integrity import Issue, IssueKind, examine
 from recto.indexing.indexer import IndexJob, plan_book
-from recto.indexing.naming import default_collection, is_local
+from recto.indexing.naming import default_collection
 from recto.indexing.planner import PageState
-from recto.protocols import Preparable, SchemaInfo, Verifiable
+from recto.protocols import Preparable, Verifiable
 from recto.search.lexical import other_analyzer
 from recto.search.retriever import other_model, query_embedder
 from recto.settings import SAMPLE_COLLECTION
@@ -52,14 +52,14 @@ def collection(context: DoctorContext) -> Iterator[Finding]:
             message = f"'{context.name}' is being indexed now, for the first time"
             yield note("at_work", message, repair=context.index_command())
             return
-        if context.collection != SAMPLE_COLLECTION or not is_local(context.store):
+        if context.collection != SAMPLE_COLLECTION or not context.store.is_local:
             raise
         message = "Nothing is indexed yet; the first query indexes the sample book"
         yield note("first_run", message, repair="recto index PATH")
         return
     context.index, info = index, index.info
     for message in info.warnings:
-        if isinstance(context.store, Verifiable):  # it opens an older generation if one is damaged
+        if context.store.is_local:  # it opens an older generation if one is damaged
             repair = context.index_command(rebuild=True)
             yield error("damaged", message, repair=repair, kind=ErrorKind.DAMAGED)
         else:
@@ -132,9 +132,9 @@ def cluster(context: DoctorContext) -> Iterator[Finding]:
 
 def dialect(context: DoctorContext) -> Iterator[Finding]:
     """Check how payloads are read."""
-    if not isinstance(context.index, SchemaInfo):
+    if context.index is None or not isinstance(context.store, Preparable):
         return
-    schema = context.index.payload_schema
+    schema = context.store.payload_schema(context.collection)
     if schema.own:
         yield ok("Recto's own payloads")
     elif schema.missing:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from recto._util.retry import Notify
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, ConfigurationError, missing_extra
-from recto.indexing.naming import default_collection, is_local
+from recto.indexing.naming import default_collection
 from recto.server.http.options import METRICS_DIRECTORY, ServeOptions
 from recto.settings import SAMPLE_COLLECTION, Settings, split_addresses
 
@@ -99,7 +99,7 @@ def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> Serve
     prepare_query_log(settings)
     embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
-        if is_local(store) and not store.collections():
+        if store.is_local and not store.collections():
             name = settings.collection_or(options.default)
             open_collection(settings, embedder, store, name, notify, DEFAULT_COLLECTIONS)
         return replace(options, default=_served_collection(settings, options, store))
@@ -116,7 +116,7 @@ def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> Serve
 def _served_collection(settings: Settings, options: ServeOptions, store: Store) -> str:
     """Return the default of the service: the documented name if a book has it, else the only book."""
     named = settings.collection is not None or options.default != HTTP_COLLECTION
-    if named or not is_local(store):  # a remote store may be down, and the service starts nevertheless
+    if named or not store.is_local:  # a remote store may be down, and the service starts nevertheless
         return options.default
     target = store.aliases().get(HTTP_COLLECTION, HTTP_COLLECTION)
     if target != SAMPLE_COLLECTION and target in store.collections():
