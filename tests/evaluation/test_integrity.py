@@ -15,10 +15,10 @@ from recto.book.sources.tree import open_book
 from recto.evaluation.integrity import (
     IssueKind,
     Issues,
+    check_integrity,
     compare_with_source,
     contained,
     embedded_text,
-    examine,
     similar,
     words,
 )
@@ -83,9 +83,9 @@ def test_a_page_that_was_edited_is_no_damage(house: Path, tmp_path: Path) -> Non
     soil = "module-1-garden/01-soil.md"
     (tmp_path / "book" / soil).write_text("# Soil\n\nQuite another page.\n")
     index = EdgeStore(house / "home").open("house")
-    found = examine(index, None, open_book(tmp_path / "book"))
+    found = check_integrity(index, None, open_book(tmp_path / "book"))
     assert {issue.kind for issue in found.issues} == {IssueKind.NOT_IN_SOURCE}
-    assert examine(index, None, open_book(tmp_path / "book"), changed=frozenset({soil})).issues == ()
+    assert check_integrity(index, None, open_book(tmp_path / "book"), changed=frozenset({soil})).issues == ()
 
 
 def test_lines_that_are_wrong_are_told_from_texts_that_are_gone(house: Path, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_lines_that_are_wrong_are_told_from_texts_that_are_gone(house: Path, tmp
     breaking.publish_broken(store, "house", "broken", moved)
     (issue, *_) = [
         issue
-        for issue in examine(store.open("broken"), None, open_book(house / "book")).issues
+        for issue in check_integrity(store.open("broken"), None, open_book(house / "book")).issues
         if "line" in issue.kind
     ]
     assert issue.kind is IssueKind.OTHER_LINES
@@ -113,7 +113,7 @@ def test_every_share_of_noise_is_found_and_counted(house: Path, tmp_path: Path, 
     store = EdgeStore(tmp_path / "home")
     for seed in range(3):
         breaking.publish_broken(store, "house", "broken", breaking.with_noise(0.25, seed))
-        (issue,) = examine(store.open("broken"), embedder).issues
+        (issue,) = check_integrity(store.open("broken"), embedder).issues
         assert issue.kind is IssueKind.OTHER_VECTOR
         assert issue.count == round(0.25 * store.open("broken").count())
 
@@ -129,7 +129,7 @@ def test_vectors_of_two_pages_exchanged(house: Path, tmp_path: Path, embedder: E
         return [(one, other.get(one.source, numbers)) for one, numbers in passages]
 
     breaking.publish_broken(store, "house", "broken", exchanged)
-    (issue,) = examine(store.open("broken"), embedder).issues
+    (issue,) = check_integrity(store.open("broken"), embedder).issues
     assert issue.kind is IssueKind.OTHER_VECTOR
     assert {"knives" in place or "jam" in place for place in issue.places} == {True}
 
@@ -139,9 +139,9 @@ def test_a_part_of_a_large_index_is_checked(house: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(integrity, "MOST", 5)
     index = EdgeStore(house / "home").open("house")
-    part = examine(index)
+    part = check_integrity(index)
     assert (part.checked, part.complete, part.issues) == (5, False, ())
-    assert examine(index, everything=True).complete
+    assert check_integrity(index, everything=True).complete
 
 
 def test_fields_that_are_wrong(house: Path, tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_fields_that_are_wrong(house: Path, tmp_path: Path) -> None:
         ]
 
     breaking.publish_broken(store, "house", "broken", spoilt)
-    troubles = {issue.kind for issue in examine(store.open("broken")).issues}
+    troubles = {issue.kind for issue in check_integrity(store.open("broken")).issues}
     assert {
         IssueKind.NO_TITLE,
         IssueKind.BAD_URL,
@@ -182,7 +182,7 @@ def test_long_heading_paths_were_shortened_and_are_known_again(tmp_path: Path, e
 def test_the_sample_book(sample_home: Path) -> None:
     from recto.api import sample_source
 
-    found = examine(EdgeStore(sample_home).open("recto-sample"), None, sample_source())
+    found = check_integrity(EdgeStore(sample_home).open("recto-sample"), None, sample_source())
     assert found.issues == ()
     assert found.sourced == found.chunks
 
@@ -195,7 +195,7 @@ def test_a_rerun_that_changes_nothing_keeps_everything(
         index_book(IndexJob(open_book(small_book), embedder), store, "garden", journal=tmp_path / "journal")
     (small_book / "welcome.md").write_text("# Welcome\n\nA changed page about gardens.\n")
     index_book(IndexJob(open_book(small_book), embedder), store, "garden", journal=tmp_path / "journal")
-    assert examine(store.open("garden"), embedder, open_book(small_book)).issues == ()
+    assert check_integrity(store.open("garden"), embedder, open_book(small_book)).issues == ()
 
 
 def test_words() -> None:

@@ -1,9 +1,10 @@
-"""Clamp a value, and compute percentiles."""
+"""Clamp a value, compute percentiles, and compare vectors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import mul
 
 
 def clamp(value: float) -> float:
@@ -22,3 +23,9 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def nearest_rank(values: Sequence[float], share: float) -> float:
     """Return the percentile of values by the nearest-rank method: always one of the values."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return the cosine of the angle between two vectors; 0 if one is zero or their dimensions differ."""
+    lengths = math.hypot(*one) * math.hypot(*other)
+    return sum(map(mul, one, other)) / lengths if lengths and len(one) == len(other) else 0.0
