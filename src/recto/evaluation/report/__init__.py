@@ -6,7 +6,6 @@ import math
 import re
 import xml.etree.ElementTree as ET
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -40,7 +39,6 @@ _SHADES = (0.25, 0.45, 0.65, 0.8, 0.9, 0.97)
 
 _MAX_WORST = 10
 _MAX_CHANGES_TEXT = 50_000  # characters; a comment on GitHub has at most 65,536
-_BINS = 10
 
 
 def validation_page(
@@ -66,7 +64,6 @@ def validation_page(
         ("questions", "All questions", run.answers),
     )
     changes = _by_direction(comparison.changes if comparison else ())
-    times = sorted(answer.ms for answer in run.answers)
     return render(
         "validation.html",
         f"Validation of {run.collection}",
@@ -88,8 +85,7 @@ def validation_page(
         other=changes[0],
         reach=_reach(comparison) if comparison else 0.0,
         risk=RISK,
-        ms=times,
-        time_bins=_bins(times),
+        ms=sorted(answer.ms for answer in run.answers),
     )
 
 
@@ -240,17 +236,6 @@ def _reach(comparison: Comparison) -> float:
         abs(value) for one in comparison.deltas for value in (one.delta.mean, one.delta.low, one.delta.high)
     )
     return max([0.01, *ends])
-
-
-def _bins(ordered: Sequence[float]) -> list[tuple[float, float, int]]:
-    """Count sorted values between round limits: steps of 1, 2 or 5 times a power of ten."""
-    if not ordered:
-        return []
-    rough = max((ordered[-1] - ordered[0]) / _BINS, 0.1)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    counts = Counter(math.floor(value / step) for value in ordered)
-    return [(bin * step, (bin + 1) * step, counts[bin]) for bin in range(min(counts), max(counts) + 1)]
 
 
 def validation_markdown(run: Run, gate: Sequence[Check], comparison: Comparison | None) -> str:
