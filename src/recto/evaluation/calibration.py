@@ -1,7 +1,7 @@
 """Calibrate an index: compare the scores of off-topic queries with the scores of queries about the book.
 
 A cosine means nothing by itself: one model gives 0.7 to any two English sentences, another 0.3 to an answer.
-Off-topic queries are a fixed list; those whose subject is in the book are skipped. In-book queries are
+Off-topic queries are a fixed list, without the queries whose subject is in the book. In-book queries are
 headings and first sentences of sampled chunks, each scored against its own chunk.
 """
 

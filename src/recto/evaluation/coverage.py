@@ -1,4 +1,4 @@
-"""Search for every section of a book by its heading and first sentence, and list those that are not found."""
+"""Search for every section of a book by its heading and first sentence; list the sections not returned."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "
 
 
 def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:
-    """Return every section of the book in order, including those without text."""
+    """Return every section of the book in order, including sections without text."""
     sections: dict[tuple[str, str, tuple[str, ...]], CoverageSection] = {}
 
     def add(chunk: Chunk, headings: tuple[str, ...], *, has_text: bool) -> None:

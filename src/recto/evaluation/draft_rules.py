@@ -339,7 +339,7 @@ def from_text(section: SectionText, usage: Usage) -> Iterator[DraftedQuestion]:
 def _definitions(section: SectionText, usage: Usage, plain: str) -> Iterator[DraftedQuestion]:
     plain = INLINE_CODE.sub(r"\1", re.sub(r"(?<=\S)\n(?=\S)", " ", plain))
     for match in (*_DEFINITION.finditer(plain), *_LISTED.finditer(section.text)):
-        if (match["next"] or "").lower() not in _words("qualities"):  # "is a good idea" is no definition
+        if (match["next"] or "").lower() not in _words("qualities"):  # not "is a good idea"
             groups = match.groupdict("")
             before = f"What {groups.get('verb') or 'is'} {groups.get('article', '').lower()}"
             yield from _definition(section, usage, clean(match["term"]), before)

@@ -165,7 +165,7 @@ class _Mentions:
 
 
 def _unambiguous(drafted: list[DraftedQuestion], mentions: _Mentions) -> Questions:
-    """Keep one question for each subject; narrow or drop those that other pages answer too."""
+    """Keep one question for each subject; narrow or drop a question that other pages answer too."""
     groups: dict[str, list[DraftedQuestion]] = defaultdict(list)
     for one in drafted:
         groups[_key(one.about or one.query)].append(one)

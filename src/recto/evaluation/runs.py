@@ -157,7 +157,7 @@ class Run:
 
     @property
     def total(self) -> int:
-        """How many questions the suite has, including those that could not be measured."""
+        """How many questions the suite has, including the unmeasured ones."""
         return len(self.answers) + len({missing.key for missing in self.unmeasured})
 
     @property

@@ -502,11 +502,11 @@ def _threshold(value: Any, origin: str) -> float:
 
 
 def check_keys(
-    entry: dict[str, Any], known: tuple[str, ...], place: str, problem: str = 'there is no "{key}"'
+    entry: dict[str, Any], allowed: tuple[str, ...], place: str, problem: str = 'there is no "{key}"'
 ) -> None:
-    """Refuse an unknown key, and suggest the nearest known one."""
+    """Refuse an unknown key, and suggest the nearest allowed one."""
     for key in entry:
-        if key not in known:
-            near = nearest(key, known)
+        if key not in allowed:
+            near = nearest(key, allowed)
             meant = f'; did you mean "{near}"?' if near else ""
-            raise invalid(place, problem.format(key=key) + meant, f"Known: {', '.join(known)}.")
+            raise invalid(place, problem.format(key=key) + meant, f"Known: {', '.join(allowed)}.")
