@@ -185,11 +185,12 @@ class Usage:
         """Return a phrase as it is written within a sentence: only names keep their capitals."""
         others = set(phrase.split()[1:]) - _words("joints")
         is_title = not any(word.isalpha() and word.islower() for word in others)
+        # In a phrase with other small letters, only the first word can be capitalised by its position.
+        capitalised = (
+            r"(?<![\w./@])(?:[A-Z][a-z]+|A)(?![\w(.])" if is_title else r"^(?:[A-Z][a-z]+|A)(?![\w(.])"
+        )
         return re.sub(
-            r"(?<![\w./@])(?:[A-Z][a-z]+|A)(?![\w(.])",
-            lambda match: match[0] if match[0] in self._names else match[0].lower(),
-            phrase,
-            count=0 if is_title else 1,
+            capitalised, lambda match: match[0] if match[0] in self._names else match[0].lower(), phrase
         )
 
 
