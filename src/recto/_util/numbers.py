@@ -1,4 +1,4 @@
-"""Clamp a value, compute percentiles, and compare vectors."""
+"""Clamp a value, compare vectors, and compute percentiles."""
 
 from __future__ import annotations
 
@@ -12,6 +12,12 @@ def clamp(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return the cosine of the angle between two vectors; 0 if one is zero or their dimensions differ."""
+    lengths = math.hypot(*one) * math.hypot(*other)
+    return sum(map(mul, one, other)) / lengths if lengths and len(one) == len(other) else 0.0
+
+
 def percentile(ordered: Sequence[float], share: float) -> float:
     """Return the percentile of sorted values, interpolated between the two nearest ones."""
     position = share * (len(ordered) - 1)
@@ -23,9 +29,3 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 def nearest_rank(values: Sequence[float], share: float) -> float:
     """Return the percentile of values by the nearest-rank method: always one of the values."""
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
-
-
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the cosine of the angle between two vectors; 0 if one is zero or their dimensions differ."""
-    lengths = math.hypot(*one) * math.hypot(*other)
-    return sum(map(mul, one, other)) / lengths if lengths and len(one) == len(other) else 0.0
