@@ -18,7 +18,8 @@ from itertools import cycle, islice
 from math import hypot, inf
 from typing import TYPE_CHECKING, Any
 
-from recto._util.probe import PROBE_TEXTS, cosine, probe_revision
+from recto._util.numbers import cosine
+from recto._util.probe import PROBE_TEXTS, probe_revision
 from recto._util.retry import ClientPerLoop, Notify, aretry, awith_timeout, retry, with_timeout
 from recto.embedders.known_models import (
     KnownModel,
