@@ -264,15 +264,10 @@ class TestGlobs:
         for matches in (any_of([pattern]), ignored([pattern])):
             assert not any(map(matches, names))
 
-    def test_no_part_goes_back(self) -> None:
-        """Regular expressions that cannot go back to an earlier star take linear time."""
-        (pattern,) = Glob("*a*b?c*d")._patterns
-        assert pattern[0] is not None
-        assert pattern[0].pattern == "(?>.*?a)(?>.*?b.c).*d"
-
     def test_too_many_alternatives_have_no_meaning(self) -> None:
-        assert len(Glob("{a,b}" * 9)._patterns) == 512
-        assert len(Glob("{a,b}" * 10)._patterns) == 1
+        assert any_of(["{a,b}" * 9])("ab" * 4 + "a")
+        assert any_of(["{a,b}" * 10])("{a,b}" * 10)
+        assert not any_of(["{a,b}" * 10])("ab" * 5)
 
     @given(st.text("ab/*?", max_size=8), st.text("ab/", max_size=10))
     def test_same_as_the_standard_library_within_directories(self, pattern: str, name: str) -> None:

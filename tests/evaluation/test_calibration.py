@@ -12,10 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto._util.numbers import percentile
+from recto._util.numbers import cosine, percentile
 from recto.book.sources.tree import open_book
 from recto.errors import CollectionEmpty, ConfigurationError, EmbeddingError
-from recto.evaluation import calibration as module
 from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_queries
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
@@ -200,7 +199,7 @@ def test_separation_is_the_share_of_pairs_in_order() -> None:
     assert auroc([0.1], [0.9]) == 0
     assert auroc([0.5], [0.5]) == 0.5
     assert auroc([0.5, 0.1], [0.3, 0.3]) == 0.5
-    assert module.cosine([0.6, 0.8], [0.8, 0.6]) == pytest.approx(0.96)
+    assert cosine([0.6, 0.8], [0.8, 0.6]) == pytest.approx(0.96)
 
 
 def test_a_small_change_keeps_what_was_measured(tmp_path: Path, embedder: Embedder) -> None:

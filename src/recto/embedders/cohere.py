@@ -19,10 +19,11 @@ from recto._util.retry import (
     awith_timeout,
     redacted,
     retry,
+    retry_after,
     with_timeout,
 )
 from recto.embedders import normalize_vectors
-from recto.embedders.remote import TransientEmbeddingError, document_backoff, retry_after, retry_within
+from recto.embedders.remote import TransientEmbeddingError, document_backoff, retry_within
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
 from recto.settings import Settings
@@ -123,7 +124,7 @@ def open_cohere(settings: Settings, notify: Notify) -> CohereEmbedder:
 
 
 class CohereEmbedder:
-    """Embeds with Cohere: queries fail fast, documents keep the rate limit and are retry with backoff."""
+    """Embeds with Cohere: queries fail fast, documents keep the rate limit and are retried with backoff."""
 
     def __init__(
         self,

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from email.utils import parsedate_to_datetime
 
 from recto._util.retry import Backoff, Notify
 from recto.errors import EmbeddingError
@@ -46,16 +44,3 @@ def document_backoff(notify: Notify) -> Backoff:
         return pause
 
     return wait_for
-
-
-def retry_after(headers: Mapping[str, str], clock: Callable[[], float] = time.time) -> float | None:
-    """Return the seconds that `retry-after-ms` or `Retry-After` asks for; the latter may be a date."""
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return max(0.0, float(milliseconds) / 1000)
-        value = headers.get("retry-after") or ""
-        if value[:1].isalpha():
-            return max(0.0, parsedate_to_datetime(value).timestamp() - clock())
-        return max(0.0, float(value)) if value else None
-    except ValueError:
-        return None

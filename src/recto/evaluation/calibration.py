@@ -13,16 +13,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
 from itertools import islice
-from operator import mul
 from typing import TypeVar
 
-from recto._util.numbers import percentile
+from recto._util.numbers import cosine, percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import analyze_query, read_lexicon
 from recto.search.query import MAX_QUERY
 from recto.search.response import answerable, best_evidence
-from recto.types import Calibration, Chunk, IndexQuery, Vector
+from recto.types import Calibration, Chunk, IndexQuery
 
 FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6} |[-*+] |\d+[.)] |>|:::.*$|\|.*$|```.*$|~~~.*$|!\[.*$)", re.MULTILINE)
@@ -124,11 +123,6 @@ def auroc(signal: Sequence[float], noise: Sequence[float]) -> float:
     """Return the area under the ROC curve: how often a signal is above a noise, a tie counting half."""
     wins = sum((one > other) + (one == other) / 2 for one in signal for other in noise)
     return wins / (len(signal) * len(noise)) if signal and noise else 0.0
-
-
-def cosine(one: Vector, other: Vector) -> float:
-    """Return the cosine similarity of two unit vectors; 0 if their dimensions differ."""
-    return sum(map(mul, one, other)) if len(one) == len(other) else 0.0
 
 
 def _in_book(sample: Sequence[Chunk]) -> list[tuple[str, Chunk]]:

@@ -16,9 +16,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from recto._util.numbers import cosine
 from recto._util.text import plural
 from recto.book.chunking import chunk_id
-from recto.evaluation.calibration import cosine
 from recto.protocols import Embedder, Index, Source
 from recto.types import HEADING_SEPARATOR, Chunk, Page, Vector
 

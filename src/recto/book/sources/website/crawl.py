@@ -13,8 +13,7 @@ from recto._util.text import ROOT_MODULE, module_keys, plural
 from recto.book.parsing.html import Head, read_head
 from recto.book.parsing.html.tokens import split_site_name
 from recto.book.sources.options import ROOT_TITLE, humanised
-from recto.book.sources.website import CrawlOptions
-from recto.book.sources.website.cache import PageCache
+from recto.book.sources.website import CrawlOptions, Scope, normal
 from recto.book.sources.website.discovery import Robots, read_robots, sitemap_pages
 from recto.book.sources.website.fetch import (
     HTML,
@@ -22,11 +21,11 @@ from recto.book.sources.website.fetch import (
     FetchFailed,
     FetchResult,
     NoResponse,
+    PageCache,
     RedirectRefused,
     WrongContentType,
     decode,
 )
-from recto.book.sources.website.urls import Scope, normal
 from recto.errors import InvalidArgument, Unreachable
 from recto.protocols import Progress
 from recto.types import Failure, Page
