@@ -293,11 +293,11 @@ class CohereEmbedder:
 
     def _vectors(self, answer: Any, count: int) -> list[Vector]:
         """Return the vectors of a response, which the SDK does not check."""
-        found = getattr(getattr(answer, "embeddings", None), "float_", None)
-        if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
+        rows = getattr(getattr(answer, "embeddings", None), "float_", None)
+        if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
             raise TransientEmbeddingError("Cohere's response has no vectors", hint=_LATER)
         try:
-            return normalize_vectors(found, count, self.dim)
+            return normalize_vectors(rows, count, self.dim)
         except (ValueError, TypeError) as error:
             raise TransientEmbeddingError("Cohere's response has no usable vectors", hint=_LATER) from error
 

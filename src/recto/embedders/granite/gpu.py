@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recto.embedders.granite.bpe import ascii_words
 from recto.embedders.granite.embedder import (
     MAX_TOKENS,
     MODELS,
@@ -25,12 +23,10 @@ from recto.embedders.granite.embedder import (
     BuiltInModel,
     built_in_embedder,
     checked_pack,
-    fast_tokenize,
     graph_opener,
-    open_tokenizer,
 )
 from recto.embedders.granite.weights import LAST, LINEAR, Arrays
-from recto.embedders.onnx import Sessions, length_batches
+from recto.embedders.onnx import LocalEmbedder, Sessions, length_batches
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
 from recto.settings import Settings
@@ -62,8 +58,8 @@ _TRY_CPU = "Set RECTO_DEVICE=cpu to embed on the CPU."
 def gpu_embedder(settings: Settings, device: str, notify: Callable[[str], None]) -> GpuEmbedder:
     """Return the built-in embedder with documents on a GPU and queries on the CPU.
 
-    The fingerprint is that of the documents. Where the choice of the GPU was automatic, few documents, or all
-    if the GPU cannot be used, are embedded on the CPU in the same precision.
+    The fingerprint says how documents are embedded. If the choice of the GPU was automatic, the CPU embeds
+    few documents, or all of them if the GPU cannot be used, in the same precision.
     """
     home, half = settings.home, settings.precision == "bf16"
     model = MODELS[settings.model]
@@ -79,11 +75,11 @@ def gpu_embedder(settings: Settings, device: str, notify: Callable[[str], None])
         required=half or settings.device != "auto",
         queries=settings.query_device == "same",
     )
-    embedder = GpuEmbedder(model, home, sessions, settings.threads, options, notify)
-    embedder.open_other = cache(
-        lambda name: built_in_embedder(home, settings.threads, settings.precision, model=name)
-    )
-    return embedder
+
+    def open_other(name: str) -> BuiltInEmbedder:
+        return built_in_embedder(home, settings.threads, settings.precision, model=name)
+
+    return GpuEmbedder(model, home, sessions, settings.threads, options, notify, open_other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +106,13 @@ class GpuEmbedder(BuiltInEmbedder):
         threads: int,
         options: GpuOptions,
         notify: Callable[[str], None],
+        open_other: Callable[[str], LocalEmbedder],
     ) -> None:
         """Take the sessions of the CPU: of queries, and of documents in fp32."""
-        made = model.fingerprint
-        fingerprint = replace(made, variant="int8-weights-bf16") if options.half else made
-        super().__init__(
-            fingerprint,
-            MAX_TOKENS,
-            lambda: open_tokenizer(home),
-            sessions,
-            threads,
-            fast_tokenize(),
-            ascii_words,
-        )
+        fingerprint = model.fingerprint
+        if options.half:
+            fingerprint = replace(fingerprint, variant="int8-weights-bf16")
+        super().__init__(fingerprint, home, sessions, threads, open_other)
         self._model = model
         self._home = home
         self._options = options
@@ -149,8 +139,8 @@ class GpuEmbedder(BuiltInEmbedder):
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks, in batches of similar length."""
-        wanted = self._options.required or self._runner or len(texts) >= _FEW
-        runner = self._started() if wanted and texts else None
+        worth_it = self._options.required or self._runner or len(texts) >= _FEW
+        runner = self._started() if worth_it and texts else None
         if runner is None:
             return super().embed_documents(texts, progress)
         with _as_embedding_error():
@@ -248,9 +238,9 @@ def _room(device: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """Vectors that the device may still compute, and the place of each among the texts."""
+    """Vectors that the device may still compute, and the index of the text of each."""
 
-    places: list[int]
+    indexes: list[int]
     vectors: Tensor
     wait: Callable[[], None]
 
@@ -268,13 +258,13 @@ class TorchRunner:
         import torch
 
         waiting = length_batches([len(row) for row in rows], self.batch_tokens)[::-1]
-        places: list[int] = []
+        indexes: list[int] = []
         parts: list[Tensor] = []
         while waiting:
             batch = waiting.pop()
-            vectors = self._run([rows[place] for place in batch])
+            vectors = self._run([rows[index] for index in batch])
             if vectors is not None:
-                places += batch
+                indexes += batch
                 parts.append(vectors)
                 continue
             if len(batch) == 1:
@@ -289,11 +279,11 @@ class TorchRunner:
                 torch.cuda.empty_cache()
         vectors = torch.cat(parts)
         if self._device != "cuda":
-            return Launched(places, vectors.cpu(), lambda: None)
+            return Launched(indexes, vectors.cpu(), lambda: None)
         copy = vectors.to("cpu", non_blocking=True)
         copied = torch.cuda.Event()
         copied.record()
-        return Launched(places, copy, copied.synchronize)
+        return Launched(indexes, copy, copied.synchronize)
 
     @staticmethod
     def finish(launched: Launched) -> list[Vector]:
@@ -302,10 +292,10 @@ class TorchRunner:
         lengths = launched.vectors.square().sum(dim=1)
         if not bool(((lengths - 1).abs() < _UNIT_TOLERANCE).all()):
             raise EmbeddingError("The GPU returned a vector that is zero or not finite", hint=_TRY_CPU)
-        found: list[Vector] = [[]] * len(launched.places)
-        for place, vector in zip(launched.places, launched.vectors.tolist(), strict=True):
-            found[place] = vector
-        return found
+        vectors: list[Vector] = [[]] * len(launched.indexes)
+        for index, vector in zip(launched.indexes, launched.vectors.tolist(), strict=True):
+            vectors[index] = vector
+        return vectors
 
     def _run(self, rows: list[list[int]]) -> Tensor | None:
         """Start one batch; return None if the device has not enough memory for it."""
