@@ -220,8 +220,8 @@ class PageDirectory:
     def names(self) -> list[str]:
         """Return the pages in the order of their names; record those that cannot be read in `refused`."""
         start = self.root / self.below if self.below else self.root
-        found = [self.below or start.name] if start.is_file() else self._walk(start)
-        return sorted(name for name in found if self.rules.wants(name) and self._is_readable(name))
+        names = [self.below or start.name] if start.is_file() else self._walk(start)
+        return sorted(name for name in names if self.rules.wants(name) and self._is_readable(name))
 
     def _walk(self, start: Path) -> Iterator[str]:
         """Yield the files in a directory; links to directories are not followed."""

@@ -107,8 +107,8 @@ class MkDocsSite(SiteRules):
         if path == PAGE_RELATIVE:
             return None
         path = path.replace("$config_dir", str(self.directory)).replace("$docs_dir", str(self.root))
-        place = self.directory / path
-        return place.parent if is_file(place) else place
+        base = self.directory / path
+        return base.parent if is_file(base) else base
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""

@@ -161,11 +161,11 @@ def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFil
     )
 
 
-def _check_keys(path: Path, prefix: str, table: dict[str, Any], known: tuple[str, ...]) -> None:
+def _check_keys(path: Path, prefix: str, table: dict[str, Any], allowed: tuple[str, ...]) -> None:
     for key in table:
-        if key not in known:
-            guess = nearest(key, known)
-            every = ", ".join(prefix + name for name in known)
+        if key not in allowed:
+            guess = nearest(key, allowed)
+            every = ", ".join(prefix + name for name in allowed)
             hint = f"Did you mean {prefix}{guess}?" if guess else f"It may hold: {every}."
             raise ConfigurationError(f"{path}: unknown key {prefix}{key}", hint=hint)
 
@@ -183,8 +183,8 @@ def _texts(path: Path, key: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _wrong(path: Path, key: str, wanted: str, hint: str) -> ConfigurationError:
-    return ConfigurationError(f"{path}: {key} must be {wanted}", hint=hint)
+def _wrong(path: Path, key: str, expected: str, hint: str) -> ConfigurationError:
+    return ConfigurationError(f"{path}: {key} must be {expected}", hint=hint)
 
 
 def check_url(url: str, origin: str) -> str:

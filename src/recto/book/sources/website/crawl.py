@@ -244,8 +244,8 @@ class Crawl:
     def _links(self, head: Head, url: str) -> list[str]:
         """Return the pages of the book that a page links to."""
         base = normal(head.base, url) or url
-        found = (self._scope.own(normal(link, base)) for link in head.links if link[:1] != "#")
-        return [address for address in found if address and self._scope.contains(address)]
+        addresses = (self._scope.own(normal(link, base)) for link in head.links if link[:1] != "#")
+        return [address for address in addresses if address and self._scope.contains(address)]
 
     def _page(self, url: str) -> Page | None:
         """Fetch one page, or count why it is skipped."""

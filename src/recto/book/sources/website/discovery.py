@@ -127,9 +127,9 @@ def sitemap_pages(
                 note(f"Only the first {len(seen)} sitemaps were read.")
                 break
             seen.add(url)
-            found = _read_sitemap(fetcher, cache, url, admit, note)
-            pages |= dict.fromkeys(found.pages[: _MOST_ADDRESSES - len(pages)])
-            further = own(found.sitemaps)
+            sitemap = _read_sitemap(fetcher, cache, url, admit, note)
+            pages |= dict.fromkeys(sitemap.pages[: _MOST_ADDRESSES - len(pages)])
+            further = own(sitemap.sitemaps)
             if further and depth >= _DEEPEST:
                 note(f"The sitemaps that {url} lists were not read: they are nested too deep.")
             else:
@@ -154,33 +154,33 @@ def _read_sitemap(
         return parse_sitemap(earlier.body) if earlier else Sitemap()
     if result.status == 200:
         cache.put(url, result)
-    found = parse_sitemap(earlier.body if result.status == 304 and earlier else result.body)
-    if found.flaw:
-        note(f"The sitemap {url} was read only in part: {found.flaw}.")
-    return found
+    sitemap = parse_sitemap(earlier.body if result.status == 304 and earlier else result.body)
+    if sitemap.flaw:
+        note(f"The sitemap {url} was read only in part: {sitemap.flaw}.")
+    return sitemap
 
 
 def parse_sitemap(data: bytes) -> Sitemap:
     """Parse a sitemap (XML or a list of URLs, plain or gzipped); keep what comes before an error."""
-    found = Sitemap()
+    sitemap = Sitemap()
     try:
         data = unpacked(data, _LARGEST_SITEMAP) if data[:2] == b"\x1f\x8b" else data
         if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
-            _parse_xml(data, found)
+            _parse_xml(data, sitemap)
         else:
             lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
-            found.pages = [line for line in lines if line.startswith(("http://", "https://"))]
-            del found.pages[_MOST_ADDRESSES:]
+            sitemap.pages = [line for line in lines if line.startswith(("http://", "https://"))]
+            del sitemap.pages[_MOST_ADDRESSES:]
     except OverflowError:
-        found.flaw = f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB"
+        sitemap.flaw = f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB"
     except zlib.error as error:
-        found.flaw = f"it cannot be decompressed: {error}"
+        sitemap.flaw = f"it cannot be decompressed: {error}"
     except (expat.ExpatError, SitemapRefused) as error:
-        found.flaw = str(error)
-    return found
+        sitemap.flaw = str(error)
+    return sitemap
 
 
-def _parse_xml(data: bytes, found: Sitemap) -> None:
+def _parse_xml(data: bytes, sitemap: Sitemap) -> None:
     parser = expat.ParserCreate(namespace_separator=" ")
     path: list[str] = []
     text: list[str] = []
@@ -193,11 +193,11 @@ def _parse_xml(data: bytes, found: Sitemap) -> None:
 
     def end(_: str) -> None:
         if path[-2:] == ["url", "loc"]:
-            found.pages.append("".join(text).strip())
+            sitemap.pages.append("".join(text).strip())
         elif path[-2:] == ["sitemap", "loc"]:
-            found.sitemaps.append("".join(text).strip())
+            sitemap.sitemaps.append("".join(text).strip())
         path.pop()
-        if len(found.pages) + len(found.sitemaps) >= _MOST_ADDRESSES:
+        if len(sitemap.pages) + len(sitemap.sitemaps) >= _MOST_ADDRESSES:
             raise SitemapRefused(f"only its first {_MOST_ADDRESSES} URLs are read")
 
     def characters(data: str) -> None:
