@@ -106,18 +106,6 @@ def test_a_chosen_gpu_needs_the_extra(tmp_path: Path, device: Device) -> None:
     assert "[gpu]" in caught.value.hint
 
 
-@pytest.mark.usefixtures("without_torch", "driver")
-def test_auto_is_the_cpu_without_torch(tmp_path: Path) -> None:
-    assert type(open_embedder(settings(tmp_path), print)) is BuiltInEmbedder
-
-
-@pytest.mark.usefixtures("with_torch")
-def test_auto_is_the_cpu_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path / "none"),))
-    assert type(open_embedder(settings(tmp_path), print)) is BuiltInEmbedder
-
-
 @pytest.mark.usefixtures("with_torch", "driver")
 def test_auto_is_the_gpu_with_torch_and_a_driver(tmp_path: Path) -> None:
     found = open_embedder(settings(tmp_path), print)
@@ -127,11 +115,28 @@ def test_auto_is_the_gpu_with_torch_and_a_driver(tmp_path: Path) -> None:
     assert all(found.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
 
 
-@pytest.mark.usefixtures("with_torch", "driver")
 @pytest.mark.parametrize(
-    ("device", "precision"), [("cpu", "auto"), ("cpu", "fp32"), ("cpu", "int8"), ("auto", "int8")]
+    ("has_torch", "has_driver", "device", "precision"),
+    [
+        (False, True, "auto", "auto"),
+        (True, False, "auto", "auto"),
+        (True, True, "cpu", "auto"),
+        (True, True, "cpu", "fp32"),
+        (True, True, "cpu", "int8"),
+        (True, True, "auto", "int8"),
+    ],
 )
-def test_the_cpu_can_be_chosen(tmp_path: Path, device: Device, precision: Precision) -> None:
+def test_otherwise_the_cpu_embeds(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_torch: bool,
+    has_driver: bool,
+    device: Device,
+    precision: Precision,
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(local, "find_spec", lambda name: name if has_torch else None)
+    monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path / ("" if has_driver else "none")),))
     assert type(open_embedder(settings(tmp_path, device, precision), print)) is BuiltInEmbedder
 
 

@@ -557,10 +557,14 @@ def test_proxies_do_not_see_requests_to_this_machine(
 def test_requests_to_azure() -> None:
     options = OpenAIOptions(url="https://name.openai.azure.com", api_key=KEY)
     endpoint = Endpoint(options, "my-deployment")
-    assert endpoint.request(["x"], 0, 1).url == "https://name.openai.azure.com/openai/v1/embeddings"
+    assert (
+        endpoint.embed(["x"], 0, 1).arguments["url"] == "https://name.openai.azure.com/openai/v1/embeddings"
+    )
     assert endpoint.client_options()["headers"]["api-key"] == KEY
     older = Endpoint(replace(options, url=f"{options.url}/openai/deployments/d?api-version=1"), "d")
-    assert older.request(["x"], 0, 1).url.endswith("/openai/deployments/d/embeddings?api-version=1")
+    assert (
+        older.embed(["x"], 0, 1).arguments["url"].endswith("/openai/deployments/d/embeddings?api-version=1")
+    )
     assert older.shown == f"{options.url}/openai/deployments/d"
 
 

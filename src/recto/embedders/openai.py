@@ -3,9 +3,6 @@
 Such a server says little about its model, and some of them hide problems. Before the first use, the embedder
 asks for the vectors of two fixed texts: they give the dimension, and the fingerprint by which another model
 of the same name is noticed. Before the first documents, it checks that the server reads texts to their end.
-
-What is sent, checked and retried is the same with and without an event loop. It is therefore written once,
-as generators that yield requests and pauses; `_run` and `_arun` send the requests and wait.
 """
 
 from __future__ import annotations
@@ -13,28 +10,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
 from math import hypot, inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from recto._util.numbers import cosine
 from recto._util.probe import PROBE_TEXTS, probe_revision
-from recto._util.retry import Backoff, ClientPerLoop, Notify, awith_timeout, with_timeout
+from recto._util.retry import ClientPerLoop, Notify
 from recto.embedders.known_models import KnownModel, count_tokens, known_model
-from recto.embedders.openai_wire import (
-    DOCUMENT,
-    QUERY,
-    Endpoint,
-    InputTooLarge,
-    ModelMissing,
-    Request,
-    to_vectors,
-)
-from recto.embedders.remote import document_backoff, retry_within
+from recto.embedders.openai_wire import DOCUMENT, QUERY, Endpoint, InputTooLarge, ModelMissing, to_vectors
+from recto.embedders.remote import Result, Steps, arun, document_backoff, retried, retry_within, run
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, missing_extra
 from recto.protocols import Progress
 from recto.settings import OpenAIOptions, Settings
@@ -47,7 +36,6 @@ _QUERY_SECONDS = 30.0  # a local server may have to load the model first
 _DOCUMENT_SECONDS = 120.0
 _PROBE_SECONDS = 60.0
 _PROBE_TRIES = 30
-_NAMES_SECONDS = 5.0
 _CHECK_AGAIN = 1.0
 """Seconds after which a query also asks for the vector of a probe, to notice that the model was replaced.
 
@@ -65,10 +53,6 @@ _STEP = 64  # lengths are checked in steps of so many tokens
 _SAME_TEXT = 0.99999  # the least cosine of one text with itself
 _SAME_MODEL = 0.999
 _FILLER = ("the", "soil", "and", "the", "rain", "feed", "a", "tree", "in", "the", "old", "park")
-
-Result = TypeVar("Result")
-Steps = Generator["Request | float", "httpx.Response | Exception | None", Result]
-"""Yields requests, and is sent their responses or errors; a number is a pause in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +187,7 @@ class OpenAIEmbedder:
             from asyncio import to_thread
 
             await to_thread(self._probed)
-        return await self._arun(self._embed_queries(texts))
+        return await arun(self._embed_queries(texts), self._async_clients.get().request)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks; retry transient errors, and split batches that are too large for the server."""
@@ -249,7 +233,7 @@ class OpenAIEmbedder:
         deadline = time.monotonic() + _PROBE_SECONDS
         backoff = retry_within(deadline, _PROBE_TRIES)
         texts = [self._document_prefix + text for text in PROBE_TEXTS]
-        rows = yield from _retried(partial(self._post, texts, DOCUMENT, deadline), backoff)
+        rows = yield from retried(partial(self._post, texts, DOCUMENT, deadline), backoff)
         expected, dim = self._options.dimensions, len(rows[0])
         if expected is not None and dim != expected:
             raise ConfigurationError(
@@ -259,7 +243,7 @@ class OpenAIEmbedder:
         normalised = all(abs(hypot(*row) - 1) < 1e-3 for row in rows)
         as_documents = as_queries = to_vectors(rows, dim)
         if self._endpoint.input_types is not None:  # then a query has another vector than a document
-            rows = yield from _retried(partial(self._post, texts, QUERY, deadline), backoff)
+            rows = yield from retried(partial(self._post, texts, QUERY, deadline), backoff)
             as_queries = to_vectors(rows, dim)
         return Probe((as_queries[0], as_documents[0]), probe_revision(as_documents), normalised)
 
@@ -267,7 +251,7 @@ class OpenAIEmbedder:
         deadline = time.monotonic() + _QUERY_SECONDS
 
         def embed(batch: list[str]) -> Steps[list[Vector]]:
-            return _retried(partial(self._embed, batch, QUERY, deadline), retry_within(deadline))
+            return retried(partial(self._embed, batch, QUERY, deadline), retry_within(deadline))
 
         return self._in_batches([self._shortened(text) for text in texts], embed, cut=True)
 
@@ -284,7 +268,7 @@ class OpenAIEmbedder:
             def once() -> Steps[list[Vector]]:
                 return self._embed(batch, DOCUMENT, time.monotonic() + _DOCUMENT_SECONDS)
 
-            return _retried(once, document_backoff(self._notify))
+            return retried(once, document_backoff(self._notify))
 
         return self._in_batches(texts, embed, cut=False, progress=progress)
 
@@ -343,59 +327,22 @@ class OpenAIEmbedder:
 
     def _post(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
         """Send texts, a second time if the server had closed the connection; return vectors as received."""
-        reply = yield self._endpoint.request(texts, kind, deadline - time.monotonic())
+        reply = yield self._endpoint.embed(texts, kind, deadline - time.monotonic())
         if type(reply).__name__ in _BROKEN:
-            reply = yield self._endpoint.request(texts, kind, deadline - time.monotonic())
-        if reply is None or isinstance(reply, Exception):
+            reply = yield self._endpoint.embed(texts, kind, deadline - time.monotonic())
+        if isinstance(reply, Exception):
             self._checked_at = -inf  # a server that was restarted may have another model
             raise self._endpoint.translated(reply) from None
         try:
             return self._endpoint.rows(reply, len(texts))
         except ModelMissing as error:
             missing = error
-        names = _model_names((yield Request("GET", self._endpoint.models_url, b"", _NAMES_SECONDS)))
+        names = _model_names((yield self._endpoint.list_models()))
         hint = f"It has: {', '.join(names[:20])}. " if names else ""
         raise ConfigurationError(missing.message, hint=hint + missing.hint)
 
     def _run(self, steps: Steps[Result]) -> Result:
-        """Send the requests of these steps, and return their result."""
-        client = self._connect()
-        reply: httpx.Response | Exception | None = None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration as end:
-                result: Result = end.value
-                return result
-            reply = None
-            if isinstance(step, float):
-                self._sleep(step)
-                continue
-            try:
-                reply = with_timeout(partial(client.request, **step.arguments()), step.seconds)
-            except Exception as error:  # noqa: BLE001 - the steps translate every error of the client
-                reply = error
-
-    async def _arun(self, steps: Steps[Result]) -> Result:
-        """Send the requests of these steps without blocking the event loop; see `_run`."""
-        from asyncio import sleep
-
-        client = self._async_clients.get()
-        reply: httpx.Response | Exception | None = None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration as end:
-                result: Result = end.value
-                return result
-            reply = None
-            if isinstance(step, float):
-                await sleep(step)
-                continue
-            try:
-                reply = await awith_timeout(client.request(**step.arguments()), step.seconds)
-            except Exception as error:  # noqa: BLE001 - the steps translate every error of the client
-                reply = error
+        return run(steps, self._connect().request, self._sleep)
 
     def _connect(self) -> httpx.Client:
         with self._lock:
@@ -410,20 +357,6 @@ def _httpx() -> Any:
     except ImportError as error:
         raise missing_extra("RECTO_EMBEDDER=openai", "openai") from error
     return httpx
-
-
-def _retried(call: Callable[[], Steps[Result]], backoff: Backoff) -> Steps[Result]:
-    """Repeat steps until they succeed or `backoff` gives up."""
-    failures = 0
-    while True:
-        try:
-            return (yield from call())
-        except Exception as error:
-            failures += 1
-            pause = backoff(failures, error)
-            if pause is None:
-                raise
-        yield pause
 
 
 def _too_long(error: InputTooLarge, text: str) -> EmbeddingError:

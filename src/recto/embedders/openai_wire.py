@@ -7,13 +7,12 @@ import re
 import struct
 from binascii import a2b_base64
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
 from recto._util.retry import DeadlineExceeded, redacted, retry_after
 from recto.embedders import normalize_vectors
-from recto.embedders.remote import TransientEmbeddingError
+from recto.embedders.remote import Call, TransientEmbeddingError
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions, is_local_address
 from recto.types import Vector
@@ -27,6 +26,7 @@ QUERY, DOCUMENT = 0, 1
 _AZURE_VERSION = "2024-10-21"
 _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _LOADING_SECONDS = 2.0
+_LIST_SECONDS = 5.0
 _TOO_LARGE = re.compile(
     r"too (?:large|long|big|many)|context (?:length|size|window)|batch size|maximum (?:input|allowed)"
     r"|tokens exceed|must have (?:less|fewer) than|should have at most|longer than|reduce the length",
@@ -50,21 +50,6 @@ class InputTooLarge(EmbeddingError):
 
 class ModelMissing(ConfigurationError):
     """The server has no model of this name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request to the server, and the seconds in which it must be answered."""
-
-    method: str
-    url: str
-    content: bytes
-    seconds: float
-
-    def arguments(self) -> dict[str, Any]:
-        """Return the arguments of a client's `request`."""
-        seconds = max(1.0, self.seconds)
-        return {"method": self.method, "url": self.url, "content": self.content, "timeout": seconds}
 
 
 class Endpoint:
@@ -97,10 +82,9 @@ class Endpoint:
         """The address for messages, without its query."""
         return self._base
 
-    @property
-    def models_url(self) -> str:
-        """The address of the list of models."""
-        return f"{self._base}/models{self._query}"
+    def list_models(self) -> Call:
+        """Return the call for the names of the server's models."""
+        return Call({"method": "GET", "url": f"{self._base}/models{self._query}"}, _LIST_SECONDS)
 
     def client_options(self) -> dict[str, Any]:
         """Return the arguments of a client that sends the key to this server only."""
@@ -118,8 +102,8 @@ class Endpoint:
             options["trust_env"] = False  # a proxy cannot reach it, and must not see the key
         return options
 
-    def request(self, texts: Sequence[str], kind: int, seconds: float) -> Request:
-        """Return the request for the vectors of texts; `kind` is `QUERY` or `DOCUMENT`."""
+    def embed(self, texts: Sequence[str], kind: int, seconds: float) -> Call:
+        """Return the call for the vectors of texts; `kind` is `QUERY` or `DOCUMENT`."""
         body: dict[str, Any] = {"model": self._model, "input": list(texts)}
         if self._dimensions is not None:
             body["output_dimension" if self._voyage else "dimensions"] = self._dimensions
@@ -127,7 +111,8 @@ class Endpoint:
             body["input_type"] = self.input_types[kind]
         if self._voyage:
             body["truncation"] = kind == QUERY
-        return Request("POST", f"{self._base}/embeddings{self._query}", json.dumps(body).encode(), seconds)
+        url, content = f"{self._base}/embeddings{self._query}", json.dumps(body).encode()
+        return Call({"method": "POST", "url": url, "content": content, "timeout": max(1.0, seconds)}, seconds)
 
     def rows(self, response: httpx.Response, count: int) -> list[Vector]:
         """Return the vectors of a response in the order of the texts; raise what a refusal means."""
@@ -290,7 +275,7 @@ class Endpoint:
         text = reason if isinstance(reason, str) else json.dumps(reason) if has_reason else ""
         return redacted(text[:300], self._key) or "no reason given"
 
-    def translated(self, error: Exception | None) -> RectoError:
+    def translated(self, error: Exception) -> RectoError:
         """Return Recto's error for an error of the HTTP client."""
         name = type(error).__name__
         if isinstance(error, RectoError):
