@@ -150,9 +150,8 @@ def _spans(
         if tokens and tokens + size > limit:
             yield begin, left, tokens
             begin, tokens = left, 0
-        # A part that is too long is split: first at the cuts of this level that `_coarse` has skipped, one by
-        # one, then at those of the next level. At the last level there is nothing left to split at, so a part
-        # of a few characters may exceed the limit.
+        # A part that is too long is split at the cuts of this level that `_coarse` has skipped, else at the
+        # cuts of the next level. The last level has no next one, so a few characters may exceed the limit.
         has_skipped_cuts = bisect_left(cuts, right) - bisect_left(cuts, left + 1) > 0
         if size > limit and (has_skipped_cuts or len(levels) > 1):
             next_levels, next_grain = (levels, 0) if has_skipped_cuts else (levels[1:], _GRAIN)

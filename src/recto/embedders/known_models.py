@@ -25,7 +25,7 @@ class KnownModel:
 
 _MODELS = (
     # The first pattern that occurs in the name of a model counts, so special ones come first. Entries were
-    # compared with the model's card or configuration or MTEB's registry of models; those of Arctic v1 and v2,
+    # compared with the model's card or configuration or MTEB's registry of models; Arctic v1 and v2,
     # EmbeddingGemma and Mistral only with programs that use them. Of several lengths, the shortest is listed.
     # Models for which sources have other prefixes are not listed, nor models whose prefix depends on an
     # adapter that the server chooses (Jina v3 and v5): a wrong prefix is worse than none.

@@ -1,4 +1,4 @@
-"""The formats of pages, with their file suffixes and readers: the built-in ones and those of plugins."""
+"""The formats of pages, with their file suffixes and readers; plugins add further ones."""
 
 from __future__ import annotations
 

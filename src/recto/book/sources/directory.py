@@ -202,7 +202,7 @@ class SiteRules(ABC):
 class PageDirectory:
     """A directory and its rules.
 
-    `below` limits it to a subdirectory or a file. Files in `translated` replace those of the same name.
+    `below` limits it to a subdirectory or a file. A file in `translated` replaces the file of the same name.
     All files must be inside `bounds` after links are resolved. `prefix` is put before all names. `includes`
     inserts included files.
     """

@@ -1,6 +1,6 @@
 """Included files: insert their text where a page includes them, without running anything.
 
-A finder lists the directives of a text: `MkDocsIncludes` those of MkDocs extensions and plugins,
+A finder lists the directives of a text: `MkDocsIncludes` knows MkDocs extensions and plugins, and
 `DocusaurusIncludes` imports of partials and raw files. `Includes` reads the files, inside the repository
 only, and counts those that it cannot read. A directive that does not resolve is removed, or left to the
 Markdown reader.

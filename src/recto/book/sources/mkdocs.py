@@ -135,7 +135,7 @@ class MkDocsSite(SiteRules):
         return Navigation(by_navigation(names, self._sections), self._sections)
 
     def _relative(self, name: str) -> str:
-        """Return the URL of a page relative to that of the site."""
+        """Return the URL of a page relative to the site's URL."""
         folder, slash, file = name.rpartition("/")
         stem = file.rpartition(".")[0]
         stem = "index" if stem == "README" else stem

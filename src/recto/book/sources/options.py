@@ -188,7 +188,7 @@ def _wrong(path: Path, key: str, expected: str, hint: str) -> ConfigurationError
 
 
 def check_url(url: str, origin: str) -> str:
-    """Return a URL, or raise an error if it is not that of a website; `origin` says where it came from."""
+    """Return the URL of a website, or raise an error if it is not one; `origin` says who stated it."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and not parts.query + parts.fragment
@@ -204,7 +204,7 @@ def check_url(url: str, origin: str) -> str:
 
 
 def local_parts(path: str) -> list[str]:
-    """Return the parts of a page's local URL; an index page has those of its directory."""
+    """Return the parts of a page's local URL; an index page has the URL of its directory."""
     parts = path.rpartition(".")[0].split("/")
     return parts[:-1] if parts[-1].lower() in INDEX_PAGES else parts
 

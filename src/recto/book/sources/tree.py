@@ -242,7 +242,7 @@ class MarkdownTree(BookTree):
         self._name_book(site, directory, rules.book_file)
 
     def _name_book(self, site: Path | None, directory: PageDirectory, book_file: BookFile) -> None:
-        """Set the title and the logo: those of the site's configuration, else the title of the first page."""
+        """Set title and logo as the site's configuration states them; else the first page gives the title."""
         self.title = book_file.options.title
         if site is not None:
             file = next(site / name for name in docusaurus.CONFIG_FILES if (site / name).is_file())
@@ -284,7 +284,7 @@ class _PlainRules(SiteRules):
         )
 
     def _url(self, path: str) -> str:
-        """Return the URL of a page below that of the site, or "" if the site has none."""
+        """Return the URL of a page below the site's URL, or "" if the site has none."""
         options = self.book_file.options
         if not options.url:
             return ""

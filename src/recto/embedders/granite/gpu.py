@@ -196,7 +196,7 @@ class GpuEmbedder(BuiltInEmbedder):
 
 
 def open_runner(model: BuiltInModel, options: GpuOptions, home: Path) -> TorchRunner:
-    """Load the model on a device, and compare its vectors with those of the CPU."""
+    """Load the model on a device, and compare its vectors with the CPU's."""
     device = options.device
     try:
         import torch

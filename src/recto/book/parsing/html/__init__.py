@@ -1,4 +1,4 @@
-"""Parse a web page into sections of blocks; line numbers are those of the rendered text."""
+"""Parse a web page into sections of blocks; line numbers count the lines of the rendered text."""
 
 from __future__ import annotations
 

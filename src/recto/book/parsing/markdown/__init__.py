@@ -41,7 +41,7 @@ def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorS
         block = PageLines(source, mdx=False).block("text", 0, source.count("\n") + 1)
         return Document(title, (Section((title,), 1, "", 1, (block,)),) if block else ())
     front_matter, body, count = split_front_matter(source)
-    source = "\n" * count + body  # line numbers stay those of the file
+    source = "\n" * count + body  # so that line numbers still fit the file
     env: dict[str, Any] = {}
     tokens = _page_parser(mdx, _has_usual_tables(source)).parse(source, env)
     lines = PageLines(source, mdx)

@@ -224,7 +224,7 @@ class _TagReader:
 
 
 class PageLines:
-    """The lines of a page without markup that readers do not see; line numbers stay those of the source."""
+    """The lines of a page without markup that readers do not see; they keep their numbers in the source."""
 
     def __init__(self, source: str, mdx: bool) -> None:
         self.written = source.split("\n")

@@ -102,7 +102,7 @@ def encoded(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where pages are published: `base` is the URL path of the language, `route` that of the version."""
+    """Where pages are published: `base` is the URL path of their language, `route` of their version."""
 
     url: str
     base: str

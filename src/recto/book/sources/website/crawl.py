@@ -346,7 +346,7 @@ def _head(result: FetchResult) -> Head:
 
 
 def _inner(path: str) -> list[str]:
-    """Return the segments of a path without those of the edition, such as `en/latest`."""
+    """Return the segments of a path without the edition, such as `en/latest`."""
     segments = path.partition("?")[0].split("/")
     while len(segments) > 1 and _EDITION.fullmatch(segments[0]):
         segments = segments[1:]

@@ -109,7 +109,7 @@ def sitemap_pages(
     admit: Admit,
     note: Callable[[str], None],
 ) -> list[str]:
-    """Return the URLs in the sitemaps: those of robots.txt, else the book's own, else the host's."""
+    """Return the URLs in the sitemaps that robots.txt names, else in the book's own, else in the host's."""
     root = f"{scope.host}/"
 
     def own(urls: list[str] | tuple[str, ...]) -> list[str]:

@@ -322,7 +322,7 @@ class Fetcher:
 
 
 def _hosts_and_ports(url: str) -> list[tuple[str, int]]:
-    """Return the host of a URL with its port, or with those of http and https."""
+    """Return the host of a URL with its port, or with both usual ports."""
     parts = urlsplit(url)
     return [(parts.hostname or "", port) for port in ((parts.port,) if parts.port else (80, 443))]
 
