@@ -6,7 +6,6 @@ import fnmatch
 import json
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,18 +24,12 @@ from recto.book.sources.docusaurus.javascript import Unknown, read_exported
 from recto.book.sources.options import is_inside, repository_of
 from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError, RectoError
+from tests.book.files import write
 
 DOCUSAURUS = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]}"
 LOCALES = DOCUSAURUS.replace("baseUrl", "i18n: {defaultLocale: 'en', locales: ['en', 'fr']}, baseUrl")
 SECRET = "# Secret\n\nThe password is hunter2.\n"
 SPARSE = 30 << 30
-
-
-def write(root: Path, files: Mapping[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, "utf-8")
-    return root
 
 
 def sparse(path: Path) -> None:
