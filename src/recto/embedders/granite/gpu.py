@@ -303,7 +303,7 @@ class TorchRunner:
 
         ids, mask = _padded(rows)
         try:
-            with torch.inference_mode(), _full_precision:
+            with torch.inference_mode(), full_precision():
                 return self._model(self._copied(ids), None if mask is None else self._copied(mask))
         except RuntimeError as error:  # the error of MPS has no class of its own
             if isinstance(error, torch.cuda.OutOfMemoryError) or "out of memory" in str(error):
@@ -396,38 +396,27 @@ class TorchModel:
         return layer_norm(x, (_HIDDEN,), *self._norms[name], eps=_EPSILON)
 
 
-class FullPrecision:
-    """Multiplies fp32 numbers in fp32 while any thread is inside, even if the program allows TF32.
+_changing_precision = threading.RLock()
 
-    The setting belongs to the whole process. It is changed only if the program allows TF32, and the last
-    thread restores it, unless the program has changed it meanwhile.
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Multiply fp32 numbers in fp32, even if the program allows TF32.
+
+    The setting belongs to the whole process, so only one thread at a time launches a batch. It is restored
+    afterwards, unless the program has changed it meanwhile.
     """
-
-    def __init__(self) -> None:
-        self._changing = threading.Lock()
-        self._inside = 0
-        self._before = ""
-
-    def __enter__(self) -> None:
-        """Change the setting if it allows TF32."""
-        with self._changing:
-            self._inside += 1
-            if (precision := _precision()) != _HIGHEST:
-                self._before = precision
-                _set_precision(_IEEE if precision == _TF32 else _HIGHEST)
-
-    def __exit__(self, *_: object) -> None:
-        """Restore the setting if no other thread needs it."""
-        with self._changing:
-            self._inside -= 1
-            if self._inside or not self._before:
-                return
+    with _changing_precision:
+        before = _precision()
+        if before == _HIGHEST:
+            yield
+            return
+        _set_precision(_IEEE if before == _TF32 else _HIGHEST)
+        try:
+            yield
+        finally:
             if _precision() == _HIGHEST:
-                _set_precision(self._before)
-            self._before = ""
-
-
-_full_precision = FullPrecision()
+                _set_precision(before)
 
 
 def _precision() -> str:
