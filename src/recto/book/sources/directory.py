@@ -11,6 +11,8 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ _INDEX_STEMS = ("index", "README", "readme")
 _LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
 _LONGEST_PATTERN = 2_000  # characters; the rest is ignored
 _MOST_ALTERNATIVES = 1_000  # of a pattern with braces
+_DEEPEST_BRACES = 10
 _INNER_BRACES = re.compile(r"\{([^{}]*)\}")
 
 Matches = Callable[[str], bool]
@@ -108,21 +111,21 @@ def _parts_match(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """Expand the braces of a glob, innermost first; braces that would make too many patterns stay."""
-    expanded = {pattern: None}  # a set in the order of the alternatives
-    while any(map(_INNER_BRACES.search, expanded)):
-        expanded = {alternative: None for one in expanded for alternative in _expand_first(one)}
-        if len(expanded) > _MOST_ALTERNATIVES:
-            return [pattern]
-    return list(expanded)
-
-
-def _expand_first(pattern: str) -> list[str]:
-    braces = _INNER_BRACES.search(pattern)
-    if braces is None:
-        return [pattern]
-    before, after = pattern[: braces.start()], pattern[braces.end() :]
-    return [before + choice + after for choice in braces[1].split(",")]
+    """Expand the braces of a glob, innermost first; too many alternatives or levels have no meaning."""
+    expanded = [pattern]
+    for _ in range(_DEEPEST_BRACES):
+        alternatives: dict[str, None] = {}  # a set that keeps their order
+        for one in expanded:
+            # Text and the content of braces in turn: "a{b,c}d" is split into "a", "b,c" and "d".
+            parts = _INNER_BRACES.split(one)
+            choices = [part.split(",") if index % 2 else [part] for index, part in enumerate(parts)]
+            if len(alternatives) + prod(map(len, choices)) > _MOST_ALTERNATIVES:
+                return [pattern]
+            alternatives |= dict.fromkeys(map("".join, product(*choices)))
+        if list(alternatives) == expanded:
+            return expanded
+        expanded = list(alternatives)
+    return [pattern]
 
 
 @dataclass(frozen=True, slots=True)
