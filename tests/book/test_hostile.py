@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
 import re
@@ -261,14 +260,6 @@ class TestGlobs:
         assert any_of(["{a,b}" * 9])("ab" * 4 + "a")
         assert any_of(["{a,b}" * 10])("{a,b}" * 10)
         assert not any_of(["{a,b}" * 10])("ab" * 5)
-
-    @given(st.text("ab/*?", max_size=8), st.text("ab/", max_size=10))
-    def test_same_as_the_standard_library_within_directories(self, pattern: str, name: str) -> None:
-        if "**" in pattern:
-            return
-        parts, names = pattern.split("/"), name.split("/")
-        expected = len(parts) == len(names) and all(map(fnmatch.fnmatchcase, names, parts))
-        assert Glob(pattern).matches(names) == expected
 
     @given(
         st.lists(st.sampled_from(["**", "a", "b", "*"]), min_size=1, max_size=5),
