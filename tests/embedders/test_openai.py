@@ -78,14 +78,19 @@ def test_every_server(flavour: str, told: list[str], waits: list[float]) -> None
                 assert request.query["api-version"] == API_VERSION
 
 
-def test_the_length_that_a_model_reads(double: OpenAIDouble, told: list[str], waits: list[float]) -> None:
-    for model, options, tokens, origin in (
-        ("nomic-embed-text", {}, 2048, "says the model card"),
-        ("nomic-embed-text", {"max_tokens": 77}, 77, "RECTO_OPENAI_MAX_TOKENS"),
-        ("my-own-model", {}, 512, "assumed: set RECTO_OPENAI_MAX_TOKENS"),
-    ):
-        double.model = model
-        embedder = make(double, told, waits, **options)
+@pytest.mark.parametrize(
+    ("model", "setting", "tokens", "origin"),
+    [
+        ("nomic-embed-text", None, 2048, "says the model card"),
+        ("nomic-embed-text", 77, 77, "RECTO_OPENAI_MAX_TOKENS"),
+        ("my-own-model", None, 512, "assumed: set RECTO_OPENAI_MAX_TOKENS"),
+    ],
+)
+def test_the_length_that_a_model_reads(
+    told: list[str], waits: list[float], model: str, setting: int | None, tokens: int, origin: str
+) -> None:
+    with OpenAIDouble("ollama", model) as double:
+        embedder = make(double, told, waits, max_tokens=setting)
         assert embedder.max_tokens == tokens
         assert any(f"Reads {tokens} tokens ({origin})" in line for line in embedder.describe())
         embedder.close()
