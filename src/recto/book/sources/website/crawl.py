@@ -12,8 +12,7 @@ from urllib.parse import unquote, urlsplit
 from recto._util.text import ROOT_MODULE, module_keys, plural
 from recto.book.parsing.html import Head, read_head
 from recto.book.parsing.html.tokens import split_site_name
-from recto.book.sources.options import ROOT_TITLE, humanised
-from recto.book.sources.website import CrawlOptions, Scope, normal
+from recto.book.sources.options import ROOT_TITLE, CrawlOptions, humanised
 from recto.book.sources.website.discovery import Robots, read_robots, sitemap_pages
 from recto.book.sources.website.fetch import (
     HTML,
@@ -26,6 +25,7 @@ from recto.book.sources.website.fetch import (
     WrongContentType,
     decode,
 )
+from recto.book.sources.website.urls import Scope, normal
 from recto.errors import InvalidArgument, Unreachable
 from recto.protocols import Progress
 from recto.types import Failure, Page

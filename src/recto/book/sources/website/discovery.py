@@ -11,7 +11,6 @@ from xml.parsers import expat
 
 from protego import Protego
 
-from recto.book.sources.website import Scope, normal
 from recto.book.sources.website.fetch import (
     Admit,
     Fetcher,
@@ -20,6 +19,7 @@ from recto.book.sources.website.fetch import (
     WrongContentType,
     unpacked,
 )
+from recto.book.sources.website.urls import Scope, normal
 from recto.errors import Unreachable
 
 _AGENT = "recto"

@@ -26,7 +26,8 @@ import httpcore
 
 from recto._util.files import make_private, replace_text
 from recto._util.retry import retry, retry_after
-from recto.book.sources.website import CrawlOptions, Resolve, normal
+from recto.book.sources.options import CrawlOptions, Resolve
+from recto.book.sources.website.urls import normal
 from recto.errors import StorageError
 
 # The flags of `ipaddress` differ between versions of Python, so every network is listed here, too. The table
