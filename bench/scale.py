@@ -46,8 +46,8 @@ from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.layout import digest
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import LEXICAL
-from recto.stores.qdrant.build import _MAX_LEXICON
-from recto.stores.qdrant.store import open_server
+from recto.stores.qdrant import open_server
+from recto.stores.qdrant.schema import MAX_LEXICON
 from recto.types import (
     NO_FILTERS,
     Chunk,
@@ -353,7 +353,7 @@ def extrapolate() -> str:
 
     per_term = [size * 1e6 / many for size in (measured.lexicon, measured.stored)]
     per_posting = measured.vectors * 1e6 / (large * measured.per_chunk)
-    most: float = large * (_MAX_LEXICON / per_term[1] / many) ** (1 / exponent)
+    most: float = large * (MAX_LEXICON / per_term[1] / many) ** (1 / exponent)
     rows = {
         "terms of the lexicon, million": [terms(size) / 1e6 for size in sizes],
         "lexicon in the memory of a process, MB": [terms(size) * per_term[0] / 1e6 for size in sizes],
@@ -379,7 +379,7 @@ def extrapolate() -> str:
             f"{per_term[0]:.1f} bytes in the lexicon and {per_term[1]:.1f} bytes on a server.",
             f"A chunk has {measured.per_chunk:.0f} terms, each of them takes {per_posting:.1f} bytes.",
             f"The lexicon of {_grouped(1000 * round(most / 1000))} chunks is as large as a server can store "
-            f"({_MAX_LEXICON >> 20} MiB).",
+            f"({MAX_LEXICON >> 20} MiB).",
             "",
             *lines,
         )

@@ -32,8 +32,8 @@ _MOVED = {
     "recto.indexing.planner": "PagePlan PageState Plan",
     "recto.plugins": "Notify",
     "recto.protocols": (
-        "Archivable AsyncEmbedder AsyncIndex AsyncStore Batched Build Deletable Described Embedder Index "
-        "Metered PortableCounter Preparable Progress Reader Rollback SchemaInfo Source Store Upgradable "
+        "Archivable AsyncEmbedder AsyncIndex AsyncStore Build Deletable Embedder Index "
+        "Metered PortableCounter Preparable Progress Reader Rollback Source Store "
         "Verifiable Versioned"
     ),
     "recto.search.context": "ContextSection",

@@ -39,6 +39,10 @@ class Embedder(Protocol):
     Queries and chunks have different methods, because some models treat them differently. Constructing an
     embedder is cheap; `warm_up` or the first call loads the model. All methods are thread-safe. Failures are
     `RectoError`s.
+
+    An embedder may also have an attribute `batch_size`, the number of texts that one call of
+    `embed_documents` should have (96 without it), and a method `describe()`, which asks the service about its
+    model and returns lines for `recto doctor`.
     """
 
     @property
@@ -92,28 +96,11 @@ class MultiModel(Protocol):
 
 
 @runtime_checkable
-class Batched(Protocol):
-    """An embedder that works best with more or fewer texts per call of `embed_documents` than 96."""
-
-    @property
-    def batch_size(self) -> int:
-        """The number of texts per call; an interrupted run embeds the last batch again."""
-
-
-@runtime_checkable
 class PortableCounter(Protocol):
     """An embedder whose tokens can be counted in other processes, which read a large book in parallel."""
 
     def token_counter(self) -> Callable[[str], int]:
         """Return a function that counts like `count_tokens`, and that can be pickled."""
-
-
-@runtime_checkable
-class Described(Protocol):
-    """An embedder that finds out about its model by asking a service."""
-
-    def describe(self) -> tuple[str, ...]:
-        """Return what was found out, one line for each fact, for `recto doctor`; this calls the service."""
 
 
 @runtime_checkable
@@ -204,15 +191,6 @@ class AsyncIndex(Protocol):
         """Return chunks by the ids that `acandidates` returned."""
 
 
-@runtime_checkable
-class SchemaInfo(Protocol):
-    """An index that can read payloads of other pipelines."""
-
-    @property
-    def payload_schema(self) -> PayloadSchema:
-        """How the payloads are read."""
-
-
 class Build(Protocol):
     """A new generation of a collection; readers do not see it before `publish`.
 
@@ -247,6 +225,10 @@ class Build(Protocol):
 
 class Store(Protocol):
     """A set of named collections; an alias is another name of a collection."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the data is on this machine; such a store never updates an index in place."""
 
     def collections(self) -> tuple[str, ...]:
         """Return the names of all collections, without aliases."""
@@ -335,18 +317,7 @@ class Archivable(Protocol):
 
         Raise `InvalidArgument` if the collection exists, unless it is to be replaced. Aliases that are taken
         are not changed. If the file cannot be used, raise an error and change nothing: it may come from
-        someone else. `wait` is that of `Store.build`.
-        """
-
-
-@runtime_checkable
-class Upgradable(Protocol):
-    """A store whose indexes have a format that new versions of Recto may change."""
-
-    def upgrade(self, name: str) -> IndexInfo | None:
-        """Bring the current generation to the current format, or return None if it needs no upgrade.
-
-        Raise `FormatMismatch` if the book must be indexed again; the hint has the command.
+        someone else. `Store.build` explains `wait`.
         """
 
 
@@ -360,10 +331,16 @@ class Deletable(Protocol):
 
 @runtime_checkable
 class Verifiable(Protocol):
-    """A store that can check whether its files are damaged."""
+    """A store with files of its own, which can be damaged or have the format of an older version of Recto."""
 
     def verify(self, name: str) -> None:
         """Compare every file of the current index with its digest; raise `IndexDamaged` if one differs."""
+
+    def upgrade(self, name: str) -> IndexInfo | None:
+        """Bring the current generation to the current format, or return None if it needs no upgrade.
+
+        Raise `FormatMismatch` if the book must be indexed again; the hint has the command.
+        """
 
 
 @runtime_checkable
@@ -377,6 +354,9 @@ class Versioned(Protocol):
 @runtime_checkable
 class Preparable(Protocol):
     """A store on a server, whose filters need payload indexes, and whose shards can have replicas."""
+
+    def payload_schema(self, name: str) -> PayloadSchema:
+        """Return how the payloads of a collection are read, which another pipeline may have written."""
 
     def missing_fields(self, name: str) -> tuple[str, ...]:
         """Return the fields that filters use and that have no payload index."""
@@ -396,8 +376,8 @@ class Reader(Protocol):
 
     Return the sections of the page in order; sections without text are dropped. The headings of a section
     begin with the title of the page, which is `page.title` if the text states none. The anchor is the id that
-    the published page gives the heading, or "" if it has none. The text of a block is as written. Lines are
-    those of `page.text`, counted from one. If the reader raises an exception, the page is reported as failed
+    the published page gives the heading, or "" if it has none. The text of a block is as written. Lines count
+    from one, in `page.text`. If the reader raises an exception, the page is reported as failed
     and the other pages are indexed.
     """
 

@@ -157,6 +157,34 @@ class Chunk:
         """The URL of its section."""
         return with_anchor(self.page_url, self.anchor)
 
+    @property
+    def section(self) -> str:
+        """The heading of its section."""
+        return self.headings[-1] if self.headings else self.page_title
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values under the names of all entry points; `url` opens the section."""
+        return {
+            "id": self.id,
+            "url": self.link,
+            "page_url": self.page_url,
+            "anchor": self.anchor,
+            "anchors": list(self.anchors),
+            "title": self.page_title,
+            "section": self.section,
+            "headings": list(self.headings),
+            "module": self.module_name,
+            "module_title": self.module_title or self.module_name,
+            "text": self.text,
+            "source": self.source,
+            "start_line": self.start_line,
+            "end_line": self.end_line,
+            "chunk_index": self.chunk_index,
+            "total_chunks": self.total_chunks,
+            "version": self.version,
+            "locale": self.locale,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Module:
@@ -257,6 +285,18 @@ class Hit:
     dense: float | None = None
     lexical: float | None = None
 
+    def to_dict(self, digits: int | None = 6) -> dict[str, Any]:
+        """Return plain JSON values: the chunk's, and the scores, rounded to `digits` unless that is None."""
+        return self.chunk.to_dict() | {
+            "score": _rounded(self.score, digits),
+            "dense": _rounded(self.dense, digits),
+            "lexical": _rounded(self.lexical, digits),
+        }
+
+
+def _rounded(number: float | None, digits: int | None) -> float | None:
+    return number if number is None or digits is None else round(number, digits)
+
 
 def hit_order(hit: Hit) -> tuple[float, str, int, str]:
     """Return the sort key of hits: best score first, ties by page and position on the page."""
@@ -318,6 +358,10 @@ class Selection:
         """Whether the text was too long for the model."""
         return len(self.text) < self.given
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"text": self.text, "given": self.given, "cut": self.cut, "left_out": self.left_out}
+
 
 @dataclass(frozen=True, slots=True)
 class SearchResponse:
@@ -346,6 +390,48 @@ class SearchResponse:
     corrections: tuple[tuple[str, tuple[str, ...]], ...] = ()
     groups: tuple[PageGroup, ...] = ()
     coverage: Coverage | None = None
+
+    @property
+    def covered(self) -> bool:
+        """Whether the book seems to cover the query; True if that is unknown."""
+        return self.coverage != "not covered"
+
+    def above_noise(self, hit: Hit) -> bool | None:
+        """Return whether a hit's score is above the noise floor; None if the noise floor is unknown."""
+        return None if self.noise_floor is None else hit.score >= self.noise_floor
+
+    def to_dict(self, digits: int = 6) -> dict[str, Any]:
+        """Return plain JSON values, with scores rounded to `digits`; `selection` only for a selected text."""
+        ranks = {id(hit): rank for rank, hit in enumerate(self.hits, 1)}
+        data = {
+            "query": self.query,
+            "collection": self.collection,
+            "generation": self.generation,
+            "mode": self.mode,
+            "outcome": self.outcome.value,
+            "message": self.message,
+            "warnings": list(self.warnings),
+            "answerable": self.answerable,
+            "coverage": self.coverage,
+            "covered": self.covered,
+            "corrections": {word: list(meant) for word, meant in self.corrections},
+            "noise_floor": _rounded(self.noise_floor, digits),
+            "results": [
+                {"rank": rank} | hit.to_dict(digits) | {"above_noise": self.above_noise(hit)}
+                for rank, hit in enumerate(self.hits, 1)
+            ],
+            "groups": [
+                {
+                    "page_url": group.page_url,
+                    "title": group.page_title,
+                    "score": round(group.score, digits),
+                    "ranks": [ranks[id(hit)] for hit in group.hits],
+                }
+                for group in self.groups
+            ],
+            "timings": {name: round(value, 3) for name, value in asdict(self.timings).items()},
+        }
+        return data if self.selection is None else data | {"selection": self.selection.to_dict()}
 
 
 @dataclass(frozen=True, slots=True)

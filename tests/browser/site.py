@@ -31,7 +31,7 @@ POLICY = (
 class Site:
     """The pages of a collection of `service`, which must be set before a page is loaded.
 
-    `attributes` are those of the widget's script, `body` is HTML before the text of each page.
+    `attributes` are set on the widget's script, `body` is HTML before the text of each page.
     """
 
     service: Caller

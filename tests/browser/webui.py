@@ -123,7 +123,7 @@ class WebUI:
 
     @property
     def links(self) -> Locator:
-        """The links of the results, without those of further sections."""
+        """The links of the results, without the links of further sections."""
         return self.page.locator("#list .entry h3 .result")
 
     def unfold(self) -> None:

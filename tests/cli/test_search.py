@@ -49,7 +49,7 @@ def test_json(sample_home: Path, mode: str) -> None:
     data = json.loads(recto(sample_home, "search", QUERY, "--mode", mode, "--json").stdout)
     assert data["mode"] == mode
     assert data["corrections"] == {}
-    assert "groups" not in data
+    assert data["groups"] == []
     assert (data["answerable"] is None) == (data["coverage"] is None) == (mode != "hybrid")
     for rank, result in enumerate(data["results"], 1):
         assert result["rank"] == rank

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -14,7 +14,7 @@ from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import chunk, publish_lexical, vector
 from recto.types import Calibration
-from tests.stores.test_backup import pack, unpacked
+from tests.stores.test_backup import forge, read_header
 
 NAME, COPY, ALIAS = "backup-books", "backup-copy", "backup-library"
 
@@ -77,15 +77,16 @@ def test_a_wrong_snapshot_changes_nothing(store: ServerStore, tmp_path: Path) ->
     path = tmp_path / "x.recto"
     store.backup(NAME, path)
     before = physical(store)
-    header, blocks = unpacked(path)
+    header = read_header(path)
     header["content"]["chunks"] = 49
-    pack(path, header, blocks)
+    forge(path, header)
     with pytest.raises(IndexDamaged, match="50 chunks, but 49"):
         store.restore(path, COPY)
     header["content"]["chunks"] = 50
-    wrong = bytearray(blocks)
-    wrong[5000] ^= 1
-    pack(path, header, bytes(wrong))
+    with ZipFile(path) as archive:
+        snapshot = bytearray(archive.read("files/snapshot"))
+    snapshot[5000] ^= 1
+    forge(path, header, {"snapshot": bytes(snapshot)})
     with pytest.raises(RectoError):
         store.restore(path, COPY)
     assert physical(store) == before
@@ -106,7 +107,7 @@ def test_a_collection_of_another_pipeline_is_not_backed_up(store: ServerStore, t
 
 def test_the_header_names_the_server(store: ServerStore, tmp_path: Path) -> None:
     store.backup(NAME, tmp_path / "x.recto")
-    header = json.loads((tmp_path / "x.recto").read_bytes().split(b"\n", 2)[1])
+    header = read_header(tmp_path / "x.recto")
     assert header["kind"] == "server"
     assert header["content"]["server"].startswith("1.")
     assert header["aliases"] == [ALIAS]

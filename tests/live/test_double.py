@@ -25,7 +25,6 @@ POINTS = [
 ]
 MODULE_A = {"must": [{"key": "module", "match": {"any": ["a"]}}]}
 SEARCH = {"query": [1.0, 2.0, 0.5, 0.25], "limit": 3}
-BAD_TERMS = {"query": {"indices": [1, 1], "values": [1.0, 2.0]}, "using": "lexical", "limit": 3}
 
 REQUESTS: list[tuple[str, str, Any]] = [
     ("GET", "collections/{name}", None),
@@ -46,10 +45,6 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("POST", "collections/{name}/points/query", SEARCH),
     ("POST", "collections/{name}/points/query", {**SEARCH, "with_payload": True, "with_vector": True}),
     ("POST", "collections/{name}/points/query", {**SEARCH, "filter": MODULE_A}),
-    ("POST", "collections/{name}/points/query", {**SEARCH, "limit": 0}),
-    ("POST", "collections/{name}/points/query", {**SEARCH, "using": "other"}),
-    ("POST", "collections/{name}/points/query", {"query": [1.0, 2.0], "limit": 3}),
-    ("POST", "collections/{name}/points/query", BAD_TERMS),
     ("POST", "collections/{name}/points/query/batch", {"searches": [SEARCH, SEARCH]}),
     ("POST", "collections/{name}/facet", {"key": "module"}),
     ("POST", "collections/{name}/facet", {"key": "page", "limit": 2}),

@@ -81,7 +81,7 @@ def test_configurations_are_told_only_in_the_summary(service: JudgingService) ->
     question = service.call("/judge/questions/1").json()
     assert set(question) == {"query", "candidates"}
     assert {field for one in question["candidates"] for field in one} == {
-        "title", "headings", "module", "url", "html", "matches", "grade",
+        "section", "headings", "module_title", "url", "html", "matches", "grade",
     }  # fmt: skip
     assert "house" not in service.call("/judge/questions").json()["questions"][0]
     summary = service.call("/judge/summary").json()["configurations"]

@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,21 +20,17 @@ from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.evaluation.suites import load_suite
 from recto.indexing.indexer import IndexJob, index_book
-from recto.protocols import Index, Store
-from recto.search.display import chunk_matches, group_ranks, make_snippet, response_words
+from recto.protocols import Index
+from recto.search.display import chunk_matches, make_snippet, response_words
 from recto.search.lexical import LexicalQuery, analyze_query, read_lexicon
 from recto.search.response import rank, to_hits
 from recto.search.retriever import Retriever
 from recto.server.http.models import HitModel, RelatedResponseModel
 from recto.server.static_export import export_static
-from recto.settings import SAMPLE_COLLECTION, ServerOptions
+from recto.settings import SAMPLE_COLLECTION
 from recto.stores.edge.store import EdgeStore
-from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import HashEmbedder, chunk, publish, publish_lexical
 from recto.types import Chunk, Hit, IndexQuery
-from tests.conftest import QDRANT_KEY
-from tests.doubles.qdrant import QdrantDouble
 from tests.running import ROOT
 
 _MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
@@ -112,15 +108,6 @@ def exported(sample_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return directory
 
 
-@pytest.fixture(params=["embedded", "server"])
-def store(request: pytest.FixtureRequest, home: Path) -> Iterator[Store]:
-    if request.param == "embedded":
-        yield EdgeStore(home)
-        return
-    with QdrantDouble(api_key=QDRANT_KEY) as double:
-        yield ServerStore(Connection(double.url, QDRANT_KEY, print), home, ServerOptions(), None)
-
-
 def compare(directory: Path, retriever: Retriever, queries: Sequence[str], top_k: int) -> int:
     """Compare the exported client with lexical search, and count the snippets that differ."""
     answers = ask(directory, [["search", query, {"top_k": top_k}] for query in queries])
@@ -172,7 +159,7 @@ def test_results_are_grouped_by_page(exported: Path, retriever: Retriever) -> No
         ask(exported, [["search", query, {"top_k": 6, "group_by": "page"}] for query in queries]),
         strict=True,
     ):
-        expected = group_ranks(retriever.search(query, 6, mode="lexical", group_by="page"))
+        expected = retriever.search(query, 6, mode="lexical", group_by="page").to_dict()["groups"]
         assert [group | {"score": 0} for group in found["groups"]] == [
             group | {"score": 0} for group in expected
         ]
@@ -192,8 +179,9 @@ def test_related_chunks_are_those_of_lexical_search(exported: Path, retriever: R
         assert set(found["results"][0]) < set(HitModel.model_fields)
 
 
-def test_odd_texts_are_analysed_alike(store: Store, tmp_path: Path) -> None:
+def test_odd_texts_are_analysed_alike(home: Path, tmp_path: Path) -> None:
     """Queries of random parts of odd texts find the same chunks as lexical search, with the same scores."""
+    store = EdgeStore(home)
     publish_lexical(store, "odd", odd_chunks())
     index = store.open("odd")
     export_static(index, tmp_path / "recto")
@@ -292,7 +280,8 @@ def test_an_export_that_fails_changes_nothing(
     assert [path.name for path in target.parent.iterdir()] == ["recto"]
 
 
-def test_an_index_without_lexical_vectors_is_not_exported(store: Store, tmp_path: Path) -> None:
+def test_an_index_without_lexical_vectors_is_not_exported(home: Path, tmp_path: Path) -> None:
+    store = EdgeStore(home)
     publish(store, "books", odd_chunks())
     with pytest.raises(ConfigurationError, match="no lexical vectors") as wrong:
         export_static(store.open("books"), tmp_path / "recto")

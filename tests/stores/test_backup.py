@@ -10,11 +10,13 @@ import os
 import shutil
 import stat
 import struct
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import IO, Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -30,7 +32,7 @@ from recto.errors import (
 from recto.stores.edge import backup, build, layout
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import to_payload
-from recto.testing.values import chunk, publish, publish_lexical, vector
+from recto.testing.values import chunk, publish, publish_lexical
 from recto.types import Calibration, Chunk
 from tests.running import wait_until
 
@@ -45,19 +47,20 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     publish_lexical(store, "books", [chunk(number, text=f"soil {number}") for number in range(50)])
     store.set_aliases(["library"], "books")
     store.save_calibration(store.open("books").info, CALIBRATION)
+    store.backup("books", home / "books.recto")
     return home
 
 
 @pytest.fixture
 def store(template: Path, home: Path) -> EdgeStore:
-    layout.copy_tree(template, home)
+    layout.copy_tree(template / "collections", home / "collections")
+    shutil.copy(template / "aliases.json", home)
     return EdgeStore(home)
 
 
 @pytest.fixture
-def archive(store: EdgeStore, tmp_path: Path) -> Path:
-    store.backup("books", tmp_path / "books.recto")
-    return tmp_path / "books.recto"
+def archive(template: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(template / "books.recto", tmp_path))
 
 
 @pytest.fixture
@@ -66,30 +69,15 @@ def other(tmp_path: Path) -> EdgeStore:
     return EdgeStore(tmp_path / "other")
 
 
-def test_a_restored_index_is_the_same(store: EdgeStore, archive: Path, other: EdgeStore) -> None:
-    info = other.restore(archive)
-    before, after = store.open("books"), other.open("library")
-    assert info.fingerprint == before.info.fingerprint
-    assert after.info.calibration == CALIBRATION
-    assert after.lexicon() == before.lexicon() != b""
-    assert list(after.scroll()) == list(before.scroll())
-    for number in range(0, 50, 10):
-        assert after.query(vector(number), 5) == before.query(vector(number), 5)
-    assert other.aliases() == {"library": "books"}
-    other.verify("books")
-
-
-def test_an_archive_is_small_and_private(store: EdgeStore, archive: Path, tmp_path: Path) -> None:
+def test_an_archive_is_small_and_private(store: EdgeStore, tmp_path: Path) -> None:
+    file = tmp_path / "books.recto"
+    store.backup("books", file)
     logical = sum(path.stat().st_size for path in tmp_path.rglob("gen-*/**/*") if path.is_file())
-    assert archive.stat().st_size < 4 << 20 < 32 << 20 < logical, "holes are not stored"
-    assert stat.S_IMODE(archive.stat().st_mode) == 0o600
+    assert file.stat().st_size < 4 << 20 < 32 << 20 < logical, "holes are not stored"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert not list(tmp_path.glob(".*")), "no temporary file is left"
-
-
-def test_a_restored_collection_can_have_another_name(archive: Path, store: EdgeStore) -> None:
-    assert store.restore(archive, "copy").collection == "copy"
-    assert store.aliases() == {"library": "books"}, "an alias that is taken is not changed"
-    assert store.open("copy").count() == store.open("books").count()
+    with ZipFile(file) as unzipped:  # any tool for ZIP files can look into it
+        assert unzipped.testzip() is None
 
 
 def test_an_existing_collection_is_replaced_only_on_request(archive: Path, store: EdgeStore) -> None:
@@ -105,8 +93,7 @@ def test_an_existing_collection_is_replaced_only_on_request(archive: Path, store
 
 def test_an_archive_does_not_take_over_an_alias(archive: Path, store: EdgeStore) -> None:
     """Otherwise an archive of someone else could replace the book behind a default name."""
-    header, blocks = unpacked(archive)
-    pack(archive, {**header, "collection": "library"}, blocks)
+    forge(archive, {**read_header(archive), "collection": "library"})
     with pytest.raises(InvalidArgument, match="'library' exists already"):
         store.restore(archive)
     assert store.aliases() == {"library": "books"}
@@ -136,7 +123,7 @@ def test_a_file_that_cannot_be_read_is_named(
         yield 0, b"x"
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(backup, "data_blocks", broken)
+    monkeypatch.setattr(backup, "read_blocks", broken)
     with pytest.raises(StorageError, match=r"gen-000001/.* cannot be read: Input/output error") as caught:
         store.backup("books", tmp_path / "x.recto")
     assert "x.recto" not in str(caught.value)
@@ -169,15 +156,38 @@ def test_holes_need_no_space(archive: Path, other: EdgeStore, monkeypatch: pytes
     assert other.restore(archive).chunks == 50
 
 
-def unpacked(archive: Path) -> tuple[dict[str, Any], bytes]:
-    """Return the header and the blocks of an archive."""
-    _, header, rest = archive.read_bytes().split(b"\n", 2)
-    return json.loads(header), rest[:-32]
+def read_header(archive: Path) -> dict[str, Any]:
+    with ZipFile(archive) as file:
+        header: dict[str, Any] = json.loads(file.read("recto.json"))
+    return header
 
 
-def pack(archive: Path, header: object, blocks: bytes, first: bytes = b"recto-archive-1") -> None:
-    """Write an archive with a correct checksum, as an attacker does."""
-    data = first + b"\n" + json.dumps(header).encode() + b"\n" + blocks
+def forge(archive: Path, header: object, files: Mapping[str, bytes] | None = None) -> None:
+    """Replace the header and some files of an archive, and correct its checksum, as an attacker does."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the new files have the same names, and count
+        with ZipFile(archive, "a") as file:
+            file.writestr("recto.json", json.dumps(header))
+            for name, data in (files or {}).items():
+                file.writestr(f"files/{name}", data)
+    data = archive.read_bytes()[:-64]
+    archive.write_bytes(data + hashlib.sha256(data + b"0" * 64).hexdigest().encode())
+
+
+def to_format_1(archive: Path, blocks: bytes | None = None) -> None:
+    """Turn an archive into one of Recto 0.2, maybe with other data."""
+    header = read_header(archive)
+    del header["format"]
+    if blocks is None:
+        blocks = b""
+        with ZipFile(archive) as file:
+            for name, size in header["files"].items():
+                data = file.read(f"files/{name}")
+                for offset in range(0, size, 1 << 16):
+                    if any(block := data[offset : offset + (1 << 16)]):
+                        blocks += struct.pack("<QI", offset, len(block)) + block
+                blocks += struct.pack("<QI", size, 0)
+    data = b"recto-archive-1\n" + json.dumps(header).encode() + b"\n" + blocks
     archive.write_bytes(data + hashlib.sha256(data).digest())
 
 
@@ -258,9 +268,9 @@ def test_a_hostile_archive_changes_nothing(
     archive: Path, store: EdgeStore, home: Path, tmp_path: Path, name: str
 ) -> None:
     change, expected = HOSTILE[name]
-    header, blocks = unpacked(archive)
+    header = read_header(archive)
     change(header)
-    pack(archive, header, blocks)
+    forge(archive, header)
     before = listing(tmp_path)
     with pytest.raises(expected) as caught:
         store.restore(archive, replace=True)
@@ -272,15 +282,19 @@ def listing(root: Path) -> list[str]:
     return sorted(str(path) for path in root.rglob("*"))
 
 
-@pytest.mark.parametrize("place", [0.001, 0.3, 0.9, 0.99999])
+@pytest.mark.parametrize("format", [1, 2])
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.9, 0.99999])
 def test_a_truncated_or_changed_archive_is_noticed(
-    archive: Path, other: EdgeStore, tmp_path: Path, place: float
+    archive: Path, other: EdgeStore, share: float, format: int
 ) -> None:
+    if format == 1:
+        to_format_1(archive)
     data = bytearray(archive.read_bytes())
-    archive.write_bytes(data[: int(len(data) * place)])
+    at = int(len(data) * share)
+    archive.write_bytes(data[:at])
     with pytest.raises((IndexDamaged, InvalidArgument)):
         other.restore(archive)
-    data[int(len(data) * place)] ^= 1
+    data[at] ^= 1
     archive.write_bytes(data)
     with pytest.raises(IndexDamaged, match="checksum"):
         other.restore(archive)
@@ -298,27 +312,52 @@ def test_a_truncated_or_changed_archive_is_noticed(
     ],
 )
 def test_blocks_outside_of_their_file_are_noticed(archive: Path, other: EdgeStore, blocks: bytes) -> None:
-    header, _ = unpacked(archive)
-    pack(archive, header, blocks)
+    to_format_1(archive, blocks)
     with pytest.raises(IndexDamaged, match="damaged"):
         other.restore(archive)
     assert other.collections() == ()
 
 
+def test_a_changed_file_is_noticed(archive: Path, other: EdgeStore) -> None:
+    """Its checksum in the ZIP file is right, but its digest in the manifest is not."""
+    header = read_header(archive)
+    first = next(iter(header["files"]))
+    forge(archive, header, {first: b"x" * header["files"][first]})
+    with pytest.raises(IndexDamaged, match=f"{first} does not match the manifest"):
+        other.restore(archive)
+    assert other.collections() == ()
+
+
+@pytest.mark.parametrize("format", [1, 2])
+def test_archives_of_both_formats_are_restored(
+    archive: Path, store: EdgeStore, other: EdgeStore, format: int
+) -> None:
+    """Recto 0.2 wrote format 1."""
+    if format == 1:
+        to_format_1(archive)
+    info = other.restore(archive)
+    before, after = store.open("books"), other.open("library")
+    assert (info.fingerprint, after.info.calibration) == (before.info.fingerprint, CALIBRATION)
+    assert list(after.scroll()) == list(before.scroll())
+    assert after.lexicon() == before.lexicon() != b""
+    other.verify("books")
+
+
 def test_other_files_are_not_archives(other: EdgeStore, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello\n")
     os.mkfifo(tmp_path / "pipe")
-    for name in ("text", "pipe", "missing", "."):
+    with ZipFile(tmp_path / "zip", "w") as file:
+        file.writestr("other.json", "{}")
+    for name in ("text", "pipe", "zip", "missing", "."):
         with pytest.raises(InvalidArgument, match="not an archive|not a file"):
             other.restore(tmp_path / name)
 
 
-@pytest.mark.parametrize(("version", "age"), [(b"0", "an older"), (b"2", "a newer")])
+@pytest.mark.parametrize(("format", "age"), [(0, "an older"), (3, "a newer")])
 def test_an_archive_of_another_version_is_named(
-    archive: Path, other: EdgeStore, version: bytes, age: str
+    archive: Path, other: EdgeStore, format: int, age: str
 ) -> None:
-    header, blocks = unpacked(archive)
-    pack(archive, header, blocks, b"recto-archive-" + version)
+    forge(archive, {**read_header(archive), "format": format})
     with pytest.raises(FormatMismatch, match=f"{age} version of Recto"):
         other.restore(archive)
 
@@ -327,9 +366,9 @@ def test_an_index_of_an_older_version_is_upgraded_by_restore(
     archive: Path, other: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(layout.MIGRATIONS, 0, lambda _, body: {**body, "format": 1})
-    header, blocks = unpacked(archive)
+    header = read_header(archive)
     with_manifest(format=0)(header)
-    pack(archive, header, blocks)
+    forge(archive, header)
     assert other.restore(archive).chunks == 50
 
 

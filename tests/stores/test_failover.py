@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from qdrant_client.models import Distance, VectorParams
 
-from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, Unreachable
+from recto.errors import CollectionMissing, InvalidArgument, Unreachable
 from recto.settings import ServerOptions
 from recto.stores.qdrant import connection as module
 from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.generations import Generations
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from tests.doubles.qdrant import QdrantDouble
@@ -132,11 +133,6 @@ def test_a_rate_limit_is_not_a_failed_node(double: QdrantDouble) -> None:
     connection.close()
 
 
-def test_no_key_over_plain_http_to_any_node() -> None:
-    with pytest.raises(ConfigurationError, match="plain http"):
-        Connection("https://a.example.org,http://b.example.org", "key", print)
-
-
 def test_problems_name_the_node_that_does_not_answer(dead: str, double: QdrantDouble, home: Path) -> None:
     store = store_at(home, double.url, dead)
     publish(store, "books", [chunk(1)])
@@ -168,7 +164,7 @@ def test_a_failure_after_publishing_keeps_the_collection(
     def fail(*_: object) -> None:
         raise Unreachable("Qdrant is gone", hint="Try again.")
 
-    monkeypatch.setattr(store.physical, "prune", fail)
+    monkeypatch.setattr(Generations, "prune", fail)
     info = publish(store, "books", [chunk(1), chunk(2)])
     assert "Old generations were not deleted" in info.warnings[0]
     assert store.open("books").count() == 2

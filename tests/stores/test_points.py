@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import FrozenInstanceError, fields, replace
-from typing import Any
+from dataclasses import fields, replace
 
 import pytest
 
@@ -36,22 +34,9 @@ CHUNK = Chunk(
 
 def test_every_field_is_restored() -> None:
     found = from_payload(CHUNK.id, to_payload(CHUNK))
-    assert type(found) is Chunk
     assert found == CHUNK
-    assert hash(found) == hash(CHUNK)
-    assert len({repr(getattr(found, part.name)) for part in fields(Chunk)}) == len(fields(Chunk)), (
-        "every field of the example has a different value"
-    )
-
-
-def test_the_restored_chunk_is_frozen() -> None:
-    found: Any = from_payload(CHUNK.id, to_payload(CHUNK))
-    with pytest.raises(FrozenInstanceError):
-        found.text = "Something else."
-    with pytest.raises((AttributeError, TypeError)):
-        found.other = 1
-    assert replace(found, text="Sand.").text == "Sand."
-    assert pickle.loads(pickle.dumps(found)) == CHUNK
+    values = {repr(getattr(found, part.name)) for part in fields(Chunk)}
+    assert len(values) == len(fields(Chunk)), "every field of the example has a different value"
 
 
 def test_fields_missing_in_older_indexes_are_empty() -> None:

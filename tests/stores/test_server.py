@@ -19,7 +19,6 @@ from recto.errors import (
     FingerprintMismatch,
     IndexDamaged,
     RectoError,
-    StoreBusy,
     Unreachable,
 )
 from recto.evaluation.suites import documented_suite
@@ -31,14 +30,15 @@ from recto.search.retriever import Retriever, query_embedder
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import candidate_limit
-from recto.stores.qdrant import build as build_module
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant import index as index_module
+from recto.stores.qdrant import schema as schema_module
+from recto.stores.qdrant import store as store_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
-from recto.types import MODES, NO_FILTERS, Chunk, Filters, IndexQuery, SparseVector
+from recto.types import MODES, NO_FILTERS, Filters, IndexQuery, SparseVector
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
 
@@ -67,6 +67,10 @@ def other_client(double: QdrantDouble) -> Iterator[QdrantClient]:
         client = QdrantClient(url=double.url, api_key=KEY, check_compatibility=False)
     yield client
     client.close()
+
+
+def new_store(double: QdrantDouble, home: Path, options: ServerOptions | None = None) -> ServerStore:
+    return ServerStore(Connection(double.url, KEY, print), home, options or ServerOptions(), None)
 
 
 def create_foreign(
@@ -170,8 +174,9 @@ def test_the_deadline_holds(
 
 
 def test_keys_are_not_sent_over_plain_http(told: list[str]) -> None:
-    with pytest.raises(ConfigurationError, match="over plain http"):
-        Connection("http://qdrant.example.org:6333", KEY, told.append)
+    for url in ("http://qdrant.example.org:6333", "https://a.example.org,http://b.example.org"):
+        with pytest.raises(ConfigurationError, match="over plain http"):
+            Connection(url, KEY, told.append)
     Connection("http://127.0.0.1:6333", KEY, told.append)
     assert "WARNING" in told[0]
     assert KEY not in told[0]
@@ -179,29 +184,17 @@ def test_keys_are_not_sent_over_plain_http(told: list[str]) -> None:
     assert len(told) == 1
 
 
-def test_payload_indexes_come_before_points(double: QdrantDouble, store: ServerStore) -> None:
-    publish(store, "books", [chunk(number) for number in range(5)])
-    writes = [
-        (request.method, request.path.split("/")[-1])
-        for request in double.requests
-        if request.method == "PUT"
-    ]
-    kinds = [last for _, last in writes]
-    assert kinds.index("points") > max(index for index, last in enumerate(kinds) if last == "index")
-    assert kinds.count("index") == 5
-    upserts = [
-        request for request in double.requests if request.method == "PUT" and request.path.endswith("/points")
-    ]
-    assert all(request.query["wait"] == "true" for request in upserts)
-
-
-def test_requests_stay_small(double: QdrantDouble, store: ServerStore) -> None:
-    chunks = [chunk(number, text="x" * 300_000) for number in range(60)]
-    publish(store, "books", chunks)
-    upserts = [
-        request for request in double.requests if request.method == "PUT" and request.path.endswith("/points")
-    ]
-    assert len(upserts) > 2
+def test_points_are_written_in_small_requests_after_payload_indexes(
+    double: QdrantDouble, store: ServerStore
+) -> None:
+    publish(store, "books", [chunk(number, text="x" * 300_000) for number in range(60)])
+    writes = [request for request in double.requests if request.method == "PUT"]
+    kinds = [request.path.split("/")[-1] for request in writes]
+    first = kinds.index("points")
+    assert "index" in kinds[:first]
+    assert set(kinds[first:]) == {"points"}
+    assert len(writes[first:]) > 1
+    assert all(request.size < 16 << 20 and request.query["wait"] == "true" for request in writes[first:])
     assert store.open("books").count() == 60
 
 
@@ -220,28 +213,6 @@ def test_updates_in_place_add_before_they_delete(double: QdrantDouble, store: Se
     assert index.info.fingerprint == fingerprint("second")
     paths = [request.path.split("/")[-1] for request in double.requests]
     assert paths.index("points") < paths.index("delete")
-
-
-def test_another_model_gets_a_new_collection(store: ServerStore) -> None:
-    publish(store, "books", [chunk(1)])
-    before = store.open("books").info.generation
-    other = replace(EMBEDDER, revision="r2")
-    with store.build("books", other) as build:
-        build.add([chunk(2)], [vector(2)])
-        assert build.publish(fingerprint(embedder=other)).generation != before
-    assert store.open("books").count() == 1
-
-
-def test_two_generations_are_kept(double: QdrantDouble, store: ServerStore) -> None:
-    for number in range(4):
-        publish(store, "books", [chunk(number)])
-    listed = store._connection.client.get_collections().collections
-    assert len(listed) == 2
-
-
-def test_one_writer_at_a_time(store: ServerStore) -> None:
-    with store.build("books", EMBEDDER), pytest.raises(StoreBusy), store.build("books", EMBEDDER):
-        pass
 
 
 def test_foreign_collections_are_not_written_to(store: ServerStore, other_client: QdrantClient) -> None:
@@ -335,11 +306,9 @@ def test_named_vectors_and_copies(store: ServerStore, other_client: QdrantClient
 def test_a_new_generation_is_noticed_after_a_while(
     store: ServerStore, tmp_path: Path, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from recto.stores.qdrant import store as store_module
-
     monkeypatch.setattr(store_module, "_FRESH_SECONDS", 0.0)
     publish(store, "books", [chunk(1)])
-    reader = ServerStore(Connection(double.url, KEY, print), tmp_path / "reader", ServerOptions(), None)
+    reader = new_store(double, tmp_path / "reader")
     first = reader.open("books")
     assert reader.open("books") is first
     publish(store, "books", [chunk(1), chunk(2)])
@@ -351,7 +320,7 @@ def test_server_options_are_sent(double: QdrantDouble, tmp_path: Path) -> None:
     options = ServerOptions(
         3, 2, 1, on_disk_vectors=True, on_disk_payload=True, quantization="int8", tenant=True
     )
-    store = ServerStore(Connection(double.url, KEY, print), tmp_path, options, None)
+    store = new_store(double, tmp_path, options)
     publish(store, "books", [chunk(1)])
     (body,) = [
         request.body
@@ -378,36 +347,21 @@ def lexical_query(index: ServerIndex, text: str = "compost") -> SparseVector:
     return analyze_query(text, Lexicon(index.lexicon())).vector
 
 
-def test_candidates_take_one_call_and_missing_chunks_another(
+def test_candidates_come_with_the_chunks_that_are_probably_shown(
     double: QdrantDouble, store: ServerStore
 ) -> None:
-    scored = [replace(one, text=" ".join([one.text] * (place + 1))) for place, one in enumerate(GARDEN)]
+    scored = [replace(one, text=" ".join([one.text] * (length + 1))) for length, one in enumerate(GARDEN)]
     publish_lexical(store, "books", scored)
     index = store.open("books")
-    queries = [IndexQuery(vector(number), lexical_query(index)) for number in (1001, 1002)]
-    double.requests.clear()
-    found = index.candidates(queries, 5)
-    assert [request.path.rpartition("/points/")[2] for request in double.requests] == ["query/batch"]
-    searches = double.requests[0].body["searches"]
-    assert [(search["limit"], search["with_payload"]) for search in searches] == [
-        (MOST, True),
-        (MOST, False),
-        (MOST, False),
-        (MOST, False),
-    ] * 2
-    nearest = list(found[0].dense)[:MOST]
-    assert len(index.chunks(nearest)) == MOST
-    assert len(double.requests) == 1, "the dense search returned its chunks"
-    assert len(index.chunks(found[0].dense)) == len(found[0].dense) > MOST
-    assert [request.path.rpartition("/")[2] for request in double.requests[1:]] == ["points"]
-    double.requests.clear()
-    (lexical,) = index.candidates([IndexQuery(lexical=lexical_query(index))], 5)
-    assert len(index.chunks(lexical.lexical)) == 5
-    assert len(double.requests) == 1
+    (candidates,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
+    double.always(status(500))
+    assert len(index.chunks(list(candidates.dense)[:MOST])) == MOST, "the dense search returned them"
+    double.always(None)
+    assert len(index.chunks(candidates.dense)) == len(candidates.dense) > MOST
 
 
 def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: Path) -> None:
-    store = ServerStore(Connection(double.url, KEY, print), tmp_path, ServerOptions(shards=3), None)
+    store = new_store(double, tmp_path, ServerOptions(shards=3))
     publish_lexical(store, "books", GARDEN)
     index = store.open("books")
     double.requests.clear()
@@ -425,28 +379,20 @@ def test_chunks_that_were_deleted_since_are_left_out(store: ServerStore) -> None
     assert {one.chunk_index for one in index.chunks(list(found.dense)[MOST:]).values()} <= {0}
 
 
-def test_another_analyzer_gets_a_new_collection(store: ServerStore) -> None:
+def test_another_model_or_analyzer_gets_a_new_collection(store: ServerStore) -> None:
     publish_lexical(store, "books", GARDEN)
     first = store.open("books").info.generation
+    other = replace(EMBEDDER, revision="r2")
+    with store.build("models", EMBEDDER) as build:
+        before = build.publish(fingerprint()).generation
+    with store.build("models", other) as build:
+        assert build.publish(fingerprint(embedder=other)).generation != before
     assert publish_lexical(store, "books", GARDEN[:9], rebuild=False).generation == first
-    publish(store, "old", [chunk(1)])
-    before = store.open("old")
-    assert publish_lexical(store, "old", GARDEN, rebuild=False).generation != before.info.generation
+    old = publish(store, "old", [chunk(1)])
+    assert publish_lexical(store, "old", GARDEN, rebuild=False).generation != old.generation
     with store.build("books", EMBEDDER, analyzer="other-1") as build:
         build.keep(GARDEN[:9], store.open("books"), [SparseVector((7,), (1.0,))] * 9)
         assert build.publish(fingerprint()).generation != first
-
-
-def test_terms_are_multiplied_by_their_idf_over_all_shards(double: QdrantDouble, store: ServerStore) -> None:
-    """A server computes the IDF for each shard, and counts deleted points, so Recto computes it."""
-    publish_lexical(store, "books", GARDEN)
-    index = store.open("books")
-    double.requests.clear()
-    query = lexical_query(index)
-    index.candidates([IndexQuery(lexical=query)], 5)
-    sent = double.requests[0].body["searches"][0]["query"]["nearest"]
-    assert sent["indices"] == list(query.indices)
-    assert sent["values"] == pytest.approx([w * idf for w, idf in zip(query.values, query.idf, strict=True)])
 
 
 def test_a_collection_of_recto_0_1_is_searched_and_replaced(
@@ -461,7 +407,7 @@ def test_a_collection_of_recto_0_1_is_searched_and_replaced(
 
     publish_lexical(store, "new", GARDEN)
     with monkeypatch.context() as patch:
-        patch.setattr("recto.stores.qdrant.build._create", create)
+        patch.setattr("recto.stores.qdrant.build.create_collection", create)
         old = publish_lexical(store, "old", GARDEN)
     scores = []
     for name in ("new", "old"):
@@ -475,7 +421,7 @@ def test_a_collection_of_recto_0_1_is_searched_and_replaced(
 def test_a_vocabulary_that_is_too_large_is_reported(
     store: ServerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(build_module, "_MAX_LEXICON", 10)
+    monkeypatch.setattr(schema_module, "MAX_LEXICON", 10)
     info = publish_lexical(store, "books", GARDEN)
     assert "too large" in info.warnings[0]
     index = store.open("books")
@@ -494,7 +440,7 @@ def test_a_damaged_vocabulary_is_reported(
     store: ServerStore, other_client: QdrantClient, metadata: str | None, words: str
 ) -> None:
     physical = publish_lexical(store, "books", GARDEN).generation
-    other_client.update_collection(physical, metadata={build_module.LEXICON_KEY: metadata})
+    other_client.update_collection(physical, metadata={schema_module.LEXICON_KEY: metadata})
     index = store.open("books")
     assert index.lexicon() == b""
     assert words in index.info.warnings[0]
@@ -596,38 +542,34 @@ def test_small_collections_are_searched_exactly(
     assert len(store.open("books").query(vector(1), 3)) == 3
     assert [params["exact"] for params in search_params(double)] == [True]
     monkeypatch.setattr(index_module, "_EXACT_BELOW", 5 * len(vector(1)))
+    store.close()
     double.requests.clear()
     store.open("books").query(vector(1), 3)
     assert [(params.get("exact"), params["hnsw_ef"]) for params in search_params(double)] == [(None, 512)]
 
 
-@pytest.mark.parametrize("limit", [{"search_allow_exact": False}, {"search_max_hnsw_ef": 64}])
-@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize(
+    ("limit", "ef"), [({"search_allow_exact": False}, 512), ({"search_max_hnsw_ef": 64}, 64)]
+)
 def test_a_server_that_limits_searches(
     store: ServerStore,
     double: QdrantDouble,
     other_client: QdrantClient,
     limit: dict[str, Any],
-    asynchronous: bool,
+    ef: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if "search_max_hnsw_ef" in limit:
         monkeypatch.setattr(index_module, "_EXACT_BELOW", 0)
     publish(store, "books", [chunk(number) for number in range(5)])
-    index = store.open("books")
-    assert isinstance(index, ServerIndex)
-
-    def search() -> list[Chunk]:
-        found = (
-            asyncio.run(index.aquery_batch([vector(1)], 3))[0] if asynchronous else index.query(vector(1), 3)
-        )
-        return [hit.chunk for hit in found]
-
-    expected = search()
+    expected = [hit.chunk for hit in store.open("books").query(vector(1), 3)]
     (name,) = double.collections
     other_client.update_collection(name, strict_mode_config=models.StrictModeConfig(enabled=True, **limit))
+    store.close()
+    index = store.open("books")
     double.requests.clear()
-    assert search() == expected
-    assert search() == expected
-    assert [params is None for params in search_params(double)] == [False, True, True]
+    (awaited,) = asyncio.run(index.aquery_batch([vector(1)], 3))
+    for hits in (index.query(vector(1), 3), awaited):
+        assert [hit.chunk for hit in hits] == expected
+    assert [params["hnsw_ef"] for params in search_params(double)] == [ef, ef]
     assert "may miss chunks" in index.info.warnings[-1]

@@ -27,7 +27,7 @@ from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Exchange, delay, drop, rubbish, status
 from tests.running import wait_until
-from tests.stores.test_backup import pack, unpacked
+from tests.stores.test_backup import forge, read_header, to_format_1
 
 
 @pytest.fixture
@@ -212,11 +212,16 @@ def test_a_hostile_archive_is_refused(
 ) -> None:
     store.backup("books", tmp_path / "x.recto")
     before = set(qdrant.collections)
-    header, blocks = unpacked(tmp_path / "x.recto")
-    pack(tmp_path / "x.recto", {**header, **change}, blocks)
+    forge(tmp_path / "x.recto", {**read_header(tmp_path / "x.recto"), **change})
     with pytest.raises(IndexDamaged):
         store.restore(tmp_path / "x.recto", "copy")
     assert set(qdrant.collections) == before
+
+
+def test_an_archive_of_recto_0_2_is_restored(store: ServerStore, tmp_path: Path) -> None:
+    store.backup("books", tmp_path / "x.recto")
+    to_format_1(tmp_path / "x.recto")
+    assert store.restore(tmp_path / "x.recto", "copy").chunks == 20
 
 
 def test_metadata_of_another_version_is_named(store: ServerStore, qdrant: QdrantDouble, home: Path) -> None:

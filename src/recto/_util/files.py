@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 from recto.errors import RectoError, StorageError, StoreBusy
 
@@ -45,10 +45,17 @@ def replace_text(path: Path, text: str, *, private: bool = True) -> None:
 
 def replace_bytes(path: Path, parts: Iterable[bytes], *, private: bool = True) -> None:
     """Write a file of bytes atomically, part by part."""
+    with replacing(path, private=private) as file:
+        file.writelines(parts)
+
+
+@contextmanager
+def replacing(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
+    """Open a new file, which replaces a file atomically at the end of the block, unless the block fails."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
         with os.fdopen(os.open(draft, _NEW_FILE, 0o600 if private else 0o666), "wb") as file:
-            file.writelines(parts)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)

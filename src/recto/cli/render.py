@@ -10,7 +10,6 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
-from typing import Any
 
 from recto._util.text import plural
 from recto.cli.output import filters_dict, one_line, printable, to_json
@@ -26,12 +25,6 @@ _MIN_WIDTH, _MAX_WIDTH = 40, 100  # longer lines are hard to read
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _PREFORMATTED = re.compile(r"\s*\||\s{4,}|\t")
 _OTHER_SECTIONS = 4  # sections that are listed below the best chunk of a page
-_DIGITS = 6
-_JSON_FIELDS = (
-    *("score", "dense", "lexical", "above_noise"),
-    *("title", "section", "url", "page_url", "module", "module_title", "headings", "anchor", "chunk_index"),
-    *("snippet", "matches", "text"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +134,7 @@ def results(response: SearchResponse, words: Words, style: Style, *, verbose: bo
     """Return a response as text."""
     lines = [*_summary(response, style)]
     entries: Sequence[Hit | PageGroup] = response.groups or response.hits
-    if not display.is_covered(response):
+    if not response.covered:
         entries = entries[: display.WEAK_SHOWN]
     for number, entry in enumerate(entries, 1):
         hit = entry.hits[0] if isinstance(entry, PageGroup) else entry
@@ -155,33 +148,15 @@ def results(response: SearchResponse, words: Words, style: Style, *, verbose: bo
 
 def results_json(response: SearchResponse, words: Words) -> str:
     """Return a response as JSON."""
-    data: dict[str, Any] = {
-        "query": response.query,
-        "mode": response.mode,
-        "answerable": response.answerable,
-        "coverage": response.coverage,
-        "corrections": {word: list(meant) for word, meant in response.corrections},
-        "total_found": len(response.hits),
-        "query_time_ms": round(response.timings.total_ms),
-        "filters": filters_dict(response.filters),
-        "noise_floor": None if response.noise_floor is None else round(response.noise_floor, _DIGITS),
-        "results": [
-            {"rank": rank} | display.pick(display.hit_to_dict(hit, response, words, _DIGITS), _JSON_FIELDS)
-            for rank, hit in enumerate(response.hits, 1)
-        ],
-    }
-    if response.groups:
-        data["groups"] = display.group_ranks(response)
-    if (selected := response.selection) is not None:
-        data["selection"] = {
-            "text": selected.text,
-            "given": selected.given,
-            "cut": selected.cut,
-            "left_out": selected.left_out,
+    return to_json(
+        {
+            "query": response.query,
+            "total_found": len(response.hits),
+            "query_time_ms": round(response.timings.total_ms),
+            "filters": filters_dict(response.filters),
         }
-    if response.outcome is not Outcome.FOUND:
-        data |= {"outcome": response.outcome.value, "message": response.message}
-    return to_json(data)
+        | display.response_to_dict(response, words)
+    )
 
 
 def title_of(hit: Hit) -> str:
@@ -193,7 +168,7 @@ def _summary(response: SearchResponse, style: Style) -> Iterator[str]:
     count = len(response.groups or response.hits)
     found = plural(count, "page" if response.groups else "result") if count else "No results"
     facts = [f"{found} in {response.timings.total_ms:.0f} ms", response.mode]
-    covered = display.is_covered(response)
+    covered = response.covered
     if count > display.WEAK_SHOWN and not covered:
         facts.append(f"the best {display.WEAK_SHOWN} are shown")
     for name, value in filters_dict(response.filters).items():

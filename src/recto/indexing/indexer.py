@@ -16,7 +16,7 @@ from recto.errors import EmbeddingError, InvalidArgument, RectoError
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.pipeline import Check, ReadAhead, WriteBehind
 from recto.indexing.planner import Emit, IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
-from recto.protocols import Batched, Build, Embedder, Index, Metered, Source, Store, Verifiable
+from recto.protocols import Build, Embedder, Index, Metered, Source, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
 from recto.settings import DEFAULT_COLLECTIONS, SAMPLE_COLLECTION
@@ -77,7 +77,7 @@ class IndexJob:
 def is_first_run(collection: str, store: Store) -> bool:
     """Return whether to index the sample book: a private store is empty, and a default name is asked for."""
     return (
-        isinstance(store, Verifiable)  # its files are on this machine
+        store.is_local
         and collection in DEFAULT_COLLECTIONS
         and not set(store.collections()) - {SAMPLE_COLLECTION}
     )
@@ -176,7 +176,7 @@ def _kept(journal: Journal, store: Store, collection: str) -> str:
     text = "Nothing was embedded, so nothing is kept."
     if kept:
         text = f"{plural(kept, 'embedding')} kept: run the same command again to continue."
-    if not isinstance(store, Verifiable):  # it may have written in place
+    if not store.is_local:  # it may have written in place
         return text
     return f"{text} {'The old index is unchanged.' if collection in store.collections() else ''}".rstrip()
 
@@ -369,7 +369,7 @@ class _Run:
 
 
 def _batch_size(embedder: Embedder) -> int:
-    return embedder.batch_size if isinstance(embedder, Batched) else _BATCH
+    return int(getattr(embedder, "batch_size", _BATCH))
 
 
 def _grouped(

@@ -10,7 +10,7 @@ from typing import Any
 
 from recto import api
 from recto.errors import install_command
-from recto.search.display import hit_to_dict, pick
+from recto.search.display import pick
 from recto.search.retriever import Retriever
 from recto.types import Filters, Hit, Mode, SearchResponse
 
@@ -20,8 +20,8 @@ ModuleFilter = str | Sequence[str] | None
 _LOG = logging.getLogger("recto")
 _FIELDS = (
     *("url", "page_url", "anchor", "title", "section", "module", "module_title", "headings"),
-    *("score", "dense", "lexical", "above_noise"),
-    *("chunk_index", "total_chunks", "source", "start_line", "end_line", "book", "version", "locale"),
+    *("score", "dense", "lexical"),
+    *("chunk_index", "total_chunks", "source", "start_line", "end_line", "version", "locale"),
 )
 
 
@@ -65,7 +65,9 @@ class CollectionClient:
 
 def metadata(hit: Hit, response: SearchResponse) -> dict[str, Any]:
     """Return everything that a citation needs, as plain JSON values; `url` opens the section."""
-    return pick(hit_to_dict(hit, response), _FIELDS) | {
+    return pick(hit.to_dict(digits=None), _FIELDS) | {
+        "above_noise": response.above_noise(hit),
+        "book": hit.chunk.book,
         "chunk_id": hit.chunk.id,
         "mode": response.mode,
         "answerable": response.answerable,

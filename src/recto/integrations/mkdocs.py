@@ -166,7 +166,7 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
         return name
 
     def _published(self, config: MkDocsConfig) -> str:
-        """Return the address of the published site; in a preview, `site_url` is that of the preview."""
+        """Return the address of the published site; during a preview, `site_url` is the preview's address."""
         stated = config.site_url or ""
         if self._is_preview:
             with Path(config.config_file_path).open("rb") as file:
@@ -183,10 +183,11 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
 def _add_button(html: str, label: str) -> str:
     """Put the button into the header of Material; without it, the widget shows a floating button."""
     header = html.find(_HEADER)
-    places = (
-        [place for text in _BUTTON_BEFORE if (place := html.find(text, header)) > 0] if header >= 0 else []
-    )
-    return f"{html[: places[0]]}{_BUTTON.format(label=escape(label))}{html[places[0] :]}" if places else html
+    starts = (html.find(text, header) for text in _BUTTON_BEFORE) if header >= 0 else ()
+    start = next((position for position in starts if position > 0), None)
+    if start is None:
+        return html
+    return f"{html[:start]}{_BUTTON.format(label=escape(label))}{html[start:]}"
 
 
 def _log_quarters() -> Callable[[IndexProgress], None]:

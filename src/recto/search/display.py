@@ -1,9 +1,9 @@
-"""What all entry points show of a response: hits as plain values, snippets, matched words, corrections."""
+"""What all entry points show of a response besides its values: snippets, matched words, corrections."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -52,19 +52,9 @@ class Snippet:
     spans: tuple[Span, ...] = ()
 
 
-def is_covered(response: SearchResponse) -> bool:
-    """Return whether the book seems to cover a query; True if that is unknown."""
-    return response.coverage != "not covered"
-
-
-def above_noise(hit: Hit, response: SearchResponse) -> bool | None:
-    """Return whether a hit's score is above the noise floor; None if the noise floor is unknown."""
-    return None if response.noise_floor is None else hit.score >= response.noise_floor
-
-
 def is_weak(hit: Hit, response: SearchResponse) -> bool:
     """Return whether a hit probably does not answer the query."""
-    return not is_covered(response) or above_noise(hit, response) is False
+    return not response.covered or response.above_noise(hit) is False
 
 
 def corrections_of(response: SearchResponse) -> list[str]:
@@ -79,66 +69,20 @@ def _either(words: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(quoted[:-1]), quoted[-1])))
 
 
-def chunk_to_dict(chunk: Chunk) -> dict[str, Any]:
-    """Return a chunk as plain values; `url` opens its section, `page_url` its page."""
-    return {
-        "id": chunk.id,
-        "title": chunk.page_title,
-        "section": chunk.headings[-1] if chunk.headings else chunk.page_title,
-        "url": chunk.link,
-        "module": chunk.module_name,
-        "module_title": chunk.module_title or chunk.module_name,
-        "text": chunk.text,
-        "page_url": chunk.page_url,
-        "anchor": chunk.anchor,
-        "anchors": list(chunk.anchors),
-        "headings": list(chunk.headings),
-        "source": chunk.source,
-        "start_line": chunk.start_line,
-        "end_line": chunk.end_line,
-        "chunk_index": chunk.chunk_index,
-        "total_chunks": chunk.total_chunks,
-        "book": chunk.book,
-        "version": chunk.version,
-        "locale": chunk.locale,
-    }
-
-
-def hit_to_dict(
-    hit: Hit, response: SearchResponse, words: Sequence[QueryWord] = (), digits: int | None = None
+def response_to_dict(
+    response: SearchResponse, words: Sequence[QueryWord] = (), digits: int = 6
 ) -> dict[str, Any]:
-    """Return a hit as plain values, with scores rounded to `digits`; entry points pick their fields."""
-
-    def rounded(number: float | None) -> float | None:
-        return number if number is None or digits is None else round(number, digits)
-
-    return chunk_to_dict(hit.chunk) | {
-        "score": rounded(hit.score),
-        "dense": rounded(hit.dense),
-        "lexical": rounded(hit.lexical),
-        "above_noise": above_noise(hit, response),
-        "snippet": make_snippet(hit.chunk.text, words).text,
-        "matches": list(chunk_matches(hit.chunk, words)),
-    }
+    """Return `response.to_dict()`; each result also has its snippet, and its words that match the query."""
+    data = response.to_dict(digits)
+    for result, hit in zip(data["results"], response.hits, strict=True):
+        result["snippet"] = make_snippet(hit.chunk.text, words).text
+        result["matches"] = list(chunk_matches(hit.chunk, words))
+    return data
 
 
-def pick(values: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+def pick(values: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
     """Return some fields of a dictionary, in the given order."""
     return {name: values[name] for name in fields}
-
-
-def group_ranks(response: SearchResponse) -> list[dict[str, Any]]:
-    """Return the pages of a response as plain values, with the ranks of their hits in the flat list."""
-    ranks = {id(hit): rank for rank, hit in enumerate(response.hits, 1)}
-    return [
-        {
-            "page_url": group.page_url,
-            "title": group.page_title,
-            "score": round(group.score, 6),
-            "ranks": [ranks[id(hit)] for hit in group.hits],
-        }
-        for group in response.groups
-    ]
 
 
 def response_words(retriever: Retriever, response: SearchResponse) -> tuple[QueryWord, ...]:

@@ -23,7 +23,6 @@ from typing import Any, Literal
 
 from recto._util.files import make_private, read_limited
 from recto.errors import InvalidArgument, StorageError
-from recto.search.display import above_noise, is_covered
 from recto.settings import QueryLogOptions, Settings
 from recto.types import SearchResponse
 
@@ -81,8 +80,8 @@ class QueryLog:
             ],
             "answerable": response.answerable,
             "coverage": response.coverage,
-            "covered": is_covered(response),
-            "above_noise": above_noise(best, response) if best else None,
+            "covered": response.covered,
+            "above_noise": response.above_noise(best) if best else None,
             "ms": round(response.timings.total_ms, 2),
         }
         if response.filters:

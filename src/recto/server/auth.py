@@ -79,7 +79,7 @@ _WRONG_KEYS = 60  # per minute and address
 
 
 class ApiKeys:
-    """Checks keys: those of RECTO_API_KEY, which are for everything, and stored ones."""
+    """Checks keys: stored ones, and the keys in RECTO_API_KEY, which are for everything."""
 
     def __init__(self, keys: tuple[str, ...], stored: StoredKeys | None = None) -> None:
         self._digests = [digest(key) for key in keys]
@@ -117,10 +117,8 @@ class ApiKeys:
 
     def find(self, text: str) -> int:
         """Return the position of a key in RECTO_API_KEY, or 0; always compare all keys."""
-        found = digest(text)
-        return sum(
-            number * hmac.compare_digest(found, known) for number, known in enumerate(self._digests, 1)
-        )
+        sent = digest(text)
+        return sum(number * hmac.compare_digest(sent, own) for number, own in enumerate(self._digests, 1))
 
 
 def _sent_key(headers: Mapping[str, str]) -> str:
@@ -132,8 +130,8 @@ def _sent_key(headers: Mapping[str, str]) -> str:
 class AdmissionMiddleware:
     """Checks the key, the site and the limits of each request; refuses it, or passes it on.
 
-    `hosts` are the Host headers that are allowed; none means all. `origins` are allowed for all requests but
-    those with a key that has its own. `proxies` are trusted to state the addresses of their visitors.
+    `hosts` are the Host headers that are allowed; none means all. `origins` are allowed for all requests,
+    except if the key has its own. `proxies` are trusted to state the addresses of their visitors.
     `is_open` tells which paths need no key, `is_searchable` which a search key may use, `is_limited` to which
     the rate and concurrency limits apply, `is_any_host` which accept every host.
     """
@@ -251,7 +249,7 @@ class AdmissionMiddleware:
         return key.origins if key and key.origins else self._origins
 
     def _answer_preflight(self, headers: Mapping[str, str]) -> Response:
-        """Answer the request that a browser sends before that of a page; it has no key."""
+        """Answer the preflight request of a browser; it has no key."""
         from starlette.responses import Response
 
         origin = headers.get("origin", "")
@@ -270,17 +268,17 @@ class AdmissionMiddleware:
         Responses without an accepted key have no content of a book. Pages of all known origins can read them,
         so that a page learns that its key was revoked.
         """
-        known = origin in self._allowed_origins(key) or (key is None and origin in self._keys.origins)
-        if not origin or not known:
+        may_read = origin in self._allowed_origins(key) or (key is None and origin in self._keys.origins)
+        if not origin or not may_read:
             return [_VARY]
         return [_VARY, (b"access-control-allow-origin", origin.encode("latin-1")), _EXPOSED]
 
     def _is_own(self, origin: str, host: str) -> bool:
         """Return whether an origin has the requested host, or another allowed one, such as a local port."""
-        scheme, _, place = origin.partition("://")
+        scheme, _, authority = origin.partition("://")
         if scheme not in ("http", "https"):
             return False
-        return place == host or (bool(self._hosts) and _is_allowed(place, self._hosts))
+        return authority == host or (bool(self._hosts) and _is_allowed(authority, self._hosts))
 
 
 def _is_for_all_origins(message: Message) -> bool:
@@ -335,8 +333,8 @@ def check_host(headers: Mapping[str, str], allowed: Collection[str]) -> None:
 
 def _is_allowed(host: str, allowed: Collection[str]) -> bool:
     """Return whether a host name with an optional port is one of those allowed."""
-    found = _HOST_HEADER.fullmatch(host)
-    name = found[1].lower() if found else ""
+    match = _HOST_HEADER.fullmatch(host)
+    name = match[1].lower() if match else ""
     return any(name == one or (one.startswith("*.") and name.endswith(one[1:])) for one in allowed if name)
 
 

@@ -29,7 +29,7 @@ from recto.evaluation.pooling import (
     summarize,
 )
 from recto.evaluation.suites import Expectation, Suite, load_suite
-from recto.search.display import chunk_matches, words_to_match
+from recto.search.display import chunk_matches, pick, words_to_match
 from recto.server.auth import ApiKeys
 from recto.server.http.app import WEB, middleware
 from recto.server.http.errors import STATUSES, framework_refusal, loads
@@ -55,10 +55,10 @@ class Judging:
     def overview(self) -> dict[str, Any]:
         """Return the questions with their numbers of candidates and of judged ones."""
         suite = load_suite(self._path)
-        known = _by_key(suite)
+        expectations = _by_key(suite)
         questions = []
         for one in self._pool.questions:
-            expectation = known.get(one.expectation.key, one.expectation)
+            expectation = expectations.get(one.expectation.key, one.expectation)
             judged = sum(grade_of(expectation, each, suite) is not None for each in one.candidates)
             questions.append({"query": one.expectation.query, "total": len(one.candidates), "judged": judged})
         return {"name": suite.name, "file": str(self._path), "questions": questions}
@@ -122,13 +122,8 @@ def _by_key(suite: Suite) -> dict[str, Expectation]:
 
 
 def _view(candidate: Candidate) -> dict[str, Any]:
-    chunk = candidate.chunks[0]
-    return {
-        "title": chunk.headings[-1] if chunk.headings else chunk.page_title,
-        "headings": list(chunk.headings[:-1]),
-        "module": chunk.module_title or chunk.module_name,
-        "url": chunk.link,
-        "html": "".join(render_markdown(one.text) for one in candidate.chunks),
+    return pick(candidate.chunks[0].to_dict(), ("section", "headings", "module_title", "url")) | {
+        "html": "".join(render_markdown(chunk.text) for chunk in candidate.chunks)
     }
 
 

@@ -28,7 +28,7 @@ KeyState = Literal["active", "expired", "revoked"]
 PREFIXES: dict[KeyScope, str] = {"search": "recto_pk_", "admin": "recto_sk_"}
 """How keys begin, so that people and secret scanners recognise them: publishable and secret."""
 
-FORMAT = 1
+KEY_FORMAT = 1
 MAX_FILE = 1 << 20
 _KEPT_REVOKED = 100
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
@@ -82,11 +82,11 @@ def read_keys(home: Path) -> tuple[Key, ...]:
     path = key_file(home)
     try:
         data = json.loads(read_limited(path, MAX_FILE))
-        found = data["format"]
-        if type(found) is not int:
+        version = data["format"]
+        if type(version) is not int:
             raise ValueError("format is not a number")
-        if found != FORMAT:
-            raise other_format(str(path), found, FORMAT, "Create the keys again.")
+        if version != KEY_FORMAT:
+            raise other_format(str(path), version, KEY_FORMAT, "Create the keys again.")
         return tuple(_parse(entry) for entry in data["keys"])
     except FileNotFoundError:
         return ()
@@ -157,13 +157,13 @@ def revoke_key(home: Path, name: str) -> Key:
 
 def check_origin(origin: str) -> str:
     """Return an origin as browsers write it; raise an error if it is not one."""
-    found = _ORIGIN.fullmatch(origin.lower())
-    if not found:
+    match = _ORIGIN.fullmatch(origin.lower())
+    if not match:
         raise ConfigurationError(
             f"{origin[:80]!r} is not an origin",
             hint="Write it as https://book.example.org, without a path.",
         )
-    scheme, host, port = found.groups()
+    scheme, host, port = match.groups()
     return f"{scheme}://{host}" if port in (None, _DEFAULT_PORTS[scheme]) else f"{scheme}://{host}:{port}"
 
 
@@ -208,7 +208,7 @@ def _changing(home: Path) -> Iterator[list[Key]]:
             revoked = sorted(one.revoked_at for one in keys if one.revoked_at)
             oldest = revoked[-_KEPT_REVOKED] if len(revoked) > _KEPT_REVOKED else ""
             kept = [asdict(one) for one in keys if not one.revoked_at or one.revoked_at >= oldest]
-            text = json.dumps({"format": FORMAT, "keys": kept}, indent=1)
+            text = json.dumps({"format": KEY_FORMAT, "keys": kept}, indent=1)
             if len(text) > MAX_FILE:
                 raise ConfigurationError(
                     f"{path} would be larger than {MAX_FILE >> 10} KiB", hint="Revoke keys that nobody uses."

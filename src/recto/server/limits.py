@@ -17,8 +17,8 @@ from asyncio import (
     wait,
 )
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -91,10 +91,10 @@ _TOO_MANY_AT_ONCE = Refusal(
 
 def request_headers(scope: Scope) -> dict[str, str]:
     """Return the headers of a request; of a repeated header, the first."""
-    found: dict[str, str] = {}
+    headers: dict[str, str] = {}
     for name, value in scope["headers"]:
-        found.setdefault(name.decode("latin-1"), value.decode("latin-1"))
-    return found
+        headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+    return headers
 
 
 def check_length(headers: Mapping[str, str]) -> None:
@@ -151,7 +151,7 @@ class AdmissionLimits:
     ) -> None:
         self._deadline = deadline
         self._body_deadline = min(body_deadline, deadline)
-        self._reading = _Slots(readers, "The service is reading as many requests as it can")
+        self._free_readers = readers
         self._running = FairSlots(concurrency)
 
     async def admit(
@@ -214,13 +214,17 @@ class AdmissionLimits:
 
     async def read_body(self, receive: Receive) -> Receive:
         """Read the whole body; return a `receive` that replays it."""
-        with self._reading.take():
-            try:
-                async with timeout(self._body_deadline):
-                    body = await _read(receive)
-            except TimeoutError:
-                message = f"The body did not arrive within {self._body_deadline:g} s"
-                raise Refused("slow", Refusal(408, message, "Send the whole body at once.", _CLOSE)) from None
+        if not self._free_readers:
+            raise Refused("busy", busy("The service is reading as many requests as it can"))
+        self._free_readers -= 1
+        try:
+            async with timeout(self._body_deadline):
+                body = await _read(receive)
+        except TimeoutError:
+            message = f"The body did not arrive within {self._body_deadline:g} s"
+            raise Refused("slow", Refusal(408, message, "Send the whole body at once.", _CLOSE)) from None
+        finally:
+            self._free_readers += 1
 
         replayed = False
 
@@ -312,25 +316,6 @@ class FairSlots:
                 self._waiting.move_to_end(caller)
 
 
-class _Slots:
-    """A fixed number of slots; a request that finds none is refused."""
-
-    def __init__(self, count: int, message: str) -> None:
-        self._free = count
-        self._message = message
-
-    @contextmanager
-    def take(self) -> Iterator[None]:
-        """Hold a slot."""
-        if not self._free:
-            raise Refused("busy", busy(self._message))
-        self._free -= 1
-        try:
-            yield
-        finally:
-            self._free += 1
-
-
 async def _read(receive: Receive) -> bytes:
     body = bytearray()
     while True:
@@ -365,7 +350,7 @@ class RateLimiter:
         message: str = "Too many requests",
         hint: str = "",
     ) -> None:
-        """Take the requests per minute, and how many may come at once (default: those of five seconds)."""
+        """Take the requests per minute, and the size of a burst (default: what five seconds allow)."""
         self._per_minute = per_minute
         self._capacity = max(1.0, burst or per_minute * BURST_SECONDS / 60)
         self._clock = clock

@@ -90,10 +90,10 @@ def max_connections() -> int:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _MAX_FILES - _OTHER_FILES
-    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return max(_OTHER_FILES, min(max(soft, wanted), _MAX_FILES) - _OTHER_FILES)
+    target = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft < target:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    return max(_OTHER_FILES, min(max(soft, target), _MAX_FILES) - _OTHER_FILES)
 
 
 class BoundedConnection(H11Protocol):

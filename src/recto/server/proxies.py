@@ -72,14 +72,14 @@ def _behind(peer: Address, headers: Sequence[tuple[bytes, bytes]], proxies: Sequ
     visitor sent it. Which one is unknown, so neither is used: visitors must not choose their address. For the
     same reason, a malformed header is not the same as none.
     """
-    found = set()
+    visitors = set()
     for name, parse in ((b"forwarded", parse_forwarded), (b"x-forwarded-for", _parse_list)):
         values = [value for key, value in headers if key == name]
         if values:
             text = b",".join(values).decode("latin-1")
             hops = parse(text) if len(text) <= MAX_HEADER else None
-            found.add(_nearest(peer, hops or [], proxies))
-    return found.pop() if len(found) == 1 else peer
+            visitors.add(_nearest(peer, hops or [], proxies))
+    return visitors.pop() if len(visitors) == 1 else peer
 
 
 def _parse_list(text: str) -> list[Address | None]:
@@ -121,11 +121,11 @@ def _elements(text: str) -> Iterable[list[tuple[str, str]] | None]:
     pairs: list[tuple[str, str]] = []
     position = 0
     while True:
-        found = _PAIR.match(text, position)
-        if found:
-            name, value = found.groups()
+        pair = _PAIR.match(text, position)
+        if pair:
+            name, value = pair.groups()
             pairs.append((name.lower(), _ESCAPED.sub(r"\1", value[1:-1]) if value[0] == '"' else value))
-            position = found.end()
+            position = pair.end()
         elif blank := _BLANK.match(text, position):
             position = blank.end()
         separator = text[position : position + 1]
@@ -142,16 +142,16 @@ def _elements(text: str) -> Iterable[list[tuple[str, str]] | None]:
 
 def parse_address(node: str) -> Address | None:
     """Return the address of a node with an optional port; None if it is hidden, unknown or malformed."""
-    found = _NODE.fullmatch(node)
-    if not found:
+    match = _NODE.fullmatch(node)
+    if not match:
         return None
     try:
-        address = ipaddress.ip_address(found["v6"] or found["v4"] or found["bare"])
+        address = ipaddress.ip_address(match["v6"] or match["v4"] or match["bare"])
     except ValueError:
         return None
     if isinstance(address, ipaddress.IPv6Address):
         return address.ipv4_mapped or address
-    return None if found["v6"] else address
+    return None if match["v6"] else address
 
 
 def _is_trusted(address: Address, proxies: Sequence[Network]) -> bool:

@@ -18,7 +18,7 @@ from recto._util.files import disk_advice
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
 from recto.search.analyzer import MAX_WORD, STOP_WORDS, count_words, stem, word_forms, word_terms
-from recto.search.display import SNIPPET_RULES, chunk_to_dict, pick
+from recto.search.display import SNIPPET_RULES, pick
 from recto.search.lexical import BM25, CORRECTION_RULES, analyzed_text, common_words, read_lexicon
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
 from recto.search.selection import OVERLAP_RULES
@@ -26,7 +26,7 @@ from recto.settings import index_command
 from recto.types import Chunk
 
 _WEB = Path(__file__).parent / "web"
-FORMAT = 2
+_EXPORT_FORMAT = 2
 _META = "data/meta.bin"
 _TOP_LEVEL = frozenset(("widget.js", "static", "data"))
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings")
@@ -110,14 +110,14 @@ def _index_files(
     lengths, rows = _rows(chunks, progress)
     numbers = list(range(len(chunks)))
     starts = [n for n in numbers if n == 0 or chunks[n].page_url != chunks[n - 1].page_url]
-    words = list(_shards(list(rows), [_to_json(row) for row in rows.items()]))
-    texts = list(_shards(numbers, [_to_json(pick(chunk_to_dict(chunk), _FIELDS)) for chunk in chunks]))
-    shards = {f"words-{number}": shard for number, (_, shard) in enumerate(words)}
-    shards |= {f"chunks-{number}": shard for number, (_, shard) in enumerate(texts)}
-    shards |= {f"vocabulary-{length}": _to_json(found) for length, found in _vocabulary(rows).items()}
+    word_shards = list(_shards(list(rows), [_to_json(row) for row in rows.items()]))
+    text_shards = list(_shards(numbers, [_to_json(pick(chunk.to_dict(), _FIELDS)) for chunk in chunks]))
+    shards = {f"words-{number}": shard for number, (_, shard) in enumerate(word_shards)}
+    shards |= {f"chunks-{number}": shard for number, (_, shard) in enumerate(text_shards)}
+    shards |= {f"vocabulary-{length}": _to_json(words) for length, words in _vocabulary(rows).items()}
     shards["common"] = _to_json(_common_words())
     meta = {
-        "format": FORMAT,
+        "format": _EXPORT_FORMAT,
         "collection": collection,
         "bm25": BM25,
         "corrections": CORRECTION_RULES,
@@ -131,8 +131,8 @@ def _index_files(
         "longest": _LENGTHS[-1],
         "lengths": lengths,
         "pages": starts,
-        "words": [first for first, _ in words],
-        "chunks": [first for first, _ in texts],
+        "words": [first for first, _ in word_shards],
+        "chunks": [first for first, _ in text_shards],
     }
     content = _to_json([meta, shards])
     generation = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:12]
@@ -143,7 +143,7 @@ def _index_files(
 def _rows(chunks: Sequence[Chunk], progress: Progress | None) -> tuple[list[int], Rows]:
     """Return the lengths of the chunks in terms, and the words of each term."""
     lengths: list[int] = []
-    found: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    postings: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     last: dict[tuple[str, str], int] = {}
     for number, chunk in enumerate(chunks):
         counts: Counter[tuple[str, str]] = Counter()
@@ -153,14 +153,14 @@ def _rows(chunks: Sequence[Chunk], progress: Progress | None) -> tuple[list[int]
                 counts[term, forms.get(term, "")] += count
         lengths.append(counts.total())
         for key, count in counts.items():
-            found[key] += (number - last.get(key, 0), count)
+            postings[key] += (number - last.get(key, 0), count)
             last[key] = number
         if progress:
             progress(number + 1, len(chunks))
     rows: defaultdict[str, list[Form]] = defaultdict(list)
-    for term, word in sorted(found):
+    for term, word in sorted(postings):
         # The long lists of stop words, which few queries need, are apart from the others.
-        rows[f"~{term}" if term in _STOP_TERMS else term].append((word, found[term, word]))
+        rows[f"~{term}" if term in _STOP_TERMS else term].append((word, postings[term, word]))
     # JavaScript compares strings by their UTF-16 code units.
     return lengths, {key: rows[key] for key in sorted(rows, key=lambda key: key.encode("utf-16-be"))}
 

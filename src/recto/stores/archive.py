@@ -1,6 +1,7 @@
-"""Archives of `recto backup`: a header in JSON, the blocks of each file that are not zero, a checksum.
+"""Archives of `recto backup`: ZIP files with a header, the files of an index, and a checksum of everything.
 
-An archive may come from someone else: everything in it is checked before it is used. Nothing is compressed.
+An archive may come from someone else: everything in it is checked before it is used. Recto 0.2 wrote another
+format, which can still be restored.
 """
 
 from __future__ import annotations
@@ -9,31 +10,37 @@ import hashlib
 import json
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
+from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
 
 from recto import __version__
-from recto._util.files import disk_advice, replace_bytes
+from recto._util.files import disk_advice, replacing
 from recto.errors import FormatMismatch, IndexDamaged, InvalidArgument, StorageError, other_format
 from recto.settings import check_collection_name
 
-FORMAT = 1
-_MAGIC = b"recto-archive-"
-_BLOCK = struct.Struct("<QI")  # offset in the file, number of bytes
-_MAX_BLOCK = 1 << 20  # bytes
+ARCHIVE_FORMAT = 2
+_MAGIC = b"PK\3\4"
+_HEADER_FILE = "recto.json"  # the first file of the archive, which tells it from other ZIP files
+_FOLDER = "files/"
+# The comment at the end of the ZIP file is a SHA-256 of all bytes before it, and of this in its place.
+_NO_CHECKSUM = b"0" * 64
+_BLOCK = 1 << 16  # bytes; the digests of an embedded index need blocks of this size
+_READ = 1 << 20  # bytes
 _MAX_HEADER = 32 << 20  # bytes; it contains the manifest
 _MAX_SIZE = 1 << 50  # bytes of a file
 _MAX_FILES = 10_000
-_CHECKSUM = hashlib.sha256().digest_size
-_READ = 1 << 20  # bytes
-_WANTED = "Pass a file that `recto backup` wrote."
+_NEEDED = "Pass a file that `recto backup` wrote."
 _UNCHANGED = "Nothing was changed. Use another backup."
+# What reading a ZIP file raises if it is damaged, encrypted, or compressed in an unknown way.
+_UNREADABLE = (BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError, ValueError)
 
-Block = tuple[int, bytes]
+FileBlock = tuple[int, bytes]
 """An offset in a file, and the bytes that begin there."""
 
 
@@ -48,9 +55,10 @@ class Header:
     files: Mapping[str, int]
     content: Mapping[str, Any]
 
-    def to_line(self) -> bytes:
-        """Return the header as a line of JSON."""
+    def to_json(self) -> str:
+        """Return the header as JSON."""
         body = {
+            "format": ARCHIVE_FORMAT,
             "kind": self.kind,
             "collection": self.collection,
             "generation": self.generation,
@@ -60,36 +68,50 @@ class Header:
             "content": self.content,
             "files": self.files,
         }
-        return json.dumps(body).encode() + b"\n"
+        return json.dumps(body)
 
 
-def write_archive(path: Path, header: Header, files: Iterable[Iterable[Block]]) -> int:
+class _ChecksumStream:
+    """Computes the checksum of what is written; it has no `tell`, so that `ZipFile` never goes back."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.checksum = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        """Write the next part of the file."""
+        self.checksum.update(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed when it is complete."""
+
+    def close(self) -> None:
+        """Do nothing: the file is closed by its owner."""
+
+
+def write_archive(
+    path: Path, header: Header, files: Iterable[Iterable[bytes]], compressed: Collection[str] = ()
+) -> int:
     """Write an archive atomically, readable by this user only, and return its size."""
     try:
-        replace_bytes(path, _pack(header, files))
+        with replacing(path) as file:
+            stream = _ChecksumStream(file)
+            with ZipFile(stream, "w", compresslevel=1) as archive:
+                archive.writestr(_HEADER_FILE, header.to_json())
+                for name, blocks in zip(header.files, files, strict=True):
+                    archive.compression = ZIP_DEFLATED if name in compressed else ZIP_STORED
+                    with archive.open(_FOLDER + name, "w", force_zip64=True) as member:
+                        for block in blocks:
+                            member.write(block)
+                archive.comment = _NO_CHECKSUM
+            file.seek(-len(_NO_CHECKSUM), os.SEEK_END)
+            file.write(stream.checksum.hexdigest().encode())
         return path.stat().st_size
     except OSError as error:
         raise StorageError(
             f"{path} cannot be written: {error.strerror or error}", hint=f"{disk_advice(error, path.parent)}."
         ) from error
-
-
-def _pack(header: Header, files: Iterable[Iterable[Block]]) -> Iterator[bytes]:
-    checksum = hashlib.sha256()
-
-    def parts() -> Iterator[bytes]:
-        yield _MAGIC + f"{FORMAT}\n".encode()
-        yield header.to_line()
-        for size, blocks in zip(header.files.values(), files, strict=True):
-            for offset, block in blocks:
-                yield _BLOCK.pack(offset, len(block))
-                yield block
-            yield _BLOCK.pack(size, 0)
-
-    for part in parts():
-        checksum.update(part)
-        yield part
-    yield checksum.digest()
 
 
 class Archive:
@@ -100,24 +122,148 @@ class Archive:
         self.header = header
         self.size = os.fstat(file.fileno()).st_size
         self._file = file
-        self._start = file.tell()
 
-    def files(self) -> Iterator[tuple[str, int, Iterator[Block]]]:
+    def files(self) -> Iterator[tuple[str, int, Iterator[FileBlock]]]:
         """Yield the path, the size and the blocks of each file; read all blocks before the next file."""
-        self._file.seek(self._start)
-        for name, size in self.header.files.items():
-            yield name, size, self._blocks(size)
+        try:
+            with ZipFile(self._file) as archive:
+                for name, size in self.header.files.items():
+                    yield name, size, self._blocks(archive, name, size)
+        except _UNREADABLE as error:
+            raise self.damaged(str(error)) from error
 
     def damaged(self, reason: str) -> IndexDamaged:
         """Return the error for an archive whose content cannot be used."""
         return IndexDamaged(f"{self.path} is damaged: {reason}", hint=_UNCHANGED)
 
-    def _blocks(self, size: int) -> Iterator[Block]:
+    def _blocks(self, archive: ZipFile, name: str, size: int) -> Iterator[FileBlock]:
+        try:
+            info = archive.getinfo(_FOLDER + name)
+            if info.file_size != size:
+                raise self.damaged(f"{name} does not have {size} bytes")
+            with archive.open(info) as member:
+                for offset in range(0, size, _BLOCK):
+                    yield offset, member.read(_BLOCK)
+                member.read(1)  # at the end, the checksum of the file is compared
+        except _UNREADABLE as error:
+            raise self.damaged(str(error)) from error
+
+
+@contextmanager
+def open_archive(path: Path, kind: str) -> Iterator[Archive]:
+    """Open an archive of a kind and verify its checksum; raise an error if any of it cannot be used."""
+    try:
+        if not path.is_file():  # opening a pipe would wait for a writer
+            raise InvalidArgument(f"{path} is not a file", hint=_NEEDED)
+        opened = path.open("rb")
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}", hint=_NEEDED) from error
+    with opened as file:
+        first = file.read(64)
+        if first.startswith(_MAGIC) and _HEADER_FILE.encode() in first:
+            archive = Archive(path, file, _read_header(path, file))
+        elif first.startswith(_MAGIC_1):
+            archive = _Archive1(path, file, _read_header_1(path, file))
+        else:
+            raise InvalidArgument(f"{path} is not an archive of Recto", hint=_NEEDED)
+        if archive.header.kind != kind:
+            raise _other_kind(path, archive.header.kind)
+        yield archive
+
+
+def _read_header(path: Path, file: IO[bytes]) -> Header:
+    """Verify the checksum of an archive before anything else of it is used."""
+    checksum = _checksum(file, len(_NO_CHECKSUM))
+    checksum.update(_NO_CHECKSUM)
+    if file.read() != checksum.hexdigest().encode():
+        raise _wrong_checksum(path)
+    try:
+        with ZipFile(file) as archive:
+            info = archive.getinfo(_HEADER_FILE)
+            return _parse_header(path, archive.read(info) if info.file_size <= _MAX_HEADER else b"")
+    except _UNREADABLE as error:
+        raise _wrong_header(path, error) from error
+
+
+def _checksum(file: IO[bytes], but: int) -> hashlib._Hash:
+    """Digest all bytes of a file but the last ones."""
+    checksum = hashlib.sha256()
+    left = os.fstat(file.fileno()).st_size - but
+    file.seek(0)
+    while left > 0 and (part := file.read(min(left, _READ))):
+        checksum.update(part)
+        left -= len(part)
+    return checksum
+
+
+def _wrong_checksum(path: Path) -> IndexDamaged:
+    return IndexDamaged(f"{path} is damaged or incomplete: its checksum is wrong", hint=_UNCHANGED)
+
+
+def _wrong_header(path: Path, error: Exception) -> IndexDamaged:
+    return IndexDamaged(f"{path} is damaged: its header cannot be used ({error})", hint=_UNCHANGED)
+
+
+def _parse_header(path: Path, text: bytes) -> Header:
+    """Check every field of a header."""
+    try:
+        body = json.loads(text)
+        format = body.get("format", 1)
+        if format not in (1, ARCHIVE_FORMAT):
+            hint = "Restore it with the version that made it, and back it up again with this one."
+            raise other_format(f"The archive {path}", int(format), ARCHIVE_FORMAT, hint)
+        files, aliases, content = body["files"], body["aliases"], body["content"]
+        if not isinstance(files, dict) or not isinstance(aliases, list) or not isinstance(content, dict):
+            raise TypeError("a field has the wrong type")
+        for name in (body["collection"], *aliases):
+            check_collection_name(name, "a name")
+        if len(files) > _MAX_FILES:
+            raise ValueError("it has too many files")
+        for name, size in files.items():
+            _check_path(name)
+            if type(size) is not int or not 0 <= size <= _MAX_SIZE:
+                raise ValueError("a file has an impossible size")
+        return Header(
+            str(body["kind"]), body["collection"], str(body["generation"]), tuple(aliases), files, content
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _wrong_header(path, error) from error
+
+
+def _check_path(name: str) -> None:
+    """Raise `ValueError` unless a path stays inside the directory that it is restored to, on every system."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") or len(part) > 255 for part in parts):
+        raise ValueError("a path leaves its directory")
+    if not name.isprintable() or set(name) & set('\\:*?"<>|'):
+        raise ValueError("a path has forbidden characters")
+
+
+_MAGIC_1 = b"recto-archive-1\n"
+_BLOCK_1 = struct.Struct("<QI")  # offset in the file, number of bytes
+_MAX_BLOCK_1 = 1 << 20  # bytes
+_CHECKSUM_1 = hashlib.sha256().digest_size
+
+
+class _Archive1(Archive):
+    """An archive of Recto 0.2: after the header, the blocks of each file that are not zero."""
+
+    def files(self) -> Iterator[tuple[str, int, Iterator[FileBlock]]]:
+        """Yield the path, the size and the blocks of each file; read all blocks before the next file."""
+        self._file.seek(0)
+        self._file.readline()
+        self._file.readline()
+        for name, size in self.header.files.items():
+            yield name, size, self._blocks_1(size)
+
+    def _blocks_1(self, size: int) -> Iterator[FileBlock]:
         end = 0
         while True:
-            place = self._file.read(_BLOCK.size)
-            offset, length = _BLOCK.unpack(place) if len(place) == _BLOCK.size else (0, _MAX_BLOCK + 1)
-            if length > _MAX_BLOCK or offset < end or offset + length > size:
+            prefix = self._file.read(_BLOCK_1.size)
+            if len(prefix) < _BLOCK_1.size:
+                raise self.damaged("it ends too early")
+            offset, length = _BLOCK_1.unpack(prefix)
+            if length > _MAX_BLOCK_1 or offset < end or offset + length > size:
                 raise self.damaged("a block is not inside its file")
             if not length:
                 return
@@ -128,78 +274,12 @@ class Archive:
             yield offset, block
 
 
-@contextmanager
-def open_archive(path: Path, kind: str) -> Iterator[Archive]:
-    """Open an archive of a kind and verify its checksum; raise an error if any of it cannot be used."""
-    try:
-        if not path.is_file():  # opening a pipe would wait for a writer
-            raise InvalidArgument(f"{path} is not a file", hint=_WANTED)
-        opened = path.open("rb")
-    except OSError as error:
-        raise InvalidArgument(f"{path} cannot be read: {error.strerror}", hint=_WANTED) from error
-    with opened as file:
-        header = _read_header(path, file)
-        if header.kind != kind:
-            raise _other_kind(path, header.kind)
-        yield Archive(path, file, header)
-
-
-def _read_header(path: Path, file: IO[bytes]) -> Header:
-    size = os.fstat(file.fileno()).st_size
-    first = file.readline(64)
-    version = first.removeprefix(_MAGIC).strip()
-    if not first.startswith(_MAGIC) or not version.isdigit():
-        raise InvalidArgument(f"{path} is not an archive of Recto", hint=_WANTED)
-    if int(version) != FORMAT:
-        hint = "Restore it with the version that made it, and back it up again with this one."
-        raise other_format(f"The archive {path}", int(version), FORMAT, hint)
-    start = file.tell()
-    if _checksum(file, size - _CHECKSUM) != file.read(_CHECKSUM):
-        raise IndexDamaged(f"{path} is damaged or incomplete: its checksum is wrong", hint=_UNCHANGED)
-    file.seek(start)
-    try:
-        return _parse_header(file.readline(_MAX_HEADER))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise IndexDamaged(
-            f"{path} is damaged: its header cannot be used ({error})", hint=_UNCHANGED
-        ) from error
-
-
-def _checksum(file: IO[bytes], end: int) -> bytes:
-    """Digest a file up to a position."""
-    checksum = hashlib.sha256()
+def _read_header_1(path: Path, file: IO[bytes]) -> Header:
+    if _checksum(file, _CHECKSUM_1).digest() != file.read(_CHECKSUM_1):
+        raise _wrong_checksum(path)
     file.seek(0)
-    while end > 0 and (part := file.read(min(end, _READ))):
-        checksum.update(part)
-        end -= len(part)
-    return checksum.digest()
-
-
-def _parse_header(line: bytes) -> Header:
-    body = json.loads(line)
-    files, aliases, content = body["files"], body["aliases"], body["content"]
-    if not isinstance(files, dict) or not isinstance(aliases, list) or not isinstance(content, dict):
-        raise TypeError("a field has the wrong type")
-    for name in (body["collection"], *aliases):
-        check_collection_name(name, "a name")
-    if len(files) > _MAX_FILES:
-        raise ValueError("it has too many files")
-    for name, size in files.items():
-        _check_path(name)
-        if type(size) is not int or not 0 <= size <= _MAX_SIZE:
-            raise ValueError("a file has an impossible size")
-    return Header(
-        str(body["kind"]), body["collection"], str(body["generation"]), tuple(aliases), files, content
-    )
-
-
-def _check_path(name: str) -> None:
-    """Raise `ValueError` unless a path stays inside the directory that it is restored to, on every system."""
-    parts = name.split("/")
-    if any(part in ("", ".", "..") or len(part) > 255 for part in parts):
-        raise ValueError("a path leaves its directory")
-    if not name.isprintable() or set(name) & set('\\:*?"<>|'):
-        raise ValueError("a path has forbidden characters")
+    file.readline()
+    return _parse_header(path, file.readline(_MAX_HEADER))
 
 
 def already_exists(collection: str) -> InvalidArgument:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
 from recto._util.text import page_key
-from recto.errors import ConfigurationError, EmbeddingError, InvalidArgument
+from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, InvalidArgument
 from recto.types import Chunk, IndexInfo, Payload, Vector
 
 LEXICAL = "lexical"
@@ -99,6 +99,29 @@ def no_lexical_vectors(info: IndexInfo) -> ConfigurationError:
         f"Collection '{info.collection}' has no lexical vectors, so it can only be searched in dense mode",
         hint="Index the book again with `recto index PATH --collection NAME`, or use the dense mode.",
     )
+
+
+def missing_collection(name: str, location: str, others: Iterable[str]) -> CollectionMissing:
+    """Return the error for a name that is neither a collection nor an alias."""
+    names = ", ".join(sorted(set(others)))
+    return CollectionMissing(
+        f"Collection '{name}' does not exist{location}",
+        hint=f"Index a book with `recto index PATH --collection {name}`"
+        + (f", or use one of: {names}." if names else "."),
+    )
+
+
+def choose_generation(
+    collection: str, names: list[str], current: str, generation: str | None, hint: str
+) -> str:
+    """Return the generation that a rollback restores: the given one, or the next older one of `names`."""
+    older = names[names.index(current) + 1 :] if current in names else names
+    target = generation or next(iter(older), None)
+    if target is None or target not in names:
+        what = f"generation '{generation}'" if generation else "earlier generation to go back to"
+        message = f"`recto collections {collection}` lists its generations. {hint}"
+        raise CollectionMissing(f"Collection '{collection}' has no {what}", hint=message)
+    return target
 
 
 def is_alias(name: str, collection: str) -> InvalidArgument:

@@ -10,13 +10,10 @@ The built-in embedders, stores, readers and sources run the same suites. They ne
 
 import pytest
 
-pytest.register_assert_rewrite(
-    "recto.testing.embedders", "recto.testing.readers", "recto.testing.sources", "recto.testing.stores"
-)
+pytest.register_assert_rewrite("recto.testing.books", "recto.testing.embedders", "recto.testing.stores")
 
-from recto.testing.embedders import EmbedderConformance  # noqa: E402 - after its asserts are rewritten
-from recto.testing.readers import ReaderConformance  # noqa: E402
-from recto.testing.sources import SourceConformance  # noqa: E402
+from recto.testing.books import ReaderConformance, SourceConformance  # noqa: E402 - asserts are rewritten
+from recto.testing.embedders import EmbedderConformance  # noqa: E402
 from recto.testing.stores import StoreConformance  # noqa: E402
 from recto.testing.values import HashEmbedder  # noqa: E402
 

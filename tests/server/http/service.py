@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import uvicorn
+from jsonschema import Draft202012Validator
 
 from recto.server.http.app import make_app
 from recto.server.http.options import ServeOptions
@@ -93,23 +94,16 @@ class Caller:
             return b"".join(parts)
 
 
-class Service(Caller):
-    """The server in a thread."""
+class ThreadServer(Caller):
+    """An application that is served in a thread."""
 
-    def __init__(self, settings: Settings, options: ServeOptions | None = None) -> None:
-        self._settings = settings
-        self._options = options or ServeOptions()
-        self._told: list[str] = []
+    def make_app(self) -> Any:
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        config = server_config(
-            lambda: make_app(self._settings, self._options, self._told.append),
-            self._options.drain,
-            factory=True,
-        )
-        self._server = uvicorn.Server(config)
+        self._server = uvicorn.Server(server_config(self.make_app, 20.0, factory=True))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
         )
@@ -125,6 +119,42 @@ class Service(Caller):
         self._thread.join(30)
         self._socket.close()
         assert not self._thread.is_alive()
+
+
+class Service(ThreadServer):
+    """The HTTP server in a thread; each of its JSON responses must have the format that it describes."""
+
+    def __init__(self, settings: Settings, options: ServeOptions | None = None) -> None:
+        self._settings = settings
+        self._options = options or ServeOptions()
+        self._described: dict[str, Any] = {}
+
+    def make_app(self) -> Any:
+        app = make_app(self._settings, self._options, lambda _: None)
+        self._described = app.openapi()
+        return app
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        data: object = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        raw: bytes | None = None,
+    ) -> Reply:
+        reply = super().ask(method, path, data, headers, raw=raw)
+        if method != "HEAD" and reply.headers.get("content-type") == "application/json":
+            self._check(method.lower(), path.partition("?")[0], reply)
+        return reply
+
+    def _check(self, method: str, path: str, reply: Reply) -> None:
+        for template, operations in self._described["paths"].items():
+            if method in operations and re.fullmatch(re.sub(r"{\w+}", ".+", template), path):
+                described = operations[method]["responses"].get(str(reply.status), {})
+                schema = described.get("content", {}).get("application/json", {}).get("schema", {})
+                whole = {**schema, "components": self._described["components"]}
+                Draft202012Validator(whole).validate(reply.json())
 
 
 @dataclass

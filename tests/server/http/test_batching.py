@@ -11,7 +11,7 @@ import pytest
 
 from recto.errors import EmbeddingError
 from recto.protocols import Embedder
-from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, _best_batch, _Waiting
+from recto.server.http.batching import MAX_BATCH, BatchingEmbedder
 from recto.server.limits import CallCancelled, CurrentRequest, _current
 from recto.types import Vector
 from tests.running import wait_until
@@ -63,20 +63,14 @@ def all_at_once(batching: BatchingEmbedder, held: Held, texts: list[str]) -> lis
         return [one.result(60) for one in (first, *rest)]
 
 
-def test_waiting_queries_form_one_batch(held: Held, embedder: Embedder) -> None:
-    told: list[int] = []
-    texts = [f"question number {number}" for number in range(9)]
-    found = all_at_once(BatchingEmbedder(held, told.append), held, texts)  # type: ignore[arg-type]
-    assert [len(batch) for batch in held.batches] == told == [1, 8]
-    for text, vector in zip(texts, found, strict=True):
+@pytest.mark.parametrize(("count", "sizes"), [(9, [1, 8]), (MAX_BATCH + 10, [1, MAX_BATCH, 9])])
+def test_waiting_queries_form_batches(held: Held, embedder: Embedder, count: int, sizes: list[int]) -> None:
+    reported: list[int] = []
+    texts = [f"question number {number}" for number in range(count)]
+    vectors = all_at_once(BatchingEmbedder(held, reported.append), held, texts)  # type: ignore[arg-type]
+    assert [len(batch) for batch in held.batches] == reported == sizes
+    for text, vector in zip(texts, vectors, strict=True):
         assert vector == pytest.approx(embedder.embed_query(text), abs=1e-5)
-
-
-def test_the_maximum_batch(held: Held) -> None:
-    texts = [f"question number {number}" for number in range(MAX_BATCH + 10)]
-    found = all_at_once(BatchingEmbedder(held), held, texts)  # type: ignore[arg-type]
-    assert [len(batch) for batch in held.batches] == [1, MAX_BATCH, 9]
-    assert len(found) == len(texts)
 
 
 def test_short_queries_are_not_padded_to_long_ones(held: Held, embedder: Embedder) -> None:
@@ -112,8 +106,6 @@ def test_an_error_does_not_block_the_next_query(fault: Exception) -> None:
     healthy.append(True)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(batching.embed_query, "next").result(60) == [4.0]
-    assert not batching._queue
-    assert not batching._has_leader
 
 
 def test_missing_vectors_raise() -> None:
@@ -125,30 +117,6 @@ def test_missing_vectors_raise() -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="shorter"):
             batching.embed_query("robot")
-
-
-def test_the_cheapest_batch_with_the_first_query() -> None:
-    def together(*lengths: int) -> list[float]:
-        waiting = [_Waiting("", length, 0.0, CurrentRequest("")) for length in lengths]
-        return sorted(one.tokens for one in _best_batch(waiting))
-
-    assert together(9) == [9]
-    assert together(9, 30) == [9]
-    assert together(30, 9) == [30]
-    assert together(9, 30, 10, 8, 31) == [8, 9, 10]
-    assert together(30, 9, 31, 10, 8) == [30, 31]
-    assert together(512, 512) == [512], "what fills a call by itself has one of its own"
-    assert len(together(*[100] * 8)) in (3, 5)
-
-
-def test_an_idle_embedder_does_not_wait(held: Held) -> None:
-    held.gate.set()
-    batching = BatchingEmbedder(held)  # type: ignore[arg-type]
-    for number in range(3):
-        batching.embed_query(f"question {number}")
-    assert batching.embed_queries(["one", "two"])
-    assert [len(batch) for batch in held.batches] == [1, 1, 1, 2]
-    assert batching.embed_queries([]) == []
 
 
 def test_a_bad_text_does_not_fail_the_others(held: Held, embedder: Embedder) -> None:
@@ -240,5 +208,4 @@ def test_cancelled_requests_are_not_embedded() -> None:
             with pytest.raises(CallCancelled):
                 result.result(60)
     assert len(inner.calls) == 1, "the model is called no more when nobody waits"
-    assert not batching._queue
     assert batching.embed_query("next") == [4.0]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -75,19 +74,6 @@ def test_the_embedder_goes_down_and_returns(settings: Settings, double: OpenAIDo
         assert service.get("/v1/pages").status == 200
         double.always(None)
         wait_until(lambda: dense(service).status == 200)
-
-
-def test_the_embedder_is_gone(home: Path, small_book: Path) -> None:
-    with OpenAIDouble("ollama") as double:
-        values = {"RECTO_EMBEDDER": "openai", "RECTO_OPENAI_URL": double.base, "RECTO_MODEL": double.model}
-        assert recto(home, "index", str(small_book), "--collection", "garden", **values).returncode == 0
-        settings = load_settings({**values, "RECTO_HOME": str(home), "COLLECTION_NAME": "garden"}, home)
-        with ExitStack() as stack:
-            service = stack.enter_context(Service(settings))
-            running = stack.pop_all()
-    with running:
-        assert dense(service).status == 503
-        assert "bread" in best_url(service.post("/v1/search", LEXICAL))
 
 
 @pytest.mark.parametrize("change", ["weights", "dim"])

@@ -105,7 +105,7 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
             )
             assert body["generation"] in (before, after)
 
-        # The figures are those of both workers, and of one that is gone.
+        # The figures count both workers, and one that is gone.
         figures = program.get("/metrics", Authorization=key).body.decode()
         counted = sum(
             float(line.rpartition(" ")[2])
@@ -199,7 +199,7 @@ def test_many_connections_neither_use_up_the_descriptors_nor_fill_the_log(sample
         clients = []
         try:
             for _ in range(400):
-                client = socket.create_connection(("127.0.0.1", program.port), timeout=10)
+                client = socket.create_connection(("127.0.0.1", program.port), timeout=60)
                 clients.append(client)
                 with suppress(OSError):  # closed already
                     client.sendall(b"GET /healthz HTTP/1.1\r\nHo")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from time import perf_counter
+from time import process_time
 from urllib.parse import quote, urlsplit
 
 import pytest
@@ -169,9 +169,9 @@ def test_hostile_markdown_has_only_safe_elements(text: str) -> None:
 
 @pytest.mark.parametrize("text", HUGE, ids=lambda text: text[:4])
 def test_huge_nesting_is_rendered_quickly_and_completely(text: str) -> None:
-    began = perf_counter()
+    began = process_time()  # not the wall clock: other processes may be busy
     html = render_markdown(text)
-    assert perf_counter() - began < 10
+    assert process_time() - began < 10
     assert html
     if text.endswith(" a"):
         assert "a</code>" in html, "text below the maximum nesting is not lost"

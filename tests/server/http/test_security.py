@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recto.errors import ConfigurationError
-from recto.server.auth import ApiKeys, is_loopback
+from recto.server.auth import is_loopback
 from recto.server.http.app import allowed_hosts
 from recto.server.http.options import ServeOptions, serve_options
 from recto.settings import Settings, Variables, VariableSource
@@ -28,29 +28,6 @@ def locked(house_settings: Settings) -> Iterator[Service]:
         yield service
 
 
-def test_a_key_is_required_for_all_but_open_paths(locked: Service) -> None:
-    assert locked.get("/healthz").status == 200
-    assert locked.get("/readyz").status == 200
-    for path in (
-        "/metrics",
-        "/validate",
-        "/openapi.json",
-        "/v1/collections",
-        "/v1/modules",
-        "/nope",
-    ):
-        refused = locked.get(path)
-        assert refused.status == 401, path
-        assert refused.error == "An API key is required"
-        assert refused.headers["www-authenticate"].startswith("Bearer")
-        assert locked.get(path, Authorization=f"Bearer {KEY}").status == (404 if path == "/nope" else 200)
-    assert locked.get("/").status in (200, 404)
-    assert locked.get("/static/nope.js").status == 404
-    assert locked.post("/retrieve", {"query": "beans"}).status == 401
-    for key in (KEY, OTHER):
-        assert locked.post("/retrieve", {"query": "beans"}, Authorization=f"Bearer {key}").status == 200
-
-
 @pytest.mark.parametrize(
     "given",
     [
@@ -67,11 +44,15 @@ def test_a_key_is_required_for_all_but_open_paths(locked: Service) -> None:
     ],
 )
 def test_wrong_keys(locked: Service, given: str) -> None:
-    assert locked.post("/retrieve", {"query": "beans"}, Authorization=given).status == 401
+    refused = locked.post("/retrieve", {"query": "beans"}, Authorization=given)
+    assert (refused.status, refused.error) == (401, "An API key is required")
+    assert refused.headers["www-authenticate"].startswith("Bearer")
 
 
-def test_the_scheme_is_case_insensitive(locked: Service) -> None:
-    assert locked.get("/v1/collections", Authorization=f"bearer  {KEY}").status == 200
+@pytest.mark.parametrize("given", [f"Bearer {KEY}", f"Bearer {OTHER}", f"bearer  {KEY}"])
+def test_right_keys(locked: Service, given: str) -> None:
+    assert locked.post("/retrieve", {"query": "beans"}, Authorization=given).status == 200
+    assert locked.get("/nope", Authorization=given).status == 404
 
 
 def test_path_tricks_do_not_avoid_the_key(locked: Service) -> None:
@@ -84,12 +65,6 @@ def test_path_tricks_do_not_avoid_the_key(locked: Service) -> None:
         "/static/",
     ):
         assert locked.get(path).status in (401, 404), path
-
-
-def test_every_key_is_compared() -> None:
-    keys = ApiKeys((KEY, OTHER))
-    assert [keys.find(key) for key in (KEY, OTHER, "none")] == [1, 2, 0]
-    assert not ApiKeys(())
 
 
 @pytest.mark.parametrize(
@@ -151,33 +126,6 @@ def test_headers_for_browsers(locked: Service) -> None:
         assert reply.headers["referrer-policy"] == "no-referrer"
         assert reply.headers["cache-control"] == "no-store"
         assert "server" not in reply.headers
-
-
-def test_origins(locked: Service) -> None:
-    key = f"Bearer {KEY}"
-    asks = {
-        "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization,content-type",
-    }
-    allowed = locked.ask("OPTIONS", "/v1/search", headers={"Origin": "https://book.example.org", **asks})
-    assert allowed.status == 204
-    assert allowed.headers["access-control-allow-origin"] == "https://book.example.org"
-    assert "authorization" in allowed.headers["access-control-allow-headers"]
-    assert "Origin" in allowed.headers["vary"]
-    answer = locked.post(
-        "/v1/search", {"query": "beans"}, Origin="https://book.example.org", Authorization=key
-    )
-    assert answer.headers["access-control-allow-origin"] == "https://book.example.org"
-    refused = locked.post("/v1/search", {"query": "beans"}, Origin="https://book.example.org")
-    assert refused.status == 401
-    assert refused.headers["access-control-allow-origin"] == "https://book.example.org", (
-        "its page may learn that a key is wanted"
-    )
-    for origin in ("https://evil.example.org", "null", "https://book.example.org.evil.example"):
-        other = locked.ask("OPTIONS", "/v1/search", headers={"Origin": origin, **asks})
-        assert other.status == 403
-        assert "--cors-origin" in other.json()["hint"]
-        assert "access-control-allow-origin" not in other.headers
 
 
 def test_no_origin_is_allowed_by_default(service: Service) -> None:

@@ -54,7 +54,7 @@ def test_the_commands_for_claude_code() -> None:
 
 
 def test_the_description_for_registries() -> None:
-    """The rules are those of the registry's schema, and of its check that the package belongs to the server."""
+    """The registry's schema has these rules, and it checks that the package belongs to the server."""
     server = json.loads((ROOT / "server.json").read_text("utf-8"))
     assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", server["name"])
     assert f"<!-- mcp-name: {server['name']} -->" in (ROOT / "README.md").read_text("utf-8")

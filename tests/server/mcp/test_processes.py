@@ -7,7 +7,6 @@ import http.client
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,10 +18,14 @@ import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp.server import MCPServer
 
 from recto.cli.main import recto as product
 from recto.cli.runner import run
 from recto.search.retriever import Retriever
+from recto.server.limits import MAX_BODY
+from recto.server.mcp.server import http_app, replace_lone_surrogates
+from tests.asgi import asked
 from tests.cli.test_index import WITH_CTRL_C
 from tests.running import ROOT, environment, recto_process
 from tests.server.mcp.client import connected, failure, text_of
@@ -264,20 +267,46 @@ def test_invalid_options(
     assert out == ""
 
 
-def test_a_port_that_is_taken(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sample_home: Path
-) -> None:
-    monkeypatch.setenv("RECTO_HOME", str(sample_home))
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert run(product, ["mcp", "--http", "--port", str(port)], "recto") == 2
-    told = capsys.readouterr().err
-    assert f"Cannot listen on 127.0.0.1 port {port}: " in told
-    assert "attempting" not in told
-
-
 def test_without_the_extra(sample_home: Path, tmp_path: Path) -> None:
     (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('No module named mcp', name='mcp')\n")
     done = recto_process(sample_home, "mcp", PYTHONPATH=str(tmp_path))
     assert done.returncode == 2
     assert "-none-any.whl[mcp]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (r"cut \ud83e", "cut \ufffd"),
+        (r"\uDD16 cut", "\ufffd cut"),
+        (r"\ud83e\ud83e\udd16", "\ufffd\U0001f916"),
+        (r"\ud83e\u0041", "\ufffdA"),
+        (r"whole \ud83e\uDD16", "whole \U0001f916"),
+        (r"a path C:\\ud83e", r"a path C:\ud83e"),
+        (r"\\\ud83e", "\\\ufffd"),
+        (r"\n\u00e9 plain", "\n\u00e9 plain"),
+    ],
+)
+def test_lone_surrogates_are_replaced(sent: str, read: str) -> None:
+    assert json.loads(replace_lone_surrogates(f'"{sent}"')) == read
+
+
+def test_large_bodies_and_streams_are_refused() -> None:
+    application = http_app(MCPServer("recto"), "127.0.0.1", [])
+    for parts, headers in (((b"",), {"content_length": str(MAX_BODY + 1)}), ((b" " * MAX_BODY, b" "), {})):
+        status, _, body = asyncio.run(asked(application, "POST", "/mcp", *parts, **headers))
+        assert status == 413
+        assert json.loads(body)["error"] == "The body is larger than 65536 bytes"
+    status, found, body = asyncio.run(asked(application, "GET", "/mcp", accept="text/event-stream"))
+    assert (status, found["allow"]) == (405, "POST")
+    assert json.loads(body)["status_code"] == 405
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/"])
+def test_the_host_is_checked_before_anything_else(path: str) -> None:
+    """A redirect to a host that the client chose would help an attacker."""
+    application = http_app(MCPServer("book"), "127.0.0.1", ())
+    status, found, body = asyncio.run(asked(application, "POST", path, b"{}", host="evil.example"))
+    assert status == 400
+    assert "location" not in found
+    assert json.loads(body)["error"] == "This service does not accept that host name"

@@ -24,7 +24,8 @@ from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
 from recto.server.mcp import server as server_module
 from recto.server.mcp import tools as pages_module
-from recto.server.mcp.server import LazyRetriever, build_server, page_uri
+from recto.server.mcp.server import build_server, page_uri
+from recto.server.mcp.tools import LazyRetriever
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, Filters, Mode, Module, SearchResponse
 from tests.server.mcp.client import call, connected, failure, in_memory, text_of
@@ -393,15 +394,6 @@ def test_unknown_resources(retriever: Retriever, uri: str) -> None:
     assert "Traceback" not in caught.value.message
 
 
-def test_clients_of_the_older_protocol(retriever: Retriever) -> None:
-    async def ask(client: Client) -> CallToolResult:
-        await client.list_tools()
-        return await client.call_tool("search_book", {"query": QUESTION})
-
-    server = build_server(LazyRetriever(retriever, retriever.open, print))
-    assert connected(server, ask, mode="legacy").structured_content["outcome"] == "found"
-
-
 def test_the_event_loop_is_not_blocked(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     """The search runs in a thread; the loop continues."""
     released = threading.Event()
@@ -457,18 +449,3 @@ def test_unexpected_errors_have_no_internals(
         assert "ZeroDivisionError" in text
         assert "secret insides" not in text
     assert "ZeroDivisionError" in caplog.text
-
-
-def test_concurrent_calls(retriever: Retriever) -> None:
-    questions = [QUESTION, "What is URDF?", "What is a digital twin?", "How do VLA models work?"] * 5
-    expected = {question: retriever.search(question).hits[0].chunk.link for question in questions}
-
-    async def ask(client: Client) -> list[CallToolResult]:
-        return await asyncio.gather(
-            *(client.call_tool("search_book", {"query": question}) for question in questions)
-        )
-
-    results = in_memory(retriever, ask)
-    assert [result.structured_content["results"][0]["url"] for result in results] == [
-        expected[question] for question in questions
-    ]

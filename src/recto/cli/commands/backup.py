@@ -13,7 +13,7 @@ from recto.cli.commands.collections import megabytes, open_configured_store
 from recto.cli.output import echo, echo_json
 from recto.cli.runner import Exit, notify, warn
 from recto.errors import FormatMismatch, InvalidArgument
-from recto.protocols import Archivable, Progress, Store, Upgradable
+from recto.protocols import Archivable, Progress, Store, Verifiable
 from recto.search.lexical import other_analyzer
 from recto.settings import QUERY_COLLECTION, check_collection_name, load_settings
 
@@ -89,7 +89,7 @@ def upgrade(collection: str | None, as_json: bool) -> Exit:
 def _upgrade(store: Store, name: str) -> dict[str, Any]:
     """Upgrade a collection, and return what was done or is left to do."""
     try:
-        upgraded = store.upgrade(name) if isinstance(store, Upgradable) else None
+        upgraded = store.upgrade(name) if isinstance(store, Verifiable) else None
         info = store.open(name).info
     except FormatMismatch as error:
         return {"collection": name, "status": "index again", "message": f"{error.message}. {error.hint}"}

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from recto.types import Hit
 
 _INDENT = " " * 39  # where the last column of the table starts
+_HIT_FIELDS = (
+    *("score", "dense", "lexical"),
+    *("url", "page_url", "anchor", "headings", "module", "chunk_index"),
+)
 
 
 @click.command()
@@ -203,14 +207,5 @@ def _ranked_data(ranked: Ranked, explanation: Explanation) -> dict[str, Any]:
 
 
 def _hit_data(hit: Hit) -> dict[str, Any]:
-    chunk = hit.chunk
-    return {
-        "score": round(hit.score, 6),
-        "dense": None if hit.dense is None else round(hit.dense, 6),
-        "lexical": None if hit.lexical is None else round(hit.lexical, 6),
-        "page_url": chunk.page_url,
-        "anchor": chunk.anchor,
-        "headings": list(chunk.headings),
-        "module_name": chunk.module_name,
-        "chunk_index": chunk.chunk_index,
-    }
+    values = hit.to_dict()
+    return {name: values[name] for name in _HIT_FIELDS} | {"module_name": values["module"]}

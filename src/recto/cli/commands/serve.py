@@ -112,7 +112,8 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
         check_collection_name(collection, "--collection")
     settings = load_settings()
     try:
-        from recto.server.mcp.server import LazyRetriever, build_server, run_http, run_stdio
+        from recto.server.mcp.server import build_server, run_http, run_stdio
+        from recto.server.mcp.tools import LazyRetriever
     except ModuleNotFoundError as error:
         raise missing_extra("`recto mcp`", "mcp") from error
     from recto.api import open_collection, open_embedder, open_store

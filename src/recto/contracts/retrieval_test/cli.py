@@ -29,7 +29,6 @@ from recto.contracts.retrieval_test.program import (
     write_file,
 )
 from recto.errors import InvalidArgument, RectoError
-from recto.protocols import Preparable
 from recto.search.query import CONTRACT_MODES
 
 if TYPE_CHECKING:
@@ -246,10 +245,11 @@ def check_command(state: CommandState, collection: str) -> ExitCode:
         except RectoError as error:
             notify(f"[WARNING] The modules cannot be counted: {error}")
             modules = {}
+        is_local = backend.store is None or backend.store.is_local
         state.document = {
             "schema_version": SCHEMA_VERSION,
             "collection": backend.collection(collection),
-            "store": settings.qdrant_url if isinstance(backend.store, Preparable) else "embedded",
+            "store": "embedded" if is_local else settings.qdrant_url,
             "points": info.chunks,
             "dim": info.dim or backend.dim,
             "distance": "cosine",

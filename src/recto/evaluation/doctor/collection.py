@@ -23,7 +23,7 @@ from recto.evaluation.doctor.findings import DoctorContext, Finding, error, note
 from recto.evaluation.integrity import Issue, IssueKind, examine
 from recto.indexing.indexer import IndexJob, is_first_run, plan_book
 from recto.indexing.planner import PageState
-from recto.protocols import Preparable, SchemaInfo, Verifiable
+from recto.protocols import Preparable, Verifiable
 from recto.search.lexical import other_analyzer
 from recto.search.retriever import other_model, query_embedder
 from recto.settings import SAMPLE_COLLECTION
@@ -57,7 +57,7 @@ def collection(context: DoctorContext) -> Iterator[Finding]:
         return
     context.index, info = index, index.info
     for message in info.warnings:
-        if isinstance(context.store, Verifiable):  # it opens an older generation if one is damaged
+        if context.store.is_local:  # it opens an older generation if one is damaged
             repair = context.index_command(rebuild=True)
             yield error("damaged", message, repair=repair, kind=ErrorKind.DAMAGED)
         else:
@@ -130,9 +130,9 @@ def cluster(context: DoctorContext) -> Iterator[Finding]:
 
 def dialect(context: DoctorContext) -> Iterator[Finding]:
     """Check how payloads are read."""
-    if not isinstance(context.index, SchemaInfo):
+    if context.index is None or not isinstance(context.store, Preparable):
         return
-    schema = context.index.payload_schema
+    schema = context.store.payload_schema(context.collection)
     if schema.own:
         yield ok("Recto's own payloads")
     elif schema.missing:

@@ -16,7 +16,7 @@ from recto._util.text import plural
 from recto.errors import ConfigurationError, ErrorKind, RectoError, install_command
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
 from recto.plugins import open_embedder, open_store
-from recto.protocols import Described, Preparable, Versioned
+from recto.protocols import Versioned
 from recto.settings import BUILT_IN_MODEL, BUILT_IN_MODELS, CLOUD_VARIABLES, load_settings, read_variables
 from recto.stores.edge.layout import CollectionDirectory
 
@@ -167,8 +167,8 @@ def model(context: DoctorContext) -> Iterator[Finding]:
         path = settings.home / "cache" / name
         yield note("repaired", f"The weights in {path} were damaged, and have been made again")
     yield ok(f"{embedder.fingerprint} is loaded", *evidence)
-    if isinstance(embedder, Described):
-        yield from map(ok, embedder.describe())
+    if describe := getattr(embedder, "describe", None):  # see `recto.protocols.Embedder`
+        yield from map(ok, describe())
 
 
 def cohere(context: DoctorContext) -> Iterator[Finding]:
@@ -199,7 +199,7 @@ def engine(context: DoctorContext) -> Iterator[Finding]:
         yield from_error(failure)
         return
     context.store = store
-    if not isinstance(store, Preparable):
+    if store.is_local:
         yield ok(f"{version}, {plural(len(names), 'collection')}", *names)
     elif tuple(int(part) for part in version.split(".")[:2] if part.isdecimal()) < _METADATA_SINCE:
         message = (

@@ -22,18 +22,13 @@ from recto import __version__
 from recto.errors import RectoError
 from recto.server.auth import KEY_NAME, REFUSAL_REASON, AdmissionMiddleware, ApiKeys, local_hosts
 from recto.server.http.errors import ENGINE_MESSAGES, UNEXPECTED, framework_refusal, refusal_of
-from recto.server.http.monitoring import LOG, Metrics, log_request, log_unexpected_error, request_id
+from recto.server.http.monitoring import LOG, Metrics, request_id
 from recto.server.http.options import ServeOptions
-from recto.server.http.routes import (
-    book_router,
-    contract_router,
-    health_router,
-    llms_router,
-    search_router,
-)
+from recto.server.http.routes import contract_router, health_router, llms_router, v1_router
 from recto.server.http.service import SearchService
 from recto.server.keys import StoredKeys
 from recto.server.limits import AdmissionLimits, RateLimiter, request_headers
+from recto.server.listening import FIELDS
 from recto.settings import Settings
 
 WEB = Path(__file__).parent.parent / "web"
@@ -80,15 +75,7 @@ def make_app(
     """Return the application; it opens its engines when the server starts."""
     metrics = Metrics()
     keys = ApiKeys(options.keys, StoredKeys(settings.key_home, was_found=options.has_stored_keys))
-    service = SearchService(
-        settings,
-        options,
-        notify,
-        metrics.batches.observe,
-        metrics.circuits.inc,
-        metrics.dropped.inc,
-        close_at_exit=close_at_exit,
-    )
+    service = SearchService(settings, options, notify, metrics, close_at_exit=close_at_exit)
     app = FastAPI(
         title="Recto",
         version=__version__,
@@ -106,11 +93,9 @@ def make_app(
             "auto_configure": False,
         },
     )
-    app.include_router(contract_router(service, metrics))
-    app.include_router(search_router(service, metrics))
-    app.include_router(book_router(service))
-    app.include_router(llms_router(service))
-    app.include_router(health_router(service, metrics))
+    app.state.service = service
+    for router in (contract_router(service), v1_router, llms_router, health_router):
+        app.include_router(router)
     _add_files(app)
     _add_error_handlers(app, metrics)
     app.openapi = lambda: _described(app, secured=bool(keys))  # type: ignore[method-assign]
@@ -202,6 +187,8 @@ def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
         for operations in schema["paths"].values():
             for operation in operations.values():
                 operation["responses"].pop("422", None)
+                if operation.get("description") == operation["summary"]:
+                    del operation["description"]
         for name in ("HTTPValidationError", "ValidationError"):
             schema["components"]["schemas"].pop(name, None)
         if secured:
@@ -270,7 +257,7 @@ class RequestMiddleware:
         try:
             await self._app(inner, receive, sender)
         except Exception:  # noqa: BLE001 - a client sees only that there was an error, the log shows where
-            log_unexpected_error(sender.request_id)
+            LOG.exception("unexpected error", extra={FIELDS: {"id": sender.request_id}})
             if not sender.status:
                 await UNEXPECTED.response()(inner, receive, sender)
         finally:
@@ -296,7 +283,7 @@ class RequestMiddleware:
         if reason:
             self._metrics.refused.labels(reason).inc()
             fields["refused"] = reason
-        log_request(fields)
+        LOG.info("request", extra={FIELDS: fields})
 
 
 class _Sender:

@@ -131,13 +131,13 @@ class BatchingEmbedder:
         """The maximum number of tokens of a text."""
         return self._inner.max_tokens
 
-    def for_index(self, made: EmbedderFingerprint) -> Embedder | None:
+    def for_index(self, fingerprint: EmbedderFingerprint) -> Embedder | None:
         """Return the embedder of the model that made an index, which batches, too."""
-        other = self._inner.for_index(made) if isinstance(self._inner, MultiModel) else None
+        other = self._inner.for_index(fingerprint) if isinstance(self._inner, MultiModel) else None
         if other is None:
             return None
         with self._lock:
-            return self._others.setdefault(made.model, BatchingEmbedder(other, self._on_batch))
+            return self._others.setdefault(fingerprint.model, BatchingEmbedder(other, self._on_batch))
 
     def warm_up(self) -> None:
         """Load the model."""
@@ -148,11 +148,11 @@ class BatchingEmbedder:
         return self._inner.count_tokens(text)
 
     def embed_query(self, text: str) -> Vector:
-        """Embed one query, together with those of other threads."""
+        """Embed one query, together with queries of other threads."""
         return self.embed_queries([text])[0]
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries, together with those of other threads."""
+        """Embed several queries, together with queries of other threads."""
         request, vectors = current_request(), []
         for batch in _split_batches(texts):
             request.check()

@@ -45,10 +45,10 @@ def loads(data: bytes) -> Any:
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise BadBody("A field is given twice", hint="Give every field once.")
-    return found
+    return fields
 
 
 def _reject_constant(name: str) -> Any:
@@ -77,7 +77,14 @@ class _StrictRequest(Request):
 
 
 class StrictRoute(APIRoute):
-    """A route that parses bodies strictly and reports errors in our format."""
+    """A route that parses bodies strictly and reports errors in our format.
+
+    The docstring of its function is the summary in the OpenAPI description.
+    """
+
+    def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
+        super().__init__(path, endpoint, **options)
+        self.summary = self.summary or self.description
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler."""
@@ -103,10 +110,10 @@ def _field_names(route: APIRoute) -> tuple[str, ...]:
     taken = (route.body_field, *route.dependant.query_params)
     models = (field.field_info.annotation for field in taken if field is not None)
     return tuple(
-        name
+        field.alias or name
         for model in models
         if isinstance(model, type) and issubclass(model, BaseModel)
-        for name in model.model_fields
+        for name, field in model.model_fields.items()
     )
 
 
@@ -194,9 +201,9 @@ def framework_refusal(
     status: int, detail: object = None, headers: Mapping[str, str] | None = None
 ) -> Refusal:
     """Return an error that FastAPI or Starlette raised, in our format."""
-    known = {404: "There is nothing at this path", 405: "This method is not allowed here"}
-    message = known.get(status) or (
+    messages = {404: "There is nothing at this path", 405: "This method is not allowed here"}
+    message = messages.get(status) or (
         detail if isinstance(detail, str) and status < 500 else "The request is not valid"
     )
-    hint = "/openapi.json lists the paths." if status in known else ""
+    hint = "/openapi.json lists the paths." if status in messages else ""
     return Refusal(status, message, hint, tuple((headers or {}).items()))

@@ -1,21 +1,19 @@
-"""Request and response models of `/v1`: requests are validated, both are described in OpenAPI."""
+"""Request and response models of `/v1`: requests are validated, both are described in OpenAPI.
+
+`SearchResponse.to_dict` and the routes make the responses; tests validate these against the description.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from recto.contracts.http import (
-    CollectionName,
-    Count,
-    QueryText,
-    RequestModel,
-    ResponseModel,
-    ValidationResponse,
-)
+from recto.contracts.http import CollectionName, Count, QueryText, RequestModel, ValidationResponse
+from recto.evaluation.gaps import NearSection
 from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
-from recto.types import Coverage, GroupBy, Mode
+from recto.server.schemas import ChunkFields, HitFields, ResponseFields, ResponseModel
+from recto.types import GroupBy, Mode, StoreProblem, Timings
 
 MAX_QUERIES = 32
 MAX_BATCH_CHARACTERS = 16_000
@@ -97,30 +95,23 @@ class SearchRequest(SearchParameters):
     html: WithHtml = False
 
 
-class SearchQuery(BaseModel):
+class SearchQuery(SearchRequest):
     """The query parameters of `GET /v1/search`; their values are text."""
 
-    model_config = ConfigDict(extra="forbid")
-    q: QueryText
+    model_config = ConfigDict(strict=False)
+    query: Annotated[QueryText, Field(alias="q")]
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")] = (
         DEFAULT_TOP_K
     )
     module: Annotated[
         list[Annotated[str, Field(pattern=r"\S")]],
         Field(max_length=100, description="Only this module; repeat it for several modules."),
-    ] = []
-    url: PageUrl = None
-    collection: CollectionName = None
-    mode: SearchMode = "hybrid"
-    min_score: MinScore = None
-    group_by: Grouping = None
-    html: WithHtml = False
-    log: WithLog = True
+    ] = Field(default_factory=list)
 
     def request(self) -> SearchRequest:
         """Return the same request as a body; the order of modules does not matter."""
-        given = self.model_dump(exclude={"q", "module"})
-        return SearchRequest(query=self.q, module=sorted(set(self.module)) or None, **given)
+        given = self.model_dump(exclude={"module"})
+        return SearchRequest(module=sorted(set(self.module)) or None, **given)
 
 
 class RelatedRequest(SearchParameters):
@@ -180,24 +171,13 @@ class ErrorResponse(ResponseModel):
     hint: str | None = None
 
 
-class ChunkModel(ResponseModel):
-    """A chunk of the book.
-
-    `url` opens its section. `matches` are the words of headings and text that match the query. `html` is
-    present only if the request asks for it.
-    """
+class ChunkModel(ChunkFields):
+    """A chunk of the book; `html` is present only if the request asks for it."""
 
     id: str
-    title: str
-    section: str
-    url: str
-    module: str
-    module_title: str
-    text: str
     page_url: str
     anchor: str
     anchors: list[str]
-    headings: list[str]
     source: str
     start_line: int
     end_line: int
@@ -205,24 +185,13 @@ class ChunkModel(ResponseModel):
     total_chunks: int
     version: str
     locale: str
-    matches: list[str]
     html: Annotated[str, Field(description="`text` as HTML, without scripts, styles and images.")] = ""
 
 
-class HitModel(ChunkModel):
-    """A chunk with its score.
-
-    `score` ranks the hits. `dense` is the cosine similarity and `lexical` the share of the largest BM25
-    score; each is null if the mode does not compute it. `above_noise` compares `score` with the noise floor;
-    it is null if that is unknown. `snippet` is the best part of the text in one line.
-    """
+class HitModel(ChunkModel, HitFields):
+    """A chunk of the book with its rank and score."""
 
     rank: int
-    score: float
-    dense: float | None
-    lexical: float | None
-    above_noise: bool | None
-    snippet: str
 
 
 class PageGroupModel(ResponseModel):
@@ -234,39 +203,20 @@ class PageGroupModel(ResponseModel):
     ranks: list[int]
 
 
-class TimingsModel(ResponseModel):
-    """The time of each step, in milliseconds."""
-
-    embed_ms: float
-    search_ms: float
-    total_ms: float
-
-
-class SearchResponseModel(ResponseModel):
+class SearchResponseModel(ResponseFields):
     """The response of `/v1/search`.
 
-    If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book
-    covers the query, and `coverage` is its grade: null if it cannot be estimated. `covered` is false if the
-    grade is "not covered". `noise_floor` is the score that off-topic queries reach. `corrections` maps query
-    words that the book does not have to the words that were searched for instead. `groups` is empty unless
-    the request has `group_by`. `query_log` says whether the service keeps a query log.
+    If `results` is empty, `outcome` and `message` say why. `covered` is false if `coverage` is "not covered".
+    `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query
+    log.
     """
 
     query: str
-    collection: str
     generation: str
-    mode: Mode
-    outcome: Literal["found", "no_match", "filtered_out"]
-    message: str
-    warnings: list[str]
-    answerable: float | None
-    coverage: Coverage | None
     covered: bool
-    corrections: dict[str, list[str]]
-    noise_floor: float | None
     results: list[HitModel]
     groups: list[PageGroupModel]
-    timings: TimingsModel
+    timings: Timings
     query_log: bool
 
 
@@ -437,14 +387,6 @@ class AskedQueryModel(ResponseModel):
     count: int
 
 
-class NearSectionModel(ResponseModel):
-    """A section that is near to a cluster, and its similarity."""
-
-    url: str
-    title: str
-    similarity: float
-
-
 class ClusterModel(ResponseModel):
     """Queries with one meaning.
 
@@ -460,7 +402,7 @@ class ClusterModel(ResponseModel):
     below_noise: int
     no_click: int | None
     queries: list[AskedQueryModel]
-    nearest: list[NearSectionModel]
+    nearest: list[NearSection]
     unknown_words: list[str]
     missing_words: list[str]
 
@@ -493,21 +435,12 @@ class LatencyModel(ResponseModel):
     recent: list[float]
 
 
-class ProblemModel(ResponseModel):
-    """Something that is wrong with the nodes or replicas of a Qdrant server."""
-
-    kind: str
-    message: str
-    repair: str
-    serious: bool
-
-
 class HealthResponseModel(ResponseModel):
     """The state of a collection, and what to do about it."""
 
     validation: ValidationResponse
     index: IndexModel | None
-    problems: list[ProblemModel]
+    problems: list[StoreProblem]
     coverage: CoverageModel | None
     suite: SuiteModel | None
     gaps: GapsModel | None

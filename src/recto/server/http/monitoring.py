@@ -1,4 +1,4 @@
-"""The log line of each request, Prometheus metrics, and the readiness check."""
+"""Request ids, Prometheus metrics, and the readiness check."""
 
 from __future__ import annotations
 
@@ -16,28 +16,16 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from recto._util.numbers import percentile
 from recto.contracts.http import created_at
 from recto.errors import RectoError
 from recto.server.http.errors import ENGINE_MESSAGES
 from recto.server.http.options import METRICS_DIRECTORY
-from recto.server.listening import FIELDS
 from recto.types import IndexInfo, Timings
 
 LOG = logging.getLogger("recto.server.http")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-
-def log_request(fields: dict[str, object]) -> None:
-    """Log one request."""
-    LOG.info("request", extra={FIELDS: fields})
-
-
-def log_unexpected_error(request: str) -> None:
-    """Log the exception that is being handled, with the id of its request."""
-    LOG.exception("unexpected error", extra={FIELDS: {"id": request}})
 
 
 def request_id(given: str) -> str:
@@ -45,7 +33,6 @@ def request_id(given: str) -> str:
     return given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
 
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BATCH_SIZES = (1, 2, 4, 8, 16)
 _RECENT = 1000
@@ -212,9 +199,9 @@ class _IndexCollector:
                 continue
             generation.add_metric([name, info.generation], 1)
             chunks.add_metric([name], info.chunks)
-            made = created_at(info)
-            if made is not None:
-                created.add_metric([name], datetime.fromisoformat(made).timestamp())
+            time_made = created_at(info)
+            if time_made is not None:
+                created.add_metric([name], datetime.fromisoformat(time_made).timestamp())
         yield from (generation, chunks, ready, created)
 
 

@@ -59,12 +59,14 @@ class ServeOptions:
 
     def warnings(self) -> list[str]:
         """Return what is allowed but unsafe."""
-        found = []
+        warnings = []
         if self.is_public and self.is_open:
-            found.append(f"Anyone who can reach {self.host} can search: RECTO_API_KEY is not set")
+            warnings.append(f"Anyone who can reach {self.host} can search: RECTO_API_KEY is not set")
         if any(len(key) < _SHORT_KEY for key in self.keys):
-            found.append(f"A key in RECTO_API_KEY has fewer than {_SHORT_KEY} characters: it can be guessed")
-        return found
+            warnings.append(
+                f"A key in RECTO_API_KEY has fewer than {_SHORT_KEY} characters: it can be guessed"
+            )
+        return warnings
 
 
 def serve_options(

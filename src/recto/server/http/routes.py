@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.datastructures import QueryParams
 from starlette.responses import StreamingResponse
 
@@ -19,26 +20,18 @@ from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, created_at, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
+from recto.search.display import chunk_matches, pick, response_to_dict
 from recto.search.lexical import QueryWord
 from recto.search.llms import SUFFIX, full_text, llms_txt
 from recto.search.outline import OutlinePage
 from recto.search.pages import BookPage
 from recto.search.query import check_query
 from recto.search.query_log import Via
+from recto.search.retriever import Retriever
 from recto.server.http import models
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
-from recto.server.http.monitoring import CONTENT_TYPE, Metrics, Readiness
 from recto.server.http.service import SearchFound, SearchService
-from recto.server.http.views import (
-    add_html,
-    collections_view,
-    modules_view,
-    page_view,
-    pages_view,
-    related_view,
-    respond,
-    search_view,
-)
+from recto.server.http.views import add_html, respond
 from recto.server.limits import current_request
 from recto.settings import SAMPLE_COLLECTION
 from recto.types import Filters, IndexInfo, SearchResponse
@@ -72,6 +65,9 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 _METRICS_TEXT: dict[int | str, dict[str, Any]] = {
     200: {"content": {"text/plain": {}}, "description": "Metrics as text."}
 }
+_PLAIN_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/plain": {}}, "description": "Markdown."}
+}
 
 Collection = Annotated[
     str | None, Query(description="A collection that the server serves; default: the first.")
@@ -81,219 +77,239 @@ Address = Annotated[
 ]
 
 
-def contract_router(service: SearchService, metrics: Metrics) -> APIRouter:
+async def _service(request: Request) -> SearchService:
+    service: SearchService = request.app.state.service
+    return service
+
+
+Service = Annotated[SearchService, Depends(_service)]
+
+
+def contract_router(service: SearchService) -> APIRouter:
     """Return the routes of document 002."""
     router = APIRouter(route_class=StrictRoute, tags=["contract"], responses=_ERRORS)
-
-    def record(response: SearchResponse) -> None:
-        metrics.record_search(response.timings)
-        service.log(response, "retrieve")
-
-    add_contract_routes(router, service, respond, record)
+    add_contract_routes(router, service, respond, lambda response: service.record(response, "retrieve"))
     return router
 
 
-def search_router(service: SearchService, metrics: Metrics) -> APIRouter:
-    """Return the routes under `/v1` that search."""
-    router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=_ERRORS)
+v1_router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=_ERRORS)
+"""The routes under `/v1` that search, list and read books."""
 
-    def record(found: SearchFound, via: Via | None) -> SearchFound:
-        response = found.response
-        metrics.record_search(response.timings)
-        if via is not None:
-            service.log(response, via)
-        if not response.warnings:
-            return found
-        return found._replace(response=replace(response, warnings=service.redact(response.warnings)))
 
-    @router.post(
-        "/search", response_model=models.SearchResponseModel, summary="Find the chunks that answer a query."
+@v1_router.post("/search", response_model=models.SearchResponseModel)
+async def search(body: models.SearchRequest, service: Service) -> Response:
+    """Find the chunks that answer a query."""
+    return (await _search(service, body))[0]
+
+
+@v1_router.get(
+    "/search",
+    response_model=models.SearchResponseModel,
+    responses={304: {"description": "The response to the request with this `ETag` is still valid."}},
+)
+async def get_search(
+    given: Annotated[models.SearchQuery, Query()], request: Request, service: Service
+) -> Response:
+    """Find the chunks that answer a query; browsers can cache the response."""
+    _check_repeated(request.query_params, may_repeat="module")
+    body = given.request()
+    name = service.name(body.collection)
+    info = await service.info(name)
+    tag = _entity_tag(info, body.model_copy(update={"collection": name}))
+    if tag and _has_tag(request.headers.get("if-none-match", ""), tag):
+        return Response(status_code=304, headers=_CACHED | {"etag": tag})
+    response, searched = await _search(service, body)
+    if tag and searched.generation == info.generation and not searched.warnings:
+        response.headers.update(_CACHED | {"etag": tag})
+    return response
+
+
+async def _search(service: SearchService, body: models.SearchRequest) -> tuple[Response, SearchResponse]:
+    def convert(results: list[SearchFound]) -> tuple[Response, SearchResponse]:
+        data = _to_dict(service, results[0], "search" if body.log else None, html=body.html)
+        return respond(data), results[0].response
+
+    return await _find(service, body, [body.query], convert)
+
+
+@v1_router.post("/related", response_model=models.RelatedResponseModel)
+async def related(body: models.RelatedRequest, service: Service) -> Response:
+    """Find chunks that are related to a selected text."""
+
+    def convert(results: list[SearchFound]) -> Response:
+        # Selected text is the book's own; only a question says what a reader looks for.
+        is_asked = body.log and body.question is not None and body.question.strip()
+        return respond(_to_dict(service, results[0], "related" if is_asked else None, html=body.html))
+
+    arguments = (body.selection, body.question, body.top_k, _filters(body))
+
+    async def arelated(retriever: Retriever) -> list[SearchResponse]:
+        return [await retriever.arelated(*arguments, mode=body.mode)]
+
+    return await service.find(
+        service.name(body.collection),
+        [body.selection],
+        body.mode,
+        convert,
+        lambda retriever: [retriever.related(*arguments, mode=body.mode)],
+        arelated,
     )
-    async def search(body: models.SearchRequest) -> Response:
-        return (await run_search(body))[0]
 
-    @router.get(
-        "/search",
-        response_model=models.SearchResponseModel,
-        responses={304: {"description": "The response to the request with this `ETag` is still valid."}},
-        summary="Find the chunks that answer a query; browsers can cache the response.",
+
+@v1_router.post("/batch", response_model=models.BatchResponseModel)
+async def batch(body: models.BatchRequest, service: Service) -> Response:
+    """Answer several queries at once."""
+
+    def convert(results: list[SearchFound]) -> Response:
+        via: Via | None = "batch" if body.log else None
+        return respond({"responses": [_to_dict(service, result, via) for result in results]})
+
+    _check_batch(body)
+    return await _find(service, body, body.queries, convert)
+
+
+@v1_router.post(
+    "/click",
+    status_code=204,
+    response_class=Response,
+    responses={204: {"description": "It is logged if the service keeps a query log."}},
+)
+async def click(body: models.ClickRequest, service: Service) -> Response:
+    """Report that a reader opened a result."""
+    name = service.name(body.collection)
+    service.log_click(check_query(body.query), name, body.url, body.rank)
+    return Response(status_code=204)
+
+
+def _to_dict(
+    service: SearchService, result: SearchFound, via: Via | None, *, html: bool = False
+) -> dict[str, Any]:
+    """Count a search, log it if `via` is given, and return its response."""
+    service.record(result.response, via)
+    response = replace(result.response, warnings=service.redact(result.response.warnings))
+    data = response_to_dict(response, result.words) | {"query_log": service.has_log}
+    if html:
+        add_html(data["results"])
+    return data
+
+
+@v1_router.get("/collections", response_model=models.CollectionsResponseModel)
+async def collections(service: Service) -> Response:
+    """List the collections that the server serves."""
+    names = service.visible
+    infos = await gather(*(_open_info(service, name) for name in names))
+    books = [info.fingerprint if info else None for info in infos]
+    return respond(
+        {
+            "collections": [
+                {
+                    "name": name,
+                    "default": name == names[0],
+                    "title": (book.title if book else "") or name,
+                    "logo": (book.logo if book else "") or None,
+                }
+                for name, book in zip(names, books, strict=True)
+            ]
+        }
     )
-    async def get_search(given: Annotated[models.SearchQuery, Query()], request: Request) -> Response:
-        _check_repeated(request.query_params, may_repeat="module")
-        body = given.request()
-        name = service.name(body.collection)
-        info = await service.info(name)
-        tag = _entity_tag(info, body.model_copy(update={"collection": name}))
-        if tag and _has_tag(request.headers.get("if-none-match", ""), tag):
-            return Response(status_code=304, headers=_CACHED | {"etag": tag})
-        response, found = await run_search(body)
-        if tag and found.generation == info.generation and not found.warnings:
-            response.headers.update(_CACHED | {"etag": tag})
-        return response
-
-    async def run_search(body: models.SearchRequest) -> tuple[Response, SearchResponse]:
-        def convert(found: list[SearchFound]) -> tuple[Response, SearchResponse]:
-            done = record(found[0], "search" if body.log else None)
-            view = search_view(*done, query_log=service.has_log)
-            if body.html:
-                add_html(view["results"])
-            return respond(view), found[0].response
-
-        return await _find(service, body, [body.query], convert)
-
-    @router.post(
-        "/related",
-        response_model=models.RelatedResponseModel,
-        summary="Find chunks that are related to a selected text.",
-    )
-    async def related(body: models.RelatedRequest) -> Response:
-        def convert(found: list[SearchFound]) -> Response:
-            # Selected text is the book's own; only a question says what a reader looks for.
-            is_asked = body.log and body.question is not None and body.question.strip()
-            done = record(found[0], "related" if is_asked else None)
-            view = related_view(*done, query_log=service.has_log)
-            if body.html:
-                add_html(view["results"])
-            return respond(view)
-
-        name, filters = service.name(body.collection), _filters(body)
-        return await service.related(
-            name, body.selection, body.question, body.top_k, filters, body.mode, convert
-        )
-
-    @router.post(
-        "/batch", response_model=models.BatchResponseModel, summary="Answer several queries at once."
-    )
-    async def batch(body: models.BatchRequest) -> Response:
-        def convert(found: list[SearchFound]) -> Response:
-            done = [record(one, "batch" if body.log else None) for one in found]
-            return respond({"responses": [search_view(*one, query_log=service.has_log) for one in done]})
-
-        _check_batch(body)
-        return await _find(service, body, body.queries, convert)
-
-    @router.post(
-        "/click",
-        status_code=204,
-        response_class=Response,
-        responses={204: {"description": "It is logged if the service keeps a query log."}},
-        summary="Report that a reader opened a result.",
-    )
-    async def click(body: models.ClickRequest) -> Response:
-        name = service.name(body.collection)
-        service.log_click(check_query(body.query), name, body.url, body.rank)
-        return Response(status_code=204)
-
-    return router
 
 
-def book_router(service: SearchService) -> APIRouter:
-    """Return the routes under `/v1` that list and read books."""
-    router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], responses=_ERRORS)
-
-    @router.get(
-        "/collections",
-        response_model=models.CollectionsResponseModel,
-        summary="List the collections that the server serves.",
-    )
-    async def collections() -> Response:
-        names = service.visible
-        infos = await gather(*(_open_info(service, name) for name in names))
-        return respond(collections_view(dict(zip(names, infos, strict=True))))
-
-    @router.get("/modules", response_model=models.ModulesResponseModel, summary="List the modules of a book.")
-    async def modules(collection: Collection = None) -> Response:
-        name = service.name(collection)
-        return respond(modules_view(name, await service.outline(name)))
-
-    @router.get("/pages", response_model=models.PagesResponseModel, summary="List the pages of a book.")
-    async def pages(
-        collection: Collection = None,
-        module: Annotated[str | None, Query(description="Only the pages of this module.")] = None,
-    ) -> Response:
-        name = service.name(collection)
-        outline = await service.outline(name)
-        return respond(pages_view(name, outline if module is None else outline.of_module(module)))
-
-    @router.get(
-        "/pages/{address:path}",
-        response_model=models.PageResponseModel,
-        responses={200: {"content": {_MARKDOWN: {}}, "description": "The chunks, or Markdown."}},
-        summary="Return the chunks of a page in reading order, or the page as Markdown.",
-    )
-    async def page(
-        request: Request,
-        address: Address,
-        collection: Collection = None,
-        query: Annotated[str, Query(description="Also return the words that match this query.")] = "",
-        html: Annotated[bool, Query(description="Also return the text of each chunk as safe HTML.")] = False,
-    ) -> Response:
-        name = service.name(collection)
-
-        def convert(found: tuple[BookPage, tuple[QueryWord, ...]]) -> Response:
-            if as_markdown:
-                return _text(f"{found[0].markdown()}\n", _MARKDOWN)
-            view = page_view(name, *found)
-            if html:
-                add_html(view["chunks"])
-            return respond(view)
-
-        try:
-            found = await service.page(name, address, query)
-        except PageMissing:  # the suffix is part of the URL's query, or follows a slash
-            if not address.endswith(SUFFIX):
-                raise
-            found = await service.page(name, address.removesuffix(SUFFIX), query)
-        is_named = address.endswith(SUFFIX) and not found[0].url.endswith(SUFFIX)
-        as_markdown = is_named or _MARKDOWN in request.headers.get("accept", "")
-        response = await service.in_thread(convert, found)
-        response.headers["vary"] = "Accept"
-        return response
-
-    return router
+@v1_router.get("/modules", response_model=models.ModulesResponseModel)
+async def modules(service: Service, collection: Collection = None) -> Response:
+    """List the modules of a book."""
+    name = service.name(collection)
+    outline = await service.outline(name)
+    listed = [
+        {"name": module, "title": outline.titles.get(module, module), "chunks": chunks, "pages": pages}
+        for module, (chunks, pages) in outline.modules().items()
+    ]
+    return respond({"collection": name, "modules": listed})
 
 
-def llms_router(service: SearchService) -> APIRouter:
-    """Return the routes with a whole book as text, for language models."""
-    router = APIRouter(route_class=StrictRoute, tags=["llms"], responses=_ERRORS)
-    text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {}}, "description": "Markdown."}}
+@v1_router.get("/pages", response_model=models.PagesResponseModel)
+async def pages(
+    service: Service,
+    collection: Collection = None,
+    module: Annotated[str | None, Query(description="Only the pages of this module.")] = None,
+) -> Response:
+    """List the pages of a book."""
+    name = service.name(collection)
+    outline = await service.outline(name)
+    shown = outline if module is None else outline.of_module(module)
+    listed = [pick(asdict(page), models.PageModel.model_fields) for page in shown.pages]
+    return respond({"collection": name, "pages": listed})
 
-    @router.get(
-        "/llms.txt",
-        response_class=Response,
-        responses=text,
-        summary="List the pages of a book, with links to their Markdown.",
-    )
-    async def llms(collection: Collection = None) -> Response:
-        name = service.name(collection)
-        named = "" if collection is None else f"?{urlencode({'collection': collection})}"
 
-        def link(page: OutlinePage) -> str:
-            return f"v1/pages/{quote(page.url, safe='')}{SUFFIX}{named}"
+@v1_router.get(
+    "/pages/{address:path}",
+    response_model=models.PageResponseModel,
+    responses={200: {"content": {_MARKDOWN: {}}, "description": "The chunks, or Markdown."}},
+)
+async def page(
+    request: Request,
+    service: Service,
+    address: Address,
+    collection: Collection = None,
+    query: Annotated[str, Query(description="Also return the words that match this query.")] = "",
+    html: Annotated[bool, Query(description="Also return the text of each chunk as safe HTML.")] = False,
+) -> Response:
+    """Return the chunks of a page in reading order, or the page as Markdown."""
+    name = service.name(collection)
 
-        outline = await service.outline(name)
-        return _text(llms_txt(outline.title or name, outline, link), "text/plain")
+    def convert(result: tuple[BookPage, tuple[QueryWord, ...]]) -> Response:
+        page, words = result
+        if as_markdown:
+            return _text(f"{page.markdown()}\n", _MARKDOWN)
+        chunks = [chunk.to_dict() | {"matches": list(chunk_matches(chunk, words))} for chunk in page.chunks]
+        if html:
+            add_html(chunks)
+        about = {"collection": name, "url": page.url, "title": page.title, "module": page.module}
+        return respond(about | {"chunks": chunks})
 
-    @router.get(
-        "/llms-full.txt",
-        response_class=Response,
-        responses=text,
-        summary="Return all pages of a book as Markdown, in reading order.",
-    )
-    async def llms_full(collection: Collection = None) -> Response:
-        name = service.name(collection)
-        outline = await service.outline(name)
-        current_request().charge(len(outline.pages) // _CHARGED_PAGES)
+    try:
+        page_and_words = await service.page(name, address, query)
+    except PageMissing:  # the suffix is part of the URL's query, or follows a slash
+        if not address.endswith(SUFFIX):
+            raise
+        page_and_words = await service.page(name, address.removesuffix(SUFFIX), query)
+    is_named = address.endswith(SUFFIX) and not page_and_words[0].url.endswith(SUFFIX)
+    as_markdown = is_named or _MARKDOWN in request.headers.get("accept", "")
+    response = await service.in_thread(convert, page_and_words)
+    response.headers["vary"] = "Accept"
+    return response
 
-        async def pages() -> AsyncIterator[bytes]:
-            for page in outline.pages:
-                with suppress(PageMissing):  # a new index was published
-                    found, _ = await service.page(name, page.url)
-                    yield full_text(found).encode("utf-8", "replace")
 
-        return StreamingResponse(pages(), media_type="text/plain; charset=utf-8")
+llms_router = APIRouter(route_class=StrictRoute, tags=["llms"], responses=_ERRORS)
+"""The routes with a whole book as text, for language models."""
 
-    return router
+
+@llms_router.get("/llms.txt", response_class=Response, responses=_PLAIN_TEXT)
+async def llms(service: Service, collection: Collection = None) -> Response:
+    """List the pages of a book, with links to their Markdown."""
+    name = service.name(collection)
+    named = "" if collection is None else f"?{urlencode({'collection': collection})}"
+
+    def link(page: OutlinePage) -> str:
+        return f"v1/pages/{quote(page.url, safe='')}{SUFFIX}{named}"
+
+    outline = await service.outline(name)
+    return _text(llms_txt(outline.title or name, outline, link), "text/plain")
+
+
+@llms_router.get("/llms-full.txt", response_class=Response, responses=_PLAIN_TEXT)
+async def llms_full(service: Service, collection: Collection = None) -> Response:
+    """Return all pages of a book as Markdown, in reading order."""
+    name = service.name(collection)
+    outline = await service.outline(name)
+    current_request().charge(len(outline.pages) // _CHARGED_PAGES)
+
+    async def pages() -> AsyncIterator[bytes]:
+        for page in outline.pages:
+            with suppress(PageMissing):  # a new index was published
+                content, _ = await service.page(name, page.url)
+                yield full_text(content).encode("utf-8", "replace")
+
+    return StreamingResponse(pages(), media_type="text/plain; charset=utf-8")
 
 
 def _text(text: str, media_type: str) -> Response:
@@ -319,8 +335,8 @@ def _entity_tag(info: IndexInfo, body: models.SearchRequest) -> str:
 
 def _has_tag(header: str, tag: str) -> bool:
     """Return whether an If-None-Match header has a tag; caches may have made it strong or weak."""
-    known = {one.strip().removeprefix("W/") for one in header.split(",")}
-    return tag.removeprefix("W/") in known or "*" in known
+    tags = {one.strip().removeprefix("W/") for one in header.split(",")}
+    return tag.removeprefix("W/") in tags or "*" in tags
 
 
 def _check_batch(body: models.BatchRequest) -> None:
@@ -342,15 +358,14 @@ async def _find(
     queries: Sequence[str],
     convert: Callable[[list[SearchFound]], Result],
 ) -> Result:
+    arguments = (queries, body.top_k, _filters(body), body.min_score)
     return await service.find(
         service.name(body.collection),
         queries,
-        body.top_k,
-        _filters(body),
-        body.min_score,
-        mode=body.mode,
-        group_by=body.group_by,
-        convert=convert,
+        body.mode,
+        convert,
+        lambda retriever: retriever.search_batch(*arguments, mode=body.mode, group_by=body.group_by),
+        lambda retriever: retriever.asearch_batch(*arguments, mode=body.mode, group_by=body.group_by),
     )
 
 
@@ -358,74 +373,58 @@ def _filters(body: models.SearchParameters) -> Filters:
     return Filters(tuple(body.module or ()), body.url)
 
 
-def health_router(service: SearchService, metrics: Metrics) -> APIRouter:
-    """Return the routes for monitoring: `/healthz`, `/readyz`, `/metrics` and `/v1/health`."""
-    router = APIRouter(route_class=StrictRoute, tags=["health"])
-    readiness = Readiness(lambda: service.info(service.default))
+health_router = APIRouter(route_class=StrictRoute, tags=["health"])
+"""The routes for monitoring."""
 
-    @router.get(
-        "/healthz",
-        response_model=models.HealthzResponse,
-        responses={400: _ERRORS[400]},
-        summary="Check that the process is running.",
+
+@health_router.get("/healthz", response_model=models.HealthzResponse, responses={400: _ERRORS[400]})
+async def healthz() -> Response:
+    """Check that the process is running."""
+    return respond({"status": "ok", "version": __version__})
+
+
+@health_router.get("/readyz", response_model=models.ReadyzResponse, responses=_NOT_READY)
+async def readyz(service: Service) -> Response:
+    """Check that the server can answer searches."""
+    # Needs no key, so it does not tell the reason: the log and /v1/health do.
+    if await service.readiness.is_ready():
+        return respond({"status": "ready"})
+    response = respond({"status": "not ready"})
+    response.status_code = 503
+    response.headers["retry-after"] = str(RETRY_SECONDS)
+    return response
+
+
+@health_router.get("/metrics", response_class=Response, responses=_UNAVAILABLE | _METRICS_TEXT)
+async def prometheus(service: Service) -> Response:
+    """Return metrics for Prometheus."""
+    indexes = {name: await _open_info(service, name) for name in service.names}
+    return Response(service.metrics.render(indexes), media_type=CONTENT_TYPE_LATEST)
+
+
+@health_router.get("/v1/health", response_model=models.HealthResponseModel, responses=_ERRORS, tags=["v1"])
+async def health(service: Service, collection: Collection = None) -> Response:
+    """Return the state of a collection."""
+    name = service.name(collection)
+    validated = await validation(service, name)
+    info = await service.stored_info(name) if validated["collection_exists"] else None
+    home = service.settings.home
+    coverage = await to_thread(records.read_coverage, home, info) if info else None
+    suite = await to_thread(records.read_suite, home, info) if info else None
+    gaps = await to_thread(records.read_gaps, home, info) if info else None
+    problems = await service.problems(name) if info else ()
+    return respond(
+        {
+            "validation": validated,
+            "index": _index_view(info, name, service.redact(info.warnings)) if info else None,
+            "problems": [asdict(problem) for problem in problems],
+            "coverage": coverage,
+            "suite": suite,
+            "gaps": gaps,
+            "latency": service.metrics.recent.to_dict(),
+            "advice": list(_advice(name, info, coverage, suite)),
+        }
     )
-    async def healthz() -> Response:
-        return respond({"status": "ok", "version": __version__})
-
-    @router.get(
-        "/readyz",
-        response_model=models.ReadyzResponse,
-        responses=_NOT_READY,
-        summary="Check that the server can answer searches.",
-    )
-    async def readyz() -> Response:
-        # Needs no key, so it does not tell the reason: the log and /v1/health do.
-        if await readiness.is_ready():
-            return respond({"status": "ready"})
-        response = respond({"status": "not ready"})
-        response.status_code = 503
-        response.headers["retry-after"] = str(RETRY_SECONDS)
-        return response
-
-    @router.get(
-        "/metrics",
-        response_class=Response,
-        responses=_UNAVAILABLE | _METRICS_TEXT,
-        summary="Return metrics for Prometheus.",
-    )
-    async def prometheus() -> Response:
-        indexes = {name: await _open_info(service, name) for name in service.names}
-        return Response(metrics.render(indexes), media_type=CONTENT_TYPE)
-
-    @router.get(
-        "/v1/health",
-        response_model=models.HealthResponseModel,
-        responses=_ERRORS,
-        tags=["v1"],
-        summary="Return the state of a collection.",
-    )
-    async def health(collection: Collection = None) -> Response:
-        name = service.name(collection)
-        validated = await validation(service, name)
-        info = await service.stored_info(name) if validated["collection_exists"] else None
-        coverage = await to_thread(records.read_coverage, service.settings.home, info) if info else None
-        suite = await to_thread(records.read_suite, service.settings.home, info) if info else None
-        gaps = await to_thread(records.read_gaps, service.settings.home, info) if info else None
-        problems = await service.problems(name) if info else ()
-        return respond(
-            {
-                "validation": validated,
-                "index": _index_view(info, name, service.redact(info.warnings)) if info else None,
-                "problems": [asdict(problem) for problem in problems],
-                "coverage": coverage,
-                "suite": suite,
-                "gaps": gaps,
-                "latency": metrics.recent.to_dict(),
-                "advice": list(_advice(name, info, coverage, suite)),
-            }
-        )
-
-    return router
 
 
 async def _open_info(service: SearchService, name: str) -> IndexInfo | None:
@@ -436,16 +435,16 @@ async def _open_info(service: SearchService, name: str) -> IndexInfo | None:
 
 
 def _index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
-    made, measured = info.fingerprint, info.calibration
+    fingerprint, calibration = info.fingerprint, info.calibration
     return {
         "collection": name,
         "generation": info.generation,
         "chunks": info.chunks,
         "created_at": created_at(info),
-        "model": made.embedder.model if made else None,
-        "noise_floor": measured.noise_floor if measured else None,
-        "auroc": measured.auroc if measured else None,
-        "recto_version": made.recto_version if made else None,
+        "model": fingerprint.embedder.model if fingerprint else None,
+        "noise_floor": calibration.noise_floor if calibration else None,
+        "auroc": calibration.auroc if calibration else None,
+        "recto_version": fingerprint.recto_version if fingerprint else None,
         "warnings": list(warnings),
     }
 

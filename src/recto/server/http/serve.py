@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from recto._util.retry import Notify
 from recto.errors import CollectionMissing, missing_extra
-from recto.protocols import Verifiable
 from recto.server.http.options import METRICS_DIRECTORY, ServeOptions
 from recto.settings import Settings, split_addresses
 
@@ -93,7 +92,7 @@ def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     prepare_query_log(settings)
     embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
-        if isinstance(store, Verifiable) and not store.collections():
+        if store.is_local and not store.collections():
             open_collection(settings, embedder, store, settings.collection_or(options.default), notify)
     except CollectionMissing as error:
         notify(f"[WARNING] {error.message}. {error.hint} The server uses it as soon as it exists.")

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
 from recto.errors import CollectionMissing, InvalidArgument
-from recto.protocols import AsyncEmbedder, AsyncStore, Preparable
+from recto.protocols import AsyncEmbedder, Preparable
 from recto.search.display import response_words, words_to_match
 from recto.search.lexical import QueryWord
 from recto.search.outline import Outline, read_outline
@@ -23,13 +23,11 @@ from recto.search.query import MAX_QUERY
 from recto.search.query_log import QueryLog, Via, open_query_log
 from recto.search.retriever import Retriever, make_retriever
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
+from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.http.options import DEFAULT_COLLECTION, ServeOptions
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
 from recto.settings import Settings, split_addresses
 from recto.types import (
-    NO_FILTERS,
-    Filters,
-    GroupBy,
     IndexInfo,
     Mode,
     SearchResponse,
@@ -59,32 +57,32 @@ class SearchService:
         settings: Settings,
         options: ServeOptions,
         notify: Notify,
-        on_batch: Callable[[int], None] = lambda _: None,
-        on_circuit: Callable[[int], None] = lambda _: None,
-        on_log_drop: Callable[[int], None] = lambda _: None,
+        metrics: Metrics | None = None,
         *,
         close_at_exit: bool = False,
     ) -> None:
         self.settings = settings
+        self.metrics = metrics or Metrics()
+        self.readiness = Readiness(lambda: self.info(self.default))
         self.default = settings.collection_or(options.default)
         self.names = tuple(dict.fromkeys((self.default, *options.collections)))
         self._notify = notify
         embedder = open_embedder(settings, notify)
         self._awaited = isinstance(embedder, AsyncEmbedder)
-        self._embedder = embedder if self._awaited else BatchingEmbedder(embedder, on_batch)
+        self._embedder = (
+            embedder if self._awaited else BatchingEmbedder(embedder, self.metrics.batches.observe)
+        )
         self._store = open_store(settings, notify, close_at_exit=close_at_exit)
         self._retrievers: dict[str, Retriever] = {}
-        self._on_circuit = on_circuit
         self._breakers: dict[tuple[str, bool], CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
-        self._on_log_drop = on_log_drop
         self._query_log: QueryLog | None = None
         self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
         self._threads = FairSlots(MAX_BATCH, _THREADS_PER_CALLER)
 
     def start(self) -> None:
         """Open the default collection, index the sample book on the first run, and load the model."""
-        self._query_log = open_query_log(self.settings, self._on_log_drop)
+        self._query_log = open_query_log(self.settings, self.metrics.dropped.inc)
         open_collection(self.settings, self._embedder, self._store, self.default, self._notify)
         self._embedder.warm_up()
 
@@ -102,9 +100,10 @@ class SearchService:
         """Whether queries are logged."""
         return self._query_log is not None
 
-    def log(self, response: SearchResponse, via: Via) -> None:
-        """Add a query to the query log, if there is one."""
-        if self._query_log is not None:
+    def record(self, response: SearchResponse, via: Via | None) -> None:
+        """Count a search; if `via` is given, also add it to the query log, if there is one."""
+        self.metrics.record_search(response.timings)
+        if self._query_log is not None and via is not None:
             self._query_log.add(response, via)
 
     def log_click(self, query: str, collection: str, url: str, rank: int) -> None:
@@ -158,8 +157,8 @@ class SearchService:
         store = self._store
         if not isinstance(store, Preparable):
             return ()
-        found = await self.run(name, lambda _: store.problems(name))
-        return tuple(replace(one, message=_ADDRESS.sub("***", one.message)) for one in found)
+        problems = await self.run(name, lambda _: store.problems(name))
+        return tuple(replace(one, message=_ADDRESS.sub("***", one.message)) for one in problems)
 
     async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
@@ -171,62 +170,17 @@ class SearchService:
     async def find(
         self,
         name: str,
-        queries: Sequence[str],
-        top_k: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-        *,
-        mode: Mode = "hybrid",
-        group_by: GroupBy | None = None,
-        convert: Callable[[list[SearchFound]], Result],
-    ) -> Result:
-        """Search for several queries in one generation of the collection; convert the results in a thread."""
-        _charge(queries)
-        return await self._find(
-            name,
-            mode,
-            convert,
-            lambda retriever: retriever.search_batch(
-                queries, top_k, filters, min_score, mode=mode, group_by=group_by
-            ),
-            lambda retriever: retriever.asearch_batch(
-                queries, top_k, filters, min_score, mode=mode, group_by=group_by
-            ),
-        )
-
-    async def related(
-        self,
-        name: str,
-        selection: str,
-        question: str | None,
-        top_k: int,
-        filters: Filters,
-        mode: Mode,
-        convert: Callable[[list[SearchFound]], Result],
-    ) -> Result:
-        """Find chunks that are related to a selected text; convert the result in a thread."""
-        _charge([selection])
-
-        async def arelated(retriever: Retriever) -> list[SearchResponse]:
-            return [await retriever.arelated(selection, question, top_k, filters, mode=mode)]
-
-        return await self._find(
-            name,
-            mode,
-            convert,
-            lambda retriever: [retriever.related(selection, question, top_k, filters, mode=mode)],
-            arelated,
-        )
-
-    async def _find(
-        self,
-        name: str,
+        texts: Sequence[str],
         mode: Mode,
         convert: Callable[[list[SearchFound]], Result],
         call: Callable[[Retriever], list[SearchResponse]],
         acall: Callable[[Retriever], Awaitable[list[SearchResponse]]],
     ) -> Result:
-        """Search in a thread, or with awaited engines; add the query words to mark."""
+        """Search for texts in a thread with `call`, or with awaited engines and `acall`.
+
+        `convert` gets the responses with the query words to mark, and runs in a thread, too.
+        """
+        _charge(texts)
 
         def search(retriever: Retriever) -> Result:
             _check_mode(retriever, mode)
@@ -235,7 +189,7 @@ class SearchService:
         async def asearch(retriever: Retriever) -> Result:
             await asyncio.to_thread(_check_mode, retriever, mode)
             responses = await acall(retriever)
-            return await self.in_thread(lambda found: convert(_with_words(retriever, found)), responses)
+            return await self.in_thread(lambda done: convert(_with_words(retriever, done)), responses)
 
         return await (self._await(name, mode, asearch) if self._awaited else self.run(name, search))
 
@@ -254,10 +208,10 @@ class SearchService:
         def read(retriever: Retriever) -> Outline:
             index = retriever.open()
             state = replace(index.info, warnings=(), calibration=None)
-            known = self._outlines.get(name)
-            if known is None or known[0] != state:
-                self._outlines[name] = known = (state, read_outline(index))
-            return known[1]
+            cached = self._outlines.get(name)
+            if cached is None or cached[0] != state:
+                self._outlines[name] = cached = (state, read_outline(index))
+            return cached[1]
 
         return await self.run(name, read)
 
@@ -294,7 +248,9 @@ class SearchService:
 
         Searches that call a remote embedder have a breaker of their own: without it, all others still work.
         """
-        breaker = None if self.embedded else self._breaker(name, embeds=embeds)
+        if not self.embedded and (name, embeds) not in self._breakers:
+            self._breakers[name, embeds] = CircuitBreaker(on_change=self.metrics.circuits.inc)
+        breaker = self._breakers.get((name, embeds))
         try:
             with breaker.watch() if breaker else nullcontext():
                 yield
@@ -303,11 +259,6 @@ class SearchService:
                 f"Collection '{name}' does not exist",
                 hint=f"Index a book with `recto index PATH --collection {name}`.",
             ) from error
-
-    def _breaker(self, name: str, *, embeds: bool) -> CircuitBreaker:
-        if (name, embeds) not in self._breakers:
-            self._breakers[name, embeds] = CircuitBreaker(on_change=self._on_circuit)
-        return self._breakers[name, embeds]
 
     def redact(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without paths and addresses."""
@@ -323,11 +274,11 @@ class SearchService:
     @property
     def embedded(self) -> bool:
         """Whether all engines run in this process."""
-        return not self._awaited and not isinstance(self._store, AsyncStore)
+        return not self._awaited and self._store.is_local
 
     def _aliases(self) -> set[str]:
         """Return the other names of the default collection, if looking them up is cheap."""
-        if isinstance(self._store, AsyncStore):
+        if not self._store.is_local:
             return set()
         aliases = self._store.aliases()
         target = aliases.get(self.default, self.default)

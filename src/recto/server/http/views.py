@@ -1,4 +1,4 @@
-"""Convert the core's values to the JSON of the responses, and Markdown to safe HTML."""
+"""Send values as JSON, and convert Markdown to safe HTML."""
 
 from __future__ import annotations
 
@@ -17,15 +17,6 @@ from starlette.responses import Response
 
 from recto.book.parsing.markdown.blocks import containers_plugin
 from recto.book.parsing.markdown.headings import split_explicit_id
-from recto.search.display import chunk_matches, chunk_to_dict, group_ranks, hit_to_dict, is_covered, pick
-from recto.search.lexical import QueryWord
-from recto.search.outline import Outline
-from recto.search.pages import BookPage
-from recto.server.http.models import ChunkModel, HitModel
-from recto.types import Hit, IndexInfo, SearchResponse
-
-_CHUNK_FIELDS = tuple(name for name in ChunkModel.model_fields if name not in ("matches", "html"))
-_HIT_FIELDS = tuple(name for name in HitModel.model_fields if name not in ("rank", "html"))
 
 
 def respond(data: Mapping[str, Any]) -> Response:
@@ -34,104 +25,6 @@ def respond(data: Mapping[str, Any]) -> Response:
         "utf-8", "replace"
     )
     return Response(body, media_type="application/json")
-
-
-def search_view(
-    response: SearchResponse, words: Sequence[QueryWord], *, query_log: bool = False
-) -> dict[str, Any]:
-    """Return the response of `/v1/search`."""
-    return {
-        "query": response.query,
-        "collection": response.collection,
-        "generation": response.generation,
-        "mode": response.mode,
-        "outcome": response.outcome.value,
-        "message": response.message,
-        "warnings": list(response.warnings),
-        "answerable": response.answerable,
-        "coverage": response.coverage,
-        "covered": is_covered(response),
-        "corrections": {word: list(meant) for word, meant in response.corrections},
-        "noise_floor": response.noise_floor,
-        "results": [_ranked(rank, hit, response, words) for rank, hit in enumerate(response.hits, 1)],
-        "groups": group_ranks(response),
-        "timings": {
-            "embed_ms": round(response.timings.embed_ms, 3),
-            "search_ms": round(response.timings.search_ms, 3),
-            "total_ms": round(response.timings.total_ms, 3),
-        },
-        "query_log": query_log,
-    }
-
-
-def related_view(
-    response: SearchResponse, words: Sequence[QueryWord], *, query_log: bool = False
-) -> dict[str, Any]:
-    """Return the response of `/v1/related`."""
-    chosen = response.selection
-    if chosen is None:
-        raise ValueError("the response has no selection")
-    return search_view(response, words, query_log=query_log) | {
-        "selection": {
-            "text": chosen.text,
-            "given": chosen.given,
-            "cut": chosen.cut,
-            "left_out": chosen.left_out,
-        }
-    }
-
-
-def _ranked(rank: int, hit: Hit, response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
-    return {"rank": rank} | pick(hit_to_dict(hit, response, words, digits=6), _HIT_FIELDS)
-
-
-def page_view(collection: str, page: BookPage, words: Sequence[QueryWord]) -> dict[str, Any]:
-    """Return the chunks of a page in reading order, with their words that match a query."""
-    return {
-        "collection": collection,
-        "url": page.url,
-        "title": page.title,
-        "module": page.module,
-        "chunks": [
-            pick(chunk_to_dict(chunk), _CHUNK_FIELDS) | {"matches": list(chunk_matches(chunk, words))}
-            for chunk in page.chunks
-        ],
-    }
-
-
-def collections_view(collections: Mapping[str, IndexInfo | None]) -> dict[str, Any]:
-    """Return the collections, the default one first; the index of one that cannot be opened is None."""
-    default = next(iter(collections))
-    made = {name: info.fingerprint if info else None for name, info in collections.items()}
-    return {
-        "collections": [
-            {
-                "name": name,
-                "default": name == default,
-                "title": (book.title if book else "") or name,
-                "logo": (book.logo if book else "") or None,
-            }
-            for name, book in made.items()
-        ]
-    }
-
-
-def modules_view(collection: str, outline: Outline) -> dict[str, Any]:
-    """Return the modules with their numbers of chunks and pages."""
-    modules = [
-        {"name": name, "title": outline.titles.get(name, name), "chunks": chunks, "pages": pages}
-        for name, (chunks, pages) in outline.modules().items()
-    ]
-    return {"collection": collection, "modules": modules}
-
-
-def pages_view(collection: str, outline: Outline) -> dict[str, Any]:
-    """Return the pages with their numbers of chunks."""
-    pages = [
-        {"url": page.url, "title": page.title, "module": page.module, "chunks": page.chunks}
-        for page in outline.pages
-    ]
-    return {"collection": collection, "pages": pages}
 
 
 _MAX_RENDERED = 10_000  # characters; longer texts are shown as they are
@@ -223,8 +116,8 @@ class _SafeRenderer(RendererHTML):
 
     def admonition_open(self, tokens: Sequence[Token], idx: int, _options: OptionsDict, env: Any) -> str:
         """Return the start of an admonition and its title."""
-        found = _ADMONITION.search(env["lines"][(tokens[idx].map or (0,))[0]])
-        title = found["title"].strip("[]\"' \t") or found["kind"].capitalize() if found else ""
+        match = _ADMONITION.search(env["lines"][(tokens[idx].map or (0,))[0]])
+        title = match["title"].strip("[]\"' \t") or match["kind"].capitalize() if match else ""
         return f'<div class="aside" role="note"><p class="aside-title">{escape(title)}</p>'
 
     def table_open(self, *_: Any) -> str:

@@ -2,104 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import re
 import signal
-import stat
-import sys
-from asyncio import Task, create_task, gather, to_thread, wait
+from asyncio import to_thread
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import IO, TYPE_CHECKING, Any, cast
-from urllib.parse import quote, unquote
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 import anyio
 import mcp_types as wire
-from anyio import wait_writable
-from mcp.server import Server, ServerRequestContext
+from mcp.server import MCPServer, ServerRequestContext
+from mcp.server.mcpserver import Context
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.resources import ResourceSecurity
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from recto import __version__
 from recto._util.retry import Notify
 from recto._util.text import plural
-from recto.errors import ErrorKind, PageMissing, RectoError
-from recto.search.retriever import Retriever
+from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.server.auth import AdmissionMiddleware, ApiKeys, is_loopback, key_required, local_hosts
 from recto.server.limits import AdmissionLimits, Refusal, Refused
-from recto.server.mcp.schemas import check_arguments
-from recto.server.mcp.tools import INSTRUCTIONS, TOOLS, BookTool, whole_page
+from recto.server.mcp.tools import INSTRUCTIONS, BookTools, LazyRetriever, whole_page
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
-
-_OPEN_TIMEOUT = 20.0  # seconds; clients wait about a minute, and the first run indexes a book
-
-
-class StillOpening(RectoError):
-    """The book is still being opened or indexed."""
-
-    kind = ErrorKind.BUSY
-    label = ""
-
-
-class LazyRetriever:
-    """Opens a retriever in the background; if `prepare` fails, the next request tries again."""
-
-    def __init__(
-        self,
-        retriever: Retriever,
-        prepare: Callable[[], object],
-        notify: Notify,
-        open_timeout: float = _OPEN_TIMEOUT,
-    ) -> None:
-        self._retriever = retriever
-        self._prepare = prepare
-        self._notify = notify
-        self._open_timeout = open_timeout
-        self._opening: Task[object] | None = None
-        self._is_open = False
-
-    async def retriever(self) -> Retriever:
-        """Return the retriever; wait until it is open."""
-        if not self._is_open:
-            await self._open()
-        return self._retriever
-
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
-        """Start to open the book, and close this event loop's connections at the end."""
-        opening = create_task(self._warm_up())
-        try:
-            yield
-        finally:
-            opening.cancel()
-            await gather(opening, return_exceptions=True)  # the next request reports the same error
-            await self._retriever.aclose()
-
-    async def _warm_up(self) -> None:
-        try:
-            retriever = await self.retriever()
-            await to_thread(retriever.warm_up)
-        except StillOpening:
-            pass  # it continues, and reports its progress
-        except RectoError as error:
-            self._notify(f"[WARNING] {error}. {error.hint}".rstrip())
-
-    async def _open(self) -> None:
-        """Open the book, or wait until another task has opened it; raise `StillOpening` after the timeout."""
-        if self._opening is None or self._opening.done():
-            self._opening = create_task(to_thread(self._prepare))
-        opening = self._opening
-        if not (await wait({opening}, timeout=self._open_timeout))[0]:
-            raise StillOpening("The book is still being opened or indexed", hint="Ask again in a minute.")
-        opening.result()
-        self._is_open = True
-
 
 PAGE_SCHEME = "recto://pages/"
 MARKDOWN = "text/markdown"
@@ -110,55 +44,125 @@ _LOG = logging.getLogger("recto.server.mcp")
 _READS_ONLY = wire.ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
-_Context = ServerRequestContext[Any]
 
 
-def build_server(lazy: LazyRetriever) -> Server[None]:
-    """Return the MCP server; it opens the book when it runs."""
-    tools = {tool.name: tool for tool in TOOLS}
-    listed = wire.ListToolsResult(tools=[_listed_tool(tool) for tool in TOOLS])
+class BookServer(MCPServer[None]):
+    """The SDK's server with our error messages, strict arguments, and resources in pages."""
 
-    async def list_tools(_context: _Context, _params: object) -> wire.ListToolsResult:
-        return listed
+    def __init__(self, lazy: LazyRetriever) -> None:
+        @asynccontextmanager
+        async def lifespan(_server: MCPServer[None]) -> AsyncIterator[None]:
+            async with lazy.run():
+                yield
 
-    async def call_tool(_context: _Context, params: wire.CallToolRequestParams) -> wire.CallToolResult:
-        if params.name not in tools:
+        root = logging.getLogger()
+        if not root.handlers and logging.lastResort is not None:
+            # Without a handler, the SDK would add one that prints every request. This one changes nothing.
+            root.addHandler(logging.lastResort)
+        super().__init__(
+            "recto",
+            title="Recto",
+            version=__version__,
+            instructions=INSTRUCTIONS,
+            lifespan=lifespan,
+            subscriptions=False,
+        )
+        self._lazy = lazy
+        self._listed: list[wire.Tool] = []
+
+    async def list_tools(self) -> list[wire.Tool]:
+        """List the tools; schemas say that unknown arguments are errors, and have no references."""
+        if not self._listed:
+            self._listed = await super().list_tools()
+            for tool in self._listed:
+                tool.input_schema["additionalProperties"] = False
+                tool.output_schema = _inlined(tool.output_schema or {})
+        return self._listed
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> wire.CallToolResult | wire.InputRequiredResult:
+        """Call a tool; return errors as results that the agent can act on."""
+        tools = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
+        if name not in tools:
             raise MCPError(
-                wire.INVALID_PARAMS,
-                f"There is no tool '{params.name[:80]}'. The tools are: {', '.join(tools)}.",
+                wire.INVALID_PARAMS, f"There is no tool '{name[:80]}'. The tools are: {', '.join(tools)}."
             )
-        return await _call(lazy, tools[params.name], params.arguments)
+        hint = f"The arguments are: {', '.join(tools[name]) or 'none'}."
+        if unknown := [argument for argument in arguments if argument not in tools[name]]:
+            # The SDK ignores them: a misspelt filter would search the whole book.
+            faults = "; ".join(f"{argument}: Extra inputs are not permitted" for argument in unknown)
+            return _failed(InvalidArgument(faults, hint=hint))
+        try:
+            return await super().call_tool(name, arguments, context)
+        except ToolError as error:
+            cause = error.__cause__
+            if isinstance(cause, ValidationError) and not isinstance(error, UnexpectedToolError):
+                return _failed(InvalidArgument(_faults(cause), hint=hint))
+            return _failed(cause if isinstance(cause, Exception) else error)
 
-    async def list_resources(
-        _context: _Context, params: wire.PaginatedRequestParams | None
+    async def _handle_list_resources(
+        self,
+        ctx: ServerRequestContext[None],  # noqa: ARG002 - the SDK passes it
+        params: wire.PaginatedRequestParams | None,
     ) -> wire.ListResourcesResult:
-        return await _list_pages(lazy, params.cursor if params else None)
+        """List the pages after the cursor, which is the last URL of the list before."""
+        cursor = params.cursor if params else None
+        with _protocol_errors():
+            retriever = await self._lazy.retriever()
+            pages = await to_thread(retriever.pages)
+        addresses = sorted(pages)
+        begin = bisect_right(addresses, cursor) if cursor else 0
+        shown = addresses[begin : begin + LISTED]
+        resources = [
+            wire.Resource(
+                uri=page_uri(address),
+                name=address,
+                description=plural(pages[address], "chunk"),
+                mime_type=MARKDOWN,
+            )
+            for address in shown
+        ]
+        more = begin + LISTED < len(addresses)
+        return wire.ListResourcesResult(resources=resources, next_cursor=shown[-1] if more else None)
 
-    async def list_templates(_context: _Context, _params: object) -> wire.ListResourceTemplatesResult:
-        return wire.ListResourceTemplatesResult(resource_templates=[_template()])
+    async def run_stdio_async(self) -> None:
+        """Serve the parent program until it closes standard input."""
+        stdin = cast("anyio.AsyncFile[str]", _lines())
+        async with stdio_server(stdin=stdin) as (incoming, outgoing):
+            await self._lowlevel_server.run(
+                incoming, outgoing, self._lowlevel_server.create_initialization_options()
+            )
 
-    async def read_resource(
-        _context: _Context, params: wire.ReadResourceRequestParams
-    ) -> wire.ReadResourceResult:
-        return await _read(lazy, params.uri)
 
-    @asynccontextmanager
-    async def lifespan(_server: Server[None]) -> AsyncIterator[None]:
-        async with lazy.run():
-            yield
+def build_server(lazy: LazyRetriever) -> BookServer:
+    """Return the MCP server; it opens the book when it runs."""
+    server = BookServer(lazy)
+    tools = BookTools(lazy)
+    for title, tool in (
+        ("Search the book", tools.search_book),
+        ("Read a page", tools.read_page),
+        ("List the modules", tools.list_modules),
+        ("Find chunks related to a selected text", tools.related_chunks),
+        ("Get context for a question", tools.get_context),
+    ):
+        description = " ".join((tool.__doc__ or "").split())
+        server.add_tool(tool, title=title, description=description, annotations=_READS_ONLY)
 
-    return Server(
-        "recto",
-        title="Recto",
-        version=__version__,
-        instructions=INSTRUCTIONS,
-        lifespan=lifespan,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
-        on_list_resources=list_resources,
-        on_list_resource_templates=list_templates,
-        on_read_resource=read_resource,
+    @server.resource(
+        PAGE_SCHEME + "{address}",
+        name="page",
+        title="A page of the book",
+        description="A page as Markdown, by its URL; with an #anchor, one section of it.",
+        mime_type=MARKDOWN,
+        security=ResourceSecurity(exempt_params={"address"}),  # a key of the index, not a path
     )
+    async def page(address: str) -> str:
+        with _protocol_errors():
+            retriever = await lazy.retriever()
+            return await to_thread(whole_page, retriever, address)
+
+    return server
 
 
 def page_uri(address: str) -> str:
@@ -166,67 +170,9 @@ def page_uri(address: str) -> str:
     return PAGE_SCHEME + quote(address, safe="")
 
 
-async def _call(lazy: LazyRetriever, tool: BookTool, arguments: dict[str, Any] | None) -> wire.CallToolResult:
-    """Call a tool; return errors as results that the agent can act on."""
-    try:
-        asked = check_arguments(tool.arguments, arguments)
-        result = await tool.run(await lazy.retriever(), asked)
-    except Exception as error:  # noqa: BLE001 - the agent must see every failure, without internals
-        return wire.CallToolResult(content=[wire.TextContent(text=_explained(error))], is_error=True)
-    return wire.CallToolResult(
-        content=[wire.TextContent(text=tool.text(result))], structured_content=result.model_dump(mode="json")
-    )
-
-
-async def _list_pages(lazy: LazyRetriever, cursor: str | None) -> wire.ListResourcesResult:
-    """List the pages after the cursor, which is the last URL of the list before."""
-    with _protocol_errors():
-        retriever = await lazy.retriever()
-        pages = await to_thread(retriever.pages)
-    addresses = sorted(pages)
-    begin = bisect_right(addresses, cursor) if cursor else 0
-    shown = addresses[begin : begin + LISTED]
-    resources = [
-        wire.Resource(
-            uri=page_uri(address),
-            name=address,
-            description=plural(pages[address], "chunk"),
-            mime_type=MARKDOWN,
-        )
-        for address in shown
-    ]
-    more = begin + LISTED < len(addresses)
-    return wire.ListResourcesResult(resources=resources, next_cursor=shown[-1] if more else None)
-
-
-async def _read(lazy: LazyRetriever, uri: str) -> wire.ReadResourceResult:
-    with _protocol_errors():
-        if not uri.startswith(PAGE_SCHEME):
-            raise PageMissing(
-                f"There is no resource '{uri[:200]}'",
-                hint=f"Pages are {PAGE_SCHEME}ADDRESS, percent-encoded.",
-            )
-        retriever = await lazy.retriever()
-        markdown = await to_thread(whole_page, retriever, unquote(uri.removeprefix(PAGE_SCHEME)))
-    return wire.ReadResourceResult(
-        contents=[wire.TextResourceContents(uri=uri, text=markdown, mime_type=MARKDOWN)]
-    )
-
-
-def _listed_tool(tool: BookTool) -> wire.Tool:
-    return wire.Tool(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=tool.arguments.model_json_schema(),
-        output_schema=_inlined(tool.result.model_json_schema(mode="serialization")),
-        annotations=_READS_ONLY,
-    )
-
-
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
     """Replace references by their definitions: not every client resolves them."""
-    definitions = schema.pop("$defs", {})
+    definitions = schema.get("$defs", {})
 
     def walked(part: Any) -> Any:
         if isinstance(part, list):
@@ -235,19 +181,21 @@ def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
             return part
         if "$ref" in part:
             part = {**definitions[part["$ref"].rpartition("/")[2]], **part}
-        return {name: walked(value) for name, value in part.items() if name != "$ref"}
+        return {name: walked(value) for name, value in part.items() if name not in ("$ref", "$defs")}
 
     return cast("dict[str, Any]", walked(schema))
 
 
-def _template() -> wire.ResourceTemplate:
-    return wire.ResourceTemplate(
-        uri_template=PAGE_SCHEME + "{address}",
-        name="page",
-        title="A page of the book",
-        description="A page as Markdown, by its URL; with an #anchor, one section of it.",
-        mime_type=MARKDOWN,
+def _faults(error: ValidationError) -> str:
+    """Return all errors of the arguments in one sentence."""
+    return "; ".join(
+        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
+        for fault in error.errors(include_url=False)
     )
+
+
+def _failed(error: Exception) -> wire.CallToolResult:
+    return wire.CallToolResult(content=[wire.TextContent(text=_explained(error))], is_error=True)
 
 
 @contextmanager
@@ -286,54 +234,20 @@ _DEADLINE = 60.0  # seconds; long enough for a long page and a slow engine
 _NO_STREAM = Refusal(
     405, "This server does not open event streams", "Send each request with POST.", (("Allow", "POST"),)
 )
-_MAX_MESSAGE = 64 << 20
 _LONE_SURROGATE = re.compile(
     r"""\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"""
 )
 
 
-class Outbox:
-    """Standard output for protocol messages only; other prints go to standard error."""
-
-    def __init__(self) -> None:
-        sys.stdout.flush()
-        self._descriptor = os.dup(1)
-        os.dup2(2, 1)
-
-    async def write(self, text: str) -> None:
-        """Write a whole message."""
-        rest = memoryview(text.encode())
-        while rest:
-            try:
-                rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # stdin and stdout can be one socket, which reading made non-blocking
-                await wait_writable(self._descriptor)
-
-    async def flush(self) -> None:
-        """Do nothing: writes are not buffered."""
-
-
-def inbox() -> AsyncIterator[str] | None:
-    """Return standard input as lines, or None if it is not a pipe that the event loop can wait for."""
-    if os.name != "posix" or not _is_pipe(os.fstat(0).st_mode):
-        return None
-    descriptor = os.dup(0)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)  # child processes must not read the protocol's messages
+async def _lines() -> AsyncIterator[str]:
+    """Take over standard input, which child processes must not read, and yield its lines."""
+    private, null = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
     os.close(null)
-    return _lines(os.fdopen(descriptor, "rb", buffering=0))
-
-
-async def _lines(pipe: IO[bytes]) -> AsyncIterator[str]:
-    reader = asyncio.StreamReader(limit=_MAX_MESSAGE)
-    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), pipe
-    )
-    try:
-        while line := await reader.readline():
-            yield replace_lone_surrogates(line.decode("utf-8", "replace"))
-    finally:
-        transport.close()
+    # The thread that reads may outlive the server, so the descriptor stays open.
+    with open(private, encoding="utf-8", errors="replace", closefd=False) as stdin:
+        async for line in anyio.wrap_file(stdin):
+            yield replace_lone_surrogates(line)
 
 
 def replace_lone_surrogates(line: str) -> str:
@@ -343,27 +257,17 @@ def replace_lone_surrogates(line: str) -> str:
     """
     if "\\u" not in line:
         return line
-    return _LONE_SURROGATE.sub(lambda found: r"\ufffd" if found[1] else found[0], line)
+    return _LONE_SURROGATE.sub(lambda match: r"\ufffd" if match[1] else match[0], line)
 
 
-def _is_pipe(mode: int) -> bool:
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def run_stdio(server: Server[None]) -> None:
+def run_stdio(server: BookServer) -> None:
     """Serve the parent program until it closes standard input."""
     # Ctrl-C cannot interrupt a thread that reads a line. Exiting at once is safe: nothing is written.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-    async def serve() -> None:
-        lines, out = cast("anyio.AsyncFile[str] | None", inbox()), cast("anyio.AsyncFile[str]", Outbox())
-        async with stdio_server(stdin=lines, stdout=out) as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
-
-    anyio.run(serve)
+    server.run("stdio")
 
 
-def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], notify: Notify) -> None:
+def run_http(server: MCPServer[Any], host: str, port: int, keys: Sequence[str], notify: Notify) -> None:
     """Serve many clients over HTTP until Ctrl-C."""
     import uvicorn
 
@@ -377,7 +281,7 @@ def run_http(server: Server[None], host: str, port: int, keys: Sequence[str], no
         uvicorn.Server(config).run(sockets=[listener])
 
 
-def http_app(server: Server[None], host: str, keys: Sequence[str]) -> ASGIApp:
+def http_app(server: MCPServer[Any], host: str, keys: Sequence[str]) -> ASGIApp:
     """Return the ASGI application; it is stateless and answers each request with one JSON response."""
     if not is_loopback(host) and not keys:
         raise key_required(host, "or listen on 127.0.0.1")

@@ -1,176 +1,465 @@
-"""The MCP tools: their functions and descriptions."""
+"""The MCP tools: arguments, results and functions, with the descriptions that a model reads."""
 
 from __future__ import annotations
 
-from asyncio import to_thread
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from asyncio import Task, create_task, gather, to_thread, wait
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from mcp_types import CallToolResult, TextContent
+from pydantic import BeforeValidator, Field, StringConstraints
 
+from recto._util.retry import Notify
 from recto._util.text import plural, with_anchor
-from recto.errors import InvalidArgument
+from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.search import display
-from recto.search.context import Context
-from recto.search.display import response_words
+from recto.search.context import MAX_NEIGHBORS, MAX_TOKENS, MIN_TOKENS, OMISSION, Context
 from recto.search.lexical import QueryWord
-from recto.search.retriever import Retriever
-from recto.server.mcp.schemas import (
-    ContextArguments,
-    McpContext,
-    McpHit,
-    McpModule,
-    McpModules,
-    McpPage,
-    McpRelatedResult,
-    McpSearchResult,
-    McpSection,
-    NoArguments,
-    PageArguments,
-    RelatedArguments,
-    SearchArguments,
-    ToolArguments,
+from recto.search.query import (
+    DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_CONTEXT_TOP_K,
+    DEFAULT_TOP_K,
+    MAX_QUERY,
+    MAX_SCORE,
 )
-from recto.types import HEADING_SEPARATOR, Chunk, Filters, SearchResponse
+from recto.search.retriever import Retriever
+from recto.server.schemas import (
+    AboveNoise,
+    Headings,
+    HitFields,
+    PageTitle,
+    ResponseFields,
+    ResponseModel,
+    SectionUrl,
+)
+from recto.types import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, Module, SearchResponse
 
+MAX_TOP_K = 20
+MAX_PART = 20_000  # characters, about 5,000 tokens: every client accepts a tool result of this size
 _DIGITS = 4
+_OPEN_TIMEOUT = 20.0  # seconds; clients wait about a minute, and the first run indexes a book
+
+INSTRUCTIONS = (
+    "This server reads one textbook. To answer a question, call get_context; pass `page` if you know which "
+    "page the user is reading. To find places instead of text to read, call search_book. To read on, call "
+    "read_page with a `url`. If the user has selected text, call related_chunks. Answer from what the book "
+    "says, and cite each statement by its `url`. If `coverage` is `not covered`, say that the book does not "
+    "seem to cover the question instead of answering from the results. If it is `unclear`, or if the text "
+    "does not answer the question, say so. Scores mean little by themselves: if `above_noise` is false, the "
+    "result most likely has nothing to do with the question."
+)
 
 
-def search_result(response: SearchResponse, words: Sequence[QueryWord]) -> McpSearchResult:
-    """Convert a response into the tool's result."""
-    fields = tuple(McpHit.model_fields)
-    return McpSearchResult(
-        **_about(response),
-        noise_floor=None if response.noise_floor is None else round(response.noise_floor, _DIGITS),
-        results=[
-            McpHit(**display.pick(display.hit_to_dict(hit, response, words, _DIGITS), fields))
-            for hit in response.hits
-        ],
-        warnings=list(response.warnings),
-        took_ms=round(response.timings.total_ms, 2),
-    )
+def _split(given: Any) -> Any:
+    """Accept one name, or several in one text: agents send both."""
+    return [part for part in given.split(",") if part.strip()] if isinstance(given, str) else given
 
 
-def related_result(response: SearchResponse, words: Sequence[QueryWord]) -> McpRelatedResult:
-    """Convert the response to a selected text into the tool's result."""
-    selection = response.selection
-    return McpRelatedResult(
-        **dict(search_result(response, words)),
-        searched_for=selection.text if selection else response.query,
-        left_out=selection.left_out if selection else 0,
-    )
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+ModuleNames = Annotated[
+    list[Name] | None,
+    BeforeValidator(_split),
+    Field(
+        description='Search only these modules, such as ["ros2"]; list_modules has the names. Omit it to '
+        "search the whole book."
+    ),
+]
+SearchMode = Annotated[
+    Mode,
+    Field(
+        description="hybrid (default): by meaning and by words. lexical: by words only, for an exact name, "
+        'option or error code, such as "rclpy.spin". dense: by meaning only.'
+    ),
+]
+TopK = Annotated[int, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results, such as 5.")]
+Query = Annotated[
+    str,
+    Field(
+        description="What to look for, in the language of the book: the user's question, or a few words of "
+        f'it, such as "How do nodes exchange messages?". At most {MAX_QUERY} characters.'
+    ),
+]
+MinScore = Annotated[
+    float | None,
+    Field(ge=-1, le=MAX_SCORE, description="Drop results with a lower score. Usually omitted."),
+]
+OnlyPage = Annotated[
+    Name | None,
+    Field(description="Search only the page with this URL: the `url` of a result, or what the user reads."),
+]
+Grouping = Annotated[
+    GroupBy | None,
+    Field(description='"page": return the best `top_k` pages, each with its results one after another.'),
+]
+TokenBudget = Annotated[
+    int,
+    Field(
+        ge=MIN_TOKENS,
+        le=MAX_TOKENS,
+        description="The maximum size of all texts together, such as 2000 for a short answer or 8000 for "
+        "a thorough one. Tokens of the book's embedding model; yours differ by up to a third.",
+    ),
+]
+CurrentPage = Annotated[
+    Name | None,
+    Field(
+        description="The URL of the page that the user is reading. Its sections come first if they are "
+        "relevant; otherwise the whole book is used, and `message` says so."
+    ),
+]
+Neighbors = Annotated[
+    int,
+    Field(
+        ge=0,
+        le=MAX_NEIGHBORS,
+        description="Also return this many sections before and after each one, if they fit: 1 for steps "
+        "that continue under the next heading.",
+    ),
+]
+SelectedText = Annotated[
+    str, Field(description="The selected text as it is in the book: a sentence, up to a few paragraphs.")
+]
+Question = Annotated[
+    str | None,
+    Field(description='What the user wants to know about it, such as "Why is this needed?". Optional.'),
+]
+PageUrl = Annotated[
+    Name,
+    Field(
+        description="The `url` of a result, or of a page. With an #anchor, only that section with its "
+        "subsections."
+    ),
+]
+Part = Annotated[
+    int, Field(ge=1, description="Which part of a long page, from 1; `parts` says how many there are.")
+]
 
 
-def context_result(context: Context) -> McpContext:
-    """Convert a context into the tool's result."""
+class McpSearchResult(ResponseFields):
+    """The hits, best first; if there are none, `message` says why."""
+
+    results: list[HitFields]
+    took_ms: Annotated[float, Field(description="How long the search took, in milliseconds.")]
+
+
+class McpRelatedResult(McpSearchResult):
+    """Hits that are related to a selected text."""
+
+    searched_for: Annotated[str, Field(description="The part of the selection that was searched for.")]
+    left_out: Annotated[int, Field(description="Chunks left out because they contain the selection itself.")]
+
+
+class McpSection(ResponseModel):
+    """A section of the book that has one or more hits."""
+
+    url: SectionUrl
+    title: PageTitle
+    headings: Headings
+    module: str
+    score: Annotated[float, Field(description="Of its best hit; compare it within one response only.")]
+    above_noise: AboveNoise
+    hits: Annotated[int, Field(description="How many chunks of it match the query.")]
+    text: Annotated[str, Field(description=f"Markdown; {OMISSION} stands for chunks that did not fit.")]
+    tokens: int
+    missing: Annotated[
+        int, Field(description="Chunks of the section that did not fit; read_page returns all of it.")
+    ]
+    truncated: Annotated[
+        bool, Field(description="True: the text ends after a sentence, because it alone is over max_tokens.")
+    ]
+
+
+class McpContext(ResponseFields):
+    """Sections of the book, most relevant first; if there are none, `message` says why."""
+
+    page_used: Annotated[
+        bool | None, Field(description="Whether sections of `page` come first. Null: `page` was not given.")
+    ]
+    sections: list[McpSection]
+    tokens: Annotated[int, Field(description="The size of all texts together.")]
+    max_tokens: int
+    left_out: Annotated[
+        list[str], Field(description="The URLs of further results that did not fit; read_page returns them.")
+    ]
+    took_ms: Annotated[float, Field(description="How long the search took, in milliseconds.")]
+
+
+class McpPage(ResponseModel):
+    """A page of the book, or a section of it."""
+
+    url: Annotated[str, Field(description="Cite this.")]
+    title: str
+    module: str
+    markdown: str
+    part: int
+    parts: Annotated[int, Field(description="How many parts there are; ask for the next with `part`.")]
+    note: str
+
+
+class McpModules(ResponseModel):
+    """The modules of the book; use a `name` to filter a search."""
+
+    collection: str
+    pages: int
+    modules: list[Module]
+
+
+class StillOpening(RectoError):
+    """The book is still being opened or indexed."""
+
+    kind = ErrorKind.BUSY
+    label = ""
+
+
+class LazyRetriever:
+    """Opens a retriever in the background; if `prepare` fails, the next request tries again."""
+
+    def __init__(
+        self,
+        retriever: Retriever,
+        prepare: Callable[[], object],
+        notify: Notify,
+        open_timeout: float = _OPEN_TIMEOUT,
+    ) -> None:
+        self._retriever = retriever
+        self._prepare = prepare
+        self._notify = notify
+        self._open_timeout = open_timeout
+        self._opening: Task[object] | None = None
+        self._is_open = False
+
+    async def retriever(self) -> Retriever:
+        """Return the retriever; wait until it is open."""
+        if not self._is_open:
+            await self._open()
+        return self._retriever
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """Start to open the book, and close this event loop's connections at the end."""
+        opening = create_task(self._warm_up())
+        try:
+            yield
+        finally:
+            opening.cancel()
+            await gather(opening, return_exceptions=True)  # the next request reports the same error
+            await self._retriever.aclose()
+
+    async def _warm_up(self) -> None:
+        try:
+            retriever = await self.retriever()
+            await to_thread(retriever.warm_up)
+        except StillOpening:
+            pass  # it continues, and reports its progress
+        except RectoError as error:
+            self._notify(f"[WARNING] {error}. {error.hint}".rstrip())
+
+    async def _open(self) -> None:
+        """Open the book, or wait until another task has opened it; raise `StillOpening` after the timeout."""
+        if self._opening is None or self._opening.done():
+            self._opening = create_task(to_thread(self._prepare))
+        opening = self._opening
+        if not (await wait({opening}, timeout=self._open_timeout))[0]:
+            raise StillOpening("The book is still being opened or indexed", hint="Ask again in a minute.")
+        opening.result()
+        self._is_open = True
+
+
+class BookTools:
+    """The tools; the docstring of a method is the description that a model reads."""
+
+    def __init__(self, book: LazyRetriever) -> None:
+        self._book = book
+
+    async def search_book(
+        self,
+        query: Query,
+        top_k: TopK = DEFAULT_TOP_K,
+        min_score: MinScore = None,
+        module: ModuleNames = None,
+        url: OnlyPage = None,
+        mode: SearchMode = "hybrid",
+        group_by: Grouping = None,
+    ) -> Annotated[CallToolResult, McpSearchResult]:
+        """Return the chunks (short parts of a section) that match a query best, with scores and `url`s.
+
+        Use it to find where the book covers something, to compare results, or to look up an exact name with
+        the mode `lexical`. To answer a question, use get_context instead: it returns whole sections. If there
+        are no results, `message` says why; with the outcome `filtered_out`, try again without `module` and
+        `url`.
+        """
+        retriever = await self._book.retriever()
+        filters = Filters(tuple(module or ()), url)
+        response = await retriever.asearch(query, top_k, filters, min_score, mode=mode, group_by=group_by)
+        data = search_data(response, await to_thread(display.response_words, retriever, response))
+        return _result(data, search_text(data))
+
+    async def read_page(self, url: PageUrl, part: Part = 1) -> Annotated[CallToolResult, McpPage]:
+        """Return a page as Markdown, or one section of it if the URL has an #anchor.
+
+        Use it when you have a `url` and need all of it: every step, a whole table or listing, a summary. Do
+        not use it to look for something: get_context and search_book find the right page. Long pages come in
+        parts; `note` says how to get the next.
+        """
+        page = await to_thread(page_part, await self._book.retriever(), url, part)
+        head = f"{page['title']} ({page['module']})\n{page['url']}"
+        return _result(page, _joined(head, page["markdown"], page["note"]))
+
+    async def list_modules(self) -> Annotated[CallToolResult, McpModules]:
+        """Return the modules (parts) of the textbook with their sizes.
+
+        Use it to learn what the book is about, and for the names that `module` takes. Not needed before a
+        search.
+        """
+        retriever = await self._book.retriever()
+        modules, pages = await to_thread(lambda: (retriever.modules(), retriever.pages()))
+        lines = [f"- {module.name}: {plural(module.chunks, 'chunk')}" for module in modules]
+        listed = [{"name": one.name, "title": one.title, "chunks": one.chunks} for one in modules]
+        return _result(
+            {"collection": retriever.collection, "pages": len(pages), "modules": listed},
+            "\n".join([f"{retriever.collection}: {plural(len(pages), 'page')}", *lines]),
+        )
+
+    async def related_chunks(
+        self,
+        selection: SelectedText,
+        question: Question = None,
+        top_k: TopK = DEFAULT_TOP_K,
+        module: ModuleNames = None,
+        mode: SearchMode = "hybrid",
+    ) -> Annotated[CallToolResult, McpRelatedResult]:
+        """Return chunks that complement a text which the user has selected.
+
+        They are prerequisites, details, or the same topic elsewhere. The selection itself and copies of it
+        are left out. Use it only if there is such a text; for a question alone, use get_context.
+        """
+        retriever = await self._book.retriever()
+        filters = Filters(tuple(module or ()))
+        response = await retriever.arelated(selection, question, top_k, filters, mode=mode)
+        data = search_data(response, await to_thread(display.response_words, retriever, response))
+        selected = response.selection
+        data["searched_for"] = selected.text if selected else response.query
+        data["left_out"] = selected.left_out if selected else 0
+        return _result(data, search_text(data))
+
+    async def get_context(
+        self,
+        query: Query,
+        max_tokens: TokenBudget = DEFAULT_CONTEXT_TOKENS,
+        page: CurrentPage = None,
+        neighbors: Neighbors = 0,
+        top_k: TopK = DEFAULT_CONTEXT_TOP_K,
+        module: ModuleNames = None,
+        mode: SearchMode = "hybrid",
+    ) -> Annotated[CallToolResult, McpContext]:
+        """Return the sections of the textbook that answer a question, as Markdown, most relevant first.
+
+        Together they have at most `max_tokens`. Use it first for anything that the book may cover. Each
+        section has a `url`: cite by it. If `coverage` is `not covered`, the book most likely does not cover
+        the question. `message` says what did not fit, which misspelt words were corrected, and whether `page`
+        was used.
+        """
+        retriever = await self._book.retriever()
+        filters = Filters(tuple(module or ()))
+        context = await retriever.acontext(
+            query, max_tokens, top_k, filters, mode=mode, page=page, neighbors=neighbors
+        )
+        data = context_data(context)
+        return _result(data, context_text(data))
+
+
+def _result(data: dict[str, Any], text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(text=text)], structured_content=data)
+
+
+def search_data(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
+    """Return the fields of `McpSearchResult`."""
+    data = display.response_to_dict(response, words, _DIGITS)
+    return _about(response, data) | {
+        "results": [display.pick(result, HitFields.model_fields) for result in data["results"]],
+        "took_ms": round(response.timings.total_ms, 2),
+    }
+
+
+def context_data(context: Context) -> dict[str, Any]:
+    """Return the fields of `McpContext`."""
     response = context.response
-    about = _about(response)
+    data = _about(response, response.to_dict(_DIGITS))
     left_out = list(dict.fromkeys(hit.chunk.link for hit in context.left_out))
     not_shown = [
         plural(count, what)
         for count, what in ((len(left_out), "further result"), (context.missing, "chunk"))
         if count
     ]
-    if not_shown:
-        more = f"{' and '.join(not_shown)} did not fit into {context.max_tokens} tokens."
-        about["message"] = f"{about['message']} {more}".strip()
-    if context.page_message:
-        about["message"] = f"{context.page_message} {about['message']}".strip()
-    return McpContext(
-        **about,
-        page_used=context.page_used,
-        sections=[
-            McpSection(
-                url=section.url,
-                title=section.hits[0].chunk.page_title,
-                headings=list(section.hits[0].chunk.headings),
-                module=section.hits[0].chunk.module_name,
-                score=round(section.score, _DIGITS),
-                above_noise=display.above_noise(section.hits[0], response),
-                hits=len(section.hits),
-                text=section.text,
-                tokens=section.tokens,
-                missing=section.missing,
-                truncated=section.truncated,
-            )
-            for section in context.sections
-        ],
-        tokens=context.tokens,
-        max_tokens=context.max_tokens,
-        left_out=left_out,
-        warnings=list(response.warnings),
-        took_ms=round(response.timings.total_ms, 2),
-    )
-
-
-def _about(response: SearchResponse) -> dict[str, Any]:
-    """Return the fields of `McpResponse`."""
-    return {
-        "outcome": response.outcome,
-        "message": _message(response),
-        "collection": response.collection,
-        "mode": response.mode,
-        "answerable": response.answerable,
-        "coverage": response.coverage,
-        "corrections": {word: list(meant) for word, meant in response.corrections},
+    more = f"{' and '.join(not_shown)} did not fit into {context.max_tokens} tokens." if not_shown else ""
+    data["message"] = " ".join(filter(None, (context.page_message, data["message"], more)))
+    sections = [
+        display.pick(section.hits[0].to_dict(_DIGITS), ("title", "headings", "module", "score"))
+        | {
+            "url": section.url,
+            "above_noise": response.above_noise(section.hits[0]),
+            "hits": len(section.hits),
+            "text": section.text,
+            "tokens": section.tokens,
+            "missing": section.missing,
+            "truncated": section.truncated,
+        }
+        for section in context.sections
+    ]
+    return data | {
+        "page_used": context.page_used,
+        "sections": sections,
+        "tokens": context.tokens,
+        "max_tokens": context.max_tokens,
+        "left_out": left_out,
+        "took_ms": round(response.timings.total_ms, 2),
     }
 
 
-def _message(response: SearchResponse) -> str:
-    """Return what an agent should know before it reads the results."""
-    parts = display.corrections_of(response)
-    if response.hits and not display.is_covered(response):
-        parts.append(
+def _about(response: SearchResponse, data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `ResponseFields`; `message` says what to know before reading the results."""
+    notes = display.corrections_of(response)
+    if response.hits and not response.covered:
+        notes.append(
             f"{display.NOT_COVERED} These are the nearest chunks; most likely none of them answers the query."
         )
-    return " ".join((*parts, response.message)).strip()
+    message = " ".join((*notes, response.message)).strip()
+    return display.pick(data, ResponseFields.model_fields) | {"message": message}
 
 
-def search_text(result: McpSearchResult) -> str:
+def search_text(data: Mapping[str, Any]) -> str:
     """Return the hits with their citations as text."""
-    blocks = _remarks(result)
-    blocks += [_hit_text(number, hit) for number, hit in enumerate(result.results, 1)]
-    return "\n\n".join(blocks)
+    blocks = []
+    for number, hit in enumerate(data["results"], 1):
+        facts = [f"module {hit['module']}", f"score {hit['score']:.3f}"]
+        facts += ["weak"] if hit["above_noise"] is False else []
+        facts += [f"matches: {', '.join(hit['matches'])}"] if hit["matches"] else []
+        path = HEADING_SEPARATOR.join(hit["headings"]) or hit["title"]
+        blocks.append(f"[{number}] {path} ({'; '.join(facts)})\n{hit['url']}\n\n{hit['text']}")
+    return _joined(*_remarks(data), *blocks)
 
 
-def context_text(result: McpContext) -> str:
+def context_text(data: Mapping[str, Any]) -> str:
     """Return the sections with their citations as text."""
-    blocks = _remarks(result)
-    for number, section in enumerate(result.sections, 1):
-        weak = "; weak" if section.above_noise is False else ""
-        path = HEADING_SEPARATOR.join(section.headings) or section.title
-        blocks.append(f"[{number}] {path} (module {section.module}{weak})\n{section.url}\n\n{section.text}")
-    if result.left_out:
-        blocks.append("\n".join(("Did not fit:", *result.left_out)))
-    return "\n\n".join(blocks)
+    blocks = []
+    for number, section in enumerate(data["sections"], 1):
+        weak = "; weak" if section["above_noise"] is False else ""
+        path = HEADING_SEPARATOR.join(section["headings"]) or section["title"]
+        blocks.append(
+            f"[{number}] {path} (module {section['module']}{weak})\n{section['url']}\n\n{section['text']}"
+        )
+    left_out = "\n".join(("Did not fit:", *data["left_out"])) if data["left_out"] else ""
+    return _joined(*_remarks(data), *blocks, left_out)
 
 
-def _remarks(result: McpSearchResult | McpContext) -> list[str]:
-    return [line for line in (result.message, *(f"Warning: {one}" for one in result.warnings)) if line]
+def _remarks(data: Mapping[str, Any]) -> list[str]:
+    return [data["message"], *(f"Warning: {warning}" for warning in data["warnings"])]
 
 
-def page_text(result: McpPage) -> str:
-    """Return a page as text."""
-    head = f"{result.title} ({result.module})\n{result.url}"
-    return "\n\n".join(block for block in (head, result.markdown, result.note) if block)
-
-
-def modules_text(result: McpModules) -> str:
-    """Return the modules as text, one per line."""
-    lines = [f"- {module.name}: {plural(module.chunks, 'chunk')}" for module in result.modules]
-    return "\n".join([f"{result.collection}: {plural(result.pages, 'page')}", *lines])
-
-
-def _hit_text(number: int, hit: McpHit) -> str:
-    facts = [f"module {hit.module}", f"score {hit.score:.3f}"]
-    facts += ["weak"] if hit.above_noise is False else []
-    facts += [f"matches: {', '.join(hit.matches)}"] if hit.matches else []
-    path = HEADING_SEPARATOR.join(hit.headings) or hit.title
-    return f"[{number}] {path} ({'; '.join(facts)})\n{hit.url}\n\n{hit.text}"
-
-
-MAX_PART = 20_000  # characters, about 5,000 tokens: every client accepts a tool result of this size
+def _joined(*blocks: str) -> str:
+    return "\n\n".join(filter(None, blocks))
 
 
 def whole_page(retriever: Retriever, url: str) -> str:
@@ -178,29 +467,27 @@ def whole_page(retriever: Retriever, url: str) -> str:
     return retriever.page(url).markdown(url.partition("#")[2])
 
 
-def page_part(retriever: Retriever, url: str, part: int) -> McpPage:
-    """Return one part of a page, or of the section of its anchor."""
+def page_part(retriever: Retriever, url: str, part: int) -> dict[str, Any]:
+    """Return one part of a page, or of the section of its anchor, with the fields of `McpPage`."""
     page, anchor = retriever.page(url), url.partition("#")[2]
     parts = _parts(page.section(anchor) if anchor else page.chunks)
     if part > len(parts):
         raise InvalidArgument(
             f"There is no part {part}: {page.url} has {len(parts)}", hint="Parts are counted from 1."
         )
-    note = ""
-    if part < len(parts):
-        note = (
-            f"This is part {part} of {len(parts)}. Call read_page with part={part + 1} for the next, "
-            "or with an #anchor for one section."
-        )
-    return McpPage(
-        url=with_anchor(page.url, anchor),
-        title=page.title,
-        module=page.module,
-        markdown=replace(page, chunks=parts[part - 1]).markdown(),
-        part=part,
-        parts=len(parts),
-        note=note,
+    note = (
+        f"This is part {part} of {len(parts)}. Call read_page with part={part + 1} for the next, "
+        "or with an #anchor for one section."
     )
+    return {
+        "url": with_anchor(page.url, anchor),
+        "title": page.title,
+        "module": page.module,
+        "markdown": replace(page, chunks=parts[part - 1]).markdown(),
+        "part": part,
+        "parts": len(parts),
+        "note": note if part < len(parts) else "",
+    }
 
 
 def _parts(chunks: Sequence[Chunk]) -> list[tuple[Chunk, ...]]:
@@ -221,131 +508,3 @@ def _split_long(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
     for chunk in chunks:
         for start in range(0, max(1, len(chunk.text)), MAX_PART):
             yield replace(chunk, text=chunk.text[start : start + MAX_PART])
-
-
-INSTRUCTIONS = (
-    "This server reads one textbook. To answer a question, call get_context; pass `page` if you know which "
-    "page the user is reading. To find places instead of text to read, call search_book. To read on, call "
-    "read_page with a `url`. If the user has selected text, call related_chunks. Answer from what the book "
-    "says, and cite each statement by its `url`. If `coverage` is `not covered`, say that the book does not "
-    "seem to cover the question instead of answering from the results. If it is `unclear`, or if the text "
-    "does not answer the question, say so. Scores mean little by themselves: if `above_noise` is false, the "
-    "result most likely has nothing to do with the question."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class BookTool:
-    """A tool: its name and description, its argument and result models, and its function."""
-
-    name: str
-    title: str
-    description: str
-    arguments: type[ToolArguments]
-    result: type[BaseModel]
-    run: Callable[[Retriever, Any], Awaitable[BaseModel]]
-    text: Callable[[Any], str]
-
-
-async def search_book(retriever: Retriever, asked: SearchArguments) -> McpSearchResult:
-    """Search the book."""
-    response = await retriever.asearch(
-        asked.query, asked.top_k, asked.filters(), asked.min_score, mode=asked.mode, group_by=asked.group_by
-    )
-    return search_result(response, await to_thread(response_words, retriever, response))
-
-
-async def get_context(retriever: Retriever, asked: ContextArguments) -> McpContext:
-    """Return sections of the book for a query, within a budget of tokens."""
-    context = await retriever.acontext(
-        asked.query,
-        asked.max_tokens,
-        asked.top_k,
-        Filters(tuple(asked.module or ())),
-        mode=asked.mode,
-        page=asked.page,
-        neighbors=asked.neighbors,
-    )
-    return context_result(context)
-
-
-async def related_chunks(retriever: Retriever, asked: RelatedArguments) -> McpRelatedResult:
-    """Find chunks that are related to a selected text."""
-    response = await retriever.arelated(
-        asked.selection, asked.question, asked.top_k, asked.filters(), mode=asked.mode
-    )
-    return related_result(response, await to_thread(response_words, retriever, response))
-
-
-async def read_page(retriever: Retriever, asked: PageArguments) -> McpPage:
-    """Return a page, a section, or a part of either."""
-    return await to_thread(page_part, retriever, asked.url, asked.part)
-
-
-async def list_modules(retriever: Retriever, _asked: NoArguments) -> McpModules:
-    """List the modules of the book."""
-    modules, pages = await to_thread(lambda: (retriever.modules(), retriever.pages()))
-    listed = [McpModule(name=module.name, title=module.title, chunks=module.chunks) for module in modules]
-    return McpModules(collection=retriever.collection, pages=len(pages), modules=listed)
-
-
-TOOLS = (
-    BookTool(
-        "search_book",
-        "Search the book",
-        "Return the chunks (short parts of a section) that match a query best, with scores and `url`s. Use "
-        "it to find where the book covers something, to compare results, or to look up an exact name with "
-        "the mode `lexical`. To answer a question, use get_context instead: it returns whole sections. If "
-        "there are no results, `message` says why; with the outcome `filtered_out`, try again without "
-        "`module` and `url`.",
-        SearchArguments,
-        McpSearchResult,
-        search_book,
-        search_text,
-    ),
-    BookTool(
-        "read_page",
-        "Read a page",
-        "Return a page as Markdown, or one section of it if the URL has an #anchor. Use it when you have a "
-        "`url` and need all of it: every step, a whole table or listing, a summary. Do not use it to look "
-        "for something: get_context and search_book find the right page. Long pages come in parts; `note` "
-        "says how to get the next.",
-        PageArguments,
-        McpPage,
-        read_page,
-        page_text,
-    ),
-    BookTool(
-        "list_modules",
-        "List the modules",
-        "Return the modules (parts) of the textbook with their sizes. Use it to learn what the book is "
-        "about, and for the names that `module` takes. Not needed before a search.",
-        NoArguments,
-        McpModules,
-        list_modules,
-        modules_text,
-    ),
-    BookTool(
-        "related_chunks",
-        "Find chunks related to a selected text",
-        "Return chunks that complement a text which the user has selected: prerequisites, details, the same "
-        "topic elsewhere. The selection itself and copies of it are left out. Use it only if there is such a "
-        "text; for a question alone, use get_context.",
-        RelatedArguments,
-        McpRelatedResult,
-        related_chunks,
-        search_text,
-    ),
-    BookTool(
-        "get_context",
-        "Get context for a question",
-        "Return the sections of the textbook that answer a question, as Markdown, most relevant first, in at "
-        "most `max_tokens`. Use it first for anything that the book may cover. Each section has a `url`: "
-        "cite by it. If `coverage` is `not covered`, the book most likely does not cover the question. "
-        "`message` says what did not fit, which misspelt words were corrected, and whether `page` was used.",
-        ContextArguments,
-        McpContext,
-        get_context,
-        context_text,
-    ),
-)

@@ -4,7 +4,7 @@ export interface ClientOptions {
   url?: string | URL;
   /** An API key; a page of a book needs a search key. */
   key?: string;
-  /** The collection of all requests that name no other; default: that of the key, or else of the service. */
+  /** The collection of all requests that name no other; default: the key's first, or else the service's. */
   collection?: string;
   /** After how many milliseconds a request fails with the status 408; default: 30 000. */
   timeout?: number;
@@ -97,19 +97,25 @@ export interface BatchResponse {
   responses: SearchResponse[];
 }
 
-/** A chunk of the book. `url` opens its section. `matches` are the words of headings and text that match the query. `html` is present only if the request asks for it. */
+/** A chunk of the book; `html` is present only if the request asks for it. */
 export interface Chunk {
-  id: string;
-  title: string;
-  section: string;
+  /** Cite this: it opens the section. */
   url: string;
+  /** The page's title. */
+  title: string;
+  /** The heading of the section. */
+  section: string;
   module: string;
   module_title: string;
+  /** The path from the page's title down to the section. */
+  headings: string[];
+  /** Words of the text and its headings that match the query. */
+  matches: string[];
   text: string;
+  id: string;
   page_url: string;
   anchor: string;
   anchors: string[];
-  headings: string[];
   source: string;
   start_line: number;
   end_line: number;
@@ -117,7 +123,6 @@ export interface Chunk {
   total_chunks: number;
   version: string;
   locale: string;
-  matches: string[];
   /** `text` as HTML, without scripts, styles and images. */
   html?: string;
 }
@@ -200,7 +205,7 @@ export interface Gaps {
 export interface HealthResponse {
   validation: ValidationResponse;
   index: Index | null;
-  problems: Problem[];
+  problems: StoreProblem[];
   coverage: Coverage | null;
   suite: Suite | null;
   gaps: Gaps | null;
@@ -208,19 +213,35 @@ export interface HealthResponse {
   advice: string[];
 }
 
-/** A chunk with its score. `score` ranks the hits. `dense` is the cosine similarity and `lexical` the share of the largest BM25 score; each is null if the mode does not compute it. `above_noise` compares `score` with the noise floor; it is null if that is unknown. `snippet` is the best part of the text in one line. */
+/** A chunk of the book with its rank and score. */
 export interface Hit {
-  id: string;
-  title: string;
-  section: string;
+  /** Cite this: it opens the section. */
   url: string;
+  /** The page's title. */
+  title: string;
+  /** The heading of the section. */
+  section: string;
   module: string;
   module_title: string;
+  /** The path from the page's title down to the section. */
+  headings: string[];
+  /** Words of the text and its headings that match the query. */
+  matches: string[];
   text: string;
+  /** Ranks the results; compare it within one response only. */
+  score: number;
+  /** Cosine similarity to the query, if it was computed. */
+  dense: number | null;
+  /** Share of the largest BM25 score, 0 to 1, if it was computed. */
+  lexical: number | null;
+  /** False: as unrelated texts score in this book. Null: not measured. */
+  above_noise: boolean | null;
+  /** The part of the text around the best matches, in one line. */
+  snippet: string;
+  id: string;
   page_url: string;
   anchor: string;
   anchors: string[];
-  headings: string[];
   source: string;
   start_line: number;
   end_line: number;
@@ -228,15 +249,9 @@ export interface Hit {
   total_chunks: number;
   version: string;
   locale: string;
-  matches: string[];
   /** `text` as HTML, without scripts, styles and images. */
   html?: string;
   rank: number;
-  score: number;
-  dense: number | null;
-  lexical: number | null;
-  above_noise: boolean | null;
-  snippet: string;
 }
 
 /** An index; null means not measured, or not recorded by another pipeline. */
@@ -275,7 +290,7 @@ export interface ModulesResponse {
   modules: Module[];
 }
 
-/** A section that is near to a cluster, and its similarity. */
+/** A section that is near to a cluster, and the best similarity of a query to it. */
 export interface NearSection {
   url: string;
   title: string;
@@ -327,14 +342,6 @@ export interface Percentiles {
   p95: number | null;
 }
 
-/** Something that is wrong with the nodes or replicas of a Qdrant server. */
-export interface Problem {
-  kind: string;
-  message: string;
-  repair: string;
-  serious: boolean;
-}
-
 /** The body of `/v1/related`. */
 export interface RelatedRequest {
   /** The maximum number of results. */
@@ -359,18 +366,24 @@ export interface RelatedRequest {
 
 /** The response of `/v1/related`. */
 export interface RelatedResponse {
-  query: string;
-  collection: string;
-  generation: string;
-  mode: "hybrid" | "dense" | "lexical";
+  /** found, no_match, or filtered_out: the filters exclude every chunk. */
   outcome: "found" | "no_match" | "filtered_out";
+  /** What to know before you use the results; may be empty. */
   message: string;
-  warnings: string[];
+  collection: string;
+  mode: "hybrid" | "dense" | "lexical";
+  /** Estimated probability that the book covers the query. */
   answerable: number | null;
+  /** covered, unclear, or not covered; null if it is unknown. A covered query can still lack an answer: read the text. */
   coverage: "covered" | "unclear" | "not covered" | null;
-  covered: boolean;
+  /** Query words that the book does not have, and what was searched for. */
   corrections: Record<string, string[]>;
+  /** A `score` below this is noise in this book; null if it was not measured. */
   noise_floor: number | null;
+  warnings: string[];
+  query: string;
+  generation: string;
+  covered: boolean;
   results: Hit[];
   groups: PageGroup[];
   timings: Timings;
@@ -402,20 +415,26 @@ export interface SearchRequest {
   html?: boolean;
 }
 
-/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `answerable` is the probability that the book covers the query, and `coverage` is its grade: null if it cannot be estimated. `covered` is false if the grade is "not covered". `noise_floor` is the score that off-topic queries reach. `corrections` maps query words that the book does not have to the words that were searched for instead. `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log. */
+/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `covered` is false if `coverage` is "not covered". `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log. */
 export interface SearchResponse {
-  query: string;
-  collection: string;
-  generation: string;
-  mode: "hybrid" | "dense" | "lexical";
+  /** found, no_match, or filtered_out: the filters exclude every chunk. */
   outcome: "found" | "no_match" | "filtered_out";
+  /** What to know before you use the results; may be empty. */
   message: string;
-  warnings: string[];
+  collection: string;
+  mode: "hybrid" | "dense" | "lexical";
+  /** Estimated probability that the book covers the query. */
   answerable: number | null;
+  /** covered, unclear, or not covered; null if it is unknown. A covered query can still lack an answer: read the text. */
   coverage: "covered" | "unclear" | "not covered" | null;
-  covered: boolean;
+  /** Query words that the book does not have, and what was searched for. */
   corrections: Record<string, string[]>;
+  /** A `score` below this is noise in this book; null if it was not measured. */
   noise_floor: number | null;
+  warnings: string[];
+  query: string;
+  generation: string;
+  covered: boolean;
   results: Hit[];
   groups: PageGroup[];
   timings: Timings;
@@ -437,6 +456,14 @@ export interface Selection {
   left_out: number;
 }
 
+/** Something that is wrong with the server of a collection, and what to do about it. `serious` means that searches fail or miss chunks; otherwise redundancy or speed is reduced. */
+export interface StoreProblem {
+  kind: string;
+  message: string;
+  repair: string;
+  serious?: boolean;
+}
+
 /** The last run of `recto validate`; `current` is false if it measured an older index. */
 export interface Suite {
   made_at: string;
@@ -450,7 +477,7 @@ export interface Suite {
   failed: FailedQuestion[];
 }
 
-/** The time of each step, in milliseconds. */
+/** Milliseconds that each step of a search took. */
 export interface Timings {
   embed_ms: number;
   search_ms: number;

@@ -68,7 +68,7 @@ function setHighlight(name, ranges) {
   else CSS.highlights.delete(name);
 }
 
-/** Return the text nodes of an element, without those of controls in the text. */
+/** Return the text nodes of an element, except in controls. */
 function textNodes(root) {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   const nodes = [];

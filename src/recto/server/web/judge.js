@@ -94,7 +94,7 @@ function drawProgress() {
 }
 
 function listItem(candidate, position) {
-  const { grade, title } = candidate;
+  const { grade, section: title } = candidate;
   const label = grade === null ? (skipped.has(candidate) ? "skipped" : "not judged") : GRADES[grade];
   const button = h("button", { type: "button", "aria-current": position === active && "true" },
     h("span", { class: "number" }, position + 1),
@@ -107,7 +107,8 @@ function listItem(candidate, position) {
 }
 
 function section(candidate) {
-  const { title, headings, module, url, html, matches, grade } = candidate;
+  const { section: title, headings, module_title: module, url, html, matches, grade } = candidate;
+  const above = headings.slice(0, -1);
   const pattern = matchPattern(matches);
   const blocks = parseHtml(html).map(asSmallHeading);
   if (blocks[0]?.className === "small-heading" && blocks[0].textContent === title) blocks.shift();
@@ -115,7 +116,7 @@ function section(candidate) {
   const separator = () => h("span", { class: "separator", "aria-hidden": "true" }, "›");
   return [
     grade !== null && h("span", { class: "state" }, `Judged: ${GRADES[grade]}`),
-    h("p", { class: "path" }, module, ...headings.flatMap((heading) => [separator(), heading])),
+    h("p", { class: "path" }, module, ...above.flatMap((heading) => [separator(), heading])),
     h("h3", { id: "candidate-title" }, title),
     h("div", { class: "section-text" }, ...blocks),
     h("p", { class: "source" }, externalLink(url, url)),
@@ -143,7 +144,7 @@ async function giveGrade(grade) {
   setGrade(number, candidate, grade);
   skipped.delete(candidate);
   save();
-  announce(`${candidate.title}: ${GRADES[grade]}`);
+  announce(`${candidate.section}: ${GRADES[grade]}`);
   await advance();
 }
 

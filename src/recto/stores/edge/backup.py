@@ -8,17 +8,17 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
-from recto._util.files import read_limited, sync_directory
+from recto._util.files import read_limited
 from recto.errors import FormatMismatch, IndexDamaged, StorageError, StoreBusy
 from recto.protocols import Progress
-from recto.stores.archive import Archive, Block, Header, write_archive
+from recto.stores.archive import Archive, Header, write_archive
 from recto.stores.edge.index import open_generation
 from recto.stores.edge.layout import (
-    FORMAT,
+    INDEX_FORMAT,
     LARGEST_MANIFEST,
     MALFORMED,
     CollectionDirectory,
@@ -26,19 +26,21 @@ from recto.stores.edge.layout import (
     Manifest,
     can_upgrade,
     copy_tree,
-    data_blocks,
     digest,
     manifest_mismatch,
     migrate,
     parse_manifest,
+    read_blocks,
     read_calibration,
     size_on_disk,
+    sync_files,
     write_blocks,
     write_calibration,
 )
 from recto.types import Calibration, GenerationInfo, IndexInfo
 
 KIND = "embedded"
+_ALWAYS_COMPRESSED = 16 << 20  # bytes
 _TRIES, _PAUSE = 50, 0.02  # of opening a generation while others are published; seconds between two
 
 
@@ -71,11 +73,15 @@ def write_backup(
                 "calibration": opened.calibration.to_dict() if opened.calibration else None,
             },
         )
-        total = sum(map(size_on_disk, states.values()))
-        size = write_archive(target, header, _verified_files(directory, opened, total, progress))
-    made = opened.body.get("fingerprint", {})
-    chunks = opened.body.get("chunks", 0)
-    return GenerationInfo(opened.name, str(made.get("created_at", "")), chunks, size, current=True)
+        # Holes and zeros take no space if they are compressed. Large files of vectors would gain little.
+        compressed = {
+            name
+            for name, state in states.items()
+            if size_on_disk(state) < state.st_size or state.st_size < _ALWAYS_COMPRESSED
+        }
+        size = write_archive(target, header, _verified_files(directory, opened, header, progress), compressed)
+    created = str(opened.body.get("fingerprint", {}).get("created_at", ""))
+    return GenerationInfo(opened.name, created, opened.body.get("chunks", 0), size, current=True)
 
 
 def _open_current(
@@ -123,25 +129,25 @@ def _open_files(directory: CollectionDirectory, name: str, resources: ExitStack)
 
 
 def _verified_files(
-    directory: CollectionDirectory, opened: _OpenFiles, total: int, progress: Progress | None
-) -> Iterator[Iterator[Block]]:
+    directory: CollectionDirectory, opened: _OpenFiles, header: Header, progress: Progress | None
+) -> Iterator[Iterator[bytes]]:
     """Yield the blocks of each file; raise `IndexDamaged` at the end of one that has another digest."""
-    done = 0
+    done, total = 0, sum(header.files.values())
 
-    def blocks(name: str, file: IO[bytes]) -> Iterator[Block]:
+    def blocks(name: str, file: IO[bytes]) -> Iterator[bytes]:
         nonlocal done
-        path, found = directory.generation(opened.name) / name, FileDigest(os.fstat(file.fileno()).st_size)
+        path, file_digest = directory.generation(opened.name) / name, FileDigest(header.files[name])
         try:
-            for offset, block in data_blocks(file):
-                found.update(offset, block)
+            for offset, block in read_blocks(file):
+                file_digest.update(offset, block)
                 done += len(block)
                 if progress:
-                    progress(min(done, total), total)
-                yield offset, block
+                    progress(done, total)
+                yield block
         except OSError as error:  # not one of the archive: nothing is written here
             message = f"{path} cannot be read: {error.strerror or error}"
             raise StorageError(message, hint="Check the disk. No archive was written.") from error
-        if found.hexdigest() != opened.body["files"][name]:
+        if file_digest.hexdigest() != opened.body["files"][name]:
             raise IndexDamaged(
                 f"{path} does not match the manifest",
                 hint=f"Run `recto doctor --collection {directory.path.name}`. No archive was written.",
@@ -161,8 +167,8 @@ def restore_archive(
     except MALFORMED as error:
         raise archive.damaged(f"its manifest cannot be used ({error})") from error
     if set(body["files"]) != set(archive.header.files):
-        raise archive.damaged("its files are not those of the manifest")
-    if body["format"] > FORMAT or not can_upgrade(body["format"]):
+        raise archive.damaged("its files differ from the list in the manifest")
+    if body["format"] > INDEX_FORMAT or not can_upgrade(body["format"]):
         raise manifest_mismatch(directory.path.name, body)
     _check_space(archive, directory)
     with _draft(directory) as draft:
@@ -183,13 +189,10 @@ def restore_archive(
 
 def _check_types(manifest: Manifest) -> None:
     """Raise `TypeError` if a value of a manifest has the wrong type: it may come from someone else."""
-    made = manifest.fingerprint
-    embedder = made.embedder
-    numbers = (manifest.chunks, made.pages, made.unresolved_includes, embedder.dim)
-    texts = (made.chunker, made.book, made.source, made.content_hash, made.recto_version, made.created_at)
-    more = (made.analyzer, embedder.model, embedder.revision, embedder.variant, embedder.distance)
-    if not all(type(one) is int for one in numbers) or not all(type(one) is str for one in (*texts, *more)):
-        raise TypeError("a field has the wrong type")
+    for record in (manifest, manifest.fingerprint, manifest.fingerprint.embedder):
+        for field in fields(record):
+            if field.type in ("int", "str") and type(getattr(record, field.name)).__name__ != field.type:
+                raise TypeError(f"{field.name} has the wrong type")
 
 
 def _check_space(archive: Archive, directory: CollectionDirectory) -> None:
@@ -205,23 +208,15 @@ def _check_space(archive: Archive, directory: CollectionDirectory) -> None:
 def _extract(archive: Archive, digests: dict[str, str], draft: Path, progress: Progress | None) -> None:
     """Write the files of an archive into a new directory, and compare them with their digests."""
     draft.mkdir(mode=0o700)
-    done = 0
-
-    def digested(blocks: Iterator[Block], digest: FileDigest) -> Iterator[Block]:
-        nonlocal done
-        for offset, block in blocks:
-            digest.update(offset, block)
-            done += len(block)
-            if progress:
-                progress(done, archive.size)
-            yield offset, block
-
+    done, total = 0, sum(archive.header.files.values())
     for name, size, blocks in archive.files():
-        path, found = draft / name, FileDigest(size)
+        path = draft / name
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_blocks(path, size, digested(blocks, found))
-        if found.hexdigest() != digests[name]:
+        if write_blocks(path, size, blocks) != digests[name]:
             raise archive.damaged(f"{name} does not match the manifest")
+        done += size
+        if progress:
+            progress(done, total)
 
 
 def upgrade_current(directory: CollectionDirectory, keep: int) -> IndexInfo | None:
@@ -234,17 +229,17 @@ def upgrade_current(directory: CollectionDirectory, keep: int) -> IndexInfo | No
         directory.verify(name)
     except FormatMismatch:
         body = parse_manifest(read_limited(directory.manifest(name), LARGEST_MANIFEST))
-        if body["format"] > FORMAT or not can_upgrade(body["format"]):
+        if body["format"] > INDEX_FORMAT or not can_upgrade(body["format"]):
             raise
     else:
         return None
     root = directory.generation(name)
     for file, expected in body["files"].items():
         try:
-            found = digest(root / file)
+            is_intact = digest(root / file) == expected
         except FileNotFoundError as error:
             raise IndexDamaged(f"{root / file} is missing", hint="Index the book again.") from error
-        if found != expected:
+        if not is_intact:
             raise IndexDamaged(f"{root / file} does not match the manifest", hint="Index the book again.")
     calibration = read_calibration(directory.calibration(name))
     with _draft(directory) as draft:
@@ -260,7 +255,7 @@ def _publish(
     keep: int,
 ) -> IndexInfo:
     """Make a draft the current generation, if the engine can open it."""
-    _flush(draft)
+    sync_files(draft)
     name = directory.add_generation(draft, manifest)
     try:
         if calibration is not None:
@@ -281,13 +276,3 @@ def _draft(directory: CollectionDirectory) -> Iterator[Path]:
         yield draft
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _flush(draft: Path) -> None:
-    """Flush all files to disk, so that a crash after publishing does not damage them."""
-    for path in (draft, *draft.rglob("*")):
-        if path.is_dir():
-            sync_directory(path)
-        else:
-            with path.open("rb+") as file:
-                os.fsync(file.fileno())

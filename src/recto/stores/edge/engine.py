@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import qdrant_edge as edge
 
 from recto._util.text import filter_keys, page_key
 from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
 from recto.stores.edge.layout import copy_tree
 from recto.stores.points import LEXICAL
 from recto.types import Filters, Payload, SparseVector, Vector
-
-if TYPE_CHECKING:
-    import qdrant_edge
 
 # Sizes in chunks. From MAPPED_FROM on, the files are memory-mapped, so opening reads little, and the vectors
 # are quantized. Below HNSW_FROM, all quantized vectors are compared and the best are rescored: full recall,
@@ -87,10 +86,8 @@ def to_recto_error(message: str, doing: str) -> RectoError:
     )
 
 
-def create_shard(path: Path, dim: int) -> qdrant_edge.EdgeShard:
+def create_shard(path: Path, dim: int) -> edge.EdgeShard:
     """Create an empty shard without a WAL, which is not needed because only complete shards are published."""
-    import qdrant_edge as edge
-
     config = edge.EdgeConfig(
         vectors=edge.EdgeVectorParams(size=dim, distance=edge.Distance.Cosine),
         sparse_vectors=_sparse_params(),
@@ -102,14 +99,12 @@ def create_shard(path: Path, dim: int) -> qdrant_edge.EdgeShard:
     return shard
 
 
-def payload_indexes() -> dict[str, qdrant_edge.KeywordIndexParams]:
+def payload_indexes() -> dict[str, edge.KeywordIndexParams]:
     """Return the payload indexes of the fields that filters and counts use.
 
     Only the modules are part of the HNSW graph, and in memory for it: the few chunks of a page are searched
     exactly.
     """
-    import qdrant_edge as edge
-
     on_disk = edge.KeywordIndexParams(enable_hnsw=False, memory=edge.Memory.Cold)
     return {
         "module_keys": edge.KeywordIndexParams(memory=edge.Memory.Pinned),
@@ -118,11 +113,8 @@ def payload_indexes() -> dict[str, qdrant_edge.KeywordIndexParams]:
     }
 
 
-def upsert(
-    shard: qdrant_edge.EdgeShard, points: Sequence[tuple[str, Vector, SparseVector | None, Payload]]
-) -> None:
+def upsert(shard: edge.EdgeShard, points: Sequence[tuple[str, Vector, SparseVector | None, Payload]]) -> None:
     """Write points."""
-    import qdrant_edge as edge
 
     def vectors(dense: Vector, lexical: SparseVector | None) -> Any:
         return {"": dense, LEXICAL: _sparse(lexical)} if lexical else dense
@@ -134,18 +126,14 @@ def upsert(
     shard.update(edge.UpdateOperation.upsert_points(written))
 
 
-def map_segment(shard: qdrant_edge.EdgeShard, path: Path, dim: int) -> qdrant_edge.EdgeShard:
+def map_segment(shard: edge.EdgeShard, path: Path, dim: int) -> edge.EdgeShard:
     """Optimize what was written so far, and open the shard again, which frees the memory of writing it."""
-    import qdrant_edge as edge
-
     finish_shard(shard, path, MAPPED_FROM, dim)
     return edge.EdgeShard.load(str(path))
 
 
-def finish_shard(shard: qdrant_edge.EdgeShard, path: Path, chunks: int, dim: int) -> None:
+def finish_shard(shard: edge.EdgeShard, path: Path, chunks: int, dim: int) -> None:
     """Write a shard to disk and close it; optimize a large one, with an HNSW graph if it needs one."""
-    import qdrant_edge as edge
-
     shard.flush()
     shard.close()
     if (config := large_config(chunks, dim)) is not None:
@@ -155,12 +143,10 @@ def finish_shard(shard: qdrant_edge.EdgeShard, path: Path, chunks: int, dim: int
         shard.close()
 
 
-def large_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
+def large_config(chunks: int, dim: int) -> edge.EdgeConfig | None:
     """Return the configuration to optimize a large index, or None for one that stays as it is written."""
     if chunks < MAPPED_FROM:
         return None
-    import qdrant_edge as edge
-
     has_graph = chunks >= HNSW_FROM
     on_disk = edge.Memory.Cold  # memory-mapped: opening the index reads little
     int8 = edge.ScalarQuantizationConfig(type=edge.ScalarType.Int8, quantile=_QUANTILE, memory=on_disk)
@@ -179,16 +165,12 @@ def large_config(chunks: int, dim: int) -> qdrant_edge.EdgeConfig | None:
     )
 
 
-def _sparse_params(memory: qdrant_edge.Memory | None = None) -> dict[str, qdrant_edge.EdgeSparseVectorParams]:
-    import qdrant_edge as edge
-
+def _sparse_params(memory: edge.Memory | None = None) -> dict[str, edge.EdgeSparseVectorParams]:
     return {LEXICAL: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf, memory=memory)}
 
 
-def load_shard(path: Path) -> qdrant_edge.EdgeShard:
+def load_shard(path: Path) -> edge.EdgeShard:
     """Open a published shard for reading; open a copy if the engine cannot write to the directory."""
-    import qdrant_edge as edge
-
     try:
         return edge.EdgeShard.load(str(path))
     except Exception as error:
@@ -197,11 +179,9 @@ def load_shard(path: Path) -> qdrant_edge.EdgeShard:
         return _load_copy(path)
 
 
-def _load_copy(path: Path) -> qdrant_edge.EdgeShard:
+def _load_copy(path: Path) -> edge.EdgeShard:
     import shutil
     import tempfile
-
-    import qdrant_edge as edge
 
     failure: Exception | None = None
     for parent in _COPY_DIRECTORIES:
@@ -218,12 +198,10 @@ def _load_copy(path: Path) -> qdrant_edge.EdgeShard:
     raise failure or OSError("no space left for a copy of the index")
 
 
-def search_params(chunks: int) -> qdrant_edge.SearchParams | None:
-    """Return the search parameters for the size of an index; scores are always those of the full vectors."""
+def search_params(chunks: int) -> edge.SearchParams | None:
+    """Return the search parameters for the size of an index; the scores always come from the full vectors."""
     if chunks < MAPPED_FROM:
         return None
-    import qdrant_edge as edge
-
     return edge.SearchParams(  # ef is for the graph, if there is one: older versions made it from 20 000 on
         hnsw_ef=_HNSW_HIGH_EF if chunks >= HIGH_EF_FROM else _HNSW_EF,
         quantization=edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING),
@@ -235,11 +213,9 @@ def query_request(
     limit: int,
     filters: Filters,
     min_score: float | None = None,
-    params: qdrant_edge.SearchParams | None = None,
-) -> qdrant_edge.QueryRequest:
+    params: edge.SearchParams | None = None,
+) -> edge.QueryRequest:
     """Return the request for a dense search, which returns only ids and scores."""
-    import qdrant_edge as edge
-
     return edge.QueryRequest(
         limit=limit,
         query=edge.Query.Nearest(vector),
@@ -252,10 +228,8 @@ def query_request(
 
 def lexical_request(
     vector: SparseVector, limit: int, filters: Filters, ids: Collection[Any] = ()
-) -> qdrant_edge.QueryRequest:
+) -> edge.QueryRequest:
     """Return the request for a lexical search, of all chunks or of some."""
-    import qdrant_edge as edge
-
     return edge.QueryRequest(
         limit=limit,
         query=edge.Query.Nearest(_sparse(vector), using=LEXICAL),
@@ -264,33 +238,25 @@ def lexical_request(
     )
 
 
-def cosine_request(vector: Vector, ids: Collection[Any]) -> qdrant_edge.QueryRequest:
+def cosine_request(vector: Vector, ids: Collection[Any]) -> edge.QueryRequest:
     """Return the request for the cosine similarities of some chunks."""
-    import qdrant_edge as edge
-
     return edge.QueryRequest(
         limit=len(ids), query=edge.Query.Nearest(vector), filter=_among(ids), with_payload=False
     )
 
 
-def _among(ids: Collection[Any]) -> qdrant_edge.Filter:
-    import qdrant_edge as edge
-
+def _among(ids: Collection[Any]) -> edge.Filter:
     return edge.Filter(must=[edge.HasIdCondition(set(ids))])
 
 
-def _sparse(vector: SparseVector) -> qdrant_edge.SparseVector:
-    import qdrant_edge as edge
-
+def _sparse(vector: SparseVector) -> edge.SparseVector:
     return edge.SparseVector(list(vector.indices), list(vector.values))
 
 
-def to_edge_filter(filters: Filters) -> qdrant_edge.Filter | None:
+def to_edge_filter(filters: Filters) -> edge.Filter | None:
     """Return the engine's filter: any of the modules, and the page."""
     if not filters:
         return None
-    import qdrant_edge as edge
-
     conditions: list[Any] = []
     if filters.modules:
         keys = filter_keys(filters.modules)

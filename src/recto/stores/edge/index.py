@@ -8,8 +8,10 @@ from contextlib import suppress
 from dataclasses import replace
 from operator import le
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
+
+import qdrant_edge as edge
 
 from recto.errors import IndexDamaged
 from recto.stores.edge.engine import (
@@ -32,9 +34,6 @@ from recto.stores.points import (
 )
 from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector, hit_order
 
-if TYPE_CHECKING:
-    import qdrant_edge
-
 _MAX_CACHED = 2_000  # chunks of about 3 kB: most textbooks as a whole, and a few megabytes of a large one
 _open_indexes: WeakSet[EdgeIndex] = WeakSet()  # of the whole process, for `_leak_open_indexes`
 
@@ -43,7 +42,7 @@ class EdgeIndex:
     """Searches one generation. It is thread-safe and immutable, and closes when nothing refers to it."""
 
     def __init__(
-        self, shard: qdrant_edge.EdgeShard, info: IndexInfo, calibration: Path, lexicon: Path | None = None
+        self, shard: edge.EdgeShard, info: IndexInfo, calibration: Path, lexicon: Path | None = None
     ) -> None:
         self._shard = shard
         self._info = info
@@ -80,14 +79,12 @@ class EdgeIndex:
         min_score: float | None = None,
     ) -> list[list[Hit]]:
         """Return the nearest chunks of several vectors, with one call of the engine."""
-        import qdrant_edge as edge
-
         with engine_errors("searching"):
             queries = [query_request(vector, limit, filters, min_score, self._params) for vector in vectors]
             answers = self._shard.query_batch(edge.QueryBatchRequest(queries=queries))
             pairs = zip(answers, vectors, strict=True)
             return self._hits(
-                [self._complete(found, vector, limit, filters, min_score) for found, vector in pairs]
+                [self._complete(points, vector, limit, filters, min_score) for points, vector in pairs]
             )
 
     def candidates(
@@ -106,7 +103,7 @@ class EdgeIndex:
                 requests.append(lexical_request(query.lexical, most, filters))
         with engine_errors("searching"):
             answers = iter(self._run(requests))
-            found = []
+            results = []
             for query in queries:
                 candidates = Candidates()
                 if query.dense is not None:
@@ -117,15 +114,15 @@ class EdgeIndex:
                     if query.is_hybrid:
                         scores = without_last_tie(scores, candidate_limit(limit))
                     candidates.lexical.update(scores)
-                found.append(candidates)
-            self._add_missing_scores(queries, found)
-        return found
+                results.append(candidates)
+            self._add_missing_scores(queries, results)
+        return results
 
-    def _add_missing_scores(self, queries: Sequence[IndexQuery], found: Sequence[Candidates]) -> None:
+    def _add_missing_scores(self, queries: Sequence[IndexQuery], results: Sequence[Candidates]) -> None:
         """Score the chunks of one ranking in the other one, too, so that a hybrid search can compare them."""
         requests: list[Any] = []
         targets: list[dict[Hashable, float]] = []
-        for query, candidates in zip(queries, found, strict=True):
+        for query, candidates in zip(queries, results, strict=True):
             if query.dense is None or query.lexical is None or not query.lexical.indices:
                 continue
             if only_lexical := candidates.lexical.keys() - candidates.dense.keys():
@@ -138,18 +135,15 @@ class EdgeIndex:
             scores.update((point.id, point.score) for point in points)
 
     def _run(self, requests: list[Any]) -> list[list[Any]]:
-        import qdrant_edge as edge
-
         return list(self._shard.query_batch(edge.QueryBatchRequest(queries=requests))) if requests else []
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
         """Return chunks by the ids that `candidates` returned."""
-        wanted = list(ids)
-        cached = self._cache
-        if any(id not in cached for id in wanted):
+        ids, cached = list(ids), self._cache
+        if any(id not in cached for id in ids):
             with engine_errors("reading"):
-                cached = self._load(set(wanted))
-        return {id: cached[id] for id in wanted}
+                cached = self._load(set(ids))
+        return {id: cached[id] for id in ids}
 
     def lexicon(self) -> bytes:
         """Return the vocabulary that was published with the index, or nothing if there is none."""
@@ -160,15 +154,11 @@ class EdgeIndex:
 
     def count(self, filters: Filters = NO_FILTERS) -> int:
         """Count the chunks that match the filters."""
-        import qdrant_edge as edge
-
         with engine_errors("counting"):
             return int(self._shard.count(edge.CountRequest(filter=to_edge_filter(filters), exact=True)))
 
     def scroll(self, filters: Filters = NO_FILTERS, batch: int = 256) -> Iterator[Chunk]:
         """Yield every chunk that matches the filters, once."""
-        import qdrant_edge as edge
-
         offset: Any = None
         while True:
             with engine_errors("reading"):
@@ -206,29 +196,27 @@ class EdgeIndex:
         pythonapi.Py_IncRef(py_object(self._shard))
 
     def _complete(
-        self, found: list[Any], vector: Vector, limit: int, filters: Filters, min_score: float | None
+        self, points: list[Any], vector: Vector, limit: int, filters: Filters, min_score: float | None
     ) -> list[Any]:
         """Search exactly if HNSW returned too few chunks of a module.
 
         With a minimum score, few hits are normal. The chunks of a page are always searched exactly.
         """
         if (
-            len(found) >= limit
+            len(points) >= limit
             or not filters.modules
             or filters.page_url
             or min_score is not None
             or self._info.chunks < HNSW_FROM
         ):
-            return found
-        import qdrant_edge as edge
-
+            return points
         return self._shard.query(query_request(vector, limit, filters, params=edge.SearchParams(exact=True)))
 
     def _hits(self, answers: Sequence[Sequence[Any]]) -> list[list[Hit]]:
         try:
             return _to_hits(answers, self._cache)
         except KeyError:
-            return _to_hits(answers, self._load({point.id for found in answers for point in found}))
+            return _to_hits(answers, self._load({point.id for points in answers for point in points}))
 
     def _load(self, ids: set[Any]) -> dict[Any, Chunk]:
         """Read the chunks that are not in the cache, with one call of the engine, and return the cache.
@@ -248,11 +236,9 @@ class EdgeIndex:
         return cache
 
     def _facet(self, field: str) -> dict[str, int]:
-        import qdrant_edge as edge
-
         with engine_errors("counting"):
-            found = self._shard.facet(edge.FacetRequest(field, limit=max(self._info.chunks, 1))).hits
-            return dict(sorted((str(hit.value), int(hit.count)) for hit in found))
+            values = self._shard.facet(edge.FacetRequest(field, limit=max(self._info.chunks, 1))).hits
+            return dict(sorted((str(one.value), int(one.count)) for one in values))
 
 
 def open_generation(
@@ -263,9 +249,9 @@ def open_generation(
     path = directory.generation(name)
     with engine_errors("opening"):
         shard = load_shard(path)
-        found = shard.info().points_count
-    if found != manifest.chunks:
-        raise IndexDamaged(f"{path} has {found} chunks, but its manifest says {manifest.chunks}")
+        count = shard.info().points_count
+    if count != manifest.chunks:
+        raise IndexDamaged(f"{path} has {count} chunks, but its manifest says {manifest.chunks}")
     fingerprint = manifest.fingerprint
     info = IndexInfo(collection, name, manifest.chunks, fingerprint, warnings, fingerprint.embedder.dim)
     lexicon = path / LEXICON if LEXICON in manifest.files else None
@@ -283,8 +269,8 @@ def _leak_open_indexes() -> None:
 def _to_hits(answers: Sequence[Sequence[Any]], chunks: Mapping[Any, Chunk]) -> list[list[Hit]]:
     """Turn points into hits, and sort those with equal scores; the engine has sorted the others."""
     results = []
-    for found in answers:
-        hits = [Hit(score := point.score, chunks[point.id], score) for point in found]
+    for points in answers:
+        hits = [Hit(score := point.score, chunks[point.id], score) for point in points]
         scores = [hit.score for hit in hits]
         if any(map(le, scores, scores[1:])):
             hits.sort(key=hit_order)

@@ -1,6 +1,19 @@
 """The files of the embedded store: generations, manifests with digests, the pointer to the current one.
 
-The engine does not notice damaged files, so every generation is compared with its manifest when it is opened.
+    COLLECTION/CURRENT          the name of the current generation
+    COLLECTION/LOCK             the lock of writers
+    COLLECTION/gen-000002/      the files of the engine, which never change
+    COLLECTION/gen-000002.json  the manifest: the digests of these files, and how they were made
+    COLLECTION/gen-000002.seen  the sizes and times of large files that were verified
+    COLLECTION/gen-000002.notes the calibration
+    COLLECTION/building-*/      a new generation that is being written
+
+A process can be killed, and a machine can lose power, at any moment. So a new generation is written and
+flushed to disk elsewhere (`building-*`), renamed, and described by its manifest. Replacing CURRENT, one
+atomic step, publishes it. What a killed writer leaves is not a generation, and the next writer removes it.
+
+The engine does not notice damaged files, and may crash on them, so every generation is compared with its
+manifest when it is opened.
 """
 
 from __future__ import annotations
@@ -19,12 +32,12 @@ from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
-from recto._util.files import VERIFIED_SECONDS, read_limited, replace_text
+from recto._util.files import VERIFIED_SECONDS, read_limited, replace_text, sync_directory
 from recto.errors import FormatMismatch, IndexDamaged, other_format
 from recto.settings import index_command
 from recto.types import Calibration, Fingerprint, GenerationInfo
 
-FORMAT = 2
+INDEX_FORMAT = 2
 """Counts the changes of the files that older versions cannot read; each one needs a migration."""
 Migration = Callable[[Path, dict[str, Any]], dict[str, Any]]
 MIGRATIONS: dict[int, Migration] = {1: lambda _, body: {**body, "format": 2}}
@@ -33,7 +46,7 @@ MIGRATIONS: dict[int, Migration] = {1: lambda _, body: {**body, "format": 2}}
 The manifests of all formats have `format`, `files` (digests by path) and `checksum`, so that indexes of other
 versions can be recognised, verified and backed up.
 """
-READABLE = frozenset({1, FORMAT})
+READABLE = frozenset({1, INDEX_FORMAT})
 """The formats that are read as they are: in format 1, the fields of chunks are separate values."""
 LEXICON = "lexicon.bin"
 """The vocabulary of a generation, in its directory."""
@@ -115,9 +128,8 @@ class CollectionDirectory:
 
     def next_generation(self) -> str:
         """Return a name for a new generation: its number is higher than all others, damaged ones included."""
-        numbers = [
-            int(found[1]) for path in self.path.glob("gen-*") if (found := _GENERATION.match(path.name))
-        ]
+        matches = [_GENERATION.match(path.name) for path in self.path.glob("gen-*")]
+        numbers = [int(match[1]) for match in matches if match]
         return f"gen-{max(numbers, default=0) + 1:06}"
 
     def is_intact(self, name: str) -> bool:
@@ -155,10 +167,10 @@ class CollectionDirectory:
             seen = trusted.get(file) if file in large else None
             if seen == large.get(file, ()):
                 continue
-            known = [*large.get(file, ()), _DAMAGED]
-            if seen == known or digest(directory / file) != expected:
+            damaged = [*large.get(file, ()), _DAMAGED]
+            if seen == damaged or digest(directory / file) != expected:
                 if file in large:  # so that the next search need not digest it again
-                    self._save_verified(name, {**large, file: known})
+                    self._save_verified(name, {**large, file: damaged})
                 raise IndexDamaged(f"{directory / file} does not match the manifest")
         if trusted != large:
             self._save_verified(name, large)
@@ -193,6 +205,7 @@ class CollectionDirectory:
         """Turn a draft into a generation that is not current yet; the caller must hold the lock."""
         name = self.next_generation()
         os.rename(draft, self.generation(name))
+        # The manifest comes last: a directory without one is a leftover of a killed writer.
         replace_text(self.manifest(name), manifest.to_text())
         self.mark_verified(name, manifest)
         return name
@@ -205,19 +218,22 @@ class CollectionDirectory:
         before = self.read_pointer()
         self.set_current(name)
         older = [other for other in self.generations() if other != name]
+        # After a rollback, `before` is not the newest of them.
         at = older.index(before) if before in older else 0
         kept = list(islice(filter(self.is_intact, older[at:]), keep))
+        # If all of those are damaged, one that the rollback skipped is better than none.
         self._prune({name, *(kept or islice(filter(self.is_intact, older[:at]), 1))})
 
     def remove_generation(self, name: str) -> None:
         """Remove a generation that was never current; the caller must hold the lock."""
+        # The manifest first, so that a killed process does not leave half a generation with a manifest.
         for path in (self.manifest(name), self.verified(name), self.calibration(name), self.generation(name)):
             _remove(path)
 
     def _prune(self, keep: set[str]) -> None:
         for path in self.path.iterdir():
-            found = _GENERATION.match(path.name)
-            if found and found[0] not in keep:
+            match = _GENERATION.match(path.name)
+            if match and match[0] not in keep:
                 _remove(path)
 
 
@@ -234,7 +250,7 @@ class Manifest:
         """Return the manifest as JSON with a checksum."""
         return _with_checksum(
             {
-                "format": FORMAT,
+                "format": INDEX_FORMAT,
                 "chunks": self.chunks,
                 "engine": self.engine,
                 "fingerprint": self.fingerprint.to_dict(),
@@ -273,29 +289,29 @@ def manifest_mismatch(collection: str, body: Mapping[str, Any]) -> FormatMismatc
     """Return the error for a generation of another version."""
     hint = f"Upgrade it with `recto upgrade {collection}`."
     if not can_upgrade(body["format"]):
-        made = body.get("fingerprint")
-        source = str(made.get("source", "")) if isinstance(made, dict) else ""
+        fingerprint = body.get("fingerprint")
+        source = str(fingerprint.get("source", "")) if isinstance(fingerprint, dict) else ""
         hint = f"Index the book again with `{index_command(collection, source, rebuild=True)}`."
-    return other_format(f"The index of '{collection}'", body["format"], FORMAT, hint)
+    return other_format(f"The index of '{collection}'", body["format"], INDEX_FORMAT, hint)
 
 
 def can_upgrade(format: int) -> bool:
     """Return whether there is a migration for every step from an older format to the current one."""
-    return all(step in MIGRATIONS for step in range(format, FORMAT))
+    return all(step in MIGRATIONS for step in range(format, INDEX_FORMAT))
 
 
 def migrate(draft: Path, body: dict[str, Any]) -> Manifest:
     """Bring a copy of a generation to the current format, step by step."""
-    if body["format"] == FORMAT:
+    if body["format"] == INDEX_FORMAT:
         return to_manifest(body)
-    for step in range(body["format"], FORMAT):
+    for step in range(body["format"], INDEX_FORMAT):
         body = MIGRATIONS[step](draft, body)
     return to_manifest({**body, "files": digest_files(draft)})
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Write the calibration of a generation, with a checksum."""
-    replace_text(path, _with_checksum({"format": FORMAT, "calibration": calibration.to_dict()}))
+    replace_text(path, _with_checksum({"format": INDEX_FORMAT, "calibration": calibration.to_dict()}))
 
 
 def read_calibration(path: Path) -> Calibration | None:
@@ -317,7 +333,7 @@ def _checksum(body: dict[str, Any]) -> str:
 
 def _large_files(directory: Path, manifest: Manifest) -> dict[str, list[int]]:
     """Return the size and modification time of the large files; none if the whole index is small."""
-    found: dict[str, list[int]] = {}
+    large: dict[str, list[int]] = {}
     on_disk = 0
     for name in manifest.files:
         try:
@@ -325,9 +341,9 @@ def _large_files(directory: Path, manifest: Manifest) -> dict[str, list[int]]:
         except OSError as error:
             raise IndexDamaged(f"{directory / name} is missing") from error
         if status.st_size > _SMALL_FILE:
-            found[name] = [status.st_size, status.st_mtime_ns]
+            large[name] = [status.st_size, status.st_mtime_ns]
         on_disk += size_on_disk(status)
-    return found if on_disk > _ALWAYS_DIGEST else {}
+    return large if on_disk > _ALWAYS_DIGEST else {}
 
 
 def _read_verified(path: Path) -> dict[str, Any]:
@@ -350,26 +366,27 @@ def digest_files(directory: Path) -> dict[str, str]:
 def digest(path: Path) -> str:
     """Hash a file's length and its blocks that are not all zero, so that holes count as zeros."""
     with path.open("rb", buffering=0) as file:
-        total = FileDigest(os.fstat(file.fileno()).st_size)
+        file_digest = FileDigest(os.fstat(file.fileno()).st_size)
         for offset, block in data_blocks(file):
-            total.update(offset, block)
-    return total.hexdigest()
+            file_digest.update(offset, block)
+    return file_digest.hexdigest()
 
 
 class FileDigest:
-    """The digest of a file whose blocks come one by one."""
+    """The digest of a file whose blocks come one by one; blocks of zeros may be left out."""
 
     def __init__(self, size: int) -> None:
-        self._total = hashlib.sha256(size.to_bytes(8, "little"))
+        self._sha256 = hashlib.sha256(size.to_bytes(8, "little"))
 
     def update(self, offset: int, block: bytes) -> None:
-        """Add the next block that is not all zero."""
-        self._total.update(offset.to_bytes(8, "little"))
-        self._total.update(block)
+        """Add the next block."""
+        if not is_hole(block):
+            self._sha256.update(offset.to_bytes(8, "little"))
+            self._sha256.update(block)
 
     def hexdigest(self) -> str:
         """Return the digest of all blocks."""
-        return self._total.hexdigest()
+        return self._sha256.hexdigest()
 
 
 def copy_tree(source: Path, target: Path) -> None:
@@ -383,13 +400,40 @@ def copy_tree(source: Path, target: Path) -> None:
             write_blocks(target / entry.name, entry.stat().st_size, data_blocks(original))
 
 
-def write_blocks(path: Path, size: int, blocks: Iterable[tuple[int, bytes]]) -> None:
-    """Write a sparse file."""
+def write_blocks(path: Path, size: int, blocks: Iterable[tuple[int, bytes]]) -> str:
+    """Write a sparse file, and return its digest."""
+    file_digest = FileDigest(size)
     with path.open("wb") as file:
         file.truncate(size)
         for offset, block in blocks:
-            file.seek(offset)
-            file.write(block)
+            file_digest.update(offset, block)
+            if not is_hole(block):
+                file.seek(offset)
+                file.write(block)
+    return file_digest.hexdigest()
+
+
+def sync_files(directory: Path) -> None:
+    """Flush all files to disk, so that a crash after publishing does not damage them."""
+    for path in (*directory.rglob("*"), directory):
+        if path.is_dir():
+            sync_directory(path)
+        else:
+            with path.open("rb+") as file:
+                os.fsync(file.fileno())
+
+
+def is_hole(block: bytes) -> bool:
+    """Return whether a block has nothing but zeros."""
+    return block == _ZEROS[: len(block)]
+
+
+def read_blocks(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the aligned blocks of an open file, zeros included."""
+    offset = 0
+    while block := file.read(_BLOCK):
+        yield offset, block
+        offset += len(block)
 
 
 def data_blocks(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
@@ -401,7 +445,7 @@ def data_blocks(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
         block = file.read(_BLOCK)
         if not block:
             return
-        if block != _ZEROS[: len(block)]:
+        if not is_hole(block):
             yield offset, block
             offset += _BLOCK
         else:
@@ -413,10 +457,10 @@ def _next_data(descriptor: int, offset: int, size: int) -> int:
     if offset >= size or not hasattr(os, "SEEK_DATA"):
         return offset
     try:
-        found = os.lseek(descriptor, offset, os.SEEK_DATA)
+        data = os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:  # ENXIO: only a hole is left; otherwise the file system does not support it
         return size if error.errno == errno.ENXIO else offset
-    return max(offset, found - found % _BLOCK)
+    return max(offset, data - data % _BLOCK)
 
 
 def size_on_disk(status: os.stat_result) -> int:

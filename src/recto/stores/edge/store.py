@@ -16,21 +16,54 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
-from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, RectoError
+from recto.errors import FormatMismatch, IndexDamaged, RectoError
 from recto.protocols import Progress
 from recto.settings import Settings, check_collection_name
-from recto.stores.edge.engine import engine_version
-from recto.stores.edge.index import EdgeIndex, open_generation
 from recto.stores.edge.layout import CollectionDirectory, FileState, file_state, write_calibration
-from recto.stores.points import is_alias
+from recto.stores.points import choose_generation, is_alias, missing_collection
 from recto.types import Calibration, EmbedderFingerprint, GenerationInfo, IndexInfo
 
+# The engine is imported where it is needed: a missing collection is reported without it.
 if TYPE_CHECKING:
     from recto.stores.edge.build import EdgeBuild
+    from recto.stores.edge.index import EdgeIndex
 
 _OPEN_TRIES = 5
 _LARGEST_ALIASES = 1 << 20  # bytes
 _VERIFY_PAUSE = 300.0  # seconds between two looks at whether an index is due
+
+
+@dataclass(frozen=True, slots=True)
+class _AliasFile:
+    """The aliases of all collections, in one file."""
+
+    path: Path
+
+    def read(self) -> dict[str, str]:
+        """Return the aliases and the collections that they refer to."""
+        try:
+            aliases = json.loads(read_limited(self.path, _LARGEST_ALIASES))
+        except FileNotFoundError:
+            return {}
+        except ValueError:
+            aliases = None
+        if not isinstance(aliases, dict):
+            raise IndexDamaged(
+                f"{self.path} is damaged", hint="Remove the file; the next `recto index` writes it again."
+            )
+        return {str(alias): str(name) for alias, name in aliases.items()}
+
+    def change(self, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+        """Replace the aliases by what a function returns for them, while nobody else does so."""
+        make_private(self.path.parent)
+        with WriterLock(self.path.with_suffix(".lock"), "The list of aliases", wait=lambda _: None):
+            before = self.read()
+            if (after := change(before)) != before:
+                replace_text(self.path, json.dumps(after, indent=1, sort_keys=True) + "\n")
+
+    def remove(self, name: str) -> None:
+        """Remove an alias that has the name of a new collection."""
+        self.change(lambda aliases: {alias: target for alias, target in aliases.items() if alias != name})
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +99,11 @@ def _keep_verifying(store: ref[EdgeStore]) -> None:
     """Verify the open indexes of a store until the store is deleted."""
     while True:
         time.sleep(_VERIFY_PAUSE * (0.5 + random()))  # noqa: S311 - so that not all workers verify at once
-        found = store()
-        if found is None:
+        alive = store()
+        if alive is None:
             return
-        found.verify_open()
-        del found
+        alive.verify_open()
+        del alive  # a reference would keep the store alive during the next pause
 
 
 class EdgeStore:
@@ -93,12 +126,18 @@ class EdgeStore:
         self._verify_later = verify_later
         self._keep_generations = keep_generations
         self._verifying: threading.Thread | None = None
-        self._aliases_file = str(home / "aliases.json")
+        self._aliases = _AliasFile(home / "aliases.json")
+        self._aliases_path = str(self._aliases.path)  # a string is faster to stat, at every search
         self._open: dict[str, _OpenGeneration] = {}
         self._names: dict[str, _ResolvedName] = {}
         self._opening = threading.Lock()
         self._process = os.getpid()
         self._parents_indexes: list[object] = []
+
+    @property
+    def is_local(self) -> bool:
+        """The files are in RECTO_HOME."""
+        return True
 
     def collections(self) -> tuple[str, ...]:
         """Return the names of all collections, without aliases."""
@@ -111,19 +150,19 @@ class EdgeStore:
     def aliases(self) -> Mapping[str, str]:
         """Return the aliases and the collections that they refer to."""
         with disk_errors(self._home):
-            return self._read_aliases()
+            return self._aliases.read()
 
     def open(self, name: str) -> EdgeIndex:
         """Return the current generation of a collection or alias."""
         try:
             resolved = self._resolve(name)
-            known = self._open.get(resolved.collection)
+            opened = self._open.get(resolved.collection)
             if (
-                known is not None
-                and known.pointer == file_state(resolved.pointer)
+                opened is not None
+                and opened.pointer == file_state(resolved.pointer)
                 and self._process == os.getpid()
             ):
-                return known.index
+                return opened.index
             return self._reopen(resolved)
         except OSError as error:
             raise disk_error(error, self._home) from error
@@ -144,16 +183,13 @@ class EdgeStore:
 
         self.aliases()  # raises an error if the file is damaged, before any work is done
         directory, keep = self._directory(name), self._keep_generations
-        return EdgeBuild(name, directory, embedder.dim, wait, self._drop_alias, keep)
+        return EdgeBuild(name, directory, embedder.dim, wait, self._aliases.remove, keep)
 
     def set_aliases(self, aliases: Iterable[str], name: str) -> None:
         """Point aliases to a collection; skip those that are names of other collections."""
-        with disk_errors(self._home), self._aliases_lock():
+        with disk_errors(self._home):
             free = [alias for alias in aliases if alias != name and not self._directory(alias).exists()]
-            known = self._read_aliases()
-            wanted = {**known, **dict.fromkeys(free, name)}
-            if wanted != known:
-                self._write_aliases(wanted)
+            self._aliases.change(lambda current: {**current, **dict.fromkeys(free, name)})
 
     def save_calibration(self, info: IndexInfo, calibration: Calibration) -> None:
         """Store the calibration of a generation, unless the generation was removed."""
@@ -167,30 +203,24 @@ class EdgeStore:
         with disk_errors(self._home):
             directory = self._directory(self._collection(name))
             current = directory.read_pointer()
-            found = directory.generations()
-            return tuple(directory.describe(one, current=one == current) for one in found)
+            names = directory.generations()
+            return tuple(directory.describe(one, current=one == current) for one in names)
 
     def rollback(self, name: str, generation: str | None = None) -> IndexInfo:
         """Make a generation the current one again: the one before the current one if none is given."""
+        from recto.stores.edge.index import open_generation
+
         with disk_errors(self._home):
             collection = self._collection(name)
             directory = self._directory(collection)
             with WriterLock(directory.lock, f"Collection '{collection}'"):
                 names, current = directory.generations(), directory.read_pointer()
-                older = names[names.index(current) + 1 :] if current in names else names
                 if generation is None:
-                    wanted = next(filter(directory.is_intact, older), None)
-                else:
-                    wanted = generation if generation in names else None
-                if wanted is None:
-                    what = f"generation '{generation}'" if generation else "earlier generation to go back to"
-                    raise CollectionMissing(
-                        f"Collection '{collection}' has no {what}",
-                        hint=f"`recto collections {collection}` lists its generations. "
-                        "RECTO_KEEP_GENERATIONS sets how many earlier ones `recto index` keeps.",
-                    )
-                index = open_generation(directory, collection, wanted)
-                directory.set_current(wanted)
+                    names = [one for one in names if one == current or directory.is_intact(one)]
+                hint = "RECTO_KEEP_GENERATIONS sets how many earlier ones `recto index` keeps."
+                target = choose_generation(collection, names, current, generation, hint)
+                index = open_generation(directory, collection, target)
+                directory.set_current(target)
                 return index.info
 
     def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
@@ -199,7 +229,7 @@ class EdgeStore:
 
         with disk_errors(self._home):
             collection = self._collection(name)
-            aliases = [alias for alias, target in self._read_aliases().items() if target == collection]
+            aliases = [alias for alias, target in self._aliases.read().items() if target == collection]
             return write_backup(lambda: self._directory(self._collection(name)), aliases, file, progress)
 
     def restore(
@@ -211,22 +241,22 @@ class EdgeStore:
         progress: Progress | None = None,
         wait: Callable[[str], None] | None = None,
     ) -> IndexInfo:
-        """Publish an archive as a new generation, and set those of its aliases that are not taken."""
+        """Publish an archive as a new generation, and set its aliases that are not taken."""
         from recto.stores.archive import already_exists, open_archive
         from recto.stores.edge.backup import KIND, restore_archive
 
         with disk_errors(self._home), open_archive(file, KIND) as archive:
             collection = name or archive.header.collection
             check_collection_name(collection, "collection")
-            aliases = self._read_aliases()
+            aliases = self._aliases.read()
             directory = self._directory(collection)
             make_private(directory.path)
             with WriterLock(directory.lock, f"Collection '{collection}'", wait):
                 if (directory.exists() or collection in aliases) and not replace:
                     raise already_exists(collection)
                 info = restore_archive(archive, directory, self._keep_generations, progress)
-            self._drop_alias(collection)
-            self.set_aliases(set(archive.header.aliases) - set(self._read_aliases()), collection)
+            self._aliases.remove(collection)
+            self.set_aliases(set(archive.header.aliases) - set(self._aliases.read()), collection)
             return info
 
     def upgrade(self, name: str) -> IndexInfo | None:
@@ -250,9 +280,9 @@ class EdgeStore:
                 # Renaming is atomic: a killed process leaves the whole collection, or none of it.
                 os.replace(directory.path, trash / f"{name}-{os.urandom(4).hex()}")
             self._open.pop(name, None)
-            with self._aliases_lock():
-                known = self._read_aliases()
-                self._write_aliases({alias: target for alias, target in known.items() if target != name})
+            self._aliases.change(
+                lambda aliases: {alias: target for alias, target in aliases.items() if target != name}
+            )
             shutil.rmtree(trash, ignore_errors=True)  # also what a killed process left
 
     def verify(self, name: str) -> None:
@@ -275,6 +305,8 @@ class EdgeStore:
 
     def version(self) -> str:
         """Return the name and version of the engine."""
+        from recto.stores.edge.engine import engine_version
+
         return engine_version()
 
     def close(self) -> None:
@@ -290,42 +322,38 @@ class EdgeStore:
 
     def _resolve(self, name: str) -> _ResolvedName:
         """Return the collection behind a name; cached until the aliases change, for fast searches."""
-        aliases = file_state(self._aliases_file)
-        known = self._names.get(name)
-        if known is None or known.aliases != aliases:
+        aliases = file_state(self._aliases_path)
+        resolved = self._names.get(name)
+        if resolved is None or resolved.aliases != aliases:
             collection = self._collection(name)
             directory = self._directory(collection)
-            self._names[name] = known = _ResolvedName(aliases, collection, directory, str(directory.pointer))
-        return known
+            resolved = _ResolvedName(aliases, collection, directory, str(directory.pointer))
+            self._names[name] = resolved
+        return resolved
 
     def _collection(self, name: str) -> str:
         """Return the name of the collection that a name or alias refers to."""
         check_collection_name(name, "collection")
         if self._directory(name).exists():
             return name
-        target = self._read_aliases().get(name)
+        target = self._aliases.read().get(name)
         if target is not None and self._directory(target).exists():
             return target
-        known = ", ".join(sorted({*self.collections(), *self._read_aliases()}))
-        raise CollectionMissing(
-            f"Collection '{name}' does not exist",
-            hint=f"Index a book with `recto index PATH --collection {name}`"
-            + (f", or use one of: {known}." if known else "."),
-        )
+        raise missing_collection(name, "", {*self.collections(), *self._aliases.read()})
 
     def _reopen(self, resolved: _ResolvedName) -> EdgeIndex:
         """Open the generation that the pointer names, unless it is open already."""
         collection, directory = resolved.collection, resolved.directory
         with self._opening:
             self._discard_after_fork()
-            known = self._open.get(collection)
+            opened = self._open.get(collection)
             # The state is taken before reading, so that the next search notices a change in between.
             pointer = file_state(resolved.pointer)
-            if known is None or (known.pointer != pointer and known.name != directory.read_pointer()):
+            if opened is None or (opened.pointer != pointer and opened.name != directory.read_pointer()):
                 # The old index is not closed here: other threads may use it. It closes when they release it.
                 name, index = self._load(collection, directory)
             else:
-                name, index = known.name, known.index
+                name, index = opened.name, opened.index
             self._open[collection] = _OpenGeneration(pointer, name, index)
             if self._verify_later and not self._verifying and directory.verified(name).exists():
                 thread = threading.Thread(target=_keep_verifying, args=(ref(self),), daemon=True)
@@ -335,6 +363,8 @@ class EdgeStore:
 
     def _load(self, collection: str, directory: CollectionDirectory) -> tuple[str, EdgeIndex]:
         """Open the current generation, or the newest intact one with a warning if it is damaged."""
+        from recto.stores.edge.index import open_generation
+
         tries = 0
         while True:
             name = directory.read_pointer()
@@ -350,6 +380,8 @@ class EdgeStore:
     def _open_older(
         self, collection: str, directory: CollectionDirectory, current: str, damage: IndexDamaged
     ) -> EdgeIndex:
+        from recto.stores.edge.index import open_generation
+
         message = f"The index of '{collection}' is damaged: {damage.message}"
         repair = f"Repair it with `recto index PATH --collection {collection}`."
         for name in directory.generations():
@@ -358,34 +390,6 @@ class EdgeStore:
                     warning = f"{message}. Using {name} instead. {repair}"
                     return open_generation(directory, collection, name, (warning,))
         raise IndexDamaged(message, hint=repair) from damage
-
-    def _read_aliases(self) -> dict[str, str]:
-        try:
-            found = json.loads(read_limited(Path(self._aliases_file), _LARGEST_ALIASES))
-        except FileNotFoundError:
-            return {}
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise IndexDamaged(
-                f"{self._aliases_file} is damaged",
-                hint="Remove the file; the next `recto index` writes it again.",
-            )
-        return {str(alias): str(name) for alias, name in found.items()}
-
-    def _write_aliases(self, aliases: dict[str, str]) -> None:
-        replace_text(Path(self._aliases_file), json.dumps(aliases, indent=1, sort_keys=True) + "\n")
-
-    def _drop_alias(self, name: str) -> None:
-        """Remove an alias that has the name of a new collection."""
-        with self._aliases_lock():
-            aliases = self._read_aliases()
-            if aliases.pop(name, None):
-                self._write_aliases(aliases)
-
-    def _aliases_lock(self) -> WriterLock:
-        make_private(self._home)
-        return WriterLock(self._home / "aliases.lock", "The list of aliases", wait=lambda _: None)
 
     def _discard_after_fork(self) -> None:
         """Put the indexes of a parent process aside: any call on them, even closing, would hang."""

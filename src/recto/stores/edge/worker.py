@@ -14,16 +14,14 @@ import sys
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
-from recto._util.files import sync_directory
+import qdrant_edge as edge
+
 from recto.errors import RectoError
 from recto.stores.edge import engine
-from recto.stores.edge.layout import digest_files
+from recto.stores.edge.layout import digest_files, sync_files
 from recto.types import NO_FILTERS, Payload, SparseVector, Vector
-
-if TYPE_CHECKING:
-    import qdrant_edge
 
 _HEADER = struct.Struct("<QQQ")  # the lengths of the JSON, of the dense and of the lexical vectors, in bytes
 _BATCH = 200
@@ -103,7 +101,7 @@ def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
     shard.close()
     if fault:
         return {"error": "IndexDamaged", "message": fault, "hint": ""}
-    _sync(directory)
+    sync_files(directory)
     return {"count": count, "files": digest_files(directory), "engine": engine.engine_version()}
 
 
@@ -143,44 +141,33 @@ def _sparse_vectors(data: bytes, count: int) -> list[SparseVector | None]:
     return vectors
 
 
-def find_fault(shard: qdrant_edge.EdgeShard, samples: Sequence[tuple[str, Vector]], chunks: int) -> str:
+def find_fault(shard: edge.EdgeShard, samples: Sequence[tuple[str, Vector]], chunks: int) -> str:
     """Search for some chunks by their own vectors, and return what is wrong.
 
     Exact search must find every chunk. HNSW may miss a few, and may find another chunk that is about as near:
     a book can have many versions of a page.
     """
-    import qdrant_edge as edge
 
-    def search(vector: Vector, params: qdrant_edge.SearchParams | None) -> list[Any]:
+    def search(vector: Vector, params: edge.SearchParams | None) -> list[Any]:
         return shard.query(engine.query_request(vector, 10, NO_FILTERS, params=params))
 
     missed = 0
     for id, vector in samples:
-        found = search(vector, engine.search_params(chunks))
-        if _contains(found, id):
+        nearest = search(vector, engine.search_params(chunks))
+        if _contains(nearest, id):
             continue
         exact = search(vector, edge.SearchParams(exact=True))
         if not _contains(exact, id):
             return f"chunk {id} is not found by its own vector"
-        missed += not found or found[0].score < exact[0].score - _SCORE_TOLERANCE
+        missed += not nearest or nearest[0].score < exact[0].score - _SCORE_TOLERANCE
     if missed > max(1, _MAX_MISSED * len(samples)):
         return f"{missed} of {len(samples)} chunks are not found by their own vectors"
     return ""
 
 
-def _contains(found: Sequence[Any], id: str) -> bool:
-    """Return whether a chunk was found by its own vector, or only copies of it."""
-    return any(str(hit.id) == id for hit in found) or bool(found and found[-1].score > _SAME_SCORE)
-
-
-def _sync(directory: Path) -> None:
-    for path in sorted(directory.rglob("*")):
-        if path.is_dir():
-            sync_directory(path)
-        else:
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-    sync_directory(directory)
+def _contains(hits: Sequence[Any], id: str) -> bool:
+    """Return whether the hits contain a chunk, or nothing but copies of it."""
+    return any(str(hit.id) == id for hit in hits) or bool(hits and hits[-1].score > _SAME_SCORE)
 
 
 if __name__ == "__main__":

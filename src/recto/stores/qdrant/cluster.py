@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+from qdrant_client import models
+
 from recto._util.text import plural
 from recto.errors import CollectionMissing, ConfigurationError, Unreachable
 from recto.settings import ServerOptions
@@ -30,20 +32,20 @@ _STATES = {
 
 def find_problems(connection: Connection, collection: str) -> tuple[StoreProblem, ...]:
     """Return what is wrong with the nodes of a server and the replicas of a physical collection."""
-    found: list[StoreProblem] = []
+    problems: list[StoreProblem] = []
     for check in (_nodes, _replicas, _state):
         try:
-            found += check(connection, collection)
+            problems += check(connection, collection)
         except CollectionMissing:
             raise
         except ConfigurationError:
             message = "The key in QDRANT_API_KEY cannot read the state of the cluster, so it was not checked"
             problem = StoreProblem("not_checked", message, "Use a key with the right to manage the cluster")
-            found += [] if problem in found else [problem]
+            problems += [] if problem in problems else [problem]
         except Unreachable as error:
-            if not any(problem.serious for problem in found):
-                found.append(StoreProblem("unavailable", error.message, error.hint, serious=True))
-    return tuple(found)
+            if not any(problem.serious for problem in problems):
+                problems.append(StoreProblem("unavailable", error.message, error.hint, serious=True))
+    return tuple(problems)
 
 
 def _nodes(connection: Connection, _: str) -> Iterator[StoreProblem]:
@@ -78,8 +80,8 @@ def _unreachable_peers(connection: Connection, node: Node) -> set[str]:
 
 
 def _state(connection: Connection, collection: str) -> Iterator[StoreProblem]:
-    found = connection.read(lambda client: client.get_collection(collection))
-    state = str(getattr(found.status, "value", found.status))
+    status = connection.read(lambda client: client.get_collection(collection)).status
+    state = str(getattr(status, "value", status))
     if state in _STATES:
         meaning, repair = _STATES[state]
         message = f"The collection '{collection}' {meaning} (status {state})"
@@ -100,10 +102,10 @@ def _replicas(connection: Connection, collection: str) -> Iterator[StoreProblem]
             elif state not in _READABLE:
                 message = f"The replica of shard {shard} of '{collection}' on peer {peer} is being copied"
                 yield StoreProblem("recovering", message, "Wait until the server has copied it")
-    wanted = _params(connection, collection).replication_factor or 1
+    expected = _params(connection, collection).replication_factor or 1
     for shard, replicas in sorted(states.items()):
-        if len(replicas) < wanted:
-            message = f"Shard {shard} of '{collection}' has {len(replicas)} of {wanted} replicas"
+        if len(replicas) < expected:
+            message = f"Shard {shard} of '{collection}' has {len(replicas)} of {expected} replicas"
             yield StoreProblem("few_replicas", message, "Run `recto prepare`, which adds them")
 
 
@@ -111,8 +113,6 @@ def set_replication(
     connection: Connection, collection: str, options: ServerOptions, notify: Callable[[str], None]
 ) -> list[str]:
     """Set replication and write consistency as configured, add missing replicas, and say what was done."""
-    from qdrant_client import models
-
     params = _params(connection, collection)
     factor = options.replication or params.replication_factor or 1
     consistency = options.write_consistency or params.write_consistency_factor or 1
@@ -151,8 +151,6 @@ def _add_replicas(
     connection: Connection, collection: str, factor: int, peers: Sequence[int], notify: Callable[[str], None]
 ) -> int:
     """Copy shards to the peers that have the fewest, until each has enough replicas."""
-    from qdrant_client import models
-
     info = connection.read(lambda client: client.collection_cluster_info(collection))
     states = _states(info)
     load = {peer: sum(peer in replicas for replicas in states.values()) for peer in peers}

@@ -10,8 +10,11 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
+
+import httpx
+from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from recto._util.retry import (
     ClientPerLoop,
@@ -24,19 +27,8 @@ from recto._util.retry import (
     retry_after,
     with_timeout,
 )
-from recto.errors import (
-    CollectionMissing,
-    ConfigurationError,
-    FingerprintMismatch,
-    RectoError,
-    Unreachable,
-    missing_extra,
-)
+from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable
 from recto.settings import is_local_address, split_addresses
-
-if TYPE_CHECKING:
-    import httpx
-    from qdrant_client import AsyncQdrantClient, QdrantClient
 
 Result = TypeVar("Result")
 
@@ -53,7 +45,6 @@ _LONGEST_WAIT = 60.0
 _PROBE_SECONDS = 2.0
 _PROBE_PAUSE = 2.0  # seconds between two checks whether a node is back
 _INDEX_REQUIRED = re.compile(r'Index required but not found for "?([^"\s]+)"?')
-_PARAMS_REFUSED = re.compile(r'Exact search disabled|Limit exceeded .* for "hnsw_ef"')
 
 
 class IndexRequired(RectoError):
@@ -67,10 +58,6 @@ class IndexRequired(RectoError):
             f"The server cannot filter by '{field}' without a payload index", hint="Run `recto prepare`."
         )
         self.field = field
-
-
-class SearchParamsRefused(ConfigurationError):
-    """The strict mode of the server does not allow exact search, or such a large `hnsw_ef`."""
 
 
 class TransientError(Unreachable):
@@ -120,17 +107,13 @@ class Node:
         self.down = False
         self._api_key = api_key
         self._clients: dict[float, QdrantClient] = {}
-        self._async_clients = ClientPerLoop(self._async_client)
+        self._async_clients = ClientPerLoop(lambda: self._make_client(AsyncQdrantClient, _READ_SECONDS))
         self._connecting = threading.Lock()
 
     def client(self, seconds: float = _READ_SECONDS) -> QdrantClient:
         """Return the client whose calls may take so long."""
         with self._connecting:
             if seconds not in self._clients:
-                try:
-                    from qdrant_client import QdrantClient
-                except ImportError as error:
-                    raise missing_extra("A Qdrant server", "cloud") from error
                 self._clients[seconds] = self._make_client(QdrantClient, seconds)
             return self._clients[seconds]
 
@@ -140,8 +123,6 @@ class Node:
 
     def is_ready(self) -> bool:
         """Return whether the node answers and has caught up with its cluster."""
-        import httpx
-
         try:
             return httpx.get(f"{self.url}/readyz", timeout=_PROBE_SECONDS).is_success
         except Exception:  # noqa: BLE001 - whatever it is, the node cannot be used
@@ -159,12 +140,6 @@ class Node:
         client = self._async_clients.pop()
         if client is not None:
             await client.close()
-
-    def _async_client(self) -> AsyncQdrantClient:
-        self.client()  # raises an error if the extra is missing
-        from qdrant_client import AsyncQdrantClient
-
-        return self._make_client(AsyncQdrantClient, _READ_SECONDS)
 
     def _make_client(self, kind: Callable[..., Result], seconds: float) -> Result:
         with warnings.catch_warnings():
@@ -240,6 +215,17 @@ class Connection:
 
         return await aretry(attempt, tries.pause)
 
+    def scroll(self, collection: str, limit: int, **options: Any) -> Iterator[Any]:
+        """Yield all points of a collection, or the ones that a filter in `options` selects."""
+        offset: Any = None
+        while True:
+            records, offset = self.read(
+                lambda client, offset=offset: client.scroll(collection, limit=limit, offset=offset, **options)  # type: ignore[misc]
+            )
+            yield from records
+            if offset is None:
+                return
+
     def write(self, call: Callable[[QdrantClient], Result]) -> Result:
         """Call each node of the server up to six times, and notify the user of every wait."""
         nodes = self._order()
@@ -274,9 +260,8 @@ class Connection:
         All its calls go to this node. Errors become `RectoError`s. A call is repeated if the server asks for
         that: after a 429, and after a 503 with `Retry-After`.
         """
-        self.read(lambda client: client.info())  # also raises an error if the extra is missing
+        self.read(lambda client: client.info())
         node = self._preferred
-        import httpx
 
         def checked(send: Callable[[], httpx.Response]) -> httpx.Response:
             response = send()
@@ -337,16 +322,16 @@ class Connection:
 
     def _failed(self, node: Node, error: Exception) -> RectoError:
         """Return the error to raise, and avoid a node that does not answer."""
-        found = self._to_recto_error(node.url, error)
-        if isinstance(found, NodeUnavailable) and len(self.nodes) > 1:
+        failure = self._to_recto_error(node.url, error)
+        if isinstance(failure, NodeUnavailable) and len(self.nodes) > 1:
             if all(one.down or one is node for one in self.nodes):
-                found.hint = f"No node answers: {self.url}. {found.hint}"
+                failure.hint = f"No node answers: {self.url}. {failure.hint}"
             with self._marking:
                 was_down, node.down = node.down, True
             if not was_down:
                 probe = threading.Thread(target=self._wait_for, args=(node,), daemon=True, name="recto-probe")
                 probe.start()
-        return found
+        return failure
 
     def _wait_for(self, node: Node) -> None:
         """Use a node again as soon as it is ready."""
@@ -400,10 +385,8 @@ class Connection:
                 f"Qdrant refuses the key in QDRANT_API_KEY: {text}",
                 hint="Check the key, and that it is a key of this cluster.",
             )
-        if found := _INDEX_REQUIRED.search(text):
-            return IndexRequired(found[1])
-        if _PARAMS_REFUSED.search(text):
-            return SearchParamsRefused(text)
+        if match := _INDEX_REQUIRED.search(text):
+            return IndexRequired(match[1])
         if status == 404:
             return CollectionMissing(
                 f"Qdrant at {url} says: {text}",

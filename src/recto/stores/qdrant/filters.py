@@ -30,11 +30,11 @@ CLIENT_SIDE = FieldFilter("", ())
 
 
 def module_filter(
-    dialect: Dialect, filters: Filters, known: Mapping[str, Iterable[Stored]] | None = None
+    dialect: Dialect, filters: Filters, stored: Mapping[str, Iterable[Stored]] | None = None
 ) -> FieldFilter | None:
     """Return the filter for the modules, with all values that their field may have; None without modules.
 
-    `known` is the result of `stored_modules`. If a name is not in it, filter on the client: the collection
+    `stored` is the result of `stored_modules`. If a name is not in it, filter on the client: the collection
     may store an unexpected value for it, and a filter on the server would miss these points.
     """
     if not filters.modules:
@@ -44,21 +44,21 @@ def module_filter(
         return FieldFilter("module_keys", tuple(names))
     if not dialect.module or "module" in dialect.partial:
         return CLIENT_SIDE
-    if known is not None and not all(name in known for name in names):
+    if stored is not None and not all(name in stored for name in names):
         return CLIENT_SIDE
     spellings = [
         form
         for name in map(str.strip, filters.modules)
         for form in (name, name.lower(), name.upper(), name.title(), name.capitalize())
     ]
-    stored = [value for name in names for value in (known or {}).get(name, ())]
-    return FieldFilter(dialect.module, tuple(dict.fromkeys([*spellings, *stored])))
+    values = [value for name in names for value in (stored or {}).get(name, ())]
+    return FieldFilter(dialect.module, tuple(dict.fromkeys([*spellings, *values])))
 
 
 def stored_modules(
     dialect: Dialect, payloads: Sequence[Mapping[str, Any]], values: Iterable[Stored] = ()
 ) -> dict[str, tuple[Stored, ...]]:
-    """Map the names of modules to the stored values of the module field; `values` are those of a facet.
+    """Map the names of modules to the stored values of the module field; a facet has the `values`.
 
     A name that only some of the points with a value have is left out, because no value selects just these
     points.
@@ -67,15 +67,15 @@ def stored_modules(
     ambiguous: set[str] = set()
     for payload in payloads if dialect.module else ():
         value, keys = value_at(payload, dialect.module), set(dialect.read("", payload).module_keys)
-        known = shared.setdefault(value, keys) if isinstance(value, str | int) else set()
-        ambiguous |= known ^ keys
-        known &= keys
+        others = shared.setdefault(value, keys) if isinstance(value, str | int) else set()
+        ambiguous |= others ^ keys
+        others &= keys
     for value in values:
         shared.setdefault(value, set(module_of(str(value), "")[1]))
-    found: dict[str, tuple[Stored, ...]] = {}
+    modules: dict[str, tuple[Stored, ...]] = {}
     for value, keys in shared.items():
-        found.update({key: (*found.get(key, ()), value) for key in sorted(keys - ambiguous)})
-    return found
+        modules.update({key: (*modules.get(key, ()), value) for key in sorted(keys - ambiguous)})
+    return modules
 
 
 def url_filter(dialect: Dialect, filters: Filters) -> FieldFilter | None:
@@ -103,22 +103,22 @@ def matches(chunk: Chunk, filters: Filters) -> bool:
 
 def deduplicate(hits: Iterable[Hit]) -> list[Hit]:
     """Drop copies of a chunk with other ids, which repeated runs of a pipeline leave; keep the best one."""
-    listed = list(hits)
-    best: dict[tuple[str, int, str], int] = {}
-    for place, hit in enumerate(listed):
+    best: dict[tuple[str, int, str], Hit] = {}
+    for hit in hits:
         key = (hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.text)
-        if key not in best or hit.score > listed[best[key]].score:
-            best[key] = place
-    return [listed[place] for place in sorted(best.values())]
+        if key not in best or hit.score > best[key].score:
+            best.pop(key, None)  # the better copy has its own position
+            best[key] = hit
+    return list(best.values())
 
 
 def _spellings(url: str) -> list[str]:
     typed_host = _HOST.match(url)
-    found = [url]
+    spellings = [url]
     keys = (page_key(url), address_key(url), _DOCS.sub("docs/docs", address_key(url), count=1))
     for key in dict.fromkeys(keys):
         path, mark, query = key.partition("?")
         for ending in _ENDINGS[:2] if _HOST.fullmatch(path) else _ENDINGS:  # a host has no file extension
             spelled = f"{path}{ending}{mark}{query}"
-            found += [spelled, typed_host[0] + _HOST.sub("", spelled)] if typed_host else [spelled]
-    return found
+            spellings += [spelled, typed_host[0] + _HOST.sub("", spelled)] if typed_host else [spelled]
+    return spellings

@@ -8,15 +8,18 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from recto.errors import FormatMismatch
+from qdrant_client import models
+
+from recto.errors import ConfigurationError, FormatMismatch
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.schema import read_fingerprint
-from recto.types import GenerationInfo
+from recto.stores.qdrant.schema import is_compatible, read_fingerprint
+from recto.types import EmbedderFingerprint, GenerationInfo
 
 _DRAFT_SECONDS = 24 * 3600.0
 _OLD_SUFFIX = 8  # hexadecimal digits after the name of a collection, which were random in Recto 0.1
 _GENERATION_NAME = re.compile(r"(.+)--([0-9a-f]{8,16})")
 _GENERATION = "--"  # separates the name of a collection from the id of its generation
+MIXED = "Choose another --collection; its vectors and payloads would be mixed with ours."
 
 
 def new_generation(name: str) -> str:
@@ -26,8 +29,8 @@ def new_generation(name: str) -> str:
 
 def base_name(physical: str) -> str:
     """Return the name of the collection that a physical collection is a generation of."""
-    found = _GENERATION_NAME.fullmatch(physical)
-    return found[1] if found else physical
+    match = _GENERATION_NAME.fullmatch(physical)
+    return match[1] if match else physical
 
 
 def is_generation(physical: str, name: str) -> bool:
@@ -37,8 +40,13 @@ def is_generation(physical: str, name: str) -> bool:
 
 def _started_at(physical: str) -> int:
     """Return when a generation was started, in milliseconds; 0 for the random names of Recto 0.1."""
-    found = _GENERATION_NAME.fullmatch(physical)
-    return int(found[2][:-4], 16) if found and len(found[2]) > _OLD_SUFFIX else 0
+    match = _GENERATION_NAME.fullmatch(physical)
+    return int(match[2][:-4], 16) if match and len(match[2]) > _OLD_SUFFIX else 0
+
+
+def not_ours(name: str, hint: str) -> ConfigurationError:
+    """Return the error for changing a collection of another pipeline."""
+    return ConfigurationError(f"Collection '{name}' was not made by Recto", hint=hint)
 
 
 class Generations:
@@ -65,27 +73,45 @@ class Generations:
             return target if base_name(target) == name else None
         return name if self._connection.read(lambda client: client.collection_exists(name)) else None
 
+    def own(self, name: str, hint: str) -> str | None:
+        """Return the physical collection of a name; raise an error if Recto did not make it."""
+        if (physical := self.current(name)) == name:
+            raise not_ours(name, hint)
+        return physical
+
+    def choose_target(
+        self, name: str, embedder: EmbedderFingerprint, analyzer: str, *, rebuild: bool
+    ) -> tuple[str, str | None]:
+        """Return the physical collection to write to, and the current one; the caller holds the lock."""
+        before = self.own(name, MIXED)
+        if before is not None and not rebuild:
+            config = self._connection.read(lambda client: client.get_collection(before)).config
+            if is_compatible(config, embedder, analyzer):
+                return before, before
+        return new_generation(name), before
+
     def describe(self, current: str) -> tuple[GenerationInfo, ...]:
         """Return the generations of a collection, newest first; its name refers to `current`."""
         names = [one for one in self.names() if is_generation(one, base_name(current))]
-        found = [self._describe(one, current=one == current) for one in names]
-        return tuple(sorted(found, key=lambda one: (_started_at(one.name), one.created_at), reverse=True))
+        generations = [self._describe(one, current=one == current) for one in names]
+        generations.sort(key=lambda one: (_started_at(one.name), one.created_at), reverse=True)
+        return tuple(generations)
 
     def _describe(self, physical: str, *, current: bool) -> GenerationInfo:
         """Describe a generation; it has no date if it was not published, or if it cannot be read."""
         try:
-            found = self._connection.read(lambda client: client.get_collection(physical))
-            fingerprint, _ = read_fingerprint(found.config)
+            collection = self._connection.read(lambda client: client.get_collection(physical))
+            fingerprint, _ = read_fingerprint(collection.config)
         except FormatMismatch as error:
             return GenerationInfo(physical, "", 0, None, current, error.message)
         created = fingerprint.created_at if fingerprint else ""
-        return GenerationInfo(physical, created, found.points_count or 0, None, current)
+        return GenerationInfo(physical, created, collection.points_count or 0, None, current)
 
     def publish(self, name: str, target: str, before: str | None) -> None:
         """Point the name and all aliases of the old generation to the new one."""
-        known = self.aliases()
-        moved = {name, *(alias for alias, old in known.items() if before is not None and old == before)}
-        self.switch_aliases(moved, target, known)
+        aliases = self.aliases()
+        moved = {name, *(alias for alias, old in aliases.items() if before is not None and old == before)}
+        self.switch_aliases(moved, target, aliases)
 
     def prune(self, target: str, before: str | None) -> None:
         """Delete generations that are not to be kept; the caller holds the lock.
@@ -94,12 +120,12 @@ class Generations:
         rollback went back from is newer than `before`, and is deleted. Drafts may belong to a run on another
         machine, so they are deleted after a day.
         """
-        found = self.describe(target)
-        names = [one.name for one in found if one.created_at]
+        generations = self.describe(target)
+        names = [one.name for one in generations if one.created_at]
         older = [one for one in names[names.index(before) if before in names else 0 :] if one != target]
         used = {target, before, *older[: self._keep], *self.aliases().values()}
         yesterday = (time.time() - _DRAFT_SECONDS) * 1000
-        for one in found:
+        for one in generations:
             is_young_draft = not one.created_at and _started_at(one.name) > yesterday
             if one.name not in used and not one.problem and not is_young_draft:
                 self._connection.write(
@@ -111,15 +137,13 @@ class Generations:
         if target not in self.aliases().values():
             self._connection.read(lambda client: client.delete_collection(target))
 
-    def switch_aliases(self, aliases: Iterable[str], target: str, known: Mapping[str, str]) -> None:
+    def switch_aliases(self, aliases: Iterable[str], target: str, current: Mapping[str, str]) -> None:
         """Point aliases to a physical collection, in one request."""
-        from qdrant_client import models
-
         actions: list[Any] = []
         for alias in sorted(aliases):
-            if known.get(alias) == target:
+            if current.get(alias) == target:
                 continue
-            if alias in known:
+            if alias in current:
                 actions.append(models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias)))
             actions.append(
                 models.CreateAliasOperation(

@@ -7,8 +7,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+from uuid import UUID
 
+from qdrant_client import models
+
+from recto.errors import ConfigurationError
 from recto.stores.points import (
     LEXICAL,
     candidate_limit,
@@ -16,9 +20,8 @@ from recto.stores.points import (
     no_lexical_vectors,
     without_last_tie,
 )
-from recto.stores.qdrant.build import decode_lexicon
-from recto.stores.qdrant.connection import Connection, IndexRequired, SearchParamsRefused
-from recto.stores.qdrant.dialects import Dialect
+from recto.stores.qdrant.connection import Connection, IndexRequired
+from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect
 from recto.stores.qdrant.filters import (
     CLIENT_SIDE,
     FieldFilter,
@@ -26,7 +29,17 @@ from recto.stores.qdrant.filters import (
     deduplicate,
     matches,
     module_filter,
+    stored_modules,
     url_filter,
+)
+from recto.stores.qdrant.generations import base_name
+from recto.stores.qdrant.schema import (
+    REINDEX,
+    decode_lexicon,
+    has_server_idf,
+    read_fingerprint,
+    read_lexical,
+    read_vectors,
 )
 from recto.types import (
     NO_FILTERS,
@@ -42,18 +55,24 @@ from recto.types import (
     hit_order,
 )
 
-if TYPE_CHECKING:
-    from qdrant_client import models
-
 Result = TypeVar("Result")
 
 _MAX_SCANNED = 1000  # points that are read where the server cannot filter
 _FACET_LIMIT = 10_000
+_MODULE_LIMIT = 1000
 # Below so many numbers in all vectors, a search compares all of them, like an embedded index without a graph
 # (50 000 chunks of 384 dimensions). Qdrant's default ef, 100, misses too much: see docs/how-to/scale.md.
 _EXACT_BELOW = 50_000 * 384
 _HNSW_EF = 512
-REINDEX = "Index the book again with `recto index PATH --collection NAME`."
+_LIMITED = "The server limits searches, so they may miss chunks (strict mode)"
+
+
+@dataclass(frozen=True, slots=True)
+class _PointId:
+    """A point's id, with its chunk if the search returned it: a later call may find it changed."""
+
+    point: int | str | UUID
+    chunk: Chunk | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +88,141 @@ class CollectionSchema:
     shards: int = 1
     server_idf: bool = False
     """The server multiplies by the IDF, which it computes for each shard (collections of Recto 0.1)."""
+    params: models.SearchParams | None = None
+    """Of dense searches."""
+
+    def chunk(self, point: Any) -> Chunk:
+        """Read the payload of a point."""
+        return self.dialect.read(str(point.id), point.payload or {})
+
+    def hits(self, points: Sequence[Any], filters: Filters) -> list[Hit]:
+        """Return the points that match the filters as hits, best first, without copies."""
+        hits = [Hit(score := float(point.score), self.chunk(point), score) for point in points]
+        hits = [hit for hit in hits if not filters or matches(hit.chunk, filters)]
+        hits.sort(key=hit_order)
+        return hits if self.own else deduplicate(hits)
+
+    def scores(self, points: Sequence[Any], filters: Filters = NO_FILTERS) -> dict[Hashable, float]:
+        """Return the scores of the points that match the filters."""
+        scores: dict[Hashable, float] = {}
+        for point in points:
+            chunk = self.chunk(point) if point.payload else None
+            if not filters or (chunk is not None and matches(chunk, filters)):
+                scores[_PointId(point.id, chunk)] = float(point.score)
+        return scores
+
+    def dense_request(
+        self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None = None
+    ) -> models.QueryRequest:
+        """Return the request for a dense search."""
+        return models.QueryRequest(
+            query=vector,
+            using=self.vector_name,
+            filter=condition,
+            limit=limit,
+            with_payload=True,
+            score_threshold=min_score,
+            params=self.params,
+        )
+
+    def lexical_request(
+        self, lexical: SparseVector, limit: int, condition: models.Filter | None, *, with_payload: bool
+    ) -> models.QueryRequest:
+        """Return the request for a lexical search.
+
+        The terms are multiplied by their IDF over all shards, unless the server does it.
+        """
+        values = list(lexical.values)
+        if not self.server_idf:
+            values = [value * idf for value, idf in zip(values, lexical.idf, strict=True)]
+        return models.QueryRequest(
+            query=models.SparseVector(indices=list(lexical.indices), values=values),
+            using=LEXICAL,
+            filter=condition,
+            limit=limit,
+            with_payload=with_payload,
+        )
+
+    def rescored(
+        self, request: models.QueryRequest, candidates: models.QueryRequest, *, with_payload: bool
+    ) -> models.QueryRequest:
+        """Return a request for the scores that `request` gives to the points of another request.
+
+        Each shard scores its own candidates, so the limit must not cut off any of them.
+        """
+        prefetch = models.Prefetch(
+            query=candidates.query,
+            using=candidates.using,
+            filter=candidates.filter,
+            limit=candidates.limit,
+            params=candidates.params,
+        )
+        changes = {
+            "prefetch": [prefetch],
+            "filter": None,
+            "limit": (candidates.limit or 0) * self.shards,
+            "with_payload": with_payload,
+        }
+        return request.model_copy(update=changes)
 
 
-@dataclass(frozen=True, slots=True)
-class _PointId:
-    """A point's id, with its chunk if the search returned it: a later call may find it changed."""
+def open_index(connection: Connection, name: str, physical: str, dialect: Dialect | None) -> ServerIndex:
+    """Open a collection, and find out how it must be read if another pipeline wrote it."""
+    collection = connection.read(lambda client: client.get_collection(name))
+    config = collection.config
+    vector_name, size, distance = read_vectors(config.params.vectors)
+    if distance.lower() != "cosine":
+        raise ConfigurationError(
+            f"Collection '{name}' uses {distance} distance, but Recto needs cosine",
+            hint="Index the book again with `recto index PATH`.",
+        )
+    fingerprint, calibration = read_fingerprint(config)
+    own = fingerprint is not None
+    sample = []
+    if not own:
+        points, _ = connection.read(lambda client: client.scroll(physical, limit=SAMPLE, with_payload=True))
+        sample = [point.payload or {} for point in points]
+    dialect = dialect or (RECTO if own else detect(sample))
+    modules: list[Stored] = []
+    if not own and dialect.module in (collection.payload_schema or {}):
+        field = dialect.module
+        facet = connection.read(lambda client: client.facet(physical, key=field, limit=_MODULE_LIMIT))
+        modules = [hit.value for hit in facet.hits]
+    lexical, lexicon, warning = read_lexical(config, fingerprint)
+    params, limited = _search_params(config.strict_mode_config, (collection.points_count or 0) * size)
+    schema = CollectionSchema(
+        physical,
+        vector_name,
+        dialect,
+        own and dialect is RECTO,
+        stored_modules(dialect, sample, modules),
+        lexical,
+        config.params.shard_number or 1,
+        has_server_idf(config),
+        params,
+    )
+    warnings = tuple(filter(None, (warning, limited)))
+    info = IndexInfo(
+        base_name(physical), physical, collection.points_count or 0, fingerprint, warnings, size, calibration
+    )
+    return ServerIndex(connection, schema, info, lexicon)
 
-    point: int | str
-    chunk: Chunk | None = field(default=None, compare=False, repr=False)
+
+def _search_params(
+    strict: models.StrictModeConfigOutput | None, numbers: int
+) -> tuple[models.SearchParams, str]:
+    """Return the parameters of dense searches, and a warning if the strict mode of the server limits them.
+
+    A small collection is searched exactly, a larger one with a large `ef`.
+    """
+    may_be_exact, max_ef = True, _HNSW_EF
+    if strict is not None and strict.enabled:
+        may_be_exact = strict.search_allow_exact is not False
+        max_ef = min(strict.search_max_hnsw_ef or _HNSW_EF, _HNSW_EF)
+    if numbers < _EXACT_BELOW and may_be_exact:
+        return models.SearchParams(exact=True), ""
+    is_limited = numbers < _EXACT_BELOW or max_ef < _HNSW_EF
+    return models.SearchParams(hnsw_ef=max_ef), _LIMITED if is_limited else ""
 
 
 class ServerIndex:
@@ -95,7 +241,6 @@ class ServerIndex:
         self._encoded_lexicon = lexicon
         self._lexicon: bytes | None = None
         self._unindexed: set[str] = set()
-        self._params_allowed = True
 
     @property
     def info(self) -> IndexInfo:
@@ -106,13 +251,6 @@ class ServerIndex:
     def schema(self) -> CollectionSchema:
         """How the collection is searched and read."""
         return self._schema
-
-    @property
-    def payload_schema(self) -> PayloadSchema:
-        """How the payloads are read."""
-        dialect = self._schema.dialect
-        missing = tuple(name for name in ("text", "page_url") if not dialect.path(name))
-        return PayloadSchema(dialect.name, self._schema.own, missing, dialect.describe())
 
     def query(
         self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
@@ -130,18 +268,19 @@ class ServerIndex:
         """Return the nearest chunks of several vectors, with one call of the server."""
         if not vectors:
             return []
+        schema = self._schema
 
         def search(condition: models.Filter | None, client_side: bool) -> list[list[Hit]]:
-            wanted = _MAX_SCANNED if client_side else limit
+            fetched = _MAX_SCANNED if client_side else limit
             while True:
-                requests = [self._request(vector, wanted, condition, min_score) for vector in vectors]
+                requests = [schema.dense_request(vector, fetched, condition, min_score) for vector in vectors]
                 answers = self._query(requests)
-                found = [self._hits(answer.points, filters) for answer in answers]
-                complete = all(len(answer.points) < wanted for answer in answers)
+                batches = [schema.hits(answer.points, filters) for answer in answers]
+                complete = all(len(answer.points) < fetched for answer in answers)
                 # Copies of chunks are dropped. If too few hits are left, fetch more points.
-                if complete or wanted >= _MAX_SCANNED or all(len(hits) >= limit for hits in found):
-                    return [hits[:limit] for hits in found]
-                wanted = min(_MAX_SCANNED, 4 * wanted)
+                if complete or fetched >= _MAX_SCANNED or all(len(hits) >= limit for hits in batches):
+                    return [hits[:limit] for hits in batches]
+                fetched = min(_MAX_SCANNED, 4 * fetched)
 
         return self._filtered(filters, search)
 
@@ -155,8 +294,9 @@ class ServerIndex:
         """Return the nearest chunks without blocking; in a thread if that may take several calls."""
         conditions = self._conditions(filters)
         if vectors and conditions is not None and self._schema.own:
-            requests = [self._request(vector, limit, _to_filter(conditions), min_score) for vector in vectors]
-            return [self._hits(answer.points, filters) for answer in await self._aquery(requests)]
+            schema, condition = self._schema, _to_filter(conditions)
+            requests = [schema.dense_request(vector, limit, condition, min_score) for vector in vectors]
+            return [schema.hits(answer.points, filters) for answer in await self._aquery(requests)]
         from asyncio import to_thread
 
         return await to_thread(self.query_batch, vectors, limit, filters, min_score)
@@ -165,15 +305,17 @@ class ServerIndex:
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
         """Return the scores of chunks that can be among the best `limit`, with one call of the server."""
-        if not self._has_lexical_part(queries):
-            dense = [query.dense for query in queries if query.dense is not None]
-            found = iter(self.query_batch(dense, limit, filters))
-            return [_from_hits(next(found)) if query.dense is not None else Candidates() for query in queries]
+        if not _has_lexical_part(queries, self._schema, self._info):
+            vectors = [query.dense for query in queries if query.dense is not None]
+            hits = iter(self.query_batch(vectors, limit, filters))
+            return [_from_hits(next(hits)) if query.dense is not None else Candidates() for query in queries]
 
         def search(condition: models.Filter | None, client_side: bool) -> list[Candidates]:
             batches = self._candidate_requests(queries, limit, condition, client_side)
-            answers = self._query(list(chain(*batches)))
-            return self._candidates(queries, batches, answers, limit, filters if client_side else NO_FILTERS)
+            answers = iter(self._query(list(chain(*batches))))
+            left = filters if client_side else NO_FILTERS
+            scores = [[self._schema.scores(next(answers).points, left) for _ in batch] for batch in batches]
+            return _to_candidates(queries, scores, limit)
 
         return self._filtered(filters, search)
 
@@ -182,36 +324,34 @@ class ServerIndex:
     ) -> list[Candidates]:
         """Return the candidates without blocking; in a thread if that may take several calls."""
         conditions = self._conditions(filters)
-        if conditions is not None and self._has_lexical_part(queries):
+        if conditions is not None and _has_lexical_part(queries, self._schema, self._info):
             batches = self._candidate_requests(queries, limit, _to_filter(conditions), client_side=False)
             with suppress(IndexRequired):
-                answers = await self._aquery(list(chain(*batches)))
-                return self._candidates(queries, batches, answers, limit, NO_FILTERS)
+                answers = iter(await self._aquery(list(chain(*batches))))
+                scores = [[self._schema.scores(next(answers).points) for _ in batch] for batch in batches]
+                return _to_candidates(queries, scores, limit)
         from asyncio import to_thread
 
         return await to_thread(self.candidates, queries, limit, filters)
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
         """Return chunks by the ids that `candidates` returned, without those that were deleted since."""
-        found, missing = _known_chunks(ids)
+        chunks, missing = _fetched_chunks(ids)
         if missing:
-            found |= self._by_id(
-                self._connection.read(
-                    lambda client: client.retrieve(self._schema.collection, missing, with_payload=True)
-                )
-            )
-        return found
+            name = self._schema.collection
+            points = self._connection.read(lambda client: client.retrieve(name, missing, with_payload=True))
+            chunks |= {_PointId(point.id): self._schema.chunk(point) for point in points}
+        return chunks
 
     async def achunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
         """Return chunks by the ids that `acandidates` returned, without those that were deleted since."""
-        found, missing = _known_chunks(ids)
+        chunks, missing = _fetched_chunks(ids)
         if missing:
-            found |= self._by_id(
-                await self._connection.aread(
-                    lambda client: client.retrieve(self._schema.collection, missing, with_payload=True)
-                )
-            )
-        return found
+            name = self._schema.collection
+            read = self._connection.aread
+            points = await read(lambda client: client.retrieve(name, missing, with_payload=True))
+            chunks |= {_PointId(point.id): self._schema.chunk(point) for point in points}
+        return chunks
 
     def lexicon(self) -> bytes:
         """Return the vocabulary that was published with the collection, or nothing if there is none."""
@@ -233,7 +373,7 @@ class ServerIndex:
 
         def count(condition: models.Filter | None, client_side: bool) -> int:
             if client_side:
-                return sum(matches(chunk, filters) for chunk in islice(self._scroll(None, 256), _MAX_SCANNED))
+                return sum(matches(chunk, filters) for chunk in islice(self.scroll(), _MAX_SCANNED))
             counted = self._connection.read(
                 lambda client: client.count(self._schema.collection, count_filter=condition, exact=True)
             )
@@ -245,7 +385,8 @@ class ServerIndex:
         """Yield every chunk that matches the filters, once."""
 
         def scroll(condition: models.Filter | None, client_side: bool) -> Iterator[Chunk]:
-            chunks = self._scroll(condition, batch)
+            name, read = self._schema.collection, self._connection.scroll
+            chunks = map(self._schema.chunk, read(name, batch, scroll_filter=condition, with_payload=True))
             if client_side:
                 return (chunk for chunk in chunks if matches(chunk, filters))
             return chain(list(islice(chunks, 1)), chunks)  # reads the first chunk now, to notice a refusal
@@ -256,10 +397,10 @@ class ServerIndex:
         """Return the stored dense vectors of the chunks that exist."""
         # Other pipelines use numbers as ids, and the server does not accept them as strings.
         points: list[int | str] = [int(id) if id.isdecimal() else id for id in ids]
-        wanted: bool | list[str] = [""] if self._schema.lexical else True
+        names: bool | list[str] = [""] if self._schema.lexical else True
         records = self._connection.read(
             lambda client: client.retrieve(
-                self._schema.collection, points, with_payload=False, with_vectors=wanted
+                self._schema.collection, points, with_payload=False, with_vectors=names
             )
         )
         return {str(record.id): dense_vector(record.vector, self._schema.vector_name) for record in records}
@@ -281,7 +422,7 @@ class ServerIndex:
                 )
             )
             return dict(sorted((str(hit.value), int(hit.count)) for hit in answer.hits))
-        return dict(sorted(Counter(map(key, islice(self._scroll(None, 256), _MAX_SCANNED))).items()))
+        return dict(sorted(Counter(map(key, islice(self.scroll(), _MAX_SCANNED))).items()))
 
     def _filtered(self, filters: Filters, search: Callable[[models.Filter | None, bool], Result]) -> Result:
         """Call `search` with the server's filter, or with `client_side=True` if the server cannot filter."""
@@ -308,8 +449,8 @@ class ServerIndex:
                 f"so only the first {_MAX_SCANNED} points are searched."
             )
             return None
-        found = [condition for condition in conditions if condition is not None]
-        return None if self._unindexed & {condition.field for condition in found} else found
+        used = [condition for condition in conditions if condition is not None]
+        return None if self._unindexed & {condition.field for condition in used} else used
 
     def _warn(self, warning: str) -> None:
         if warning not in self._info.warnings:
@@ -318,64 +459,14 @@ class ServerIndex:
     def _query(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
         if not requests:
             return []
-        try:
-            return self._connection.read(
-                lambda client: client.query_batch_points(self._schema.collection, requests)
-            )
-        except SearchParamsRefused as error:
-            return self._query(self._without_params(requests, error))
+        name = self._schema.collection
+        return self._connection.read(lambda client: client.query_batch_points(name, requests))
 
     async def _aquery(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
         if not requests:
             return []
-        try:
-            return await self._connection.aread(
-                lambda client: client.query_batch_points(self._schema.collection, requests)
-            )
-        except SearchParamsRefused as error:
-            return await self._aquery(self._without_params(requests, error))
-
-    def _without_params(
-        self, requests: Sequence[models.QueryRequest], error: SearchParamsRefused
-    ) -> list[models.QueryRequest]:
-        """Return the requests with the defaults of the server, which are used from now on."""
-        if all(request.params is None for request in requests):
-            raise error
-        self._params_allowed = False
-        self._warn(f"The server limits searches, so they may miss chunks ({error.message})")
-        return [request.model_copy(update={"params": None}) for request in requests]
-
-    def _search_params(self, dim: int) -> models.SearchParams | None:
-        """Return the parameters of a dense search: exact in a small collection, else with a large `ef`."""
-        from qdrant_client import models
-
-        if not self._params_allowed:
-            return None
-        if self._info.chunks * dim < _EXACT_BELOW:
-            return models.SearchParams(exact=True)
-        return models.SearchParams(hnsw_ef=_HNSW_EF)
-
-    def _request(
-        self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None = None
-    ) -> models.QueryRequest:
-        from qdrant_client import models
-
-        return models.QueryRequest(
-            query=vector,
-            using=self._schema.vector_name,
-            filter=condition,
-            limit=limit,
-            with_payload=True,
-            score_threshold=min_score,
-            params=self._search_params(len(vector)),
-        )
-
-    def _has_lexical_part(self, queries: Sequence[IndexQuery]) -> bool:
-        """Return whether any query is lexical; raise `ConfigurationError` if there are no lexical vectors."""
-        lexical = any(query.lexical is not None for query in queries)
-        if lexical and not self._schema.lexical:
-            raise no_lexical_vectors(self._info)
-        return lexical
+        name = self._schema.collection
+        return await self._connection.aread(lambda client: client.query_batch_points(name, requests))
 
     def _candidate_requests(
         self,
@@ -388,139 +479,63 @@ class ServerIndex:
 
         Payloads are fetched only of points that will probably be shown, or for filtering on the client.
         """
-        from qdrant_client import models
-
-        batches = []
+        schema, batches = self._schema, []
         for query in queries:
-            most = _candidate_limit(query, limit, client_side)
+            most = candidate_limit(limit) if query.is_hybrid else limit
+            most = _MAX_SCANNED if client_side else most
             requests = []
             if query.dense is not None:
-                requests.append(self._request(query.dense, most, condition))
+                requests.append(schema.dense_request(query.dense, most, condition))
             if query.lexical is not None and query.lexical.indices:
-                terms = models.QueryRequest(
-                    query=self._terms(query.lexical),
-                    using=LEXICAL,
-                    filter=condition,
-                    limit=most,
-                    with_payload=client_side or query.dense is None,
-                )
+                with_payload = client_side or query.dense is None
+                terms = schema.lexical_request(query.lexical, most, condition, with_payload=with_payload)
                 requests.append(terms)
                 if query.dense is not None:
                     dense = requests[0]
-                    requests.append(self._rescored(dense, terms, client_side))
-                    requests.append(self._rescored(terms, dense, client_side))
+                    requests.append(schema.rescored(dense, terms, with_payload=client_side))
+                    requests.append(schema.rescored(terms, dense, with_payload=client_side))
             batches.append(requests)
         return batches
 
-    def _rescored(
-        self, request: models.QueryRequest, found_by: models.QueryRequest, with_payload: bool
-    ) -> models.QueryRequest:
-        """Return a request for the scores of the points that another request finds.
 
-        Each shard scores its own candidates, so the limit must not cut off any of them.
-        """
-        from qdrant_client import models
-
-        prefetch = models.Prefetch(
-            query=found_by.query,
-            using=found_by.using,
-            filter=found_by.filter,
-            limit=found_by.limit,
-            params=found_by.params,
-        )
-        changes = {
-            "prefetch": [prefetch],
-            "filter": None,
-            "limit": (found_by.limit or 0) * self._schema.shards,
-            "with_payload": with_payload,
-        }
-        return request.model_copy(update=changes)
-
-    def _terms(self, lexical: SparseVector) -> models.SparseVector:
-        """Multiply the terms by their IDF over all shards, unless the server does it."""
-        from qdrant_client import models
-
-        values = list(lexical.values)
-        if not self._schema.server_idf:
-            values = [value * idf for value, idf in zip(values, lexical.idf, strict=True)]
-        return models.SparseVector(indices=list(lexical.indices), values=values)
-
-    def _candidates(
-        self,
-        queries: Sequence[IndexQuery],
-        batches: Sequence[Sequence[Any]],
-        answers: Sequence[Any],
-        limit: int,
-        filters: Filters,
-    ) -> list[Candidates]:
-        rest = iter(answers)
-        found = []
-        for query, batch in zip(queries, batches, strict=True):
-            scores = [self._scores(next(rest).points, filters) for _ in batch]
-            if query.dense is None:
-                found.append(Candidates(lexical=scores[0] if scores else {}))
-            elif len(scores) == 1:
-                found.append(Candidates(scores[0]))
-            else:
-                dense, lexical, cosines, terms = scores
-                lexical = without_last_tie(lexical, candidate_limit(limit))
-                # Shards return the candidates of each shard: keep those of the whole collection. The keys
-                # of `dense` come first, because they come with their chunks.
-                dense |= {id: score for id, score in cosines.items() if id in lexical}
-                found.append(Candidates(dense, {id: terms[id] for id in dense if id in terms} | lexical))
-        return found
-
-    def _scores(self, points: Sequence[Any], filters: Filters) -> dict[Hashable, float]:
-        scores: dict[Hashable, float] = {}
-        for point in points:
-            chunk = self._chunk(point) if point.payload else None
-            if not filters or (chunk is not None and matches(chunk, filters)):
-                scores[_PointId(point.id, chunk)] = float(point.score)
-        return scores
-
-    def _by_id(self, records: Sequence[Any]) -> dict[Hashable, Chunk]:
-        return {_PointId(record.id): self._chunk(record) for record in records}
-
-    def _chunk(self, point: Any) -> Chunk:
-        return self._schema.dialect.read(str(point.id), point.payload or {})
-
-    def _scroll(self, condition: models.Filter | None, batch: int) -> Iterator[Chunk]:
-        offset: Any = None
-        while True:
-            records, offset = self._scroll_page(condition, batch, offset)
-            yield from map(self._chunk, records)
-            if offset is None:
-                return
-
-    def _scroll_page(self, condition: models.Filter | None, batch: int, offset: Any) -> tuple[list[Any], Any]:
-        return self._connection.read(
-            lambda client: client.scroll(
-                self._schema.collection,
-                scroll_filter=condition,
-                limit=batch,
-                offset=offset,
-                with_payload=True,
-            )
-        )
-
-    def _hits(self, points: Sequence[Any], filters: Filters) -> list[Hit]:
-        hits = [Hit(score := float(point.score), self._chunk(point), score) for point in points]
-        hits = [hit for hit in hits if not filters or matches(hit.chunk, filters)]
-        hits.sort(key=hit_order)
-        return hits if self._schema.own else deduplicate(hits)
+def _has_lexical_part(queries: Sequence[IndexQuery], schema: CollectionSchema, info: IndexInfo) -> bool:
+    """Return whether any query is lexical; raise `ConfigurationError` if there are no lexical vectors."""
+    lexical = any(query.lexical is not None for query in queries)
+    if lexical and not schema.lexical:
+        raise no_lexical_vectors(info)
+    return lexical
 
 
-def _candidate_limit(query: IndexQuery, limit: int, client_side: bool) -> int:
-    if client_side:
-        return _MAX_SCANNED
-    return candidate_limit(limit) if query.is_hybrid else limit
+def _to_candidates(
+    queries: Sequence[IndexQuery], scores: Sequence[Sequence[dict[Hashable, float]]], limit: int
+) -> list[Candidates]:
+    """Return the candidates of each query from the scores of its requests (see `_candidate_requests`)."""
+    results = []
+    for query, parts in zip(queries, scores, strict=True):
+        if query.dense is None:
+            results.append(Candidates(lexical=parts[0] if parts else {}))
+        elif len(parts) == 1:
+            results.append(Candidates(parts[0]))
+        else:
+            dense, lexical, cosines, terms = parts
+            lexical = without_last_tie(lexical, candidate_limit(limit))
+            # Every shard has rescored its own candidates: keep the candidates of the whole
+            # collection. The keys of `dense` come first, because they come with their chunks.
+            dense |= {id: score for id, score in cosines.items() if id in lexical}
+            results.append(Candidates(dense, {id: terms[id] for id in dense if id in terms} | lexical))
+    return results
+
+
+def payload_schema(schema: CollectionSchema) -> PayloadSchema:
+    """Explain how the payloads of a collection are read."""
+    missing = tuple(name for name in ("text", "page_url") if not schema.dialect.path(name))
+    return PayloadSchema(schema.dialect.name, schema.own, missing, schema.dialect.describe())
 
 
 def _to_filter(conditions: Sequence[FieldFilter]) -> models.Filter | None:
     """Return the server's filter; a condition compares either strings or numbers."""
     if not conditions:
         return None
-    from qdrant_client import models
 
     def any_of(field: str, values: Sequence[Stored]) -> models.Filter:
         words = [value for value in values if isinstance(value, str)]
@@ -536,15 +551,15 @@ def _from_hits(hits: Sequence[Hit]) -> Candidates:
     return Candidates({_PointId(hit.chunk.id, hit.chunk): hit.score for hit in hits})
 
 
-def _known_chunks(ids: Iterable[Hashable]) -> tuple[dict[Hashable, Chunk], list[int | str]]:
+def _fetched_chunks(ids: Iterable[Hashable]) -> tuple[dict[Hashable, Chunk], list[int | str | UUID]]:
     """Return the chunks that came with the ids, and the points that must be read."""
-    found: dict[Hashable, Chunk] = {}
-    missing: list[int | str] = []
+    chunks: dict[Hashable, Chunk] = {}
+    missing: list[int | str | UUID] = []
     for id in ids:
         if not isinstance(id, _PointId):
             raise TypeError(f"{id!r} is not an id that `candidates` returned")
         if id.chunk is not None:
-            found[id] = id.chunk
+            chunks[id] = id.chunk
         else:
             missing.append(id.point)
-    return found, missing
+    return chunks, missing

@@ -10,20 +10,19 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
+
+import httpx
 
 from recto._util.files import WriterLock
 from recto._util.retry import Notify
 from recto._util.text import plural
 from recto.errors import ConfigurationError, RectoError, Unreachable
 from recto.protocols import Progress
-from recto.stores.archive import Archive, Block, Header, write_archive
+from recto.stores.archive import Archive, Header, write_archive
 from recto.stores.qdrant.connection import Connection
 from recto.types import GenerationInfo, IndexInfo
-
-if TYPE_CHECKING:
-    import httpx
 
 Result = TypeVar("Result", dict[str, Any], list[Any])
 
@@ -59,21 +58,21 @@ def write_snapshot(
         _check_shards(http, info.generation)
         with lock:
             chunks = connection.read(lambda client: client.count(info.generation, exact=True)).count
-            made = _make(http, path, connection.notify)
+            snapshot = _make(http, path, connection.notify)
         try:
             header = Header(
                 KIND,
                 info.collection,
                 info.generation,
                 tuple(sorted(aliases)),
-                {_FILE: made.size},
-                {"chunks": chunks, "checksum": made.checksum, "server": _version(http)},
+                {_FILE: snapshot.size},
+                {"chunks": chunks, "checksum": snapshot.checksum, "server": _version(http)},
             )
-            written = write_archive(target, header, [_download(http, path, made, progress)])
+            size = write_archive(target, header, [_download(http, path, snapshot, progress)])
         finally:
-            _delete(http, path, made.name, connection.notify)
+            _delete(http, path, snapshot.name, connection.notify)
     created = info.fingerprint.created_at if info.fingerprint else ""
-    return GenerationInfo(info.generation, created, chunks, written, current=True)
+    return GenerationInfo(info.generation, created, chunks, size, current=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,27 +90,28 @@ def _make(http: httpx.Client, path: str, notify: Notify) -> _Snapshot:
     The server finishes it even if nobody waits for it. After an interruption, it is deleted if it is finished
     soon; otherwise the user is told what is left.
     """
-    known = _names(http, path)
-    made: Future[_Snapshot] = Future()
+    before = _names(http, path)
+    answer: Future[_Snapshot] = Future()
 
+    # In a thread, because Ctrl-C must not end the request: its answer names the snapshot to delete.
     def run() -> None:
         try:
-            made.set_result(_snapshot(http.post(path, params={"wait": "true"}, timeout=_LONG)))
+            answer.set_result(_snapshot(http.post(path, params={"wait": "true"}, timeout=_LONG)))
         except BaseException as error:  # noqa: BLE001 - raised by `result`
-            made.set_exception(error)
+            answer.set_exception(error)
 
     try:
         threading.Thread(target=run, daemon=True, name="recto-snapshot").start()
-        return made.result()
+        return answer.result()
     except Exception:
-        with suppress(RectoError, http_errors()):
-            for name in sorted(_names(http, path) - known):
+        with suppress(RectoError, httpx.HTTPError):
+            for name in sorted(_names(http, path) - before):
                 notify(_left(http, f"{path}/{quote(name)}"))
         raise
     except BaseException:
         notify("Waiting for the server to finish the snapshot, to delete it")
         try:
-            _delete(http, path, made.result(_CLEANUP_SECONDS).name, notify)
+            _delete(http, path, answer.result(_CLEANUP_SECONDS).name, notify)
         except (Exception, KeyboardInterrupt):  # noqa: BLE001 - the first interruption is raised
             notify(f"The server keeps creating the snapshot. {_left(http, f'{path}/NAME')}")
         raise
@@ -119,29 +119,29 @@ def _make(http: httpx.Client, path: str, notify: Notify) -> _Snapshot:
 
 def _delete(http: httpx.Client, path: str, name: str, notify: Notify) -> None:
     """Delete a snapshot, or tell the user that it is left."""
-    place = f"{path}/{quote(name)}"
+    url = f"{path}/{quote(name)}"
     try:
-        http.delete(place, params={"wait": "true"}, timeout=_CLEANUP_SECONDS)
+        http.delete(url, params={"wait": "true"}, timeout=_CLEANUP_SECONDS)
     except BaseException as error:
-        notify(_left(http, place))
-        if not isinstance(error, (RectoError, http_errors())):
+        notify(_left(http, url))
+        if not isinstance(error, (RectoError, httpx.HTTPError)):
             raise
 
 
-def _left(http: httpx.Client, place: str) -> str:
-    url = str(http.base_url).rstrip("/")
-    return f"[WARNING] A snapshot is left on the server. Delete it with a DELETE request to {url}{place}"
+def _left(http: httpx.Client, path: str) -> str:
+    server = str(http.base_url).rstrip("/")
+    return f"[WARNING] A snapshot is left on the server. Delete it with a DELETE request to {server}{path}"
 
 
 def _names(http: httpx.Client, path: str) -> set[str]:
     """Return the names of the snapshots of a collection."""
-    found = _result(http.get(path), list)
-    return {str(one["name"]) for one in found if isinstance(one, dict) and "name" in one}
+    snapshots = _result(http.get(path), list)
+    return {str(one["name"]) for one in snapshots if isinstance(one, dict) and "name" in one}
 
 
 def _snapshot(response: httpx.Response) -> _Snapshot:
-    made = _result(response, dict)
-    name, size, checksum = made.get("name"), made.get("size"), made.get("checksum")
+    answer = _result(response, dict)
+    name, size, checksum = answer.get("name"), answer.get("size"), answer.get("checksum")
     if not isinstance(name, str) or type(size) is not int:
         raise _not_understood()
     return _Snapshot(name, size, checksum if isinstance(checksum, str) else None)
@@ -165,26 +165,21 @@ def restore_snapshot(
         raise archive.damaged(f"the snapshot has {counted} chunks, but {chunks} were backed up")
 
 
-def http_errors() -> type[Exception]:
-    """Return the base class of the errors of the HTTP client."""
-    import httpx
-
-    return httpx.HTTPError
-
-
-def _download(http: httpx.Client, path: str, made: _Snapshot, progress: Progress | None) -> Iterator[Block]:
+def _download(
+    http: httpx.Client, path: str, snapshot: _Snapshot, progress: Progress | None
+) -> Iterator[bytes]:
     """Yield the parts of a snapshot, and compare it with the size and checksum that the server reported."""
-    found, done = hashlib.sha256(), 0
-    # Servers compress the response if they may, and then its length and checksum are others.
+    checksum, done = hashlib.sha256(), 0
+    # Servers compress the response if they may, which changes its length and checksum.
     headers = {"Accept-Encoding": "identity"}
-    with http.stream("GET", f"{path}/{quote(made.name)}", headers=headers) as response:
+    with http.stream("GET", f"{path}/{quote(snapshot.name)}", headers=headers) as response:
         for part in response.iter_bytes(_PART):
-            found.update(part)
-            yield done, part
+            checksum.update(part)
+            yield part
             done += len(part)
             if progress:
-                progress(done, made.size)
-    if done != made.size or made.checksum not in (None, found.hexdigest()):
+                progress(done, snapshot.size)
+    if done != snapshot.size or snapshot.checksum not in (None, checksum.hexdigest()):
         raise Unreachable(
             "The server sent another snapshot than it made", hint="Try again. No archive was written."
         )
@@ -237,9 +232,9 @@ def _check_shards(http: httpx.Client, collection: str) -> None:
     """Raise an error if a shard of a collection is only on other nodes: a snapshot would not contain it."""
     if _peers(http) < 2:
         return
-    found = _result(http.get(f"/collections/{quote(collection)}/cluster"), dict)
-    here = {shard["shard_id"] for shard in found["local_shards"] if shard.get("state") == "Active"}
-    if missing := {shard["shard_id"] for shard in found["remote_shards"]} - here:
+    shards = _result(http.get(f"/collections/{quote(collection)}/cluster"), dict)
+    here = {shard["shard_id"] for shard in shards["local_shards"] if shard.get("state") == "Active"}
+    if missing := {shard["shard_id"] for shard in shards["remote_shards"]} - here:
         raise ConfigurationError(
             f"{plural(len(missing), 'shard')} of the collection are on other nodes of the cluster, "
             "and a snapshot contains only the shards of one node",

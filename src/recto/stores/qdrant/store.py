@@ -10,36 +10,40 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from qdrant_client import models
+
 from recto._util.files import WriterLock, make_private
-from recto.errors import (
-    CollectionMissing,
-    ConfigurationError,
-    InvalidArgument,
-    RectoError,
-)
+from recto.errors import CollectionMissing, InvalidArgument, RectoError
 from recto.protocols import Progress
-from recto.settings import ServerOptions, Settings, check_collection_name
+from recto.settings import ServerOptions, check_collection_name
 from recto.stores.archive import already_exists, open_archive
-from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, is_alias
-from recto.stores.qdrant.build import (
+from recto.stores.points import (
+    INTEGER_FIELDS,
+    KEYWORD_FIELDS,
+    choose_generation,
+    is_alias,
+    missing_collection,
+)
+from recto.stores.qdrant.build import ServerBuild
+from recto.stores.qdrant.cluster import explain_replication, find_problems, set_replication
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.dialects import Dialect
+from recto.stores.qdrant.generations import (
+    MIXED,
+    Generations,
+    base_name,
+    is_generation,
+    new_generation,
+    not_ours,
+)
+from recto.stores.qdrant.index import CollectionSchema, ServerIndex, open_index, payload_schema
+from recto.stores.qdrant.schema import (
     CALIBRATION_KEY,
     METADATA_KEY,
-    ServerBuild,
     create_missing_indexes,
     missing_indexes,
     prepare_fields,
-)
-from recto.stores.qdrant.cluster import explain_replication, find_problems, set_replication
-from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, detect, load_dialect
-from recto.stores.qdrant.filters import Stored, stored_modules
-from recto.stores.qdrant.generations import Generations, base_name, is_generation, new_generation
-from recto.stores.qdrant.index import CollectionSchema, ServerIndex
-from recto.stores.qdrant.schema import (
-    has_lexical_vectors,
-    has_server_idf,
     read_fingerprint,
-    read_lexical,
     read_vectors,
 )
 from recto.stores.qdrant.snapshots import KIND, restore_snapshot, write_snapshot
@@ -48,19 +52,11 @@ from recto.types import (
     EmbedderFingerprint,
     GenerationInfo,
     IndexInfo,
-    Payload,
+    PayloadSchema,
     StoreProblem,
 )
 
 _FRESH_SECONDS = 10.0  # how long an open index is used before checking for a new generation
-_FACET_LIMIT = 1000
-
-
-def open_server(settings: Settings, notify: Callable[[str], None]) -> ServerStore:
-    """Return the store on the configured Qdrant server."""
-    connection = Connection(settings.qdrant_url, settings.qdrant_api_key, notify)
-    dialect = load_dialect(settings.dialect) if settings.dialect else None
-    return ServerStore(connection, settings.home, settings.server, dialect, settings.keep_generations)
 
 
 class ServerStore:
@@ -78,10 +74,15 @@ class ServerStore:
         self._home = home
         self._options = options
         self._dialect = dialect
-        self.physical = Generations(connection, keep_generations)
+        self._generations = Generations(connection, keep_generations)
         self._notify = connection.notify
         self._open: dict[str, tuple[float, ServerIndex]] = {}
         self._opening = threading.Lock()
+
+    @property
+    def is_local(self) -> bool:
+        """The data is on a server."""
+        return False
 
     @property
     def client(self) -> Any:
@@ -90,25 +91,29 @@ class ServerStore:
 
     def collections(self) -> tuple[str, ...]:
         """Return the names of all collections; generations have the name of their collection."""
-        own = {alias for alias, target in self.physical.aliases().items() if base_name(target) == alias}
-        return tuple(sorted(own | {name for name in self.physical.names() if base_name(name) == name}))
+        own = {alias for alias, target in self._generations.aliases().items() if base_name(target) == alias}
+        return tuple(sorted(own | {name for name in self._generations.names() if base_name(name) == name}))
 
     def aliases(self) -> Mapping[str, str]:
         """Return the aliases and the collections that they refer to."""
-        aliases = {alias: base_name(target) for alias, target in self.physical.aliases().items()}
+        aliases = {alias: base_name(target) for alias, target in self._generations.aliases().items()}
         return {alias: name for alias, name in aliases.items() if alias != name}
 
     def open(self, name: str) -> ServerIndex:
         """Return the current generation of a collection or alias."""
         check_collection_name(name, "collection")
-        known = self._open.get(name)
-        if known is not None and time.monotonic() < known[0]:
-            return known[1]
+        opened = self._open.get(name)
+        if opened is not None and time.monotonic() < opened[0]:
+            return opened[1]
         with self._opening:
-            index = self._load(name)
-            known = self._open.get(name)
-            if known is not None and _is_same(known[1], index):
-                index = known[1]
+            physical = self._generations.aliases().get(name, name)
+            try:
+                index = open_index(self._connection, name, physical, self._dialect)
+            except CollectionMissing as error:
+                raise self._missing(name) from error
+            opened = self._open.get(name)
+            if opened is not None and _is_same(opened[1], index):
+                index = opened[1]
             self._open[name] = (time.monotonic() + _FRESH_SECONDS, index)
             return index
 
@@ -127,56 +132,30 @@ class ServerStore:
             raise InvalidArgument(
                 f"'{name}' ends like the internal name of a collection", hint="Choose another --collection."
             )
-        self._replaced(name)  # raises an error before any work is done
+        self._generations.own(name, MIXED)  # raises an error before any work is done
         return ServerBuild(
-            self,
             self._connection,
+            self._generations,
             name,
             embedder,
             self._options,
             analyzer,
             self._writer_lock(name, wait),
+            self._open.clear,
             rebuild=rebuild,
         )
 
-    def choose_target(
-        self, name: str, embedder: EmbedderFingerprint, analyzer: str, *, rebuild: bool
-    ) -> tuple[str, str | None]:
-        """Return the physical collection to write to, and the current one; the caller holds the lock."""
-        before = self._replaced(name)
-        if before is not None and not rebuild and self._is_compatible(before, embedder, analyzer):
-            return before, before
-        return new_generation(name), before
-
-    def _replaced(self, name: str) -> str | None:
-        """Return the current physical collection; raise an error if Recto did not make it."""
-        physical = self.physical.current(name)
-        if physical == name:
-            raise ConfigurationError(
-                f"Collection '{name}' was not made by Recto",
-                hint="Choose another --collection; its vectors and payloads would be mixed with ours.",
-            )
-        return physical
-
     def delete(self, name: str) -> None:
         """Delete all generations and aliases of a collection that Recto made."""
-        from qdrant_client import models
-
         check_collection_name(name, "collection")
-        known, physical = self.physical.aliases(), self.physical.current(name)
-        if physical is None and name in known:
-            raise is_alias(name, base_name(known[name]))
-        if physical is None:
-            raise self._missing(name)
-        if physical == name:
-            raise ConfigurationError(
-                f"Collection '{name}' was not made by Recto",
-                hint="Delete it with the tool that made it, or in the Qdrant console.",
-            )
-        generations = [other for other in self.physical.names() if is_generation(other, name)]
+        aliases = self._generations.aliases()
+        hint = "Delete it with the tool that made it, or in the Qdrant console."
+        if self._generations.own(name, hint) is None:
+            raise is_alias(name, base_name(aliases[name])) if name in aliases else self._missing(name)
+        generations = [other for other in self._generations.names() if is_generation(other, name)]
         actions: list[Any] = [
             models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
-            for alias, target in known.items()
+            for alias, target in aliases.items()
             if target in generations
         ]
         with self._writer_lock(name, None):
@@ -189,51 +168,41 @@ class ServerStore:
 
     def generations(self, name: str) -> tuple[GenerationInfo, ...]:
         """Return the generations of a collection, newest first; `recto index --rebuild` makes a new one."""
-        return self.physical.describe(self._own_collection(name))
+        return self._generations.describe(self._own_collection(name))
 
     def rollback(self, name: str, generation: str | None = None) -> IndexInfo:
         """Point the collection to the generation before the last rebuild, or to the given one."""
         current = self._own_collection(name)
         collection = base_name(current)
         with self._writer_lock(collection, None):
-            known = [one for one in self.generations(name) if one.created_at]  # others were not published
-            names = [one.name for one in known]
-            older = names[names.index(current) + 1 :] if current in names else names
-            wanted = next(iter(older), None) if generation is None else generation
-            if wanted not in names:
-                what = f"generation '{generation}'" if generation else "earlier generation to go back to"
-                raise CollectionMissing(
-                    f"Collection '{collection}' has no {what}",
-                    hint=f"`recto collections {collection}` lists its generations. On a server, most runs of "
-                    "`recto index` update the current one in place; `--rebuild` keeps the one before.",
-                )
-            aliases = self.physical.aliases()
+            names = [one.name for one in self.generations(name) if one.created_at]  # others are drafts
+            hint = (
+                "On a server, most runs of `recto index` update the current one in place; "
+                "`--rebuild` keeps the one before."
+            )
+            target = choose_generation(collection, names, current, generation, hint)
+            aliases = self._generations.aliases()
             moved = {collection, *(alias for alias, old in aliases.items() if old == current)}
-            self.physical.switch_aliases(moved, wanted, aliases)
+            self._generations.switch_aliases(moved, target, aliases)
             self._open.clear()
         return self.open(collection).info
 
     def _own_collection(self, name: str) -> str:
         """Return the current physical collection of a name or alias, if Recto made it."""
         check_collection_name(name, "collection")
-        target = self.physical.aliases().get(name, name)
-        physical = self.physical.current(base_name(target))
+        target = self._generations.aliases().get(name, name)
+        physical = self._generations.current(base_name(target))
         if physical is None:
             raise self._missing(name)
         if base_name(physical) == physical:
-            raise ConfigurationError(
-                f"Collection '{name}' was not made by Recto",
-                hint="It has no generations. Use the snapshots of Qdrant.",
-            )
+            raise not_ours(name, "It has no generations. Use the snapshots of Qdrant.")
         return physical
 
     def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
         """Write a snapshot of the current generation into an archive."""
         info = self.open(name).info
         if info.fingerprint is None:
-            raise ConfigurationError(
-                f"Collection '{name}' was not made by Recto", hint="Use the snapshots of Qdrant for it."
-            )
+            raise not_ours(name, "Use the snapshots of Qdrant for it.")
         aliases = [alias for alias, target in self.aliases().items() if target == info.collection]
         lock = self._writer_lock(info.collection, None)
         return write_snapshot(self._connection, info, aliases, lock, file, progress)
@@ -252,26 +221,23 @@ class ServerStore:
             collection = name or archive.header.collection
             check_collection_name(collection, "collection")
             with self._writer_lock(collection, wait):
-                before = self.physical.current(collection)
-                if before == collection:
-                    raise ConfigurationError(
-                        f"Collection '{collection}' was not made by Recto", hint="Pass another --collection."
-                    )
-                if collection in self.physical.aliases() and not replace:
+                before = self._generations.own(collection, "Pass another --collection.")
+                if collection in self._generations.aliases() and not replace:
                     raise already_exists(collection)
                 target = new_generation(collection)
                 try:
                     restore_snapshot(self._connection, archive, target, progress)
-                    if _schema_problem(self._connection.read(lambda client: client.get_collection(target))):
+                    restored = self._connection.read(lambda client: client.get_collection(target))
+                    if not _is_ours(restored.config):
                         raise archive.damaged("the snapshot is not of a collection that Recto made")
-                    self.publish(collection, target, before)
+                    self._generations.publish(collection, target, before)
                 except BaseException:
                     with suppress(RectoError):
-                        self.physical.discard(target)
+                        self._generations.discard(target)
                     raise
                 with suppress(RectoError):  # the next run deletes what is left
-                    self.physical.prune(target, before)
-            self.set_aliases(set(archive.header.aliases) - set(self.physical.aliases()), collection)
+                    self._generations.prune(target, before)
+            self.set_aliases(set(archive.header.aliases) - set(self._generations.aliases()), collection)
             self._open.clear()
             return self.open(collection).info
 
@@ -280,26 +246,18 @@ class ServerStore:
         make_private(locks)
         return WriterLock(locks / f"{name}.lock", f"Collection '{name}'", wait)
 
-    def publish(self, name: str, target: str, before: str | None) -> None:
-        """Make a new generation the current one."""
-        self.physical.publish(name, target, before)
-        self._open.clear()
-
     def set_aliases(self, aliases: Iterable[str], name: str) -> None:
         """Point aliases to a collection; skip those that are names of other collections."""
-        known = self.physical.aliases()
-        target = known.get(name, name)
-        taken = {name, *self.physical.names()}
-        free = [alias for alias in aliases if alias not in taken and base_name(known.get(alias, "")) != alias]
-        self.physical.switch_aliases(free, target, known)
+        current = self._generations.aliases()
+        own = {alias for alias, target in current.items() if base_name(target) == alias}
+        taken = {name, *own, *self._generations.names()}
+        free = [alias for alias in aliases if alias not in taken]
+        self._generations.switch_aliases(free, current.get(name, name), current)
 
     def save_calibration(self, info: IndexInfo, calibration: Calibration) -> None:
         """Store the calibration of a generation in the collection's metadata, next to the fingerprint."""
         if info.fingerprint is None:
-            raise ConfigurationError(
-                f"Collection '{info.collection}' was not made by Recto",
-                hint="Recto does not write to collections of other pipelines.",
-            )
+            raise not_ours(info.collection, "Recto does not write to collections of other pipelines.")
         metadata = {METADATA_KEY: {**info.fingerprint.to_dict(), CALIBRATION_KEY: calibration.to_dict()}}
         self._connection.write(lambda client: client.update_collection(info.generation, metadata=metadata))
         self._open.clear()
@@ -308,11 +266,15 @@ class ServerStore:
         """Return the server's version."""
         return str(self._connection.read(lambda client: client.info()).version)
 
+    def payload_schema(self, name: str) -> PayloadSchema:
+        """Return how the payloads of a collection are read."""
+        return payload_schema(self.open(name).schema)
+
     def missing_fields(self, name: str) -> tuple[str, ...]:
         """Return the fields that filters use and that have no payload index."""
         schema = self.open(name).schema
-        wanted = (*KEYWORD_FIELDS, *INTEGER_FIELDS) if schema.own else _foreign_fields(schema)
-        return missing_indexes(self._connection, schema.collection, wanted)
+        fields = (*KEYWORD_FIELDS, *INTEGER_FIELDS) if schema.own else _foreign_fields(schema)
+        return missing_indexes(self._connection, schema.collection, fields)
 
     def prepare(self, name: str) -> tuple[str, ...]:
         """Create missing payload indexes and, in a collection of Recto, set the replication."""
@@ -321,10 +283,8 @@ class ServerStore:
             fields = prepare_fields(self._connection, schema.collection)
             done = set_replication(self._connection, schema.collection, self._options, self._notify)
         else:
-            from qdrant_client import models
-
-            wanted = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
-            fields, done = create_missing_indexes(self._connection, schema.collection, wanted), []
+            kinds = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
+            fields, done = create_missing_indexes(self._connection, schema.collection, kinds), []
             self._open.clear()
         return (*([f"created payload indexes on {', '.join(fields)}"] if fields else []), *done)
 
@@ -335,7 +295,7 @@ class ServerStore:
     def problems(self, name: str) -> tuple[StoreProblem, ...]:
         """Return what is wrong with the nodes of the server and the replicas of a collection."""
         check_collection_name(name, "collection")  # not `open`: a collection without a live shard cannot be
-        return find_problems(self._connection, self.physical.aliases().get(name, name))
+        return find_problems(self._connection, self._generations.aliases().get(name, name))
 
     def close(self) -> None:
         """Close the connections."""
@@ -346,73 +306,14 @@ class ServerStore:
         """Close the running event loop's connections."""
         await self._connection.aclose()
 
-    def _load(self, name: str) -> ServerIndex:
-        try:
-            found = self._connection.read(lambda client: client.get_collection(name))
-        except CollectionMissing as error:
-            raise self._missing(name) from error
-        physical = self.physical.aliases().get(name, name)
-        vector_name, size, distance = read_vectors(found.config.params.vectors)
-        if distance.lower() != "cosine":
-            raise ConfigurationError(
-                f"Collection '{name}' uses {distance} distance, but Recto needs cosine",
-                hint="Index the book again with `recto index PATH`.",
-            )
-        fingerprint, calibration = read_fingerprint(found.config)
-        own = fingerprint is not None
-        sample = [] if own else self._sample(physical)
-        dialect = self._dialect or (RECTO if own else detect(sample))
-        has_facet = not own and dialect.module in (found.payload_schema or {})
-        values = self._stored_values(physical, dialect.module) if has_facet else []
-        lexical, lexicon, warning = read_lexical(found.config, fingerprint)
-        schema = CollectionSchema(
-            physical,
-            vector_name,
-            dialect,
-            own and dialect is RECTO,
-            stored_modules(dialect, sample, values),
-            lexical,
-            found.config.params.shard_number or 1,
-            has_server_idf(found.config),
-        )
-        warnings = (warning,) if warning else ()
-        info = IndexInfo(
-            base_name(physical), physical, found.points_count or 0, fingerprint, warnings, size, calibration
-        )
-        return ServerIndex(self._connection, schema, info, lexicon)
-
-    def _sample(self, collection: str) -> list[Payload]:
-        records, _ = self._connection.read(
-            lambda client: client.scroll(collection, limit=SAMPLE, with_payload=True)
-        )
-        return [record.payload or {} for record in records]
-
-    def _stored_values(self, collection: str, field: str) -> list[Stored]:
-        answer = self._connection.read(lambda client: client.facet(collection, key=field, limit=_FACET_LIMIT))
-        return [hit.value for hit in answer.hits]
-
     def _missing(self, name: str) -> CollectionMissing:
-        known = ", ".join(sorted({*self.collections(), *self.aliases()}))
-        return CollectionMissing(
-            f"Collection '{name}' does not exist at {self._connection.url}",
-            hint=f"Index a book with `recto index PATH --collection {name}`"
-            + (f", or use one of: {known}." if known else "."),
-        )
-
-    def _is_compatible(self, physical: str, embedder: EmbedderFingerprint, analyzer: str) -> bool:
-        """Return whether new vectors can be added to a collection; one of Recto 0.1 is replaced."""
-        config = self._connection.read(lambda client: client.get_collection(physical)).config
-        fingerprint, _ = read_fingerprint(config)
-        if fingerprint is None or fingerprint.analyzer != analyzer:
-            return False
-        has_vectors = (has_lexical_vectors(config) and not has_server_idf(config)) or not analyzer
-        return has_vectors and fingerprint.embedder.is_compatible(embedder)
+        return missing_collection(name, f" at {self._connection.url}", {*self.collections(), *self.aliases()})
 
 
-def _schema_problem(found: Any) -> bool:
-    """Return whether a restored collection cannot be searched as one of Recto."""
-    fingerprint, _ = read_fingerprint(found.config)
-    return fingerprint is None or read_vectors(found.config.params.vectors)[2].lower() != "cosine"
+def _is_ours(config: Any) -> bool:
+    """Return whether a restored collection can be searched like any other of Recto."""
+    fingerprint, _ = read_fingerprint(config)
+    return fingerprint is not None and read_vectors(config.params.vectors)[2].lower() == "cosine"
 
 
 def _foreign_fields(schema: CollectionSchema) -> list[str]:

@@ -197,6 +197,8 @@ class SqliteBuild:
 class SqliteStore:
     """Collections in `demo-sqlite/collections.db` in the home directory of Recto."""
 
+    is_local = True
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._open: dict[str, SqliteIndex] = {}

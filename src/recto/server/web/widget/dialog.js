@@ -1,8 +1,7 @@
 // The search dialog: a combobox that searches while the reader types.
 
 import { RectoError } from "../client.js";
-import { h } from "../dom.js";
-import { searchIcon } from "./main.js";
+import { h, svg } from "../dom.js";
 import { breadcrumb, countOf, errorText, groupByPage, linkOf, plainText, sectionOf, snippetOf } from "./results.js";
 
 const BURST = 50; // milliseconds: letters that arrive faster than this are one search
@@ -338,6 +337,11 @@ function writeRecent(queries) {
 
 function addRecent(query) {
   if (query) writeRecent([query, ...readRecent().filter((one) => one !== query)]);
+}
+
+function searchIcon() {
+  return svg("svg", { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true" },
+    svg("circle", { cx: 8.5, cy: 8.5, r: 5.5 }), svg("path", { d: "M13 13l4.5 4.5" }));
 }
 
 function footer(t) {

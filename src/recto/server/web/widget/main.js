@@ -1,7 +1,7 @@
 // Put the widget into the page: the search dialog, the button for selected text, and the side panel.
 
 import { RectoClient } from "../client.js";
-import { h, svg } from "../dom.js";
+import { h } from "../dom.js";
 import { makeDialog } from "./dialog.js";
 import { makePanel } from "./panel.js";
 import { translator } from "./strings.js";
@@ -30,11 +30,6 @@ export function mount({ root, options }) {
       else relatedButton.hide();
     },
   };
-}
-
-export function searchIcon() {
-  return svg("svg", { class: "icon", viewBox: "0 0 20 20", "aria-hidden": "true" },
-    svg("circle", { cx: 8.5, cy: 8.5, r: 5.5 }), svg("path", { d: "M13 13l4.5 4.5" }));
 }
 
 /** The button below the selected text; it keeps the selection when it is pressed. */

@@ -1,0 +1,175 @@
+"""What every reader and every source must do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recto.book.chunking import DEFAULT_SIZE, chunk_page
+from recto.book.parsing.formats import read
+from recto.indexing.indexer import IndexJob, index_book
+from recto.protocols import Reader, Source
+from recto.stores.edge.store import EdgeStore
+from recto.testing.values import HashEmbedder
+from recto.types import Block, Document, Failure, Page
+
+
+def page_of(text: str, format: str = "markdown") -> Page:
+    """Return a page with a text; its title is only used if the text states none."""
+    return Page(
+        "guide/page", "local://docs/docs/guide/page", "Fallback", "guide", ("guide",), text, "1", format
+    )
+
+
+class ReaderConformance:
+    """Override the fixtures `reader` and `text`."""
+
+    @pytest.fixture
+    def reader(self) -> Reader:
+        """Return the reader to check."""
+        raise NotImplementedError("Override the fixture `reader`.")
+
+    @pytest.fixture
+    def text(self) -> str:
+        """Return a page in the reader's format, with a title and at least two sections below it."""
+        raise NotImplementedError("Override the fixture `text`.")
+
+    def test_sections_have_the_title_and_text(self, reader: Reader, text: str) -> None:
+        """Check that headings begin with the title, and that every section has text."""
+        document = reader(page_of(text))
+        assert isinstance(document, Document)
+        assert document.title
+        assert document.title != "Fallback"
+        assert len(document.sections) >= 2
+        for section in document.sections:
+            assert section.headings[0] == document.title
+            assert all(block.text.strip() for block in section.blocks)
+        assert len({section.headings for section in document.sections}) >= 2
+
+    def test_lines_are_those_of_the_text(self, reader: Reader, text: str) -> None:
+        """Check that blocks are in order, and that their first lines are the lines of the page."""
+        lines = text.splitlines()
+        before = 0
+        for section in reader(page_of(text)).sections:
+            assert 1 <= section.line <= len(lines)
+            for block in section.blocks:
+                assert before < block.first <= block.last <= len(lines)
+                before = block.last
+                assert _first_line(block) in lines[block.first - 1]
+
+    def test_anchors_are_unique(self, reader: Reader, text: str) -> None:
+        """Check that no two sections have the same anchor."""
+        anchors = [section.anchor for section in reader(page_of(text)).sections if section.anchor]
+        assert len(set(anchors)) == len(anchors)
+        assert not any(anchor.startswith("#") or " " in anchor for anchor in anchors)
+
+    def test_the_page_can_be_chunked(self, reader: Reader, text: str) -> None:
+        """Check that all text of the blocks is in a chunk."""
+        document = reader(page_of(text))
+        chunks = chunk_page(
+            page_of(text), document, "book", lambda text: len(text.split()), 512, DEFAULT_SIZE
+        )
+        written = " ".join(" ".join(chunk.chunk.text for chunk in chunks).split())
+        for section in document.sections:
+            for block in section.blocks:
+                assert " ".join(block.text.split())[:200] in written
+
+    def test_a_page_without_text(self, reader: Reader) -> None:
+        """Check that an empty page has no sections and no title of its own."""
+        for text in ("", "\n\n", " "):
+            document = reader(page_of(text))
+            assert document.title in ("", "Fallback")
+            assert not any(block.text.strip() for section in document.sections for block in section.blocks)
+
+    def test_a_page_without_headings(self, reader: Reader) -> None:
+        """Check that a page of plain text has its fallback title and its text."""
+        document = reader(page_of("Only a sentence.\n"))
+        assert document.title in ("", "Fallback")
+        assert [block.text for section in document.sections for block in section.blocks] == [
+            "Only a sentence."
+        ]
+
+    def test_reading_twice_gives_the_same(self, reader: Reader, text: str) -> None:
+        """Check that the reader keeps no state."""
+        assert reader(page_of(text)) == reader(page_of(text))
+
+
+class SourceConformance:
+    """Override the fixture `source`: a book with at least two pages that does not change during the test."""
+
+    @pytest.fixture
+    def source(self) -> Source:
+        """Return the source to check."""
+        raise NotImplementedError("Override the fixture `source`.")
+
+    def test_the_book_has_a_name_and_a_location(self, source: Source) -> None:
+        """Check that both are known before and after the pages are read, and stay the same."""
+        before = (source.book, source.location)
+        assert all(before)
+        list(source.pages())
+        assert (source.book, source.location) == before
+
+    def test_pages_are_complete(self, source: Source) -> None:
+        """Check the fields of every page."""
+        pages = list(source.pages())
+        assert len(pages) >= 2
+        for page in pages:
+            assert isinstance(page, Page)
+            assert page.path
+            assert "://" in page.url
+            assert page.title
+            assert page.text.strip()
+            assert page.revision
+            assert page.module == page.module_keys[0]
+            assert all(key == key.strip().lower() for key in page.module_keys)
+            assert page.lines == () or len(page.lines) == page.text.count("\n") + 1
+
+    def test_paths_are_unique(self, source: Source) -> None:
+        """Check that no two pages have the same path: the path is part of the ids of chunks."""
+        paths = [page.path for page in source.pages()]
+        assert len(set(paths)) == len(paths)
+
+    def test_the_order_is_stable(self, source: Source) -> None:
+        """Check that a second run yields the same pages, and that positions count up if there are any."""
+        pages = list(source.pages())
+        assert list(source.pages()) == pages
+        positions = [page.position for page in pages]
+        assert positions in ([0] * len(pages), sorted(set(positions)))
+
+    def test_the_revision_follows_the_text(self, source: Source) -> None:
+        """Check that pages with different texts have different revisions."""
+        pages = list(source.pages())
+        assert len({page.text for page in pages}) <= len({page.revision for page in pages})
+
+    def test_pages_can_be_read(self, source: Source) -> None:
+        """Check that every page has a format with a reader."""
+        for page in source.pages():
+            document = read(page)
+            assert isinstance(document, Document)
+            assert document.title
+
+    def test_failures_and_notes(self, source: Source) -> None:
+        """Check that pages that failed are not yielded, and that a second run does not add to the reports."""
+        paths = {page.path for page in source.pages()}
+        failed, notes = list(source.failed), list(source.notes)
+        assert all(isinstance(failure, Failure) and failure.reason for failure in failed)
+        assert paths.isdisjoint(failure.path for failure in failed)
+        assert all(isinstance(note, str) and note for note in notes)
+        list(source.pages())
+        assert (list(source.failed), list(source.notes)) == (failed, notes)
+
+    def test_a_second_run_changes_nothing(self, source: Source, tmp_path: Path) -> None:
+        """Check that indexing the same book again finds every page unchanged."""
+        store, journal = EdgeStore(tmp_path / "home"), tmp_path / "journal"
+        first = index_book(IndexJob(source, HashEmbedder()), store, "book", journal=journal)
+        assert first.published
+        assert first.info.chunks >= 2
+        second = index_book(IndexJob(source, HashEmbedder()), store, "book", journal=journal)
+        assert not second.published
+        assert second.plan.texts == 0
+        store.close()
+
+
+def _first_line(block: Block) -> str:
+    return block.text.splitlines()[0].strip()
