@@ -25,7 +25,7 @@ _FULL_BYTES = 32 << 20
 _PACKAGES = ("qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "markdown-it-py", "click")
 _EXTRAS = {
     "cloud": ("cohere", "qdrant-client"),
-    "crawl": ("httpcore", "selectolax"),
+    "crawl": ("httpcore", "protego", "selectolax"),
     "serve": ("fastapi", "uvicorn"),
     "mcp": ("mcp",),
     "gpu": ("torch",),
