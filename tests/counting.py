@@ -20,3 +20,18 @@ class Counting(ForwardingEmbedder):
         self.calls += 1
         self.embedded += texts
         return vectors
+
+
+class CountingQueries(Counting):
+    """Notes how many queries each call to the model had."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        super().__init__(embedder)
+        self.passes: list[int] = []
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        self.passes.append(len(texts))
+        return super().embed_queries(texts)
+
+    def embed_query(self, text: str) -> Vector:
+        raise AssertionError("queries are embedded in batches")

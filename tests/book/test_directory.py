@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 
 from recto.book.sources.directory import any_of, ignored
 from recto.book.sources.tree import open_book
+from tests.book.files import write
 
 CONFIG = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {%s}}]]};"
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, "utf-8")
-    return root
 
 
 def order(root: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections import defaultdict
 from pathlib import Path
@@ -15,6 +14,7 @@ from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.types import Page
+from tests.book.files import write, write_pages
 
 SITE = Path(__file__).parent / "sites" / "docusaurus"
 VARIANTS: dict[str, dict[str, str]] = json.loads((SITE / "variants.json").read_text("utf-8"))
@@ -45,13 +45,8 @@ def change(target: Path, changes: dict[str, str]) -> None:
 
 
 def small_site(folder: Path, config: str = "", *names: str) -> Path:
-    for name in names or ("docs/01-intro.md",):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("# A page\n\nText.\n", "utf-8")
-    (folder / "docusaurus.config.js").write_text(
-        config or "module.exports = {url: 'https://x.org', baseUrl: '/'};", "utf-8"
-    )
-    return folder
+    config = config or "module.exports = {url: 'https://x.org', baseUrl: '/'};"
+    return write(write_pages(folder, *(names or ("docs/01-intro.md",))), {"docusaurus.config.js": config})
 
 
 def pages(path: Path, **options: Any) -> list[Page]:
@@ -301,57 +296,3 @@ def test_pages_with_the_same_url_are_noted(tmp_path: Path) -> None:
     source = open_book(small_site(tmp_path, CONFIG, "docs/a/index.md", "docs/a/README.md"))
     assert len(list(source.pages())) == 2
     assert source.notes == ["2 pages have the same URL https://x.org/b/docs/a/."]
-
-
-@pytest.fixture
-def corpora() -> Path:
-    folder = os.environ.get("RECTO_CORPORA", "")
-    if not folder:
-        pytest.skip("RECTO_CORPORA does not say where the books for trying are")
-    return Path(folder)
-
-
-def test_docusaurus_handbook(corpora: Path) -> None:
-    found = {page.path: page.url for page in pages(corpora / "books" / "docusaurus" / "website")}
-    assert not {path for path in found if "/_" in path}
-    for path, url in DOCUSAURUS_PAGES.items():
-        assert found[path] == f"https://docusaurus.io/docs{url}", path
-
-
-# Read off the files: the configuration sets no slash at the end; the address is the slug, else the directory and the file's name.
-DOCUSAURUS_PAGES = {
-    "introduction.mdx": "",
-    "installation.mdx": "/installation",
-    "blog.mdx": "/blog",
-    "cli.mdx": "/cli",
-    "typescript-support.mdx": "/typescript-support",
-    "advanced/index.mdx": "/advanced",
-    "advanced/architecture.mdx": "/advanced/architecture",
-    "advanced/ssg.mdx": "/advanced/ssg",
-    "api/docusaurus.config.js.mdx": "/api/docusaurus-config",
-    "api/misc/create-docusaurus.mdx": "/api/misc/create-docusaurus",
-    "api/misc/eslint-plugin/README.mdx": "/api/misc/@docusaurus/eslint-plugin",
-    "api/misc/eslint-plugin/no-html-links.mdx": "/api/misc/@docusaurus/eslint-plugin/no-html-links",
-    "api/misc/logger/logger.mdx": "/api/misc/@docusaurus/logger",
-    "api/plugin-methods/README.mdx": "/api/plugin-methods",
-    "api/plugin-methods/lifecycle-apis.mdx": "/api/plugin-methods/lifecycle-apis",
-    "api/plugins/overview.mdx": "/api/plugins",
-    "api/plugins/plugin-content-docs.mdx": "/api/plugins/@docusaurus/plugin-content-docs",
-    "api/plugins/plugin-pwa.mdx": "/api/plugins/@docusaurus/plugin-pwa",
-    "api/themes/overview.mdx": "/api/themes",
-    "api/themes/theme-configuration.mdx": "/api/themes/configuration",
-    "deployment/index.mdx": "/deployment",
-    "deployment/github-pages.mdx": "/deployment/github-pages",
-    "guides/creating-pages.mdx": "/creating-pages",
-    "guides/docs/docs-create-doc.mdx": "/create-doc",
-    "guides/docs/docs-introduction.mdx": "/docs-introduction",
-    "guides/docs/sidebar/index.mdx": "/sidebar",
-    "guides/docs/sidebar/items.mdx": "/sidebar/items",
-    "guides/docs/versioning.mdx": "/versioning",
-    "guides/markdown-features/markdown-features-intro.mdx": "/markdown-features",
-    "guides/markdown-features/markdown-features-admonitions.mdx": "/markdown-features/admonitions",
-    "guides/whats-next.mdx": "/guides/whats-next",
-    "i18n/i18n-tutorial.mdx": "/i18n/tutorial",
-    "migration/v2/migration-overview.mdx": "/migration/v2",
-    "migration/v3.mdx": "/migration/v3",
-}

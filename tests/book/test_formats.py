@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,13 +51,6 @@ def test_format_by_suffix(name: str, expected: Format | None) -> None:
     assert format_of(name) is expected
 
 
-def test_tree_reads_every_markdown_suffix(tmp_path: Path) -> None:
-    for suffix in (".md", ".markdown", ".mdx"):
-        (tmp_path / f"page{suffix}").write_text("# Title\n\nText.\n")
-    found = {page.path: page.format for page in MarkdownTree(tmp_path).pages()}
-    assert found == {"page.md": "markdown", "page.markdown": "markdown", "page.mdx": "mdx"}
-
-
 @pytest.fixture
 def book(tmp_path: Path) -> Path:
     """A book of one page in reStructuredText."""
@@ -76,15 +70,9 @@ def test_a_reader_of_a_plugin_reads_files_with_its_suffix(
     assert (page.format, page.url) == ("rst", "local://docs/docs/guide")
     document = read(page)
     assert [section.blocks[0].text for section in document.sections] == ["Plain text."], "no empty section"
+    assert read(replace(page, text="untitled")).title == page.title == "Guide"
     with pytest.raises(InvalidArgument, match=r"no \.md, .* or \.rst file"):
         MarkdownTree(book.parent / "site-packages" / "demo-reader" / "demo_reader-1.0.dist-info")
-
-
-def test_a_page_without_a_title_of_its_own(book: Path, install_plugin: Callable[..., None]) -> None:
-    install_plugin("demo-reader", RST, READER)
-    (book / "guide.rst").write_text("untitled")
-    (page,) = MarkdownTree(book).pages()
-    assert read(page).title == page.title == "Guide"
 
 
 def test_a_page_that_the_reader_cannot_read_is_reported(

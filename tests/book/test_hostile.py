@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,18 +23,12 @@ from recto.book.sources.docusaurus.javascript import Unknown, read_exported
 from recto.book.sources.options import is_inside, repository_of
 from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError, RectoError
+from tests.book.files import write
 
 DOCUSAURUS = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]}"
 LOCALES = DOCUSAURUS.replace("baseUrl", "i18n: {defaultLocale: 'en', locales: ['en', 'fr']}, baseUrl")
 SECRET = "# Secret\n\nThe password is hunter2.\n"
 SPARSE = 30 << 30
-
-
-def write(root: Path, files: Mapping[str, str]) -> Path:
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text, "utf-8")
-    return root
 
 
 def sparse(path: Path) -> None:
@@ -264,23 +256,10 @@ class TestGlobs:
         for matches in (any_of([pattern]), ignored([pattern])):
             assert not any(map(matches, names))
 
-    def test_no_part_goes_back(self) -> None:
-        """Regular expressions that cannot go back to an earlier star take linear time."""
-        (pattern,) = Glob("*a*b?c*d")._patterns
-        assert pattern[0] is not None
-        assert pattern[0].pattern == "(?>.*?a)(?>.*?b.c).*d"
-
     def test_too_many_alternatives_have_no_meaning(self) -> None:
-        assert len(Glob("{a,b}" * 9)._patterns) == 512
-        assert len(Glob("{a,b}" * 10)._patterns) == 1
-
-    @given(st.text("ab/*?", max_size=8), st.text("ab/", max_size=10))
-    def test_same_as_the_standard_library_within_directories(self, pattern: str, name: str) -> None:
-        if "**" in pattern:
-            return
-        parts, names = pattern.split("/"), name.split("/")
-        expected = len(parts) == len(names) and all(map(fnmatch.fnmatchcase, names, parts))
-        assert Glob(pattern).matches(names) == expected
+        assert any_of(["{a,b}" * 9])("ab" * 4 + "a")
+        assert any_of(["{a,b}" * 10])("{a,b}" * 10)
+        assert not any_of(["{a,b}" * 10])("ab" * 5)
 
     @given(
         st.lists(st.sampled_from(["**", "a", "b", "*"]), min_size=1, max_size=5),

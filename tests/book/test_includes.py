@@ -11,6 +11,7 @@ from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.formats import read
 from recto.book.sources.tree import BookTree, open_book
 from recto.types import Page
+from tests.book.files import write
 
 DOCUSAURUS = "export default {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]};"
 MKDOCS = """site_name: x
@@ -21,14 +22,6 @@ markdown_extensions:
 plugins: [include-markdown]
 """
 CODE = "".join(f"line{number} = {number}\n" for number in range(1, 8))
-
-
-def write(root: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
-    return root
 
 
 def mkdocs(root: Path, page: str, files: dict[str, str] | None = None, config: str = MKDOCS) -> Path:
@@ -150,20 +143,19 @@ def test_section_marks_are_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "base", ["snips", "[snips, more]", "[!relative $config_dir/snips]", "[!relative $docs_dir/../snips]"]
+    ("base", "folder"),
+    [
+        ("snips", "snips"),
+        ("[snips, more]", "snips"),
+        ("[!relative $config_dir/snips]", "snips"),
+        ("[!relative $docs_dir/../snips]", "snips"),
+        ("[!relative ]", "docs/guide"),
+    ],
 )
-def test_snippets_are_searched_in_their_base_paths(tmp_path: Path, base: str) -> None:
+def test_snippets_are_searched_in_their_base_paths(tmp_path: Path, base: str, folder: str) -> None:
     config = f"markdown_extensions:\n  pymdownx.snippets:\n    base_path: {base}\n"
-    assert "Right." in text_of(
-        mkdocs(tmp_path, '--8<-- "a.md"', {"snips/a.md": "Right.", "a.md": "Wrong."}, config)
-    )
-
-
-def test_base_path_may_be_relative_to_the_page(tmp_path: Path) -> None:
-    config = "markdown_extensions:\n  - pymdownx.snippets:\n      base_path: [!relative ]\n"
-    assert "Right." in text_of(
-        mkdocs(tmp_path, '--8<-- "a.txt"', {"docs/guide/a.txt": "Right.", "a.txt": "Wrong."}, config)
-    )
+    files = {f"{folder}/a.txt": "Right.", "a.txt": "Wrong."}
+    assert "Right." in text_of(mkdocs(tmp_path, '--8<-- "a.txt"', files, config))
 
 
 def test_mdx_include_and_macros_have_their_own_base_paths(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError
+from tests.book.files import write
 
 SITE = Path(__file__).parent / "sites" / "mkdocs"
 VARIANTS: dict[str, dict[str, str]] = json.loads((SITE / "variants.json").read_text("utf-8"))
@@ -28,10 +29,7 @@ def site(folder: Path, changes: dict[str, str]) -> Path:
 
 
 def small_site(folder: Path, config: str) -> Path:
-    (folder / "docs").mkdir(parents=True)
-    (folder / "docs" / "a.md").write_text("# A\n", "utf-8")
-    (folder / "mkdocs.yml").write_text(config, "utf-8")
-    return folder
+    return write(folder, {"docs/a.md": "# A\n", "mkdocs.yml": config})
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

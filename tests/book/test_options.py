@@ -9,6 +9,7 @@ import pytest
 from recto.book.sources.options import SiteOptions, read_book_file
 from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError
+from tests.book.files import write, write_pages
 
 WHOLE = """
 [site]
@@ -27,11 +28,7 @@ Deep = ["module-1-ros2/deep"]
 
 
 def book(folder: Path, text: str, *names: str) -> Path:
-    for name in names or ("a.md",):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("# A page\n\nText.\n", "utf-8")
-    (folder / "recto.toml").write_text(text, "utf-8")
-    return folder
+    return write(write_pages(folder, *(names or ("a.md",))), {"recto.toml": text})
 
 
 def test_all_keys_are_read(tmp_path: Path) -> None:

@@ -11,16 +11,14 @@ from recto.book.sources.location import SourceOptions, open_source, sample_sourc
 from recto.book.sources.tree import BookTree, open_book
 from recto.book.sources.website import CrawlOptions, WebsiteSource
 from recto.errors import InvalidArgument
+from tests.book.files import write, write_pages
 from tests.doubles.site import SiteDouble, page
 
 SVG = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 
 
 def book(root: Path, files: dict[str, str | bytes]) -> BookTree:
-    for name, content in {"docs/a.md": "# A page\n\nText.\n", **files}.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    opened = open_book(root)
+    opened = open_book(write(write_pages(root, "docs/a.md"), files))
     assert isinstance(opened, BookTree)
     return opened
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from recto._util.numbers import cosine
 from recto.errors import CollectionMissing, ConfigurationError, StoreBusy
 from recto.protocols import Store
 from recto.settings import ServerOptions
@@ -16,7 +17,7 @@ from recto.stores.points import candidate_limit
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing import StoreConformance
-from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, cosine, terms
+from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, terms
 from recto.testing.values import EMBEDDER, chunk, publish, publish_lexical, vector
 from recto.types import Candidates, Filters, IndexQuery, SparseVector
 from tests.doubles.qdrant import QdrantDouble

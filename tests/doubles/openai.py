@@ -1,8 +1,8 @@
 """A double of servers with OpenAI's embeddings API, each with its own paths, limits and error bodies.
 
-Texts that share words have similar vectors; a token is a word. The habits of vLLM, llama.cpp and Infinity are
-those of real servers (vLLM 0.19.1, llama.cpp b10586, Infinity 0.0.76), the others those of documentation and
-issue trackers. Real servers differ from this double in these points:
+Texts that share words have similar vectors; a token is a word. The habits of vLLM, llama.cpp and Infinity come
+from real servers (vLLM 0.19.1, llama.cpp b10586, Infinity 0.0.76), the others from documentation and issue
+trackers. Real servers differ from this double in these points:
 
 - vLLM often closes a connection after it has refused a request; a test scripts this with `drop` or `reset`.
 - llama.cpp normalises vectors by default; the double behaves as with `--embd-normalize -1`.
@@ -108,9 +108,9 @@ class OpenAIDouble(Double):
             )
         if request.method == "POST" and request.path.endswith("/embeddings"):
             return self._embeddings(request)
-        found = self._described(request)
-        if found is not None:
-            return answer_json(found)
+        models = self._models(request)
+        if models is not None:
+            return answer_json(models)
         if self.flavour == "lmstudio":
             return answer_json({"error": f"Unexpected endpoint or method. ({request.method} {request.path})"})
         return Answer(404, b"404 page not found", "text/plain")
@@ -120,50 +120,13 @@ class OpenAIDouble(Double):
             return request.headers.get("api-key") == self._api_key
         return request.headers.get("authorization") == f"Bearer {self._api_key}"
 
-    def _described(self, request: Request) -> object:  # noqa: PLR0911 - a table
-        """Return what a server tells about its models."""
-        entry: dict[str, Any] = {
-            "id": self.model,
-            "object": "model",
-            "created": 1,
-            "owned_by": "organization_owner",
-        }
-        match self.flavour, request.path:
-            case "ollama", "/v1/models":
-                return {
-                    "object": "list",
-                    "data": [{**entry, "id": f"{self.model}:latest", "owned_by": "library"}],
-                }
-            case "ollama", "/api/show":
-                return {
-                    "parameters": f"num_ctx                        {self.rules.max_tokens}",
-                    "model_info": {"general.architecture": "nomic-bert", "nomic-bert.context_length": 8192},
-                }
-            case "vllm", "/v1/models":
-                return {"data": [{**entry, "owned_by": "vllm", "max_model_len": self.max_tokens}]}
-            case "llamacpp", "/v1/models":
-                return {
-                    "data": [
-                        {
-                            **entry,
-                            "owned_by": "llamacpp",
-                            "meta": {"n_ctx": 4096, "n_ctx_train": 2048, "n_embd": self.dim},
-                        }
-                    ]
-                }
-            case "tei", "/info":
-                return {
-                    "model_id": self.model,
-                    "max_input_length": self.max_tokens,
-                    "max_client_batch_size": 32,
-                }
-            case "lmstudio", path if path == f"/api/v0/models/{self.model}":
-                return {"id": self.model, "type": "embeddings", "state": "loaded", "max_context_length": 2048}
-            case "infinity", "/models":
-                return {"data": [{"id": self.model, "capabilities": ["embed"], "backend": "torch"}]}
-            case (("lmstudio" | "openai"), "/v1/models"):
-                return {"object": "list", "data": [entry]}
-        return None
+    def _models(self, request: Request) -> object:
+        """Return the list of models, if the server has one at this path."""
+        path = "/models" if self.flavour == "infinity" else "/v1/models"
+        if request.path != path or self.flavour in {"tei", "azure", "voyage"}:
+            return None
+        name = f"{self.model}:latest" if self.flavour == "ollama" else self.model
+        return {"object": "list", "data": [{"id": name, "object": "model", "created": 1}]}
 
     def _embeddings(self, request: Request) -> Answer:
         body, texts = request.body, request.body["input"]
@@ -174,8 +137,8 @@ class OpenAIDouble(Double):
         if not self.rules.dims:
             dim = self.dim
         data = [
-            {"object": "embedding", "index": place, "embedding": self._vector(text, dim)}
-            for place, text in enumerate(texts)
+            {"object": "embedding", "index": index, "embedding": self._vector(text, dim)}
+            for index, text in enumerate(texts)
         ]
         if self.reverse:
             data.reverse()
@@ -198,13 +161,8 @@ class OpenAIDouble(Double):
             return self.error(400, f"Invalid model: Engine for model name {body['model']} not found.")
         elif not self.rules.any_model and body["model"].removesuffix(":latest") != self.model:
             return self.error(404, f'model "{body["model"]}" not found, try pulling it first')
-        if self.flavour == "voyage" and set(body) - {
-            "model",
-            "input",
-            "input_type",
-            "truncation",
-            "output_dimension",
-        }:
+        supported = {"model", "input", "input_type", "truncation", "output_dimension"}
+        if self.flavour == "voyage" and set(body) - supported:
             return self.error(400, "Argument not supported by our API")
         if self.flavour == "vllm" and body.get("dimensions"):
             return self.error(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -106,18 +105,6 @@ def test_a_chosen_gpu_needs_the_extra(tmp_path: Path, device: Device) -> None:
     assert "[gpu]" in caught.value.hint
 
 
-@pytest.mark.usefixtures("without_torch", "driver")
-def test_auto_is_the_cpu_without_torch(tmp_path: Path) -> None:
-    assert type(open_embedder(settings(tmp_path), print)) is BuiltInEmbedder
-
-
-@pytest.mark.usefixtures("with_torch")
-def test_auto_is_the_cpu_without_a_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path / "none"),))
-    assert type(open_embedder(settings(tmp_path), print)) is BuiltInEmbedder
-
-
 @pytest.mark.usefixtures("with_torch", "driver")
 def test_auto_is_the_gpu_with_torch_and_a_driver(tmp_path: Path) -> None:
     found = open_embedder(settings(tmp_path), print)
@@ -127,11 +114,28 @@ def test_auto_is_the_gpu_with_torch_and_a_driver(tmp_path: Path) -> None:
     assert all(found.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
 
 
-@pytest.mark.usefixtures("with_torch", "driver")
 @pytest.mark.parametrize(
-    ("device", "precision"), [("cpu", "auto"), ("cpu", "fp32"), ("cpu", "int8"), ("auto", "int8")]
+    ("has_torch", "has_driver", "device", "precision"),
+    [
+        (False, True, "auto", "auto"),
+        (True, False, "auto", "auto"),
+        (True, True, "cpu", "auto"),
+        (True, True, "cpu", "fp32"),
+        (True, True, "cpu", "int8"),
+        (True, True, "auto", "int8"),
+    ],
 )
-def test_the_cpu_can_be_chosen(tmp_path: Path, device: Device, precision: Precision) -> None:
+def test_otherwise_the_cpu_embeds(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_torch: bool,
+    has_driver: bool,
+    device: Device,
+    precision: Precision,
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(local, "find_spec", lambda name: name if has_torch else None)
+    monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path / ("" if has_driver else "none")),))
     assert type(open_embedder(settings(tmp_path, device, precision), print)) is BuiltInEmbedder
 
 
@@ -340,48 +344,29 @@ def test_vectors_that_are_not_finite_are_an_error(torch: ModuleType) -> None:
             TorchRunner.finish(broken)
 
 
-def test_the_programs_precision_is_kept(torch: ModuleType, mine: GpuEmbedder) -> None:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        mine.embed_documents(["x"])
-        assert torch.get_float32_matmul_precision() == "high"
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
 class Setting(ModuleType):
     """The setting of torch that allows TF32, for machines without torch."""
 
-    def __init__(self) -> None:
+    def __init__(self, precision: str) -> None:
         super().__init__("torch")
-        self.precision = "high"
-        self.changes = 0
+        self.precision = precision
 
     def get_float32_matmul_precision(self) -> str:
         return self.precision
 
     def set_float32_matmul_precision(self, precision: str) -> None:
         self.precision = precision
-        self.changes += 1
 
 
-def test_threads_share_the_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first thread to leave must not allow TF32 to the others, and the last one must restore it."""
-    setting, precision = Setting(), gpu.FullPrecision()
+@pytest.mark.parametrize("precision", ["high", "highest"])
+def test_tf32_is_off_inside_and_the_programs_setting_is_restored(
+    monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    setting = Setting(precision)
     monkeypatch.setitem(sys.modules, "torch", setting)
-    with ExitStack() as first, ExitStack() as second:
-        first.enter_context(precision)
-        second.enter_context(precision)
+    with gpu.full_precision():
         assert setting.precision == "highest"
-        first.close()
-        assert setting.precision == "highest"
-        second.close()
-        assert setting.precision == "high"
-    with precision:
+    assert setting.precision == precision
+    with gpu.full_precision():
         setting.precision = "medium"  # by the program
     assert setting.precision == "medium"
-    setting.precision, setting.changes = "highest", 0
-    with precision:
-        pass
-    assert (setting.precision, setting.changes) == ("highest", 0), "there is nothing to change"

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from recto._util.probe import PROBE_TEXTS, is_same_probe, probe_revision
+from recto._util.retry import retry_after
 from recto.embedders import openai as module
-from recto.embedders.known_models import ask_max_tokens, count_tokens, known_model
+from recto.embedders.known_models import count_tokens, known_model
 from recto.embedders.openai import OpenAIEmbedder
 from recto.embedders.openai_wire import Endpoint
-from recto.embedders.remote import retry_after
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions
 from tests.doubles.openai import API_VERSION, FLAVOURS, OpenAIDouble
@@ -79,38 +79,21 @@ def test_every_server(flavour: str, told: list[str], waits: list[float]) -> None
 
 
 @pytest.mark.parametrize(
-    ("flavour", "tokens", "name"),
+    ("model", "setting", "tokens", "origin"),
     [
-        ("ollama", 2048, "Ollama"),
-        ("lmstudio", 2048, "LM Studio"),
-        ("vllm", 300, "vLLM"),
-        ("tei", 300, "Text Embeddings Inference"),
-        ("llamacpp", 512, "llama.cpp"),
-        ("infinity", 512, "assumed"),
-        ("openai", 512, "assumed"),
+        ("nomic-embed-text", None, 2048, "says the model card"),
+        ("nomic-embed-text", 77, 77, "RECTO_OPENAI_MAX_TOKENS"),
+        ("my-own-model", None, 512, "assumed: set RECTO_OPENAI_MAX_TOKENS"),
     ],
 )
-def test_the_length_of_an_unknown_model_is_asked_for(
-    flavour: str, tokens: int, name: str, told: list[str], waits: list[float]
+def test_the_length_that_a_model_reads(
+    told: list[str], waits: list[float], model: str, setting: int | None, tokens: int, origin: str
 ) -> None:
-    with OpenAIDouble(flavour, "my-own-model", KEY) as double:
-        double.max_tokens = min(double.max_tokens, 300) if flavour in {"vllm", "tei"} else double.max_tokens
-        embedder = make(double, told, waits)
+    with OpenAIDouble("ollama", model) as double:
+        embedder = make(double, told, waits, max_tokens=setting)
         assert embedder.max_tokens == tokens
-        assert any(name in line for line in embedder.describe())
-        assert bool(told) == (name == "assumed")
-        assert make(double, told, waits, max_tokens=77).max_tokens == 77, "without a call"
+        assert any(f"Reads {tokens} tokens ({origin})" in line for line in embedder.describe())
         embedder.close()
-
-
-def test_the_shorter_of_model_card_and_server_counts() -> None:
-    shown = {"parameters": "num_ctx 8192\nstop 1", "model_info": {"bert.context_length": 512}}
-    answers = {"/v1/models": {"data": []}, "/api/show": shown}
-    assert ask_max_tokens(lambda path, _: answers.get(path), "x") == (512, "Ollama")
-    meta = {"n_ctx": 256, "n_ctx_train": 2048}
-    models = {"data": [{"id": "x", "owned_by": "llamacpp", "meta": meta}]}
-    assert ask_max_tokens(lambda path, _: models, "x") == (256, "llama.cpp")
-    assert ask_max_tokens(lambda path, _: {"data": "?"} if "models" in path else [1], "x") == (None, "")
 
 
 @pytest.mark.parametrize(
@@ -579,10 +562,14 @@ def test_proxies_do_not_see_requests_to_this_machine(
 def test_requests_to_azure() -> None:
     options = OpenAIOptions(url="https://name.openai.azure.com", api_key=KEY)
     endpoint = Endpoint(options, "my-deployment")
-    assert endpoint.request(["x"], 0, 1)["url"] == "https://name.openai.azure.com/openai/v1/embeddings"
+    assert (
+        endpoint.embed(["x"], 0, 1).arguments["url"] == "https://name.openai.azure.com/openai/v1/embeddings"
+    )
     assert endpoint.client_options()["headers"]["api-key"] == KEY
     older = Endpoint(replace(options, url=f"{options.url}/openai/deployments/d?api-version=1"), "d")
-    assert older.request(["x"], 0, 1)["url"].endswith("/openai/deployments/d/embeddings?api-version=1")
+    assert (
+        older.embed(["x"], 0, 1).arguments["url"].endswith("/openai/deployments/d/embeddings?api-version=1")
+    )
     assert older.shown == f"{options.url}/openai/deployments/d"
 
 
@@ -628,7 +615,10 @@ def test_documents_are_retried_with_backoff(
         ({}, None),
         ({"retry-after": "3"}, 3.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "inf"}, None),
+        ({"retry-after": "-3"}, 0.0),
         ({"retry-after": "Thu, 01 Jan 1970 00:01:00 GMT"}, 50.0),
+        ({"retry-after": "Thu, 01 Jan 1970 00:01:00 -0000"}, 50.0),
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
     ],
 )

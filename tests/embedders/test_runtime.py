@@ -5,7 +5,6 @@ from __future__ import annotations
 import _ctypes
 import subprocess
 import sys
-import threading
 from array import array
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -124,21 +123,6 @@ def test_both_apis_give_the_same_vectors(
     for found in (with_library, single):
         for left, right in zip(found, with_python, strict=True):
             assert left == pytest.approx(right, abs=1e-6 if precision == "fp32" else 0.02)
-
-
-def test_one_session_serves_many_threads(shared_home: Path) -> None:
-    embedder = built_in_embedder(shared_home, 1)
-    expected = [embedder.embed_query(query) for query in QUERIES]
-    found: list[list[list[float]]] = []
-    threads = [
-        threading.Thread(target=lambda: found.append([embedder.embed_query(query) for query in QUERIES]))
-        for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [expected] * 4
 
 
 def test_a_truncated_weight_file_is_an_error(shared_home: Path, tmp_path: Path, library: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.evaluation.binding import bind, find_passages
+from recto.evaluation.binding import BoundSuite, bind, find_passages, heading_key
 from recto.evaluation.measures import Measure
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
@@ -35,7 +35,7 @@ def index(tmp_path: Path) -> Index:
     return store.open("book")
 
 
-def bound(index: Index, *expectations: Expectation, **aliases: str):  # type: ignore[no-untyped-def]
+def bound(index: Index, *expectations: Expectation, **aliases: str) -> BoundSuite:
     return bind(Suite("s", expectations, aliases), index)
 
 
@@ -183,3 +183,82 @@ def test_overlapping_chunks_hold_a_passage_together() -> None:
     words = [str(number) for number in range(1000, 1013)]
     chunks = [chunk(0, text=" ".join(words[:8])), chunk(1, text=" ".join(words[6:]))]
     assert find(" ".join(words[2:12]), chunks) == {one.id for one in chunks}
+
+
+@pytest.fixture
+def garden(tmp_path: Path) -> Index:
+    """Two pages; on the first, a section with a subsection."""
+    store = EdgeStore(tmp_path / "home")
+    chunks = [
+        replace(chunk(0, page="garden/seeds"), headings=("Seeds",), anchor=""),
+        replace(chunk(1, page="garden/seeds"), headings=("Seeds", "Sowing Phaseolus"), anchor="beans"),
+        replace(
+            chunk(2, page="garden/seeds"),
+            headings=("Seeds", "Sowing Phaseolus", "Under glass"),
+            anchor="glass",
+        ),
+        replace(chunk(0, page="garden/soil"), headings=("Soil",), anchor=""),
+    ]
+    publish(store, "book", chunks)
+    return store.open("book")
+
+
+def on(*pages: str) -> Expectation:
+    return Expectation("q", pages=pages)
+
+
+def test_a_heading_stands_for_its_section_and_what_is_below(garden: Index) -> None:
+    expectation = Expectation("q", pages=("garden/seeds.md > Sowing `Phaseolus` {#beans}", "garden/soil.mdx"))
+    (question,) = bound(garden, expectation).questions
+    assert not question.missing
+    chunks = sorted(garden.scroll(), key=lambda each: (each.source, each.chunk_index))
+    section, soil = question.targets
+    assert [section.holds(each) for each in chunks] == [False, True, True, False]
+    assert [soil.holds(each) for each in chunks] == [False, False, False, True]
+
+
+def test_a_heading_that_is_not_there_is_unmeasured(garden: Index) -> None:
+    found = bound(garden, on("garden/seeds.md > Sowing Phaselus"))
+    ((missing,),) = [question.missing for question in found.unmeasured]
+    assert missing.near == "garden/seeds.md > Sowing Phaseolus"
+    assert bound(garden, on("garden/soil.mdx > Sowing Phaseolus")).unmeasured
+
+
+def test_a_heading_of_a_renamed_page_is_found(garden: Index) -> None:
+    assert not bound(garden, on("old.md > Under *glass*"), old="garden/seeds").unmeasured
+
+
+@pytest.mark.parametrize(
+    ("pages", "heading"),
+    [
+        (("garden/seeds > Under glass", "garden/seeds.md > under `glass`"), "under glass"),
+        (("garden/seeds > Under glass", "garden/seeds"), ""),
+    ],
+)
+def test_a_section_counts_once_and_not_beside_its_whole_page(
+    garden: Index, pages: tuple[str, ...], heading: str
+) -> None:
+    (question,) = bound(garden, on(*pages)).questions
+    assert [target.heading for target in question.targets] == [heading]
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("The `cname` option {#cname}", "The cname option"),
+        ("Use {: #use }", "use"),
+        ("MDX {/* #mdx */}", "MDX"),
+        ("Via [`Annotated`][typing.Annotated] **metadata**", "Via Annotated metadata"),
+        ("See [the guide](https://example.org/a)", "See the guide"),
+        ("`build [siteDir]`", "build [siteDir]"),
+        ("snake_case \\_names\\_", "snake_case _names_"),
+        ("C#  basics", "C# basics"),
+    ],
+)
+def test_markdown_in_a_heading_does_not_count(written: str, shown: str) -> None:
+    assert heading_key(written) == heading_key(shown)
+
+
+def test_other_headings_stay_apart() -> None:
+    assert heading_key("`<Link/>`") != heading_key("Link")
+    assert heading_key("C") != heading_key("C#")

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto._util.numbers import percentile
+from recto._util.numbers import cosine, percentile
 from recto.book.sources.tree import open_book
 from recto.errors import CollectionEmpty, ConfigurationError, EmbeddingError
-from recto.evaluation import calibration as module
 from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_queries
-from recto.indexing.indexer import IndexJob, index_book
+from recto.indexing.indexer import IndexJob, IndexReport, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
@@ -49,20 +48,23 @@ def test_an_index_run_measures_noise(house: Path) -> None:
     assert (measured.off_topic, measured.in_book) == (32, 16)
 
 
-def test_answers_are_above_and_other_things_below(house: Path, embedder: Embedder) -> None:
-    retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
-    for question in ("How do I sharpen a knife?", "When are beans sown?", "How is a flat tyre repaired?"):
-        response = retriever.search(question, mode="dense")
-        assert response.noise_floor is not None
-        assert response.hits[0].score > response.noise_floor, question
-    for question in (
-        "What is a quark made of?",
-        "How do I write a for loop in Rust?",
-        "the orbit of Halley's comet",
-    ):
-        response = retriever.search(question, mode="dense")
-        assert response.noise_floor is not None
-        assert response.hits[0].score < response.noise_floor, question
+@pytest.mark.parametrize(
+    ("question", "above"),
+    [
+        ("How do I sharpen a knife?", True),
+        ("When are beans sown?", True),
+        ("How is a flat tyre repaired?", True),
+        ("What is a quark made of?", False),
+        ("How do I write a for loop in Rust?", False),
+        ("the orbit of Halley's comet", False),
+    ],
+)
+def test_only_answers_are_above_the_noise_floor(
+    house: Path, embedder: Embedder, question: str, above: bool
+) -> None:
+    response = Retriever(embedder, EdgeStore(house / "home"), "house").search(question, mode="dense")
+    assert response.noise_floor is not None
+    assert (response.hits[0].score > response.noise_floor) is above
 
 
 def test_vectors_of_another_model_are_all_noise(house: Path, tmp_path: Path, embedder: Embedder) -> None:
@@ -72,27 +74,12 @@ def test_vectors_of_another_model_are_all_noise(house: Path, tmp_path: Path, emb
     assert calibrate(embedder, store.open("broken")).auroc < 0.8
 
 
-def test_the_model_and_the_engine_are_asked_once(house: Path, embedder: Embedder) -> None:
-    class Noting(Counting):
-        questions: list[int] = []  # noqa: RUF012
-
-        def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-            self.questions.append(len(texts))
-            return super().embed_queries(texts)
-
-    noting = Noting(embedder)
-    calibrate(noting, EdgeStore(house / "home").open("house"))
-    assert noting.questions == [48]
-    assert noting.calls == 0
-
-
 def test_questions_that_the_book_speaks_of_are_left_out() -> None:
-    about_bread = [chunk(0, text="A sourdough loaf needs time.")]
-    asked = set(off_topic_queries(about_bread))
-    everything = set(all_probes())
-    assert "How long should sourdough bread rest before baking?" in everything
-    assert "How long should sourdough bread rest before baking?" not in asked
-    assert len(asked) == 32
+    about_bread = "How long should sourdough bread rest before baking?"
+    asked = off_topic_queries([chunk(0, text="A sourdough loaf needs time.")])
+    assert about_bread in all_probes()
+    assert about_bread not in asked
+    assert len(set(asked)) == 32
 
 
 def test_the_list_of_questions_is_of_use() -> None:
@@ -195,32 +182,30 @@ def test_percentiles_agree_with_numpy(values: list[float], share: float) -> None
     assert percentile(sorted(values), share) == pytest.approx(float(np.quantile(values, share)), abs=1e-9)
 
 
-def test_separation_is_the_share_of_pairs_in_order() -> None:
+def test_auroc_is_the_share_of_pairs_in_order() -> None:
     assert auroc([0.9, 0.8], [0.1, 0.2]) == 1
     assert auroc([0.1], [0.9]) == 0
     assert auroc([0.5], [0.5]) == 0.5
     assert auroc([0.5, 0.1], [0.3, 0.3]) == 0.5
-    assert module.cosine([0.6, 0.8], [0.8, 0.6]) == pytest.approx(0.96)
+
+
+def test_cosine() -> None:
+    assert cosine([0.6, 0.8], [0.8, 0.6]) == pytest.approx(0.96)
+    assert cosine([3, 0], [2, 0]) == pytest.approx(1)
+    assert cosine([0, 0], [1, 0]) == cosine([1], [1, 0]) == 0
 
 
 def test_a_small_change_keeps_what_was_measured(tmp_path: Path, embedder: Embedder) -> None:
     book, store = write_library(tmp_path / "book"), EdgeStore(tmp_path / "home")
-    first = index_book(
-        IndexJob(open_book(book), embedder, calibrate=calibrate), store, "house", journal=tmp_path / "journal"
-    )
+
+    def run(embedder: Embedder, *, rebuild: bool = False) -> IndexReport:
+        job = IndexJob(open_book(book), embedder, calibrate=calibrate, rebuild=rebuild)
+        return index_book(job, store, "house", journal=tmp_path / "journal")
+
+    first = run(embedder)
     (book / "welcome.md").write_text("# Welcome\n\nAn edited page.\n", "utf-8")
-    second = index_book(
-        IndexJob(open_book(book), Silent(embedder), calibrate=calibrate),
-        store,
-        "house",
-        journal=tmp_path / "journal",
-    )
+    second = run(Silent(embedder))
     assert second.published
     assert second.info.calibration == first.info.calibration == store.open("house").info.calibration
-    third = index_book(
-        IndexJob(open_book(book), Silent(embedder), calibrate=calibrate, rebuild=True),
-        store,
-        "house",
-        journal=tmp_path / "journal",
-    )
+    third = run(Silent(embedder), rebuild=True)
     assert "The noise floor was not measured" in third.notes[0]

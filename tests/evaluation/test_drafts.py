@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.formats import read
+from recto.evaluation.draft_rules import Usage, clean
 from recto.evaluation.drafts import Questions, choose_drafts, find_questions
-from recto.evaluation.wording import Usage, clean, is_plural, with_a
 from recto.types import Chunk, Page
 
 PROSE = """
 The robot walks to the table and a controller keeps it in balance. It reads the sensor, and the program that you
 write for it is on the computer. A robot of this kind can be in the house with you, and it is safe for the people
-who are in it. You can install a package, or a plugin, or create a node with the tool to walk and to swizzle, and
-then to swizzle again. This is the text of a page that is in plain English, for the reader of the book.
+who are in it. You can install a package, or a plugin, or create a node with the tool to walk, and
+then to begin again. This is the text of a page that is in plain English, for the reader of the book.
 """
 
 
@@ -37,63 +37,54 @@ def asked(*texts: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     return {one.query: (one.kind, places) for one, places in found.items()}
 
 
-def one_of(found: dict[str, tuple[str, tuple[str, ...]]], *queries: str) -> str:
-    """Return the kind of the only question, which has one of the given wordings."""
-    (query,) = found
-    assert query in queries
-    return found[query][0]
+def kinds(*texts: str) -> dict[str, str]:
+    return {query: kind for query, (kind, _) in asked(*texts).items()}
 
 
 @pytest.mark.parametrize(
-    ("text", "queries", "kind"),
+    ("text", "query", "kind"),
     [
-        ("A gimbal is a mount that turns freely.", ("What is a gimbal?", "Can you explain what a gimbal is?"), "definition"),
-        ("Odometry refers to position from wheel turns.", ("What is odometry?", "What does odometry mean?"), "definition"),
-        ("- **Payload**: The amount of weight that an arm lifts.", ("What is payload?", "What does payload mean?"), "definition"),
-        ("We use Robot Base Language (RBL) here.", ("What does RBL stand for?",), "definition"),
-        ("| Term | Meaning |\n|---|---|\n| Wrench | A force and a torque together |", ("What is wrench?", "What does wrench mean?"), "table"),
+        ("A gimbal is a mount that turns freely.", "What is a gimbal?", "definition"),
+        ("Odometry refers to position from wheel turns.", "What is odometry?", "definition"),
+        ("- **Payload**: The amount of weight that an arm lifts.", "What is payload?", "definition"),
+        ("We use Robot Base Language (RBL) here.", "What does RBL stand for?", "definition"),
+        ("| Term | Meaning |\n|---|---|\n| Wrench | A force and a torque together |", "What is wrench?", "table"),
         ("| Option | Type | Description |\n|---|---|---|\n| `maxSpeed` | number | The fastest allowed speed |",
-         ("What does the maxSpeed option do?", "What is the maxSpeed option for?"), "table"),
+         "What does the maxSpeed option do?", "table"),
         ("| Problem | Solution |\n|---|---|\n| Arm shakes at rest | Lower the gain |",
-         ("Arm shakes at rest", 'How do I fix "Arm shakes at rest"?', 'How do I fix "arm shakes at rest"?'), "table"),
-        ("| Quantity | Unit |\n|---|---|\n| Torque | Nm |", ("What is the unit of torque?",), "table"),
-        ("The `retry_limit` parameter sets how often it tries.",
-         ("What does the retry_limit parameter do?", "What is the retry_limit parameter for?"), "identifier"),
-        ("- `spin_once()`: handles one message and returns", ("What does spin_once() do?", "What is spin_once() used for?"), "identifier"),
-        ("```text\nGraspError: no object between the fingers\n```", ("GraspError: no object between the fingers",), "error"),
-        ("The node raises a `LinkTimeoutError` in this case.",
-         ("Why do I get a LinkTimeoutError?", "When is a LinkTimeoutError raised?"), "error"),
+         'How do I fix "Arm shakes at rest"?', "table"),
+        ("The `retry_limit` parameter sets how often it tries.", "What does the retry_limit parameter do?", "identifier"),
+        ("- `spin_once()`: handles one message and returns", "What does spin_once() do?", "identifier"),
+        ("```text\nGraspError: no object between the fingers\n```", "GraspError: no object between the fingers", "error"),
+        ("The node raises a `LinkTimeoutError` in this case.", "Why do I get LinkTimeoutError?", "error"),
     ],
 )  # fmt: skip
-def test_questions_from_text(text: str, queries: tuple[str, ...], kind: str) -> None:
-    assert one_of(asked(f"# Grasping with fingers\n\n{text}\n"), *queries) == kind
+def test_questions_from_text(text: str, query: str, kind: str) -> None:
+    assert kinds(f"# Grasping with fingers\n\n{text}\n") == {query: kind}
 
 
 @pytest.mark.parametrize(
-    ("heading", "queries", "kind"),
+    ("heading", "query", "kind"),
     [
-        ("How do I stop a walking robot?", ("How do I stop a walking robot?",), "question"),
-        ("How to calibrate the depth camera", ("How do I calibrate the depth camera?",), "question"),
-        ("When to use torque control", ("When should I use torque control?",), "question"),
-        ("Why Calibration Matters", ("Why does calibration matter?",), "question"),
-        ("How the Planner Works", ("How does the planner work?",), "question"),
-        ("3. Install the gripper driver", ("How do I install the gripper driver?", "How can I install the gripper driver?"), "steps"),
-        ("Deploying your controller to Jetson boards",
-         ("How do I deploy my controller to Jetson boards?", "How can I deploy my controller to Jetson boards?"), "steps"),
-        ("Swizzling wheel plugins", ("How do I swizzle wheel plugins?", "How can I swizzle wheel plugins?"), "steps"),
-        ("Creating and using joint limits", ("How do I create and use joint limits?", "How can I create and use joint limits?"), "steps"),
-        ("Avoid long callbacks in nodes", ("Why should I avoid long callbacks in nodes?",), "steps"),
-        ("URDF vs SDF", ("What is the difference between URDF and SDF?", "How does URDF differ from SDF?"), "comparison"),
-        ('Error 3: "No joint states received"', ('How do I fix "No joint states received"?', "No joint states received"), "error"),
-        ("`set_gain()`", ("What does set_gain() do?", "What is set_gain() used for?"), "identifier"),
-        ("Limitations", ("What are the limitations of finger grasps?",), "heading"),
-        ("Common Mistakes", ("What are common mistakes with finger grasps?", "Which mistakes should I avoid with finger grasps?"), "heading"),
-        ("Tactile Pads", ("What are tactile pads?", "How do tactile pads work?"), "heading"),
+        ("How do I stop a walking robot?", "How do I stop a walking robot?", "question"),
+        ("How to calibrate the depth camera", "How do I calibrate the depth camera?", "question"),
+        ("When to use torque control", "When should I use torque control?", "question"),
+        ("Why Calibration Matters", "Why does calibration matter?", "question"),
+        ("How the Planner Works", "How does the planner work?", "question"),
+        ("3. Install the gripper driver", "How do I install the gripper driver?", "steps"),
+        ("Deploying your controller to Jetson boards", "How do I deploy my controller to Jetson boards?", "steps"),
+        ("Creating and using joint limits", "How do I create and use joint limits?", "steps"),
+        ("URDF vs SDF", "What is the difference between URDF and SDF?", "comparison"),
+        ('Error 3: "No joint states received"', 'How do I fix "No joint states received"?', "error"),
+        ("`set_gain()`", "What does set_gain() do?", "identifier"),
+        ("Limitations", "What are the limitations of finger grasps?", "heading"),
+        ("Common Mistakes", "What are common mistakes with finger grasps?", "heading"),
+        ("Tactile Pads", "What should I know about tactile pads?", "heading"),
     ],
 )  # fmt: skip
-def test_questions_from_headings(heading: str, queries: tuple[str, ...], kind: str) -> None:
+def test_questions_from_headings(heading: str, query: str, kind: str) -> None:
     body = "With `set_gain()` the tactile pads and the gripper act as we like them to."
-    assert one_of(asked(f"# Finger grasps\n\n## {heading}\n\n{body}\n"), *queries) == kind
+    assert kinds(f"# Finger grasps\n\n## {heading}\n\n{body}\n") == {query: kind}
 
 
 @pytest.mark.parametrize(
@@ -116,9 +107,9 @@ def test_subjects_of_several_pages_name_the_page_or_are_left_out() -> None:
     found = asked(
         f"# Lidar sensors\n\n{heading}", f"# Stereo cameras\n\n{heading}", f"# Overview\n\n{heading}"
     )
-    assert {query.removeprefix("How do I ").removeprefix("How can I ") for query in found} == {
-        "change the sample rate in lidar sensors?",
-        "change the sample rate in stereo cameras?",
+    assert set(found) == {
+        "How do I change the sample rate in lidar sensors?",
+        "How do I change the sample rate in stereo cameras?",
     }
 
 
@@ -200,22 +191,13 @@ def test_every_draft_is_readable(one: list[str], other: list[str]) -> None:
     assert len({draft.query.casefold() for draft in found}) == len(found)
 
 
-def test_words_of_the_book_decide_case_and_articles() -> None:
-    usage = Usage.of(
-        ["We start Gazebo and a core schema is made. It takes serialization of a core schema, and a plugin, then a "
-         "plugin. Run Gazebo with physics, in Visual Studio Code, or Visual Studio Code again."]
-    )  # fmt: skip
-    assert usage.cased("Start Gazebo With Physics") == "start Gazebo with physics"
-    assert usage.cased("Visual Studio Code") == "Visual Studio Code"
-    assert usage.with_article("core schema") == "a core schema"
-    assert usage.with_article("serialization") == "serialization"
-    assert usage.imperative("Start the physics") == "start the physics"
-    assert usage.imperative("Adding custom plugin") == "add a custom plugin"
-    assert usage.imperative("Set operations") == ""
-    assert [with_a(word) for word in ("LLM", "URDF file", "hour", "user", "ROS node")] == [
-        "an LLM", "a URDF file", "an hour", "a user", "a ROS node"]  # fmt: skip
-    assert [is_plural(word) for word in ("nodes", "kinematics", "DDS", "LLMs", "part of nodes")] == [
-        True, False, False, True, False]  # fmt: skip
+def test_the_prose_of_the_book_shows_which_words_are_names() -> None:
+    usage = Usage(
+        ["We start Gazebo, and it runs. Run Gazebo with physics, or run it in a container with ROS."]
+    )
+    assert usage.in_sentence("Start Gazebo With Physics") == "start Gazebo with physics"
+    assert usage.in_sentence("Containers for Gazebo") == "containers for Gazebo"
+    assert usage.in_sentence("Real-Time ROS") == "real-time ROS"
 
 
 @pytest.mark.parametrize(
@@ -227,6 +209,7 @@ def test_words_of_the_book_decide_case_and_articles() -> None:
         ("Using [`Field()`](api.md#field) {#field}:", "Using Field()"),
         ("1. **Bold** `code_name`", "Bold code_name"),
         ("`--port`", "--port"),
+        ("6-DoF pose", "6-DoF pose"),
     ],
 )
 def test_headings_are_cleaned(heading: str, cleaned: str) -> None:

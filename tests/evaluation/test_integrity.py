@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +16,10 @@ from recto.book.sources.tree import open_book
 from recto.evaluation.integrity import (
     IssueKind,
     Issues,
+    check_integrity,
     compare_with_source,
     contained,
     embedded_text,
-    examine,
     similar,
     words,
 )
@@ -40,6 +41,12 @@ def inputs_of(path: Path, embedder: Embedder) -> list[tuple[Chunk, str]]:
         for page in book.pages()
     )
     return [(one.chunk, one.embedded) for inputs in found for one in inputs]
+
+
+@pytest.fixture
+def store(house: Path, tmp_path: Path) -> EdgeStore:
+    """A copy of a healthy collection, to break."""
+    return EdgeStore(shutil.copytree(house / "home", tmp_path / "home"))
 
 
 def corpora() -> list[Path]:
@@ -83,15 +90,12 @@ def test_a_page_that_was_edited_is_no_damage(house: Path, tmp_path: Path) -> Non
     soil = "module-1-garden/01-soil.md"
     (tmp_path / "book" / soil).write_text("# Soil\n\nQuite another page.\n")
     index = EdgeStore(house / "home").open("house")
-    found = examine(index, None, open_book(tmp_path / "book"))
+    found = check_integrity(index, None, open_book(tmp_path / "book"))
     assert {issue.kind for issue in found.issues} == {IssueKind.NOT_IN_SOURCE}
-    assert examine(index, None, open_book(tmp_path / "book"), changed=frozenset({soil})).issues == ()
+    assert check_integrity(index, None, open_book(tmp_path / "book"), changed=frozenset({soil})).issues == ()
 
 
-def test_lines_that_are_wrong_are_told_from_texts_that_are_gone(house: Path, tmp_path: Path) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
-
+def test_lines_that_are_wrong_are_told_from_texts_that_are_gone(house: Path, store: EdgeStore) -> None:
     def moved(passages: Passages) -> Passages:
         return [
             (replace(one, start_line=1, end_line=1) if one.anchor == "lamps" else one, numbers)
@@ -99,28 +103,20 @@ def test_lines_that_are_wrong_are_told_from_texts_that_are_gone(house: Path, tmp
         ]
 
     breaking.publish_broken(store, "house", "broken", moved)
-    (issue, *_) = [
-        issue
-        for issue in examine(store.open("broken"), None, open_book(house / "book")).issues
-        if "line" in issue.kind
-    ]
-    assert issue.kind is IssueKind.OTHER_LINES
+    issues = check_integrity(store.open("broken"), None, open_book(house / "book")).issues
+    (issue,) = [issue for issue in issues if issue.kind is IssueKind.OTHER_LINES]
     assert issue.places == ("module-3-workshop/04-electricity.md, lines 1 to 1",)
 
 
-def test_every_share_of_noise_is_found_and_counted(house: Path, tmp_path: Path, embedder: Embedder) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
+def test_every_share_of_noise_is_found_and_counted(store: EdgeStore, embedder: Embedder) -> None:
     for seed in range(3):
         breaking.publish_broken(store, "house", "broken", breaking.with_noise(0.25, seed))
-        (issue,) = examine(store.open("broken"), embedder).issues
+        (issue,) = check_integrity(store.open("broken"), embedder).issues
         assert issue.kind is IssueKind.OTHER_VECTOR
         assert issue.count == round(0.25 * store.open("broken").count())
 
 
-def test_vectors_of_two_pages_exchanged(house: Path, tmp_path: Path, embedder: Embedder) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
+def test_vectors_of_two_pages_exchanged(store: EdgeStore, embedder: Embedder) -> None:
 
     def exchanged(passages: Passages) -> Passages:
         pages = {one.source: numbers for one, numbers in passages if one.chunk_index == 0}
@@ -129,7 +125,7 @@ def test_vectors_of_two_pages_exchanged(house: Path, tmp_path: Path, embedder: E
         return [(one, other.get(one.source, numbers)) for one, numbers in passages]
 
     breaking.publish_broken(store, "house", "broken", exchanged)
-    (issue,) = examine(store.open("broken"), embedder).issues
+    (issue,) = check_integrity(store.open("broken"), embedder).issues
     assert issue.kind is IssueKind.OTHER_VECTOR
     assert {"knives" in place or "jam" in place for place in issue.places} == {True}
 
@@ -139,37 +135,27 @@ def test_a_part_of_a_large_index_is_checked(house: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(integrity, "MOST", 5)
     index = EdgeStore(house / "home").open("house")
-    part = examine(index)
+    part = check_integrity(index)
     assert (part.checked, part.complete, part.issues) == (5, False, ())
-    assert examine(index, everything=True).complete
+    assert check_integrity(index, everything=True).complete
 
 
-def test_fields_that_are_wrong(house: Path, tmp_path: Path) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
-    changes: list[dict[str, object]] = [
-        {"page_title": " "},
-        {"page_url": "no address"},
-        {"page_url": ""},
-        {"text": " "},
-        {"total_chunks": 0},
+def test_fields_that_are_wrong(store: EdgeStore) -> None:
+    changes: list[tuple[IssueKind, dict[str, Any]]] = [
+        (IssueKind.NO_TITLE, {"page_title": " "}),
+        (IssueKind.BAD_URL, {"page_url": "no address"}),
+        (IssueKind.NO_URL, {"page_url": ""}),
+        (IssueKind.NO_TEXT, {"text": " "}),
+        (IssueKind.BAD_NUMBER, {"total_chunks": 0}),
     ]
 
     def spoilt(passages: Passages) -> Passages:
-        return [
-            (replace(one, **changes[number]) if number < len(changes) else one, numbers)  # type: ignore[arg-type]
-            for number, (one, numbers) in enumerate(passages)
-        ]
+        pairs = zip(passages, changes, strict=False)
+        return [(replace(one, **change), numbers) for (one, numbers), (_, change) in pairs]
 
     breaking.publish_broken(store, "house", "broken", spoilt)
-    troubles = {issue.kind for issue in examine(store.open("broken")).issues}
-    assert {
-        IssueKind.NO_TITLE,
-        IssueKind.BAD_URL,
-        IssueKind.NO_URL,
-        IssueKind.NO_TEXT,
-        IssueKind.BAD_NUMBER,
-    } <= troubles
+    kinds = {issue.kind for issue in check_integrity(store.open("broken")).issues}
+    assert {kind for kind, _ in changes} <= kinds
 
 
 def test_long_heading_paths_were_shortened_and_are_known_again(tmp_path: Path, embedder: Embedder) -> None:
@@ -182,7 +168,7 @@ def test_long_heading_paths_were_shortened_and_are_known_again(tmp_path: Path, e
 def test_the_sample_book(sample_home: Path) -> None:
     from recto.api import sample_source
 
-    found = examine(EdgeStore(sample_home).open("recto-sample"), None, sample_source())
+    found = check_integrity(EdgeStore(sample_home).open("recto-sample"), None, sample_source())
     assert found.issues == ()
     assert found.sourced == found.chunks
 
@@ -195,7 +181,7 @@ def test_a_rerun_that_changes_nothing_keeps_everything(
         index_book(IndexJob(open_book(small_book), embedder), store, "garden", journal=tmp_path / "journal")
     (small_book / "welcome.md").write_text("# Welcome\n\nA changed page about gardens.\n")
     index_book(IndexJob(open_book(small_book), embedder), store, "garden", journal=tmp_path / "journal")
-    assert examine(store.open("garden"), embedder, open_book(small_book)).issues == ()
+    assert check_integrity(store.open("garden"), embedder, open_book(small_book)).issues == ()
 
 
 def test_words() -> None:

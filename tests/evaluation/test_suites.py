@@ -1,4 +1,4 @@
-"""Suites: what is understood, and what is refused with its place."""
+"""Suites: what is understood, and what is refused with its position in the file."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from recto.evaluation.suites import (
 from recto.types import Filters
 from tests.running import ROOT
 
+GOOD: dict[str, Any] = {"query": "x", "expect": {"module": "a"}}
+
 
 def write(tmp_path: Path, content: object) -> Path:
     path = tmp_path / "suite.json"
@@ -43,78 +45,58 @@ def test_names_may_be_one_or_several(tmp_path: Path) -> None:
     assert suite.expectations[1].expected == "ros2 or vla"
 
 
-def test_a_mark_at_the_beginning_does_not_matter(tmp_path: Path) -> None:
-    assert (
-        load_suite(write(tmp_path, '\ufeff{"queries": [{"query": "x", "expect": {"module": "a"}}]}')).name
-        == "suite"
-    )
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    path = write(tmp_path, "\ufeff" + json.dumps({"queries": [GOOD]}))
+    assert load_suite(path).expectations == (Expectation("x", ("a",)),)
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         ("{\n  oops", "line 2, column 3"),
         ("", "line 1"),
         ("[" * 100_000, "nested too deeply"),
+        ('{"queries": [{"query": "x", "query": "y", "expect": {"module": "a"}}]}', '"query" is there twice'),
         ([], "no queries"),
         ({"queries": []}, "no queries"),
         ({"queries": "x"}, "no queries"),
         ({"queries": ["x"]}, "query 1"),
-        ({"queries": [{"query": "x"}]}, "query 1"),
-        ({"queries": [{"query": "x", "expect": {}}]}, "neither"),
-        ({"queries": [{"query": "x", "expect": {"module": 3}}]}, '"module" must be'),
-        ({"queries": [{"query": "x", "expect": {"module": [""]}}]}, '"module" must be'),
-        (
-            {
-                "queries": [
-                    {"query": "x", "expect": {"module": "a"}},
-                    {"query": "  ", "expect": {"module": "a"}},
-                ]
-            },
-            "query 2: Query cannot be empty",
-        ),
-        ({"queries": [{"query": 5, "expect": {"module": "a"}}]}, "must be text"),
-        ({"queries": [{"query": "x" * 2001, "expect": {"module": "a"}}]}, "too long"),
-        ({"queries": [{"query": "x", "expect": {"modul": "a"}}]}, 'did you mean "module"'),
-        ({"queries": [{"query": "x", "expect": {"module": "a"}, "tag": "b"}]}, 'did you mean "tags"'),
-        ({"querys": [], "queries": [{"query": "x", "expect": {"module": "a"}}]}, 'did you mean "queries"'),
-        ({"queries": [{"query": "x", "expect": {"module": "a", "nothing": True}}]}, "nothing"),
-        ({"queries": [{"query": "x", "expect": {"nothing": 1}}]}, "true or false"),
-        ({"queries": [{"query": "x", "expect": {"page": "#anchor"}}]}, "begins with its path"),
-        ({"queries": [{"query": "x", "expect": {"module": "a"}, "id": 3}]}, '"id" must be text'),
-        ({"queries": [{"query": "x", "expect": {"module": "a"}, "filters": "ros2"}]}, '"filters" must be'),
-        (
-            {"queries": [{"query": "x", "expect": {"module": "a"}, "filters": {"url": ["a", "b"]}}]},
-            "one address",
-        ),
-        (
-            {"format": "recto-suite-9", "queries": [{"query": "x", "expect": {"module": "a"}}]},
-            "recto-suite-9",
-        ),
-        ({"threshold": 80, "queries": [{"query": "x", "expect": {"module": "a"}}]}, "between 0 and 1"),
-        ({"aliases": {"a": 1}, "queries": [{"query": "x", "expect": {"module": "a"}}]}, '"aliases" must'),
-        (
-            {
-                "aliases": {"a": "b", "b": "c", "c.md": "a/"},
-                "queries": [{"query": "x", "expect": {"module": "a"}}],
-            },
-            "circle",
-        ),
-        ('{"queries": [{"query": "x", "query": "y", "expect": {"module": "a"}}]}', '"query" is there twice'),
-        (
-            {
-                "queries": [
-                    {"id": "one", "query": "x", "expect": {"module": "a"}},
-                    {"id": "one", "query": "y", "expect": {"module": "a"}},
-                ]
-            },
-            'query 2: the id "one" is already that of query 1',
-        ),
+        ({"queries": [GOOD, GOOD | {"query": "  "}]}, "query 2: Query cannot be empty"),
+        ({"querys": [], "queries": [GOOD]}, 'did you mean "queries"'),
+        ({"format": "recto-suite-9", "queries": [GOOD]}, "recto-suite-9"),
+        ({"threshold": 80, "queries": [GOOD]}, "between 0 and 1"),
+        ({"aliases": {"a": 1}, "queries": [GOOD]}, '"aliases" must'),
+        ({"aliases": {"a": "b", "b": "c", "c.md": "a/"}, "queries": [GOOD]}, "circle"),
+        ({"queries": [GOOD | {"id": "one"}] * 2}, 'query 2: the id "one" is already that of query 1'),
     ],
 )
-def test_what_is_refused(tmp_path: Path, content: object, words: str) -> None:
-    with pytest.raises(InvalidArgument, match=words) as caught:
+def test_what_is_refused_in_a_file(tmp_path: Path, content: object, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message) as caught:
         load_suite(write(tmp_path, content))
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"query": 5}, "must be text"),
+        ({"query": "x" * 2001}, "too long"),
+        ({"expect": {}}, "neither"),
+        ({"expect": {"module": 3}}, '"module" must be'),
+        ({"expect": {"module": [""]}}, '"module" must be'),
+        ({"expect": {"modul": "a"}}, 'did you mean "module"'),
+        ({"expect": {"module": "a", "nothing": True}}, "nothing"),
+        ({"expect": {"nothing": 1}}, "true or false"),
+        ({"expect": {"page": "#anchor"}}, "begins with its path"),
+        ({"tag": "b"}, 'did you mean "tags"'),
+        ({"id": 3}, '"id" must be text'),
+        ({"filters": "ros2"}, '"filters" must be'),
+        ({"filters": {"url": ["a", "b"]}}, "one address"),
+    ],
+)
+def test_what_is_refused_in_an_entry(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidArgument, match=f"query 1: .*{message}") as caught:
+        load_suite(write(tmp_path, {"queries": [GOOD | change]}))
     assert caught.value.hint
 
 
@@ -128,52 +110,42 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_the_documented_suite_has_a_query_for_each_module() -> None:
-    assert {expectation.modules for expectation in documented_suite().expectations} == {
-        ("ros2",),
-        ("simulation",),
-        ("isaac",),
-        ("vla",),
-        ("intro",),
-    }
+    modules = [expectation.modules for expectation in documented_suite().expectations]
+    assert sorted(modules) == [("intro",), ("isaac",), ("ros2",), ("simulation",), ("vla",)]
 
 
 SCHEMA = json.loads(files("recto.evaluation").joinpath("suite.schema.json").read_text("utf-8"))
-ENTRIES: list[tuple[dict[str, Any], bool]] = [
-    ({"query": "x", "expect": {"module": "a"}}, True),
-    ({"query": "x", "expect": {"page": ["a", "b#c", "https://x.org/y#z"]}}, True),
-    (
-        {
-            "query": "x",
-            "expect": {"passage": "a b"},
-            "tags": ["t"],
-            "filters": {"module": ["m"], "url": "u"},
-            "drafted": True,
-        },
-        True,
-    ),
-    ({"query": "x", "expect": {"nothing": True}, "note": "off topic", "id": "n1"}, True),
-    ({"query": "x", "expect": {"page": ["a", "b"], "grades": {"a": 2, "c#d": 0}}}, True),
-    ({"query": "x", "expect": {"page": "a", "grades": {"a": 5}}}, False),
-    ({"query": "x", "expect": {"page": "a", "grades": {"a": "2"}}}, False),
-    ({"query": "x", "expect": {"nothing": True, "grades": {"a": 0}}}, True),
-    ({"query": "x", "expect": {"nothing": True, "grades": {"a": 1}}}, False),
-    ({"query": "x", "expect": {"grades": {"a": 0, "a quotation of b": 0}}}, True),
-    ({"query": "x", "nothing": True}, True),
-    ({"query": "x"}, False),
-    ({"expect": {"module": "a"}}, False),
-    ({"query": "x", "expect": {}}, False),
-    ({"query": "x", "expect": {"module": []}}, False),
-    ({"query": "x", "expect": {"page": " #a"}}, False),
-    ({"query": "x", "expect": {"module": "a", "nothing": True}}, False),
-    ({"query": "x", "expect": {"module": "a"}, "id": " "}, False),
-    ({"query": " ", "expect": {"module": "a"}}, False),
-    ({"query": "x", "expect": {"module": "a"}, "drafted": "yes"}, False),
-    ({"query": "x", "expect": {"module": "a"}, "more": 1}, False),
-    ({"query": "x", "expect": {"module": "a"}, "filters": {"tag": "b"}}, False),
+VALID: list[dict[str, Any]] = [
+    GOOD,
+    {"query": "x", "expect": {"page": ["a", "b#c", "https://x.org/y#z"]}},
+    GOOD | {"tags": ["t"], "filters": {"module": ["m"], "url": "u"}, "drafted": True},
+    {"query": "x", "expect": {"passage": "a b"}},
+    {"query": "x", "expect": {"nothing": True}, "note": "off topic", "id": "n1"},
+    {"query": "x", "expect": {"page": ["a", "b"], "grades": {"a": 2, "c#d": 0}}},
+    {"query": "x", "expect": {"nothing": True, "grades": {"a": 0}}},
+    {"query": "x", "expect": {"grades": {"a": 0, "a quotation of b": 0}}},
+    {"query": "x", "nothing": True},
+]
+INVALID: list[dict[str, Any]] = [
+    {"query": "x"},
+    {"expect": {"module": "a"}},
+    {"query": " ", "expect": {"module": "a"}},
+    {"query": "x", "expect": {"page": "a", "grades": {"a": 5}}},
+    {"query": "x", "expect": {"page": "a", "grades": {"a": "2"}}},
+    {"query": "x", "expect": {"nothing": True, "grades": {"a": 1}}},
+    {"query": "x", "expect": {"module": []}},
+    {"query": "x", "expect": {"page": " #a"}},
+    {"query": "x", "expect": {"module": "a", "nothing": True}},
+    GOOD | {"id": " "},
+    GOOD | {"drafted": "yes"},
+    GOOD | {"more": 1},
+    GOOD | {"filters": {"tag": "b"}},
 ]
 
 
-@pytest.mark.parametrize(("entry", "good"), ENTRIES)
+@pytest.mark.parametrize(
+    ("entry", "good"), [*((entry, True) for entry in VALID), *((entry, False) for entry in INVALID)]
+)
 def test_the_schema_and_the_reader_agree(tmp_path: Path, entry: dict[str, Any], good: bool) -> None:
     data = {"$schema": "suite.schema.json", "format": "recto-suite-1", "queries": [entry]}
     assert Draft202012Validator(SCHEMA).is_valid(data) == good
@@ -337,3 +309,83 @@ def test_only_a_suite_with_grades_has_the_second_format() -> None:
     graded = Suite("s", (Expectation("x", pages=("a",), grades=(("a", 2),)),))
     assert (plain.to_dict()["format"], graded.to_dict()["format"]) == ("recto-suite-1", "recto-suite-2")
     assert plain.digest != graded.digest
+
+
+QUESTIONS: list[dict[str, Any]] = [
+    {
+        "id": "garden-1",
+        "question": "when do I sow beans?",
+        "type": "howto",
+        "match": "any",
+        "expected": [
+            {"page": "garden/seeds.md", "section": "Sowing `Phaseolus` {#beans}"},
+            {"page": "garden/soil.mdx", "section": ""},
+        ],
+        "evidence": ["after the last frost"],
+    },
+    {
+        "id": "garden-2",
+        "question": "soil or compost?",
+        "type": "compare",
+        "match": "all",
+        "expected": [{"page": "garden/soil.mdx"}],
+    },
+    {
+        "id": "garden-3",
+        "question": "how do I keep bees?",
+        "type": "howto",
+        "match": "none",
+        "expected": [],
+        "evidence": [],
+    },
+]
+
+
+def write_questions(tmp_path: Path, *questions: dict[str, Any]) -> Path:
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(f"{json.dumps(question)}\n" for question in questions), "utf-8")
+    return path
+
+
+def test_a_question_becomes_an_expectation(tmp_path: Path) -> None:
+    suite = load_strict_suite(write_questions(tmp_path, *QUESTIONS))
+    assert suite.name == "questions"
+    assert suite.expectations == (
+        Expectation(
+            "when do I sow beans?",
+            pages=("garden/seeds.md > Sowing `Phaseolus` {#beans}", "garden/soil.mdx"),
+            id="garden-1",
+            tags=("howto",),
+        ),
+        Expectation("soil or compost?", pages=("garden/soil.mdx",), id="garden-2", tags=("compare",)),
+        Expectation("how do I keep bees?", nothing=True, id="garden-3", tags=("howto",)),
+    )
+
+
+def test_a_line_about_the_whole_suite_may_come_first(tmp_path: Path) -> None:
+    suite = load_strict_suite(write_questions(tmp_path, {"name": "garden", "threshold": 0.5}, *QUESTIONS))
+    assert (suite.name, suite.threshold, len(suite.expectations)) == ("garden", 0.5, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"match": "some"}, '"match" must be any, all or none'),
+        ({"match": "none"}, '"match" is none, but "expected" has 2 pages'),
+        ({"expected": []}, '"match" is any, but "expected" has 0 pages'),
+        ({"expected": "garden/soil.mdx"}, '"expected" must be a list of pages'),
+        ({"expected": [{"section": "Soil"}]}, '"expected" must be a list of pages'),
+        ({"expected": [{"page": "a", "section": 3}]}, '"expected" must be a list of pages'),
+        ({"expected": [{"page": " "}]}, '"expected" must be a list of pages'),
+        ({"question": " "}, "Query cannot be empty"),
+        ({"expectd": []}, 'did you mean "expected"'),
+    ],
+)
+def test_a_question_that_cannot_be_understood_is_named_with_its_line(
+    tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        load_strict_suite(write_questions(tmp_path, QUESTIONS[2], QUESTIONS[0] | change))
+    assert words in caught.value.message
+    assert "line 2" in caught.value.message
+    assert caught.value.hint

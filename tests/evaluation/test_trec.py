@@ -13,8 +13,8 @@ from recto.errors import InvalidArgument
 from recto.evaluation.binding import bind
 from recto.evaluation.measures import Measure, parse_measure
 from recto.evaluation.runs import Options, run_suite
+from recto.evaluation.suite_tools import export_suite, import_suite, run_text
 from recto.evaluation.suites import Expectation, Suite, load_suite
-from recto.evaluation.trec import export_suite, import_suite, run_text
 from recto.search.retriever import Retriever
 from tests.running import ROOT
 
@@ -126,7 +126,7 @@ def test_judged_results_and_holes(retriever: Retriever) -> None:
     run = run_suite(retriever, GRADED, Options(measures=(Measure("Judged", 5), Measure("nDCG", 10))))
     graded, plain = run.answers
     assert "Judged@5" not in plain.measures, "a question without grades has no holes"
-    holes = run.holes()
+    holes = run.unjudged()
     assert {hole["id"] for hole in holes} <= {graded.key}
     assert graded.measures["Judged@5"] == pytest.approx(1 - len(holes) / 5)
     assert all(not graded.places[hole["rank"] - 1] for hole in holes)

@@ -28,7 +28,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.types import MODES, NO_FILTERS, Filters, Mode
-from tests.evaluation.test_runs import CountingQueries
+from tests.counting import CountingQueries
 from tests.running import ROOT
 
 HELD_OUT = load_suite(ROOT / "tests" / "evaluation" / "heldout.json")

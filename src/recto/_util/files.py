@@ -102,10 +102,10 @@ def checked_sha256(path: Path, cache: Path) -> str:
     status = path.stat()
     signature = [status.st_size, status.st_mtime_ns, status.st_ino]
     with suppress(OSError, ValueError, TypeError):
-        known = json.loads(cache.read_text("utf-8"))
+        cached = json.loads(cache.read_text("utf-8"))
         recent = time.time() - cache.stat().st_mtime < VERIFIED_SECONDS
-        if recent and known["path"] == str(path) and known["signature"] == signature:
-            return str(known["sha256"])
+        if recent and cached["path"] == str(path) and cached["signature"] == signature:
+            return str(cached["sha256"])
     digest = sha256(path)
     with suppress(OSError):  # without a writable home, the file is hashed at each start
         cache.parent.mkdir(exist_ok=True)  # not `parents`: a dry run must not create the home
@@ -128,9 +128,9 @@ def disk_error(error: OSError, path: Path) -> StorageError:
     """Return the `StorageError` for an error in RECTO_HOME: which path, what is missing, what to do."""
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         return StorageError(f"{path} is not a directory", hint="Set RECTO_HOME to a directory of your own.")
-    place = error.filename or path
+    culprit = error.filename or path
     return StorageError(
-        f"{place} cannot be used: {error.strerror or error}",
+        f"{culprit} cannot be used: {error.strerror or error}",
         hint=f"{disk_advice(error, path)}, or set RECTO_HOME to another directory.",
     )
 
@@ -141,8 +141,8 @@ def disk_advice(error: OSError, path: Path, needed: Iterable[str] = _PERMISSIONS
         return "Free some space there"
     if error.errno not in _DENIED:
         return "Check the path and the disk"
-    place = Path(os.fsdecode(error.filename or path)).absolute()
-    there = next(one for one in (place, *place.parents) if os.path.exists(one))  # noqa: PTH110 - never raises
+    culprit = Path(os.fsdecode(error.filename or path)).absolute()
+    there = next(one for one in (culprit, *culprit.parents) if os.path.exists(one))  # noqa: PTH110 - never raises
     kinds = [name for name in needed if name != "search" or there.is_dir()]
     missing = " and ".join(name for name in kinds if not os.access(there, _PERMISSIONS[name]))
     return f"Give yourself {missing or 'every'} permission for {there}"

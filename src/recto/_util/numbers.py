@@ -1,14 +1,21 @@
-"""Clamp a value, and describe the distribution of values."""
+"""Clamp a value, compare vectors, and describe the distribution of values."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import mul
 
 
 def clamp(value: float) -> float:
     """Limit a value to the range from 0 to 1."""
     return min(1.0, max(0.0, value))
+
+
+def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    """Return the cosine of the angle between two vectors; 0 if one is zero or their dimensions differ."""
+    lengths = math.hypot(*one) * math.hypot(*other)
+    return sum(map(mul, one, other)) / lengths if lengths and len(one) == len(other) else 0.0
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -8,10 +8,11 @@ within a fifth, and fit into a fingerprint.
 
 from __future__ import annotations
 
-import math
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from itertools import compress
+
+from recto._util.numbers import cosine
 
 PROBE_TEXTS = (
     "A worm keeps the soil loose, so that rain reaches the roots.",
@@ -36,12 +37,6 @@ def is_same_probe(one: str, other: str) -> bool:
     return len(left) == len(right) > 0 and all(
         cosine(a, b) >= _MIN_COSINE for a, b in zip(left, right, strict=True)
     )
-
-
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the cosine of the angle between two vectors, or 0 if one of them is zero."""
-    lengths = math.hypot(*one) * math.hypot(*other)
-    return sum(a * b for a, b in zip(one, other, strict=True)) / lengths if lengths else 0.0
 
 
 def _project(vector: Sequence[float]) -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from math import isfinite
 from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -88,6 +89,25 @@ async def aretry(call: Callable[[], Awaitable[Result]], backoff: Backoff) -> Res
             if pause is None:
                 raise
         await sleep(pause)
+
+
+def retry_after(headers: Mapping[str, str], clock: Callable[[], float] = time.time) -> float | None:
+    """Return the seconds that `retry-after-ms` or `Retry-After` asks for; the latter may be a date."""
+    value = headers.get("retry-after", "").strip()
+    try:
+        if milliseconds := headers.get("retry-after-ms"):
+            seconds = float(milliseconds) / 1000
+        elif value[:1].isalpha():
+            from datetime import UTC
+            from email.utils import parsedate_to_datetime
+
+            date = parsedate_to_datetime(value)
+            seconds = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp() - clock()
+        else:
+            seconds = float(value)
+    except (OverflowError, ValueError):
+        return None
+    return max(0.0, seconds) if isfinite(seconds) else None
 
 
 class ClientPerLoop(Generic[Result]):

@@ -29,8 +29,8 @@ def encodable(text: str) -> str:
 def escape_controls(text: str, *, keep: str = "") -> str:
     """Escape characters that can start a new line or manipulate a terminal, except those to keep."""
 
-    def escape(found: re.Match[str]) -> str:
-        return found[0] if found[0] in keep else f"\\u{ord(found[0]):04x}"
+    def escape(match: re.Match[str]) -> str:
+        return match[0] if match[0] in keep else f"\\u{ord(match[0]):04x}"
 
     return _UNSAFE.sub(escape, text)
 
@@ -126,11 +126,11 @@ def filter_keys(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name.strip().lower() for name in names))
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most similar to a misspelled one, or None if none is similar."""
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """Return the candidate that is most similar to a misspelled name, or None if none is similar."""
     import difflib
 
-    folded = {candidate.lower(): candidate for candidate in known}
-    wanted = name.strip().lower()[:_LONGEST_COMPARED]
-    found = difflib.get_close_matches(wanted, folded, n=1, cutoff=0.5)
-    return folded[found[0]] if found else None
+    by_folded_name = {candidate.lower(): candidate for candidate in candidates}
+    misspelled = name.strip().lower()[:_LONGEST_COMPARED]
+    matches = difflib.get_close_matches(misspelled, by_folded_name, n=1, cutoff=0.5)
+    return by_folded_name[matches[0]] if matches else None

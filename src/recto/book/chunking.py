@@ -68,7 +68,7 @@ def _after(pattern: str) -> Cuts:
     """Return cuts after each match of a pattern."""
     compiled = re.compile(pattern)
     return lambda text, start, end: [
-        cut for found in compiled.finditer(text, start, end) if start < (cut := found.end()) < end
+        cut for match in compiled.finditer(text, start, end) if start < (cut := match.end()) < end
     ]
 
 
@@ -134,23 +134,28 @@ def _divided(block: Block, limit: int, count: Count) -> Iterator[BlockPart]:
 def _spans(
     text: str, start: int, end: int, levels: Sequence[Cuts], limit: int, count: Count, grain: int = _GRAIN
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield spans (start, end, tokens) up to the limit; a span that is too long is cut at the next level."""
-    every = levels[0](text, start, end)
-    while not every and len(levels) > 1:
+    """Yield spans (start, end, tokens) up to the limit; a span that is too long is cut at the next level.
+
+    The tokenizer takes nearly all the time of chunking. So neighbouring parts are counted together until they
+    have `grain` characters, and each part is counted once: the sum of counts stands for the count of a span.
+    """
+    cuts = levels[0](text, start, end)
+    while not cuts and len(levels) > 1:
         levels = levels[1:]
-        every = levels[0](text, start, end)
+        cuts = levels[0](text, start, end)
+    # The open span begins at `begin` and has `tokens`. It grows by one part (left, right) at a time.
     begin, tokens = start, 0
-    for left, right in pairwise([start, *_coarse(every, start, grain), end]):
+    for left, right in pairwise([start, *_coarse(cuts, start, grain), end]):
         size = count(text[left:right]) if right - left <= limit * _LARGE else limit + 1
         if tokens and tokens + size > limit:
             yield begin, left, tokens
             begin, tokens = left, 0
-        finer = bisect_left(every, right) - bisect_left(every, left + 1) > 0
-        if size > limit and (finer or len(levels) > 1):
-            # Try small parts that were counted together one by one, before cutting them.
-            yield from _spans(
-                text, left, right, levels if finer else levels[1:], limit, count, 0 if finer else _GRAIN
-            )
+        # A part that is too long is split at the cuts of this level that `_coarse` has skipped, else at the
+        # cuts of the next level. The last level has no next one, so a few characters may exceed the limit.
+        has_skipped_cuts = bisect_left(cuts, right) - bisect_left(cuts, left + 1) > 0
+        if size > limit and (has_skipped_cuts or len(levels) > 1):
+            next_levels, next_grain = (levels, 0) if has_skipped_cuts else (levels[1:], _GRAIN)
+            yield from _spans(text, left, right, next_levels, limit, count, next_grain)
             begin, tokens = right, 0
         else:
             tokens += size
@@ -170,16 +175,21 @@ def _inner(block: Block, numbers: Sequence[int]) -> Cuts:
     """Cut where nested blocks begin and end."""
     starts = [0, *_lines(block.text, 0, len(block.text) + 1)]
     lines = block.lines or range(block.first, block.first + len(starts))
-    found = {starts[place] for number in numbers if (place := bisect_left(lines, number)) < len(starts)}
-    places = sorted(found)
-    return lambda _, start, end: places[bisect_left(places, start + 1) : bisect_left(places, end)]
+    indexes = {bisect_left(lines, number) for number in numbers}
+    cuts = sorted(starts[index] for index in indexes if index < len(starts))
+    return lambda _, start, end: cuts[bisect_left(cuts, start + 1) : bisect_left(cuts, end)]
 
 
 def _sentences(text: str, start: int, end: int) -> Sequence[int]:
     """Cut after sentences, but not within inline code or math."""
-    whole = [found.span() for found in _WHOLE.finditer(text, start, end)]
-    ends = (found.end() for found in _SENTENCE.finditer(text, start, end) if found.end() < end)
-    return [cut for cut in ends if (place := bisect_left(whole, (cut, 0))) == 0 or whole[place - 1][1] <= cut]
+    protected = [match.span() for match in _WHOLE.finditer(text, start, end)]
+
+    def is_inside(cut: int) -> bool:
+        before = bisect_left(protected, (cut, 0))  # the number of spans that begin before the cut
+        return before > 0 and protected[before - 1][1] > cut
+
+    ends = (match.end() for match in _SENTENCE.finditer(text, start, end))
+    return [cut for cut in ends if cut < end and not is_inside(cut)]
 
 
 def _characters(_: str, start: int, end: int) -> Sequence[int]:
@@ -257,7 +267,7 @@ def chunk_page(
             break
         limit = limit * 3 // 4
     anchors = _anchors(document.sections, drafts)
-    found = []
+    chunks = []
     for index, draft in enumerate(drafts):
         first, last, embedded = draft.parts[0].first, draft.parts[-1].last, draft.embedded
         chunk = Chunk(
@@ -280,8 +290,8 @@ def chunk_page(
             version=page.version,
             locale=page.locale,
         )
-        found.append(EmbeddingInput(chunk, embedded))
-    return found
+        chunks.append(EmbeddingInput(chunk, embedded))
+    return chunks
 
 
 def chunk_id(book: str, path: str, index: int) -> str:
@@ -291,7 +301,7 @@ def chunk_id(book: str, path: str, index: int) -> str:
 
 def _anchors(sections: Sequence[Section], drafts: Sequence[_ChunkDraft]) -> list[tuple[str, ...]]:
     """Assign each anchor to the chunk of its section that holds its line, or to the section's last chunk."""
-    found = [[draft.section.anchor] if draft.section.anchor else [] for draft in drafts]
+    by_draft = [[draft.section.anchor] if draft.section.anchor else [] for draft in drafts]
     index = 0
     for section in sections:
         while drafts[index].section is not section:
@@ -301,8 +311,8 @@ def _anchors(sections: Sequence[Section], drafts: Sequence[_ChunkDraft]) -> list
                 if drafts[index + 1].section is not section:
                     break
                 index += 1
-            found[index].append(anchor)
-    return [tuple(dict.fromkeys(anchors)) for anchors in found]
+            by_draft[index].append(anchor)
+    return [tuple(dict.fromkeys(anchors)) for anchors in by_draft]
 
 
 def _drafts(section: Section, limit: int, margin: int, count: Count) -> list[_ChunkDraft]:
@@ -311,6 +321,7 @@ def _drafts(section: Section, limit: int, margin: int, count: Count) -> list[_Ch
     room = limit - count(path) - margin
     parts = [part for block in section.blocks for part in split_block(block, room, count)]
     total = sum(part.tokens + _SEPARATOR_TOKENS for part in parts)
+    # Filling each chunk to the brim would leave a crumb at the end. All get about the same size instead.
     fair = total / math.ceil(total / room)
     drafts = [_ChunkDraft(section, path)]
     tokens = 0

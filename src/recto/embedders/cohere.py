@@ -9,20 +9,21 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recto._util.retry import (
-    ClientPerLoop,
-    DeadlineExceeded,
-    Notify,
-    aretry,
-    awith_timeout,
-    redacted,
-    retry,
-    with_timeout,
-)
+from recto._util.retry import ClientPerLoop, DeadlineExceeded, Notify, redacted, retry_after
 from recto.embedders import normalize_vectors
-from recto.embedders.remote import TransientEmbeddingError, document_backoff, retry_after, retry_within
+from recto.embedders.remote import (
+    Call,
+    Steps,
+    TransientEmbeddingError,
+    arun,
+    document_backoff,
+    retried,
+    retry_within,
+    run,
+)
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
 from recto.settings import Settings
@@ -214,68 +215,43 @@ class CohereEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries; retry only if the service asks for a wait that fits into the deadline."""
-        deadline = time.monotonic() + _QUERY_SECONDS
-        vectors: list[Vector] = []
-        for batch in _batches(texts):
-            vectors += retry(
-                lambda batch=batch: self._embed(batch, "search_query", "END", deadline),  # type: ignore[misc]
-                retry_within(deadline),
-                self._sleep,
-            )
-        return vectors
+        return run(self._embed_queries(texts), self.client.embed, self._sleep)
 
     async def aembed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries without blocking the event loop; see `embed_queries`."""
-        deadline = time.monotonic() + _QUERY_SECONDS
-        vectors: list[Vector] = []
-        for batch in _batches(texts):
-            vectors += await aretry(
-                lambda batch=batch: self._aembed(batch, deadline),  # type: ignore[misc]
-                retry_within(deadline),
-            )
-        return vectors
+        return await arun(self._embed_queries(texts), self._async_clients.get().embed)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks within the rate limit; retry transient errors."""
+        return run(self._embed_documents(texts, progress), self.client.embed, self._sleep)
+
+    def _embed_queries(self, texts: Sequence[str]) -> Steps[list[Vector]]:
+        deadline = time.monotonic() + _QUERY_SECONDS
+        vectors: list[Vector] = []
+        for batch in _batches(texts):
+            embed = partial(self._embed, batch, "search_query", "END", deadline)
+            vectors += yield from retried(embed, retry_within(deadline))
+        return vectors
+
+    def _embed_documents(self, texts: Sequence[str], progress: Progress | None) -> Steps[list[Vector]]:
         vectors: list[Vector] = []
         for batch in _batches(texts):
             tokens = sum(self.count_tokens(text) for text in batch)
 
-            def send(batch: Sequence[str] = batch, tokens: int = tokens) -> list[Vector]:
+            def embed(batch: Sequence[str] = batch, tokens: int = tokens) -> Steps[list[Vector]]:
                 self._throttle.wait(len(batch), tokens)
                 return self._embed(batch, "search_document", "NONE", time.monotonic() + _DOCUMENT_SECONDS)
 
-            vectors += retry(send, document_backoff(self._notify), self._sleep)
+            vectors += yield from retried(embed, document_backoff(self._notify))
             if progress:
                 progress(len(vectors), len(texts))
         return vectors
 
-    def _embed(self, texts: Sequence[str], input_type: str, truncate: str, deadline: float) -> list[Vector]:
-        remaining = deadline - time.monotonic()
-        client = self.client
-        try:
-            answer = with_timeout(
-                lambda: client.embed(**self._request(texts, input_type, truncate, remaining)), remaining
-            )
-        except Exception as error:  # noqa: BLE001 - every error of the SDK is translated
-            raise self._translated(error) from None  # the SDK's message contains all headers
-        return self._vectors(answer, len(texts))
-
-    async def _aembed(self, texts: Sequence[str], deadline: float) -> list[Vector]:
-        remaining = deadline - time.monotonic()
-        client = self._async_clients.get()
-        try:
-            answer = await awith_timeout(
-                client.embed(**self._request(texts, "search_query", "END", remaining)), remaining
-            )
-        except Exception as error:  # noqa: BLE001 - every error of the SDK is translated
-            raise self._translated(error) from None
-        return self._vectors(answer, len(texts))
-
-    def _request(
-        self, texts: Sequence[str], input_type: str, truncate: str, seconds: float
-    ) -> dict[str, Any]:
-        return {
+    def _embed(
+        self, texts: Sequence[str], input_type: str, truncate: str, deadline: float
+    ) -> Steps[list[Vector]]:
+        seconds = deadline - time.monotonic()
+        arguments = {
             "texts": list(texts),
             "model": self._model,
             "input_type": input_type,
@@ -283,6 +259,10 @@ class CohereEmbedder:
             "truncate": truncate,
             "request_options": {"timeout_in_seconds": max(1, int(seconds + 0.5)), "max_retries": 0},
         }
+        answer = yield Call(arguments, seconds)
+        if isinstance(answer, Exception):
+            raise self._translated(answer) from None  # the SDK's message contains all headers
+        return self._vectors(answer, len(texts))
 
     def _async_client(self) -> cohere.AsyncClientV2:
         self.warm_up()  # names the missing extra
@@ -292,11 +272,11 @@ class CohereEmbedder:
 
     def _vectors(self, answer: Any, count: int) -> list[Vector]:
         """Return the vectors of a response, which the SDK does not check."""
-        found = getattr(getattr(answer, "embeddings", None), "float_", None)
-        if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
+        rows = getattr(getattr(answer, "embeddings", None), "float_", None)
+        if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
             raise TransientEmbeddingError("Cohere's response has no vectors", hint=_LATER)
         try:
-            return normalize_vectors(found, count, self.dim)
+            return normalize_vectors(rows, count, self.dim)
         except (ValueError, TypeError) as error:
             raise TransientEmbeddingError("Cohere's response has no usable vectors", hint=_LATER) from error
 

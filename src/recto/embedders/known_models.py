@@ -1,15 +1,13 @@
 """What servers do not tell about embedding models: prefixes, tokens, and the length that they read.
 
-The facts are those of the model cards. A server adds no prefixes by itself, and a model that was trained with
-them finds less without them. `ask_max_tokens` asks a server how much of a text its model reads.
+The facts come from the model cards. A server adds no prefixes by itself, and a model that was trained with
+them finds less without them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\s+|[^\sA-Za-z]")
 _SEARCH = "Represent this sentence for searching relevant passages: "
@@ -27,7 +25,7 @@ class KnownModel:
 
 _MODELS = (
     # The first pattern that occurs in the name of a model counts, so special ones come first. Entries were
-    # compared with the model's card or configuration or MTEB's registry of models; those of Arctic v1 and v2,
+    # compared with the model's card or configuration or MTEB's registry of models; Arctic v1 and v2,
     # EmbeddingGemma and Mistral only with programs that use them. Of several lengths, the shortest is listed.
     # Models for which sources have other prefixes are not listed, nor models whose prefix depends on an
     # adapter that the server chooses (Jina v3 and v5): a wrong prefix is worse than none.
@@ -64,9 +62,6 @@ _MODELS = (
     (r"voyage-(?:3|4|code-3|finance-2|multilingual-2)", KnownModel(max_tokens=32_000)),
 )
 
-Ask = Callable[[str, object], Any]
-"""Returns the JSON object at a path of the server, or None; the path begins at the root, without `/v1`."""
-
 
 def known_model(name: str) -> KnownModel | None:
     """Return what is known about a model, by the name that a server gives it, or None."""
@@ -88,71 +83,3 @@ def count_tokens(prefix: str, text: str) -> int:
             size = len(piece.encode("utf-8", "replace"))
             count += (size + 3) // 4 if piece.isascii() else max(1, size - 1)
     return count
-
-
-def ask_max_tokens(ask: Ask, model: str) -> tuple[int | None, str]:
-    """Return the number of tokens that a server reads, and the name of the server, as far as it tells."""
-    entry = _entry(ask("/v1/models", None), model)
-    if limit := _positive(entry.get("max_model_len")):
-        return limit, "vLLM"
-    if entry.get("owned_by") == "llamacpp":
-        # A text must fit into the physical batch (-ub), which the server does not report; 512 is the default:
-        # https://github.com/ggml-org/llama.cpp/pull/7389
-        meta = _object(entry.get("meta"))
-        return min(512, *(_positive(meta.get(name)) or 512 for name in ("n_ctx", "n_ctx_train"))), "llama.cpp"
-    for read in (_ollama, _lm_studio, _tei):
-        limit, server = read(ask, model)
-        if limit:
-            return limit, server
-    return None, ""
-
-
-def _ollama(ask: Ask, model: str) -> tuple[int | None, str]:
-    shown = _object(ask("/api/show", {"model": model}))
-    lengths = (
-        value for name, value in _object(shown.get("model_info")).items() if name.endswith(".context_length")
-    )
-    length = _positive(next(lengths, None))
-    # Without `num_ctx`, Ollama may cut texts at 2048 tokens, whatever the length of the model:
-    # https://github.com/ollama/ollama/issues/14259
-    window = re.search(r"^num_ctx\s+(\d+)", str(shown.get("parameters", "")), re.MULTILINE)
-    return (min(length, int(window[1]) if window else 2048) if length else None), "Ollama"
-
-
-def _lm_studio(ask: Ask, model: str) -> tuple[int | None, str]:
-    found = _object(ask(f"/api/v0/models/{model}", None))
-    return _positive(found.get("loaded_context_length") or found.get("max_context_length")), "LM Studio"
-
-
-def _tei(ask: Ask, _: str) -> tuple[int | None, str]:
-    return _positive(_object(ask("/info", None)).get("max_input_length")), "Text Embeddings Inference"
-
-
-def model_names(answer: object) -> list[str]:
-    """Return the names in the answer of `/v1/models`."""
-    entries = _object(answer).get("data")
-    return (
-        [str(entry["id"]) for entry in entries if isinstance(entry, dict) and "id" in entry]
-        if isinstance(entries, list)
-        else []
-    )
-
-
-def _entry(answer: object, model: str) -> dict[str, Any]:
-    """Return the entry of a model, or the only one: llama.cpp serves one model under every name."""
-    entries = _object(answer).get("data")
-    found = [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
-    named = [
-        entry
-        for entry in found
-        if str(entry.get("id")).removesuffix(":latest") == model.removesuffix(":latest")
-    ]
-    return named[0] if named else found[0] if len(found) == 1 else {}
-
-
-def _object(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _positive(value: object) -> int | None:
-    return value if isinstance(value, int) and value > 0 else None

@@ -95,14 +95,14 @@ def _open_built_in(settings: Settings, notify: Callable[[str], None]) -> Embedde
     )
 
 
-def find_device(wanted: Device) -> str:
+def find_device(setting: Device) -> str:
     """Return the device for documents; `auto` is a GPU if torch is installed and the GPU's driver is."""
-    device = _likely_device() if wanted == "auto" else wanted
+    device = _likely_device() if setting == "auto" else setting
     if device == "cpu" or find_spec("torch"):
         return device
-    if wanted == "auto":
+    if setting == "auto":
         return "cpu"
-    raise missing_extra(f"RECTO_DEVICE={wanted}", "gpu")
+    raise missing_extra(f"RECTO_DEVICE={setting}", "gpu")
 
 
 def _likely_device() -> str:
@@ -137,12 +137,12 @@ def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedd
 
 def _open(model: Path, threads: int, pooling: str, padding: int) -> RunModel:
     session = new_session(model, threads)
-    wanted = {entry.name for entry in session.get_inputs()}
+    input_names = {entry.name for entry in session.get_inputs()}
 
     def run(rows: Sequence[Sequence[int]]) -> Any:
         ids, mask = _padded(rows, padding)
         inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": ids * 0}
-        output = session.run(None, {name: value for name, value in inputs.items() if name in wanted})[0]
+        output = session.run(None, {name: inputs[name] for name in inputs if name in input_names})[0]
         return _pool(output, mask, pooling).tolist()
 
     return run

@@ -321,9 +321,9 @@ class LocalEmbedder:
         run = open()
         done = 0
 
-        def collect(batch: list[int], found: list[Vector]) -> None:
+        def collect(batch: list[int], batch_vectors: list[Vector]) -> None:
             nonlocal done
-            for index, vector in zip(batch, found, strict=True):
+            for index, vector in zip(batch, batch_vectors, strict=True):
                 vectors[index] = vector
             done += len(batch)
             if progress:

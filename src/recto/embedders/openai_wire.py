@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from recto._util.retry import DeadlineExceeded, redacted
+from recto._util.retry import DeadlineExceeded, redacted, retry_after
 from recto.embedders import normalize_vectors
-from recto.embedders.remote import TransientEmbeddingError, retry_after
+from recto.embedders.remote import Call, TransientEmbeddingError
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions, is_local_address
 from recto.types import Vector
@@ -20,9 +20,13 @@ from recto.types import Vector
 if TYPE_CHECKING:
     import httpx
 
+QUERY, DOCUMENT = 0, 1
+"""The kinds of texts, as indexes of `Endpoint.input_types`."""
+
 _AZURE_VERSION = "2024-10-21"
 _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _LOADING_SECONDS = 2.0
+_LIST_SECONDS = 5.0
 _TOO_LARGE = re.compile(
     r"too (?:large|long|big|many)|context (?:length|size|window)|batch size|maximum (?:input|allowed)"
     r"|tokens exceed|must have (?:less|fewer) than|should have at most|longer than|reduce the length",
@@ -78,16 +82,9 @@ class Endpoint:
         """The address for messages, without its query."""
         return self._base
 
-    @property
-    def is_hosted(self) -> bool:
-        """Whether it is a service on the internet, which tells no more than the model's documentation."""
-        return not self._local
-
-    def beside(self, path: str) -> str:
-        """Return the address of another resource of the server; `/v1/…` is beside the embeddings."""
-        if path.startswith("/v1/"):
-            return f"{self._base}{path.removeprefix('/v1')}{self._query}"
-        return self._base.removesuffix("/v1") + path
+    def list_models(self) -> Call:
+        """Return the call for the names of the server's models."""
+        return Call({"method": "GET", "url": f"{self._base}/models{self._query}"}, _LIST_SECONDS)
 
     def client_options(self) -> dict[str, Any]:
         """Return the arguments of a client that sends the key to this server only."""
@@ -105,20 +102,17 @@ class Endpoint:
             options["trust_env"] = False  # a proxy cannot reach it, and must not see the key
         return options
 
-    def request(self, texts: Sequence[str], kind: int, seconds: float) -> dict[str, Any]:
-        """Return the arguments of a POST; `kind` is 0 for queries and 1 for documents."""
+    def embed(self, texts: Sequence[str], kind: int, seconds: float) -> Call:
+        """Return the call for the vectors of texts; `kind` is `QUERY` or `DOCUMENT`."""
         body: dict[str, Any] = {"model": self._model, "input": list(texts)}
         if self._dimensions is not None:
             body["output_dimension" if self._voyage else "dimensions"] = self._dimensions
         if self.input_types is not None:
             body["input_type"] = self.input_types[kind]
         if self._voyage:
-            body["truncation"] = kind == 0
-        return {
-            "url": f"{self._base}/embeddings{self._query}",
-            "content": json.dumps(body).encode(),
-            "timeout": max(1.0, seconds),
-        }
+            body["truncation"] = kind == QUERY
+        url, content = f"{self._base}/embeddings{self._query}", json.dumps(body).encode()
+        return Call({"method": "POST", "url": url, "content": content, "timeout": max(1.0, seconds)}, seconds)
 
     def rows(self, response: httpx.Response, count: int) -> list[Vector]:
         """Return the vectors of a response in the order of the texts; raise what a refusal means."""
@@ -154,14 +148,13 @@ class Endpoint:
                 f"{self._base} returned {len(data)} vectors for {count} texts",
                 hint="Set RECTO_OPENAI_BATCH_SIZE=1 if this happens again.",
             )
-        places = [entry.get("index", place) for place, entry in enumerate(data)]
-        if set(places) != set(range(count)):
+        by_index = {entry.get("index", position): entry for position, entry in enumerate(data)}
+        if set(by_index) != set(range(count)):
             raise TransientEmbeddingError(
                 f"The response of {self._base} does not say which vector belongs to which text",
                 hint="Set RECTO_OPENAI_BATCH_SIZE=1.",
             )
-        found = dict(zip(places, data, strict=True))
-        return [self._numbers(found[place].get("embedding")) for place in range(count)]
+        return [self._numbers(by_index[index].get("embedding")) for index in range(count)]
 
     def _numbers(self, value: object) -> Vector:
         """Return one vector, which may be a list or the base64 form of 32-bit floats."""
@@ -272,17 +265,18 @@ class Endpoint:
 
     def _message(self, answer: object) -> str:
         """Return the server's message, wherever the response has it."""
-        found: object = answer
+        reason: object = answer
         for name in ("error", "detail", "message"):
-            if isinstance(found, dict) and found.get(name):
-                found = found[name]
-        if isinstance(found, list) and found and isinstance(found[0], dict):  # FastAPI, with the texts
-            found = found[0].get("msg")
-        text = found if isinstance(found, str) else json.dumps(found) if found and found is not answer else ""
+            if isinstance(reason, dict) and reason.get(name):
+                reason = reason[name]
+        if isinstance(reason, list) and reason and isinstance(reason[0], dict):  # FastAPI, with the texts
+            reason = reason[0].get("msg")
+        has_reason = reason and reason is not answer
+        text = reason if isinstance(reason, str) else json.dumps(reason) if has_reason else ""
         return redacted(text[:300], self._key) or "no reason given"
 
     def translated(self, error: Exception) -> RectoError:
-        """Return Recto's error for one of the client."""
+        """Return Recto's error for an error of the HTTP client."""
         name = type(error).__name__
         if isinstance(error, RectoError):
             return error

@@ -35,29 +35,29 @@ _Part = tuple[int, str, str]
 
 def find_passages(passages: Iterable[str], pages: Iterable[list[_Part]]) -> dict[str, frozenset[str]]:
     """Return the ids of the chunks that contain each passage, or a part of it if several chunks share it."""
-    wanted = {passage: without_space(passage) for passage in passages}
-    found: dict[str, set[str]] = {passage: set() for passage in wanted}
+    needles = {passage: without_space(passage) for passage in passages}
+    ids: dict[str, set[str]] = {passage: set() for passage in needles}
     for page in pages:
-        for text, places in _texts(sorted(page)):
-            for passage, dense in wanted.items():
-                start = text.find(dense)
-                while start >= 0:
-                    last = start + len(dense)
-                    found[passage] |= {id for begin, end, id in places if begin < last and end > start}
-                    start = text.find(dense, start + 1)
-    return {passage: frozenset(ids) for passage, ids in found.items()}
+        for text, spans in _texts(sorted(page)):
+            for passage, needle in needles.items():
+                first = text.find(needle)
+                while first >= 0:
+                    last = first + len(needle)
+                    ids[passage] |= {id for start, end, id in spans if start < last and end > first}
+                    first = text.find(needle, first + 1)
+    return {passage: frozenset(chunks) for passage, chunks in ids.items()}
 
 
 def _texts(parts: list[_Part]) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
     """Yield the text of a page, with the start and end of each chunk; then neighbours that overlap."""
     text = ""
-    places: list[tuple[int, int, str]] = []
+    spans: list[tuple[int, int, str]] = []
     for number, id, part in parts:
-        if places and number != parts[len(places) - 1][0] + 1:
+        if spans and number != parts[len(spans) - 1][0] + 1:
             text += "\n"  # a chunk is missing here; no passage contains a line break
-        places.append((len(text), len(text) + len(part), id))
+        spans.append((len(text), len(text) + len(part), id))
         text += part
-    yield text, places
+    yield text, spans
     for (number, id, part), (following, other, more) in pairwise(parts):
         if following == number + 1 and (overlap := _overlap(part, more)):
             start = len(part) - overlap
@@ -132,7 +132,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A question with its targets that exist, best grade first, and those that do not.
+    """A question with its existing targets, best grade first, and its missing targets.
 
     `rejected` are the places that were judged not to answer it.
     """
@@ -146,8 +146,8 @@ class Bound:
     @property
     def measured(self) -> bool:
         """Whether the question can be judged: it has a target, and a module if it names one."""
-        found = self.targets and (self.modules or not self.expectation.modules)
-        return self.expectation.nothing or bool(found)
+        exists = self.targets and (self.modules or not self.expectation.modules)
+        return self.expectation.nothing or bool(exists)
 
     def judge(self, chunks: Iterable[Chunk]) -> Judged:
         """Return the gain of each result: the grade of a target that no earlier result reached, else 0."""
@@ -185,7 +185,7 @@ class BoundSuite:
 
     @property
     def partial(self) -> tuple[Missing, ...]:
-        """The missing targets of questions that still have others."""
+        """The missing targets of questions that still have other targets."""
         return tuple(missing for bound in self.questions if bound.measured for missing in bound.missing)
 
 
@@ -223,6 +223,11 @@ def passage_target(text: str) -> Target:
     return Target(text, text=without_space(text).casefold())
 
 
+def section_name(chunk: Chunk) -> str:
+    """Return the section of a chunk as a suite names it."""
+    return with_anchor(page_key(chunk.source) if chunk.source else chunk.page_url, chunk.anchor)
+
+
 def anchors_of(chunk: Chunk) -> frozenset[str]:
     """Return all anchors of a chunk; an index of an earlier version has at most one."""
     return frozenset(unquote(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor)
@@ -234,7 +239,7 @@ def is_quotation(name: str) -> bool:
 
 
 def _quotations(expectation: Expectation) -> Iterator[str]:
-    """Yield the passages of a question, also those that do not answer it."""
+    """Yield the passages of a question, including passages that do not answer it."""
     yield from expectation.passages
     yield from (name for name, grade in expectation.grades if grade == 0 and is_quotation(name))
 
@@ -246,7 +251,10 @@ def heading_key(heading: str) -> str:
 
 
 class _Book:
-    """The modules, pages, anchors, headings and passages of an index that a suite needs."""
+    """The modules, pages, anchors, headings and passages of an index that a suite needs.
+
+    A look-up returns the target, or the name that is not in the index.
+    """
 
     def __init__(self, suite: Suite, chunks: Iterable[Chunk]) -> None:
         self._suite = suite
@@ -275,31 +283,27 @@ class _Book:
         self._headings[key].update(chunk.headings)
 
     def bound(self, expectation: Expectation) -> Bound:
+        """Look up the finest targets of a question, its modules, and what was judged not to answer it."""
         grades = dict(expectation.grades)
         modules = [self._module(name) for name in expectation.modules]
-        places = modules
+        looked_up = modules
         if expectation.passages:
-            places = [self._passage(passage) for passage in expectation.passages]
-            places += [self._page(page) for page in expectation.pages if page in grades]
+            looked_up = [self._passage(passage) for passage in expectation.passages]
+            looked_up += [self._page(page) for page in expectation.pages if page in grades]
         elif expectation.pages:
-            places = [self._page(page) for page in expectation.pages]
+            looked_up = [self._page(page) for page in expectation.pages]
         rejected = [self._rejected(name) for name, grade in expectation.grades if grade == 0]
+        graded = [replace(target, grade=grades.get(target.name, 1)) for target in _targets(looked_up)]
+        missing = [name for name in dict.fromkeys((*looked_up, *modules)) if isinstance(name, str)]
         return Bound(
             expectation,
-            _distinct(
-                [
-                    replace(target, grade=grades.get(target.name, 1))
-                    for target in places
-                    if isinstance(target, Target)
-                ]
-            ),
-            frozenset(target.module for target in modules if isinstance(target, Target)),
+            _distinct(graded),
+            frozenset(target.module for target in _targets(modules)),
             tuple(
                 Missing(expectation.key, expectation.query, name, self._near(name, expectation))
-                for name in dict.fromkeys((*places, *modules))
-                if isinstance(name, str)
+                for name in missing
             ),
-            tuple(replace(target, grade=0) for target in rejected if isinstance(target, Target)),
+            tuple(replace(target, grade=0) for target in _targets(rejected)),
         )
 
     def _module(self, name: str) -> Target | str:
@@ -319,8 +323,8 @@ class _Book:
 
     def _parts(self, name: str) -> tuple[str | None, str, str]:
         """Return the key of a target's page, its anchor, and its heading for comparison."""
-        place, _, heading = self._suite.page(name).partition(HEADING_SEPARATOR)
-        page, _, anchor = place.partition("#")
+        address, _, heading = self._suite.page(name).partition(HEADING_SEPARATOR)
+        page, _, anchor = address.partition("#")
         return self._pages.get(page_key(page)), unquote(anchor), heading_key(heading)
 
     def _passage(self, passage: str) -> Target | str:
@@ -328,8 +332,8 @@ class _Book:
         return Target(passage, chunks=chunks) if chunks else passage
 
     def _rejected(self, name: str) -> Target | str:
-        place = self._page(name)
-        return self._passage(name) if isinstance(place, str) and is_quotation(name) else place
+        page = self._page(name)
+        return self._passage(name) if isinstance(page, str) and is_quotation(name) else page
 
     def _near(self, name: str, expectation: Expectation) -> str:
         self._suggested += 1
@@ -346,8 +350,12 @@ class _Book:
             near = nearest(anchor, sorted(self._anchors[key]))
             return with_anchor(page, near or "")
         last = page_key(page).rpartition("/")[2]
-        namesakes = sorted(known for known in self._pages if known.rpartition("/")[2] == last)
+        namesakes = sorted(name for name in self._pages if name.rpartition("/")[2] == last)
         return namesakes[0] if namesakes else nearest(page_key(page), sorted(self._pages)) or ""
+
+
+def _targets(looked_up: Iterable[Target | str]) -> list[Target]:
+    return [target for target in looked_up if isinstance(target, Target)]
 
 
 def _distinct(targets: list[Target]) -> tuple[Target, ...]:

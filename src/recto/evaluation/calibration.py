@@ -1,7 +1,7 @@
-"""Calibrate an index: compare the scores of off-topic queries with those of queries about the book.
+"""Calibrate an index: compare the scores of off-topic queries with the scores of queries about the book.
 
 A cosine means nothing by itself: one model gives 0.7 to any two English sentences, another 0.3 to an answer.
-Off-topic queries are a fixed list; those whose subject is in the book are skipped. In-book queries are
+Off-topic queries are a fixed list, without the queries whose subject is in the book. In-book queries are
 headings and first sentences of sampled chunks, each scored against its own chunk.
 """
 
@@ -13,18 +13,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
 from itertools import islice
-from operator import mul
 from typing import TypeVar
 
-from recto._util.numbers import percentile
+from recto._util.numbers import cosine, percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import analyze_query, read_lexicon
 from recto.search.query import MAX_QUERY
 from recto.search.response import answerable, best_evidence
-from recto.types import Calibration, Chunk, IndexQuery, Vector
+from recto.types import Calibration, Chunk, IndexQuery
 
-FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6} |[-*+] |\d+[.)] |>|:::.*$|\|.*$|```.*$|~~~.*$|!\[.*$)", re.MULTILINE)
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
 _ENDS = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(*_]*[A-Z0-9])")
@@ -44,7 +43,7 @@ _WORD = re.compile(r"[a-z]+")
 
 def first_sentence(text: str) -> str:
     """Return the first sentence of a text without markup, or the first words if it is all code or a table."""
-    prose = " ".join(_LINK.sub(r"\1", _MARKS.sub("", FENCE.sub("", text))).split())
+    prose = " ".join(_LINK.sub(r"\1", _MARKS.sub("", _FENCE.sub("", text))).split())
     for sentence in _ENDS.split(prose):
         if len(sentence) >= _SHORTEST:
             return _cut(sentence.replace("`", "").replace("**", ""))
@@ -73,12 +72,13 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
             "Too few off-topic queries are left: the book covers most of their subjects",
             hint="Search works without a noise floor.",
         )
-    vectors = embedder.embed_queries([*off_topic, *(question for question, _ in in_book)])
-    found = index.query_batch(vectors[: len(off_topic)], 1)
-    noise = sorted(hits[0].score for hits in found if hits)
-    own = index.vectors([chunk.id for _, chunk in in_book])
-    asked = zip(in_book, vectors[len(off_topic) :], strict=True)
-    signal = [cosine(vector, own[chunk.id]) for (_, chunk), vector in asked if chunk.id in own]
+    queries = [*off_topic, *(query for query, _ in in_book)]
+    vectors = embedder.embed_queries(queries)
+    split = len(off_topic)
+    noise = sorted(hits[0].score for hits in index.query_batch(vectors[:split], 1) if hits)
+    stored = index.vectors([chunk.id for _, chunk in in_book])
+    about_book = zip(in_book, vectors[split:], strict=True)
+    signal = [cosine(vector, stored[chunk.id]) for (_, chunk), vector in about_book if chunk.id in stored]
     floor, mean = percentile(noise, _PERCENTILE), sum(noise) / len(noise)
     measured = Calibration(
         round(floor, 4),
@@ -91,20 +91,18 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     if lexicon is None:
         return measured
 
-    queries = [*off_topic, *(query for query, _ in in_book)]
     analyzed = [analyze_query(query, lexicon) for query in queries]
     both = [IndexQuery(vector, query.vector) for vector, query in zip(vectors, analyzed, strict=True)]
     # In small batches, because each hybrid query is four requests to a server.
-    found_both = (
+    candidates = (
         one
         for start in range(0, len(both), _BATCH)
         for one in index.candidates(both[start : start + _BATCH], 1)
     )
     likely = [
-        answerable(best_evidence(candidates), query, measured) or 0.0
-        for candidates, query in zip(found_both, analyzed, strict=True)
+        answerable(best_evidence(one), query, measured) or 0.0
+        for one, query in zip(candidates, analyzed, strict=True)
     ]
-    split = len(off_topic)
     return replace(measured, answerability=round(auroc(likely[split:], likely[:split]), 4))
 
 
@@ -126,19 +124,14 @@ def auroc(signal: Sequence[float], noise: Sequence[float]) -> float:
     return wins / (len(signal) * len(noise)) if signal and noise else 0.0
 
 
-def cosine(one: Vector, other: Vector) -> float:
-    """Return the cosine similarity of two unit vectors; 0 if their dimensions differ."""
-    return sum(map(mul, one, other)) if len(one) == len(other) else 0.0
-
-
 def _in_book(sample: Sequence[Chunk]) -> list[tuple[str, Chunk]]:
     """Return queries for sampled chunks: headings and first sentences in turn."""
     chosen = spread([chunk for chunk in sample if chunk.text.strip()], _IN_BOOK)
-    asked = (
+    queries = (
         (heading_question(chunk) if number % 2 else first_sentence(chunk.text), chunk)
         for number, chunk in enumerate(chosen)
     )
-    return [(question, chunk) for question, chunk in asked if question.strip()]
+    return [(query, chunk) for query, chunk in queries if query.strip()]
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:

@@ -1,4 +1,4 @@
-"""Search for every section of a book by its heading and first sentence, and list those that are not found."""
+"""Search for every section of a book by its heading and first sentence; list the sections not returned."""
 
 from __future__ import annotations
 
@@ -141,13 +141,13 @@ class Coverage:
             PageCoverage(
                 module,
                 url,
-                found[0].section.page_title,
-                len(found),
-                sum(one.heading_rank is not None for one in found),
-                sum(one.sentence_rank is not None for one in found),
-                sum(not one.unreachable for one in found),
+                inside[0].section.page_title,
+                len(inside),
+                sum(one.heading_rank is not None for one in inside),
+                sum(one.sentence_rank is not None for one in inside),
+                sum(not one.unreachable for one in inside),
             )
-            for (module, url), found in sorted(rows.items())
+            for (module, url), inside in sorted(rows.items())
         ]
 
 
@@ -168,21 +168,21 @@ def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "
 
 
 def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:
-    """Return every section of the book in order, including those without text."""
-    found: dict[tuple[str, str, tuple[str, ...]], CoverageSection] = {}
+    """Return every section of the book in order, including sections without text."""
+    sections: dict[tuple[str, str, tuple[str, ...]], CoverageSection] = {}
 
-    def note(chunk: Chunk, headings: tuple[str, ...], *, has_text: bool) -> None:
+    def add(chunk: Chunk, headings: tuple[str, ...], *, has_text: bool) -> None:
         key = chunk.page_url, chunk.anchor if has_text else "", headings
-        if key not in found or chunk.chunk_index < found[key].chunk_index:
-            found[key] = _section(chunk, headings, has_text=has_text)
+        if key not in sections or chunk.chunk_index < sections[key].chunk_index:
+            sections[key] = _section(chunk, headings, has_text=has_text)
 
     for chunk in chunks:
-        note(chunk, chunk.headings, has_text=True)
+        add(chunk, chunk.headings, has_text=True)
         for depth in range(2, len(chunk.headings)):
-            note(chunk, chunk.headings[:depth], has_text=False)
-    written = {(one.page_url, one.headings) for one in found.values() if one.has_text}
+            add(chunk, chunk.headings[:depth], has_text=False)
+    with_text = {(one.page_url, one.headings) for one in sections.values() if one.has_text}
     return sorted(
-        (one for one in found.values() if one.has_text or (one.page_url, one.headings) not in written),
+        (one for one in sections.values() if one.has_text or (one.page_url, one.headings) not in with_text),
         key=lambda one: (one.module, one.page_url, one.chunk_index, len(one.headings)),
     )
 
@@ -229,7 +229,7 @@ def _reached(section: CoverageSection, hits: Mapping[str, Sequence[Hit]], near: 
         section,
         _rank(section, by_heading),
         _rank(section, by_sentence),
-        tuple(found[0].chunk for found in (by_heading, by_sentence) if found),
+        tuple(ranked[0].chunk for ranked in (by_heading, by_sentence) if ranked),
         tuple(dict.fromkeys(copies)),
     )
 

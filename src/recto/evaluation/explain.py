@@ -8,10 +8,10 @@ from enum import StrEnum
 from itertools import pairwise
 from time import perf_counter
 
+from recto._util.numbers import cosine
 from recto._util.text import filter_keys, nearest, page_key, with_anchor
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import passage_target
-from recto.evaluation.calibration import cosine
 from recto.protocols import Embedder, Index
 from recto.search.display import matched_query_words, words_to_match
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text

@@ -49,46 +49,46 @@ class Check:
 
 def parse_threshold(expression: str) -> Threshold:
     """Read an expression such as `Hit@5>=0.9` or `MRR>75%`."""
-    found = _EXPRESSION.fullmatch(expression)
+    match = _EXPRESSION.fullmatch(expression)
     try:
-        value = float(found[3]) / (100 if found[4] else 1) if found else math.nan
+        value = float(match[3]) / (100 if match[4] else 1) if match else math.nan
     except ValueError:
         value = math.nan
-    if found is None or not 0 <= value <= 1:
+    if match is None or not 0 <= value <= 1:
         raise InvalidArgument(
             f"--gate {expression!r} is not a threshold",
             hint='Such as "Hit@5>=0.9": a measure, >= or >, a number up to 1.',
         )
-    return Threshold(parse_measure(found[1]), value, strict=found[2] == ">")
+    return Threshold(parse_measure(match[1]), value, strict=match[2] == ">")
 
 
 def checks(
     run: Run, thresholds: Sequence[Threshold] = (), comparison: Comparison | None = None
 ) -> tuple[Check, ...]:
     """Return all conditions of the gate; a run without measured or compared questions never passes."""
-    gone = len({missing.key for missing in run.unmeasured})
+    unmeasured = len({missing.key for missing in run.unmeasured})
     reason = "all targets exist"
     if not run.judged:
         reason = "nothing in this suite can be measured on this index"
-    elif gone:
-        reason = f"{plural(gone, 'question')} UNMEASURED: their targets are not in the index"
-    found = [Check("everything is measured", bool(run.judged) and not gone, reason)]
+    elif unmeasured:
+        reason = f"{plural(unmeasured, 'question')} UNMEASURED: their targets are not in the index"
+    conditions = [Check("everything is measured", bool(run.judged) and not unmeasured, reason)]
     scores = run.scores()
     for threshold in thresholds:
         if (score := scores.get(str(threshold.measure))) is None:
-            found.append(Check(str(threshold), holds=False, reason="no question measures it"))
+            conditions.append(Check(str(threshold), holds=False, reason="no question measures it"))
         else:
             reason = f"{threshold.measure} is {score.mean:.3f} over {plural(score.count, 'question')}"
-            found.append(Check(str(threshold), threshold.met_by(score.mean), reason))
+            conditions.append(Check(str(threshold), threshold.met_by(score.mean), reason))
     if not thresholds and run.share is not None:
         reason = f"{run.passed} of {plural(len(run.judged), 'question')} passed"
-        found.append(Check(f"at least {run.threshold:.0%} pass", run.sufficient, reason))
-    return (*found, *_losses(comparison)) if comparison else tuple(found)
+        conditions.append(Check(f"at least {run.threshold:.0%} pass", run.sufficient, reason))
+    return (*conditions, *_losses(comparison)) if comparison else tuple(conditions)
 
 
 def _losses(comparison: Comparison) -> list[Check]:
-    watched = [delta for delta in comparison.deltas if delta.gated]
-    if not watched:
+    gated = [delta for delta in comparison.deltas if delta.gated]
+    if not gated:
         return [Check("something is compared", holds=False, reason="no question has a measure on both sides")]
     return [
         Check(
@@ -98,5 +98,5 @@ def _losses(comparison: Comparison) -> list[Check]:
             f"[{delta.delta.low:+.3f}, {delta.delta.high:+.3f}], "
             f"p = {delta.p_value:.3f} over {plural(delta.delta.count, 'question')}",
         )
-        for delta in watched
+        for delta in gated
     ]

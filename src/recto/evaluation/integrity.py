@@ -16,9 +16,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from recto._util.numbers import cosine
 from recto._util.text import plural
 from recto.book.chunking import chunk_id
-from recto.evaluation.calibration import cosine
 from recto.protocols import Embedder, Index, Source
 from recto.types import HEADING_SEPARATOR, Chunk, Page, Vector
 
@@ -113,8 +113,8 @@ class Issues:
         )
 
 
-def place(chunk: Chunk) -> str:
-    """Describe a chunk for people."""
+def describe(chunk: Chunk) -> str:
+    """Return the page and index of a chunk, for people."""
     return f"{chunk.page_url or chunk.source or chunk.id} (chunk {chunk.chunk_index})"
 
 
@@ -168,26 +168,24 @@ def compare_with_source(
         lines = _Lines(page)
         for chunk in by_page[page.path]:
             compared += 1
-            wanted = words(chunk.text)
-            there = lines.between(chunk.start_line, chunk.end_line)
-            if page.path in changed or contained(wanted, there) >= _HERE:
+            text = words(chunk.text)
+            at_lines = lines.between(chunk.start_line, chunk.end_line)
+            if page.path in changed or contained(text, at_lines) >= _HERE:
                 continue
             where = f"{page.path}, lines {chunk.start_line} to {chunk.end_line}"
-            if contained(wanted, pages[page.path]) >= _HERE:
+            if contained(text, pages[page.path]) >= _HERE:
                 issues.add(IssueKind.OTHER_LINES, where)
             else:
-                lost.append((page.path, where, wanted))
-    for path, where, wanted in lost:
-        others = (
-            other for other, text in pages.items() if other != path and contained(wanted, text) >= _HERE
-        )
+                lost.append((page.path, where, text))
+    for path, where, text in lost:
+        others = (name for name, page in pages.items() if name != path and contained(text, page) >= _HERE)
         origin = next(others, "")
         issues.add(IssueKind.NOT_IN_SOURCE, f"{where}: it is the text of {origin}" if origin else where)
     return compared
 
 
 class _Lines:
-    """The words of a page by line; line numbers are those of its own file, without included files."""
+    """The words of a page by line; included files do not count in line numbers."""
 
     def __init__(self, page: Page) -> None:
         self._lines = page.text.split("\n")
@@ -222,7 +220,7 @@ class _VectorCheck:
                 usable.append(chunk)
                 self._keep_shortest(chunk, vectors[chunk.id])
             else:
-                issues.add(IssueKind.BAD_VECTOR, place(chunk))
+                issues.add(IssueKind.BAD_VECTOR, describe(chunk))
         if not usable:
             return
         array = np.asarray([vectors[chunk.id] for chunk in usable], dtype=np.float32)
@@ -231,33 +229,34 @@ class _VectorCheck:
             self._mean = total / (np.linalg.norm(total) or 1.0)
         near = (array @ self._mean).tolist()
         self._cosines.update(zip((chunk.id for chunk in usable), near, strict=True))
-        found = ((cosine, chunk, vectors[chunk.id]) for cosine, chunk in zip(near, usable, strict=True))
-        self._farthest = nsmallest(_SUSPECTS, [*self._farthest, *found], key=lambda one: (one[0], one[1].id))
+        more = (
+            (similarity, chunk, vectors[chunk.id]) for similarity, chunk in zip(near, usable, strict=True)
+        )
+        self._farthest = nsmallest(_SUSPECTS, [*self._farthest, *more], key=lambda one: (one[0], one[1].id))
 
     def compare(self, embedder: Embedder, issues: Issues) -> tuple[float | None, int]:
         """Embed the kept chunks again; return the median cosine, and the number of chunks."""
         suspects = {chunk.id: (chunk, vector) for _, chunk, vector in self._farthest}
         sampled = {chunk.id: (chunk, vector) for chunk, vector in self._shortest.values()}
         stored = suspects | sampled
-        texts = {id: self._text(chunk, embedder) for id, (chunk, _) in stored.items()}
-        known = {id: text for id, text in texts.items() if text}
-        if not known:
+        texts = {id: text for id, (chunk, _) in stored.items() if (text := self._text(chunk, embedder))}
+        if not texts:
             return None, 0
-        fresh = zip(known, embedder.embed_documents(list(known.values())), strict=True)
+        fresh = zip(texts, embedder.embed_documents(list(texts.values())), strict=True)
         cosines = {id: cosine(vector, stored[id][1]) for id, vector in fresh}
-        agreement = median([cosines[id] for id in known if id in sampled] or cosines.values())
+        agreement = median([cosines[id] for id in texts if id in sampled] or cosines.values())
         least = _SAME if self._own else _FOREIGN_SAME
-        wrong = [id for id in known if cosines[id] < least]
+        wrong = [id for id in texts if cosines[id] < least]
         if agreement < least:
             evidence = f"a cosine of {agreement:.3f} between stored and fresh vectors of the same texts"
             issues.add(IssueKind.OTHER_MODEL, evidence, len(wrong))
-            return agreement, len(known)
+            return agreement, len(texts)
         for id in wrong:
-            issues.add(IssueKind.OTHER_VECTOR, place(stored[id][0]))
-        more = sum(id not in known for id in self._outliers())
+            issues.add(IssueKind.OTHER_VECTOR, describe(stored[id][0]))
+        more = sum(id not in texts for id in self._outliers())
         if more and any(id in suspects for id in wrong):
             issues.add(IssueKind.OTHER_VECTOR, "others that are as far from all chunks", more)
-        return agreement, len(known)
+        return agreement, len(texts)
 
     def _text(self, chunk: Chunk, embedder: Embedder) -> str | None:
         """Return the text to embed; a changed text is reported already, so its vector tells nothing more."""
@@ -267,10 +266,10 @@ class _VectorCheck:
 
     def _keep_shortest(self, chunk: Chunk, vector: Vector) -> None:
         """Keep the shortest chunk of a page: it is the cheapest to embed, and reveals swapped pages, too."""
-        known = self._shortest.get(chunk.page_url)
-        if known is None and len(self._shortest) >= _PAGES:
+        shortest = self._shortest.get(chunk.page_url)
+        if shortest is None and len(self._shortest) >= _PAGES:
             return
-        if known is None or (len(chunk.text), chunk.id) < (len(known[0].text), known[0].id):
+        if shortest is None or (len(chunk.text), chunk.id) < (len(shortest[0].text), shortest[0].id):
             self._shortest[chunk.page_url] = chunk, vector
 
     def _outliers(self) -> list[str]:
@@ -297,7 +296,7 @@ class Integrity:
         return self.checked == self.chunks
 
 
-def examine(
+def check_integrity(
     index: Index,
     embedder: Embedder | None = None,
     source: Source | None = None,
@@ -310,8 +309,8 @@ def examine(
     Pages in `changed` were edited since and are not compared with the source. Collections of other pipelines
     get only the checks that apply to every pipeline.
     """
-    total, issues, made = index.count(), Issues(), index.info.fingerprint
-    own = made is not None
+    total, issues, fingerprint = index.count(), Issues(), index.info.fingerprint
+    own = fingerprint is not None
     vectors = _VectorCheck(own=own)
     pages: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     kept: list[Chunk] = []
@@ -327,11 +326,11 @@ def examine(
             kept += batch
         ids = [chunk.id for chunk in batch]
         stored = (index.vectors(ids[start : start + _VECTORS]) for start in range(0, len(ids), _VECTORS))
-        vectors.add(batch, {id: vector for found in stored for id, vector in found.items()}, issues)
+        vectors.add(batch, {id: vector for part in stored for id, vector in part.items()}, issues)
         checked += len(batch)
     if checked == total:
         _check_pages(pages, issues, own=own)
-        if made is not None and made.content_hash != f"{content:064x}":
+        if fingerprint is not None and fingerprint.content_hash != f"{content:064x}":
             issues.add(IssueKind.NOT_AS_PUBLISHED, index.info.collection)
     agreement, embedded = vectors.compare(embedder, issues) if embedder else (None, 0)
     sourced = compare_with_source(kept, source, issues, changed) if own and source else 0
@@ -340,7 +339,7 @@ def examine(
 
 def _check_fields(chunk: Chunk, issues: Issues, *, own: bool) -> None:
     """Check what every chunk must have; the contract of the test command lists it."""
-    where = place(chunk)
+    where = describe(chunk)
     if not chunk.text.strip():
         issues.add(IssueKind.NO_TEXT, where)
     if not chunk.page_url:
@@ -376,16 +375,16 @@ def _check_pages(pages: Mapping[str, list[tuple[int, int, int]]], issues: Issues
     if not own and not any(index for chunks in pages.values() for index, _, _ in chunks):
         return  # the pipeline did not number them
     for name, chunks in pages.items():
-        known = sorted(chunk for chunk in chunks if chunk[0] >= 0)
-        if not known:
+        numbered = sorted(chunk for chunk in chunks if chunk[0] >= 0)
+        if not numbered:
             continue
-        distinct = len({index for index, _, _ in known})
-        wanted = max(known[-1][2], distinct) if own else known[-1][0] + 1
-        if missing := wanted - distinct:
+        distinct = len({index for index, _, _ in numbered})
+        expected = max(numbered[-1][2], distinct) if own else numbered[-1][0] + 1
+        if missing := expected - distinct:
             issues.add(IssueKind.MISSING, name, missing)
-        if repeated := len(known) - distinct:
+        if repeated := len(numbered) - distinct:
             issues.add(IssueKind.REPEATED, name, repeated)
-        lines = [line for _, line, _ in known]
+        lines = [line for _, line, _ in numbered]
         shuffled = sum(one != other for one, other in zip(lines, sorted(lines), strict=True))
         if own and shuffled:
             issues.add(IssueKind.SHUFFLED, name, shuffled)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from recto.evaluation.runs import QueryResult, Run
     from recto.types import IndexInfo
 
-_FORMAT = 1
+_RECORD_FORMAT = 1
 
 
 def write_file(path: Path, text: str) -> None:
@@ -41,10 +41,10 @@ def remove_reports(home: Path, collection: str) -> None:
     shutil.rmtree(_directory(home, collection), ignore_errors=True)
 
 
-def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
+def keep_coverage(home: Path, info: IndexInfo, coverage: Coverage) -> None:
     """Save which sections of a book are reached."""
     pages: dict[str, dict[str, Any]] = {}
-    for reached in found.sections:
+    for reached in coverage.sections:
         section = reached.section
         page = {
             "url": section.page_url,
@@ -56,8 +56,9 @@ def keep_coverage(home: Path, info: IndexInfo, found: Coverage) -> None:
         pages.setdefault(section.page_url, page)["sections"].append(
             {"title": title, "anchor": section.anchor, "state": _state(reached)}
         )
-    reachable = len(found.sections) - len(found.unreachable)
-    _keep(home, info, "coverage", pages=list(pages.values()), reached=reachable, total=len(found.sections))
+    total = len(coverage.sections)
+    reachable = total - len(coverage.unreachable)
+    _keep(home, info, "coverage", pages=list(pages.values()), reached=reachable, total=total)
 
 
 def keep_run(home: Path, info: IndexInfo, run: Run, command: str) -> None:
@@ -74,10 +75,10 @@ def keep_run(home: Path, info: IndexInfo, run: Run, command: str) -> None:
     _keep(home, info, "suite", name=run.suite, command=command, **counts, measures=measures, failed=failed)
 
 
-def keep_gaps(home: Path, info: IndexInfo, found: Gaps, count: int) -> None:
+def keep_gaps(home: Path, info: IndexInfo, gaps: Gaps, count: int) -> None:
     """Save the first gaps of a book."""
-    clusters = [one.to_dict() for one in found.gaps[:count]]
-    _keep(home, info, "gaps", queries=found.total, total=len(found.gaps), clusters=clusters)
+    clusters = [one.to_dict() for one in gaps.gaps[:count]]
+    _keep(home, info, "gaps", queries=gaps.total, total=len(gaps.gaps), clusters=clusters)
 
 
 def read_gaps(home: Path, info: IndexInfo) -> dict[str, Any] | None:
@@ -97,8 +98,8 @@ def read_suite(home: Path, info: IndexInfo) -> dict[str, Any] | None:
 
 
 def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
-    made = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    head = {"format": _FORMAT, "made_at": made, "generation": info.generation}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    head = {"format": _RECORD_FORMAT, "made_at": now, "generation": info.generation}
     path = _path(home, info, kind)
     with suppress(OSError):  # then the file cannot be written either, which is reported
         make_private(path.parent)
@@ -108,7 +109,7 @@ def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
 def _read(home: Path, info: IndexInfo, kind: str, fields: tuple[str, ...]) -> dict[str, Any] | None:
     try:
         data = json.loads(_path(home, info, kind).read_text("utf-8"))
-        if data["format"] != _FORMAT:
+        if data["format"] != _RECORD_FORMAT:
             return None
         return {name: data[name] for name in fields} | {"current": data["generation"] == info.generation}
     except (OSError, ValueError, KeyError, TypeError):  # none yet, or written by another version

@@ -121,7 +121,7 @@ class QueryResult:
             "ranks": list(self.ranks),
             "tags": list(self.tags),
             "measures": {name: round(value, 6) for name, value in self.measures.items()},
-            "found": [found.to_dict() for found in self.found],
+            "found": [result.to_dict() for result in self.found],
             "ms": round(self.ms, 3),
         }
 
@@ -157,7 +157,7 @@ class Run:
 
     @property
     def total(self) -> int:
-        """How many questions the suite has, including those that could not be measured."""
+        """How many questions the suite has, including the unmeasured ones."""
         return len(self.answers) + len({missing.key for missing in self.unmeasured})
 
     @property
@@ -202,13 +202,13 @@ class Run:
                 table[expected][actual] += 1
         return {expected: dict(sorted(row.items())) for expected, row in sorted(table.items())}
 
-    def holes(self) -> list[dict[str, Any]]:
+    def unjudged(self) -> list[dict[str, Any]]:
         """Return the results among the first `top_k` that nobody has judged, of questions with grades."""
         return [
-            {"id": answer.key, "query": answer.query, "rank": rank, "place": found.link}
+            {"id": answer.key, "query": answer.query, "rank": rank, "place": result.link}
             for answer in self.answers
             if answer.graded
-            for rank, (found, place) in enumerate(zip(answer.found, answer.places, strict=True), 1)
+            for rank, (result, place) in enumerate(zip(answer.found, answer.places, strict=True), 1)
             if rank <= self.top_k and not place
         ]
 
@@ -218,8 +218,8 @@ class Run:
         def key(answer: QueryResult) -> tuple[bool, int, str]:
             return answer.passed is not False, -(answer.rank or self.depth + 1), answer.key
 
-        bad = (one for one in self.answers if one.passed is False or (one.targets and one.rank != 1))
-        return tuple(sorted(bad, key=key)[:most])
+        imperfect = (one for one in self.answers if one.passed is False or (one.targets and one.rank != 1))
+        return tuple(sorted(imperfect, key=key)[:most])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -245,7 +245,7 @@ class Run:
             "worst": [answer.key for answer in self.worst()],
             "unmeasured": [missing.to_dict() for missing in self.unmeasured],
             "partial": [missing.to_dict() for missing in self.partial],
-            "unjudged": self.holes(),
+            "unjudged": self.unjudged(),
             "duration_s": round(self.seconds, 3),
             "queries": [answer.to_dict() for answer in self.answers],
         }
@@ -263,7 +263,7 @@ def _scores(measures: Iterable[Measure], answers: Iterable[QueryResult]) -> dict
         str(measure): [answer.measures[str(measure)] for answer in answers if str(measure) in answer.measures]
         for measure in measures
     }
-    return {name: found for name, numbers in values.items() if (found := estimate(numbers)) is not None}
+    return {name: score for name, numbers in values.items() if (score := estimate(numbers)) is not None}
 
 
 def _plain(scores: dict[str, ScoreEstimate]) -> dict[str, Any]:

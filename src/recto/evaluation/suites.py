@@ -19,8 +19,9 @@ from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query
 from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters
 
-FORMAT, GRADED_FORMAT = "recto-suite-1", "recto-suite-2"
+SUITE_FORMAT, GRADED_FORMAT = "recto-suite-1", "recto-suite-2"
 """Only a suite with grades has the second format, so that older versions can read all others."""
+JSON_LINES = (".jsonl", ".ndjson")
 MAX_GRADE = 4
 DEFAULT_THRESHOLD = 0.8
 MAX_BYTES = 64_000_000
@@ -41,6 +42,7 @@ _QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
 _COLUMNS = ("id", "query", *_TARGET_KEYS, "tags", "drafted", "filter_module", "filter_url", "note")
 _COLUMNS_HINT = f"The first row names the columns: {', '.join(_COLUMNS)}."
 _TRUE, _FALSE = {"true", "yes", "1"}, {"", "false", "no", "0"}
+_NO_QUERIES = "there are no queries in it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def read_file(path: Path, max_bytes: int = MAX_BYTES, hint: str = "Check the pat
 def read_suite_file(path: Path, max_bytes: int = MAX_BYTES) -> SuiteFile:
     """Read a suite's file by its extension: `.jsonl`, `.csv`, and JSON for anything else."""
     text, origin, kind = read_file(path, max_bytes, NO_SUITE), str(path), path.suffix.lower()
-    if kind in {".jsonl", ".ndjson"}:
+    if kind in JSON_LINES:
         return _read_lines(text, origin)
     return _read_table(text, origin) if kind == ".csv" else suite_file(parse_json(text, origin), origin)
 
@@ -90,9 +92,10 @@ def suite_file(data: Any, origin: str) -> SuiteFile:
     """Read the JSON value of a suite: an object with the list `queries`."""
     entries = data.get("queries") if isinstance(data, dict) else None
     if not isinstance(entries, list) or not entries:
-        raise invalid(origin, "there are no queries in it")
+        raise invalid(origin, _NO_QUERIES)
     header = {key: value for key, value in data.items() if key != "queries"}
-    return SuiteFile(origin, header, [(f"{origin}, query {i}", entry) for i, entry in enumerate(entries, 1)])
+    numbered = [(f"{origin}, query {number}", entry) for number, entry in enumerate(entries, 1)]
+    return SuiteFile(origin, header, numbered)
 
 
 def _read_lines(text: str, origin: str) -> SuiteFile:
@@ -107,7 +110,7 @@ def _read_lines(text: str, origin: str) -> SuiteFile:
     if isinstance(first, dict) and not {"query", "expect", "question"} & set(first):
         header = entries.pop(0)[1]
     if not entries:
-        raise invalid(origin, "there are no queries in it")
+        raise invalid(origin, _NO_QUERIES)
     return SuiteFile(origin, header, entries)
 
 
@@ -125,7 +128,7 @@ def _read_table(text: str, origin: str) -> SuiteFile:
     except csv.Error as error:
         raise invalid(f"{origin}, line {reader.line_num}", str(error), _COLUMNS_HINT) from error
     if not entries:
-        raise invalid(origin, "there are no queries in it", _COLUMNS_HINT)
+        raise invalid(origin, _NO_QUERIES, _COLUMNS_HINT)
     return SuiteFile(origin, {}, entries)
 
 
@@ -181,19 +184,19 @@ def parse_json(text: str, origin: str, line: int | None = None, *, hint: str = S
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         ((twice, _),) = Counter(key for key, _ in pairs).most_common(1)
         raise ValueError(f'"{twice}" is there twice in one object')
-    return found
+    return values
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """A question and its targets, one of which must be the first result; passages are finer than pages.
 
-    `grades` are those of targets, 1 if not given, and of places that do not answer the question: 0. If there
-    are only such places, it is not known what answers the question, and it cannot be measured.
+    `grades` says how well a target answers: 1 if not given, and 0 for a place that does not answer the
+    question. With grades of 0 only, it is not known what answers the question, so it cannot be measured.
     """
 
     query: str
@@ -224,7 +227,7 @@ class Expectation:
     def to_dict(self) -> dict[str, Any]:
         """Return the entry of a suite's file."""
         targets = {"module": self.modules, "page": self.pages, "passage": self.passages}
-        expect = {name: found[0] if len(found) == 1 else list(found) for name, found in targets.items()}
+        expect = {name: names[0] if len(names) == 1 else list(names) for name, names in targets.items()}
         entry = {
             "id": self.id,
             "query": self.query,
@@ -281,7 +284,7 @@ class Suite:
     def to_dict(self) -> dict[str, Any]:
         """Return the content of a suite's file."""
         graded = any(expectation.grades for expectation in self.expectations)
-        data: dict[str, Any] = {"format": GRADED_FORMAT if graded else FORMAT, "name": self.name}
+        data: dict[str, Any] = {"format": GRADED_FORMAT if graded else SUITE_FORMAT, "name": self.name}
         if self.aliases:
             data["aliases"] = dict(self.aliases)
         if self.threshold != DEFAULT_THRESHOLD:
@@ -322,20 +325,20 @@ def survey(path: Path) -> tuple[Suite, list[str]]:
 def duplicates(suite: Suite) -> list[str]:
     """Describe duplicate questions (with the same filters), with both positions."""
     seen: dict[tuple[str, Filters], str] = {}
-    found = []
+    messages = []
     for one in suite.expectations:
         first = seen.setdefault((" ".join(one.query.casefold().split()), one.filters), one.place)
         if first != one.place:
-            found.append(f"{one.place}: the question {one.query!r} is already in {first}")
-    return found
+            messages.append(f"{one.place}: the question {one.query!r} is already in {first}")
+    return messages
 
 
 def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
     """Parse the header and every entry; raise what is wrong, or add it to `problems` and skip the entry."""
     check_keys(raw.header, _SUITE_KEYS, raw.origin)
-    name, format = raw.header.get("name"), raw.header.get("format", FORMAT)
-    if format not in (FORMAT, GRADED_FORMAT):
-        hint = f"This version of Recto reads {FORMAT} and {GRADED_FORMAT}."
+    name, format = raw.header.get("name"), raw.header.get("format", SUITE_FORMAT)
+    if format not in (SUITE_FORMAT, GRADED_FORMAT):
+        hint = f"This version of Recto reads {SUITE_FORMAT} and {GRADED_FORMAT}."
         raise invalid(raw.origin, f"its format is {format!r}", hint)
     expectations: list[Expectation] = []
     ids: dict[str, str] = {}
@@ -401,7 +404,7 @@ def _expectation(entry: Any, place: str) -> Expectation:
 
 
 def _grades(value: Any, targets: tuple[str, ...], place: str) -> tuple[tuple[str, int], ...]:
-    """Parse grades: those of targets are at least 1, those of other pages 0."""
+    """Parse grades: a target has at least 1, any other page 0."""
     if not isinstance(value, dict) or not all(
         name.strip() and isinstance(grade, int) and not isinstance(grade, bool) and 0 <= grade <= MAX_GRADE
         for name, grade in value.items()
@@ -447,7 +450,7 @@ def _is_place(value: Any) -> bool:
 
 
 def check_id(id: str, place: str, ids: dict[str, str]) -> None:
-    """Refuse an id that an earlier entry has; `ids` are those seen so far, with their positions."""
+    """Refuse an id that an earlier entry has; `ids` are the ids so far, with their positions."""
     if id and ids.setdefault(id, place) != place:
         first = ids[id].rpartition(", ")[2]
         raise invalid(place, f'the id "{id}" is already that of {first}', "Give every entry its own id.")
@@ -499,11 +502,11 @@ def _threshold(value: Any, origin: str) -> float:
 
 
 def check_keys(
-    entry: dict[str, Any], known: tuple[str, ...], place: str, problem: str = 'there is no "{key}"'
+    entry: dict[str, Any], allowed: tuple[str, ...], place: str, problem: str = 'there is no "{key}"'
 ) -> None:
-    """Refuse an unknown key, and suggest the nearest known one."""
+    """Refuse an unknown key, and suggest the nearest allowed one."""
     for key in entry:
-        if key not in known:
-            near = nearest(key, known)
+        if key not in allowed:
+            near = nearest(key, allowed)
             meant = f'; did you mean "{near}"?' if near else ""
-            raise invalid(place, problem.format(key=key) + meant, f"Known: {', '.join(known)}.")
+            raise invalid(place, problem.format(key=key) + meant, f"Known: {', '.join(allowed)}.")

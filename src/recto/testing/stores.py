@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from recto._util.numbers import cosine
 from recto.errors import (
     CollectionMissing,
     ConfigurationError,
@@ -34,7 +35,7 @@ from recto.protocols import (
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.testing.values import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
-from recto.types import Calibration, Candidates, Chunk, Filters, IndexQuery, SparseVector, Vector
+from recto.types import Calibration, Candidates, Chunk, Filters, IndexQuery, SparseVector
 
 MODULES = [
     ("ros2", "module-1-ros2"),
@@ -513,11 +514,6 @@ def by_number(index: Index, scores: Mapping[Hashable, float]) -> dict[int, float
     chunks = index.chunks(scores)
     assert chunks.keys() == scores.keys()
     return {chunks[id].chunk_index: score for id, score in scores.items()}
-
-
-def cosine(left: Vector, right: Vector) -> float:
-    """Return the cosine similarity of two vectors of length one."""
-    return sum(one * other for one, other in zip(left, right, strict=True))
 
 
 def bm25(index: Index, chunk: Chunk, text: str) -> float:

@@ -346,15 +346,15 @@ def test_url_without_pages_is_an_error(site: SiteDouble) -> None:
 
 
 def test_heavy_packages_are_imported_late() -> None:
-    code = "import sys, recto.book.parsing.html, recto.book.sources.website; print({'httpcore', 'selectolax'} & set(sys.modules))"
+    code = "import sys, recto.book.parsing.html, recto.book.sources.website; print({'httpcore', 'protego', 'selectolax'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
 
 
 def test_missing_extra_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("httpcore", "selectolax", "selectolax.lexbor"):
+    for name in ("httpcore", "protego", "selectolax", "selectolax.lexbor"):
         monkeypatch.setitem(sys.modules, name, None)
-    for name in ("cache", "crawl", "discovery", "fetch"):
+    for name in ("crawl", "discovery", "fetch"):
         monkeypatch.delitem(sys.modules, f"recto.book.sources.website.{name}", raising=False)
     with pytest.raises(ConfigurationError, match="`crawl`"):
         list(WebsiteSource("https://book.example/", None).pages())

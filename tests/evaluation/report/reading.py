@@ -14,47 +14,10 @@ HOSTILE = (
 TRICKS = "\x00\x1b[31m\u202e\ud800\x85"
 """What no page may hold: controls, a turn of direction, half a character."""
 
-ALLOWED = frozenset(
-    {
-        "html",
-        "head",
-        "meta",
-        "title",
-        "style",
-        "body",
-        "header",
-        "nav",
-        "main",
-        "footer",
-        "section",
-        "article",
-        "h1",
-        "h2",
-        "h3",
-        "p",
-        "a",
-    }
-    | {
-        "ul",
-        "ol",
-        "li",
-        "dl",
-        "dt",
-        "dd",
-        "div",
-        "span",
-        "b",
-        "small",
-        "bdi",
-        "time",
-        "details",
-        "summary",
-        "table",
-        "caption",
-        "thead",
-    }
-    | {"tbody", "tr", "th", "td", "svg", "line", "circle", "rect"}
-)
+ALLOWED = """
+html head meta title style body header nav main footer section article h1 h2 h3 p a ul ol li dl dt dd div span b
+small bdi time details summary table caption thead tbody tr th td svg line circle rect
+"""
 
 
 def nodes(tree: LexborHTMLParser, selector: str = "*") -> list[LexborNode]:
@@ -71,7 +34,7 @@ def read(page: str) -> LexborHTMLParser:
     """Parse a page and check that it is whole, loads nothing, runs nothing, and can be used without eyes."""
     tree = LexborHTMLParser(page)
     assert page.startswith("<!DOCTYPE html>\n<html lang=")
-    assert {node.tag for node in nodes(tree) if node.tag} <= ALLOWED
+    assert {node.tag for node in nodes(tree) if node.tag} <= set(ALLOWED.split())
     page.encode("utf-8")
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
     for node in nodes(tree):

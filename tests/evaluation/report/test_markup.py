@@ -49,25 +49,13 @@ def test_web_addresses_are_links(address: str) -> None:
 
 @pytest.mark.parametrize(
     "address",
-    [
-        "javascript:alert(1)",
-        "java\x00script:alert(1)",
-        "data:text/html,x",
-        "local://docs/docs/a",
-        "//example.org",
-        "https:",
-        "https://[",
-        "a/b",
-    ],
-)
+    ["javascript:alert(1)", "java\x00script:alert(1)", "data:text/html,x", "local://docs/docs/a", "//example.org",
+     "https:", "https://[", "a/b"],
+)  # fmt: skip
 def test_other_addresses_are_text(address: str) -> None:
     assert "href" not in link(address)
 
 
 def test_numbers() -> None:
-    assert (number(0.12349), number(-0.5), signed(0.1), signed(-0.1)) == (
-        "0.123",
-        "−0.500",
-        "+0.100",
-        "−0.100",
-    )
+    assert [number(0.12349), number(-0.5)] == ["0.123", "−0.500"]
+    assert [signed(0.1), signed(-0.1)] == ["+0.100", "−0.100"]

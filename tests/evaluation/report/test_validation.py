@@ -23,28 +23,19 @@ from recto.types import EmbedderFingerprint, Fingerprint
 from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, one, read, said
 from tests.running import recto
 
+
+def question(query: str, page: str, *tags: str) -> dict[str, Any]:
+    """Return an entry that expects a page, and its module if it has tags."""
+    module = {"module": page.split("/", maxsplit=1)[0].rpartition("-")[2]} if tags else {}
+    return {"query": query, "expect": {"page": page, **module}, "tags": list(tags)}
+
+
 QUESTIONS: list[dict[str, Any]] = [
-    {
-        "query": "how do I keep weeds down",
-        "expect": {"module": "garden", "page": "module-1-garden/01-soil#mulch"},
-        "tags": ["plants"],
-    },
-    {
-        "query": "when are beans sown",
-        "expect": {"module": "garden", "page": "module-1-garden/02-seeds"},
-        "tags": ["plants"],
-    },
-    {
-        "query": "how is a knife sharpened",
-        "expect": {"module": "kitchen", "page": "module-2-kitchen/04-knives"},
-        "tags": ["tools"],
-    },
-    {
-        "query": "repairing a puncture",
-        "expect": {"module": "workshop", "page": "module-3-workshop/02-bicycles#flat-tyres"},
-        "tags": ["tools"],
-    },
-    {"query": "the colour of wires", "expect": {"page": "module-1-garden/04-roses"}},
+    question("how do I keep weeds down", "module-1-garden/01-soil#mulch", "plants"),
+    question("when are beans sown", "module-1-garden/02-seeds", "plants"),
+    question("how is a knife sharpened", "module-2-kitchen/04-knives", "tools"),
+    question("repairing a puncture", "module-3-workshop/02-bicycles#flat-tyres", "tools"),
+    question("the colour of wires", "module-1-garden/04-roses"),
     {"query": "tides of the northern sea", "expect": {"nothing": True}},
 ]
 
@@ -112,14 +103,8 @@ def test_every_number_of_the_run(run: Run) -> None:
             assert f"{value:.3f}" in everything
     head = said(tree, "header")
     assert run.fingerprint is not None
-    for fact in (
-        run.suite,
-        run.suite_digest,
-        run.collection,
-        run.generation,
-        str(run.fingerprint.embedder),
-        run.fingerprint.content_hash,
-    ):
+    facts = (run.suite, run.suite_digest, run.collection, run.generation, run.fingerprint.content_hash)
+    for fact in (*facts, str(run.fingerprint.embedder)):
         assert fact in head
     assert "2026-01-02 03:04:05 UTC" in head
     assert f"in {run.seconds:.2f} s" in head
@@ -191,9 +176,8 @@ def test_what_changed(run: Run) -> None:
 
 
 def test_a_run_that_did_not_change(run: Run) -> None:
-    assert "No question's results changed." in said(
-        read(page(run, compare(run, Baseline.of(run)))), "#comparison"
-    )
+    tree = read(page(run, compare(run, Baseline.of(run))))
+    assert "No question's results changed." in said(tree, "#comparison")
 
 
 def test_what_is_not_in_the_index(run: Run) -> None:
@@ -216,19 +200,8 @@ def hostile(run: Run) -> Run:
         FoundChunk(f"https://example.org/{nasty}", "", nasty, 0.8, nasty),
         FoundChunk("https://example.org/page", "part", "m", -0.2, "c"),
     )
-    answer = QueryResult(
-        nasty,
-        f"{nasty} asked",
-        (nasty,),
-        nasty,
-        (nasty,),
-        (nasty,),
-        found,
-        (),
-        False,
-        {"MRR": 0.0, "Hit@5": 0.0},
-        1.0,
-    )
+    scores, names = {"MRR": 0.0, "Hit@5": 0.0}, (nasty,)
+    answer = QueryResult(nasty, f"{nasty} asked", names, nasty, names, names, found, (), False, scores, 1.0)
     model = EmbedderFingerprint(nasty, nasty, 3, nasty)
     made = Fingerprint(model, nasty, nasty, nasty, nasty, 1, nasty, nasty)
     missing = Missing(nasty, nasty, nasty, nasty)
@@ -244,24 +217,12 @@ def test_hostile_text_stays_text(run: Run) -> None:
         now, answers=tuple(replace(answer, found=answer.found[:1], ranks=(1,)) for answer in now.answers)
     )
     tree = read(page(now, compare(now, Baseline.of(before))))
-    for part in (
-        "head > title",
-        "h1",
-        "#worst",
-        "#comparison",
-        "#unmeasured",
-        "#questions",
-        "#confusion",
-        "#tags",
-    ):
+    sections = ("#worst", "#comparison", "#unmeasured", "#questions", "#confusion", "#tags")
+    for part in ("head > title", "h1", *sections):
         assert "<script>alert(1)</script>" in said(tree, part), part
-    links = {
-        link.attributes["href"]
-        for link in nodes(tree, "a")
-        if not (link.attributes["href"] or "").startswith("#")
-    }
+    links = {link.attributes["href"] or "" for link in nodes(tree, "a")}
     assert "https://example.org/page#part" in links
-    assert all(link and link.startswith("https://example.org/") for link in links)
+    assert all(link.startswith(("#", "https://example.org/")) for link in links)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

@@ -1,4 +1,4 @@
-"""The formats of pages, with their file suffixes and readers: the built-in ones and those of plugins."""
+"""The formats of pages, with their file suffixes and readers; plugins add further ones."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ BUILT_IN = (MARKDOWN, MDX, HTML)
 @cache
 def formats() -> tuple[Format, ...]:
     """Return all formats; readers of plugins are imported when they are first used."""
-    found = {format.name: format for format in BUILT_IN}
+    by_name = {format.name: format for format in BUILT_IN}
     suffixes = {suffix for format in BUILT_IN for suffix in format.suffixes}
     for plugin in plugin_names(READERS):
         name = plugin.lower().lstrip(".")
-        if name in found or f".{name}" in suffixes:
+        if name in by_name or f".{name}" in suffixes:
             raise ConfigurationError(
                 f"{plugin_version(READERS, plugin)} has a reader for .{name}, which Recto reads itself",
                 hint="Uninstall the plugin, or rename its entry point.",
             )
-        found[name] = Format(name, (f".{name}",), _plugin_reader(plugin), plugin)
-    return tuple(found.values())
+        by_name[name] = Format(name, (f".{name}",), _plugin_reader(plugin), plugin)
+    return tuple(by_name.values())
 
 
 def _plugin_reader(plugin: str) -> Reader:
@@ -96,10 +96,10 @@ def suffix_list() -> str:
 def format_of(name: str) -> Format | None:
     """Return the format of a file by its suffix, in any case; None if the file cannot be a page."""
     lower = name.lower()
-    found = [
+    candidates = [
         (len(suffix), format) for format in formats() for suffix in format.suffixes if lower.endswith(suffix)
     ]
-    return max(found, key=itemgetter(0))[1] if found else None
+    return max(candidates, key=itemgetter(0))[1] if candidates else None
 
 
 def is_markdown(name: str) -> bool:

@@ -20,10 +20,10 @@ _LONGEST_NUMBER = 50  # characters
 
 def split_front_matter(text: str) -> tuple[dict[str, Any], str, int]:
     """Return the front matter, the text after it, and its number of lines; broken YAML counts as empty."""
-    found = _FRONT_MATTER.match(text)
-    if found is None:
+    match = _FRONT_MATTER.match(text)
+    if match is None:
         return {}, text, 0
-    return load_mapping(found[1]), text[found.end() :], found[0].count("\n")
+    return load_mapping(match[1]), text[match.end() :], match[0].count("\n")
 
 
 def stated(values: dict[str, Any], key: str) -> str | None:

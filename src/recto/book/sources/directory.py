@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import os
 import re
@@ -10,7 +11,8 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +29,15 @@ _LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
 _LONGEST_PATTERN = 2_000  # characters; the rest is ignored
 _MOST_ALTERNATIVES = 1_000  # of a pattern with braces
 _DEEPEST_BRACES = 10
+_INNER_BRACES = re.compile(r"\{([^{}]*)\}")
 
 Matches = Callable[[str], bool]
 
 
 def any_of(patterns: Iterable[str]) -> Matches:
     """Return a function that tells whether a relative path matches one of the globs."""
-    found = [Glob(pattern.removeprefix("./")) for pattern in patterns]
-    return lambda name: any(glob.matches(parts) for parts in [name.split("/")] for glob in found)
+    globs = [Glob(pattern.removeprefix("./")) for pattern in patterns]
+    return lambda name: any(glob.matches(parts) for parts in [name.split("/")] for glob in globs)
 
 
 def ignored(lines: Iterable[str]) -> Matches:
@@ -62,24 +65,32 @@ def ignored(lines: Iterable[str]) -> Matches:
 class Glob:
     """A glob with `**`, `*`, `?`, `[…]` and `{a,b}`; the time to match is linear in the pattern and the path.
 
-    Braces are expanded, `**` stands for any number of directories, and each other part is a regular
-    expression that never goes back: the first match of what follows a star is always good enough.
+    A site's configuration states the patterns, so they may be hostile. Each part between slashes becomes a
+    regular expression of `fnmatch`, which never goes back to an earlier star.
     """
 
     def __init__(self, pattern: str, *, braces: bool = True) -> None:
-        pattern = pattern[:_LONGEST_PATTERN]
-        expanded = _expanded(pattern) if braces else [pattern]
-        self._patterns = [tuple(map(_part, one.split("/"))) for one in expanded]
+        pattern = pattern[:_LONGEST_PATTERN].replace("[^", "[!")
+        patterns = _expand_braces(pattern) if braces else [pattern]
+        self._patterns = [[_compiled(part) for part in one.split("/")] for one in patterns]
 
     def matches(self, parts: Sequence[str]) -> bool:
         """Return whether the parts of a path match."""
         return any(_parts_match(pattern, parts) for pattern in self._patterns)
 
 
+def _compiled(part: str) -> re.Pattern[str] | None:
+    """Translate one part of a glob; None is `**`."""
+    return None if part == "**" else re.compile(fnmatch.translate(part))
+
+
 def _parts_match(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]) -> bool:
-    """Match from left to right; after a mismatch, only the last `**` takes one more part."""
+    """Match from left to right; after a mismatch, only the last `**` takes one more part.
+
+    Trying the earlier ones again could not help: what the last one skips, they could only skip, too.
+    """
     index = position = 0
-    again: tuple[int, int] | None = None
+    after_stars: tuple[int, int] | None = None  # in the pattern and in the path, after the last `**`
     while position < len(parts):
         if index < len(pattern):
             part = pattern[index]
@@ -87,83 +98,34 @@ def _parts_match(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]
                 if index + 1 == len(pattern):  # at the end, it stands for at least one part
                     return True
                 index += 1
-                again = (index, position)
+                after_stars = (index, position)
                 continue
-            if part.fullmatch(parts[position]):
+            if part.match(parts[position]):
                 index, position = index + 1, position + 1
                 continue
-        if again is None:
+        if after_stars is None:
             return False
-        index, position = again[0], again[1] + 1
-        again = (index, position)
+        index, position = after_stars[0], after_stars[1] + 1
+        after_stars = (index, position)
     return index == len(pattern)
 
 
-def _part(pattern: str) -> re.Pattern[str] | None:
-    """Translate one part of a glob, between slashes; None is `**`."""
-    if pattern == "**":
-        return None
-    fixed, index = [""], 0
-    while index < len(pattern):
-        mark = pattern[index]
-        group = _character_set(pattern, index) if mark == "[" else None
-        if group:
-            fixed[-1], index = fixed[-1] + group[0], group[1]
-            continue
-        index += 1
-        if mark == "*":
-            fixed += [""] if len(fixed) == 1 or fixed[-1] else []
-        else:
-            fixed[-1] += "." if mark == "?" else re.escape(mark)
-    if len(fixed) == 1:
-        return re.compile(fixed[0], re.DOTALL)
-    first, *middle, last = fixed
-    return re.compile(first + "".join(f"(?>.*?{one})" for one in middle) + f".*{last}", re.DOTALL)
-
-
-def _expanded(pattern: str) -> list[str]:
-    """Expand the braces of a glob; braces that would make too many patterns have no meaning."""
-    found = [""]
-    for literal, choices in _braces(pattern):
-        if len(found) * len(choices) > _MOST_ALTERNATIVES:
-            return [pattern]
-        found = [one + literal + choice for one in found for choice in choices]
-    return found
-
-
-def _braces(pattern: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the text before each pair of braces and the expanded alternatives in it; the rest comes last."""
-    start = 0
-    while (opening := pattern.find("{", start)) >= 0:
-        depth, cuts, end = 0, [opening], -1
-        for index in range(opening, len(pattern)):
-            depth += (pattern[index] == "{") - (pattern[index] == "}")
-            if pattern[index] == "," and depth == 1:
-                cuts.append(index)
-            if depth == 0 or depth > _DEEPEST_BRACES:
-                end = index
-                break
-        if end < 0 or depth:
-            break
-        pieces = [pattern[one + 1 : other] for one, other in pairwise([*cuts, end])]
-        yield pattern[start:opening], [choice for piece in pieces for choice in _expanded(piece)]
-        start = end + 1
-    yield pattern[start:], [""]
-
-
-def _character_set(pattern: str, index: int) -> tuple[str, int] | None:
-    """Translate a character set such as `[!a-z]`; return it and where it ends."""
-    end = pattern.find("]", index + 2)
-    if end < 0:
-        return None
-    inner = pattern[index + 1 : end]
-    negated, inner = inner[0] in "!^", inner[1:] if inner[0] in "!^" else inner
-    escaped = re.sub(r"[\\\[&|~]", r"\\\g<0>", inner)
-    try:
-        re.compile(f"[{escaped}]")
-    except re.error:
-        return None
-    return f"[{'^' if negated else ''}{escaped}]", end + 1
+def _expand_braces(pattern: str) -> list[str]:
+    """Expand the braces of a glob, innermost first; too many alternatives or levels have no meaning."""
+    expanded = [pattern]
+    for _ in range(_DEEPEST_BRACES):
+        alternatives: dict[str, None] = {}  # a set that keeps their order
+        for one in expanded:
+            # Text and the content of braces in turn: "a{b,c}d" is split into "a", "b,c" and "d".
+            parts = _INNER_BRACES.split(one)
+            choices = [part.split(",") if index % 2 else [part] for index, part in enumerate(parts)]
+            if len(alternatives) + prod(map(len, choices)) > _MOST_ALTERNATIVES:
+                return [pattern]
+            alternatives |= dict.fromkeys(map("".join, product(*choices)))
+        if list(alternatives) == expanded:
+            return expanded
+        expanded = list(alternatives)
+    return [pattern]
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +205,7 @@ class SiteRules(ABC):
 class PageDirectory:
     """A directory and its rules.
 
-    `below` limits it to a subdirectory or a file. Files in `translated` replace those of the same name.
+    `below` limits it to a subdirectory or a file. A file in `translated` replaces the file of the same name.
     All files must be inside `bounds` after links are resolved. `prefix` is put before all names. `includes`
     inserts included files.
     """
@@ -261,8 +223,8 @@ class PageDirectory:
     def names(self) -> list[str]:
         """Return the pages in the order of their names; record those that cannot be read in `refused`."""
         start = self.root / self.below if self.below else self.root
-        found = [self.below or start.name] if start.is_file() else self._walk(start)
-        return sorted(name for name in found if self.rules.wants(name) and self._is_readable(name))
+        names = [self.below or start.name] if start.is_file() else self._walk(start)
+        return sorted(name for name in names if self.rules.wants(name) and self._is_readable(name))
 
     def _walk(self, start: Path) -> Iterator[str]:
         """Yield the files in a directory; links to directories are not followed."""

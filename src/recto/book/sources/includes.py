@@ -1,6 +1,6 @@
 """Included files: insert their text where a page includes them, without running anything.
 
-A finder lists the directives of a text: `MkDocsIncludes` those of MkDocs extensions and plugins,
+A finder lists the directives of a text: `MkDocsIncludes` knows MkDocs extensions and plugins, and
 `DocusaurusIncludes` imports of partials and raw files. `Includes` reads the files, inside the repository
 only, and counts those that it cannot read. A directive that does not resolve is removed, or left to the
 Markdown reader.
@@ -159,9 +159,9 @@ class Includes:
             raise _UnresolvedError(directive.reason or "on the web")
         reasons = []
         names = [f"{directive.path}{suffix}" for suffix in directive.suffixes]
-        for place in (base / name for base in directive.bases for name in names):
+        for candidate in (base / name for base in directive.bases for name in names):
             try:
-                file = place.resolve()
+                file = candidate.resolve()
                 if not is_inside(file, self._bounds):
                     reasons.append("outside the repository")
                 elif stat.S_ISREG(file.stat().st_mode):
@@ -189,10 +189,10 @@ class Includes:
             raise _UnresolvedError(error.strerror or str(error)) from error
 
 
-def notes(found: Sequence[Includes]) -> list[str]:
+def notes(includes: Sequence[Includes]) -> list[str]:
     """Return notes on how many files were included and which were not."""
-    resolved, pages = sum(one.resolved for one in found), sum(one.pages for one in found)
-    unresolved = [line for one in found for line in one.unresolved]
+    resolved, pages = sum(one.resolved for one in includes), sum(one.pages for one in includes)
+    unresolved = [line for one in includes for line in one.unresolved]
     lines = [f"{plural(resolved, 'included file')} resolved in {plural(pages, 'page')}."] * bool(resolved)
     if unresolved:
         more = f", and {len(unresolved) - _SHOWN} more" if len(unresolved) > _SHOWN else ""
@@ -227,10 +227,10 @@ def code_ranges(text: str) -> InCode:
     return in_code
 
 
-def in_order(found: Sequence[Directive]) -> list[Directive]:
+def in_order(directives: Sequence[Directive]) -> list[Directive]:
     """Sort directives and drop those that overlap an earlier one."""
     kept: list[Directive] = []
-    for directive in sorted(found, key=lambda directive: directive.start):
+    for directive in sorted(directives, key=lambda directive: directive.start):
         if not kept or directive.start >= kept[-1].end:
             kept.append(directive)
     return kept
@@ -282,64 +282,64 @@ class MkDocsIncludes:
     def __call__(self, text: str, file: Path) -> Sequence[Directive]:
         """Return the directives of a text."""
         finders = {BRACES: _braces, VARIANTS: _variants, SNIPPETS: _snippets, TAGS: _tags}
-        wanted = {syntax: find for syntax, find in finders.items() if syntax in text}
-        in_code = code_ranges(text) if wanted else bool
-        found: list[Directive] = []
-        for syntax, find in wanted.items():
+        used = {syntax: find for syntax, find in finders.items() if syntax in text}
+        in_code = code_ranges(text) if used else bool
+        directives: list[Directive] = []
+        for syntax, find in used.items():
             for directive in find(text, in_code, syntax in self.bases):
                 near = (file.parent,) if syntax == TAGS and directive.path.startswith(".") else ()
                 own = (folder or file.parent for folder in self.bases.get(syntax, ()))
                 bases = dict.fromkeys((*near, *own, *self.usual[:2], file.parent, *self.usual[2:]))
                 counted = syntax in self.bases or not in_code(directive.start)
-                found.append(replace(directive, bases=tuple(bases), counted=counted))
-        return in_order(found)
+                directives.append(replace(directive, bases=tuple(bases), counted=counted))
+        return in_order(directives)
 
 
 def _braces(text: str, _: InCode, __: bool) -> Iterator[Directive]:
     """Find `{!file!}`."""
-    for found in _BRACES.finditer(text):
-        start, end, prefix = whole_line(text, *found.span())
-        ranges = found["slice"] or (found["lines"] or "").replace(" ", ",")
+    for match in _BRACES.finditer(text):
+        start, end, prefix = whole_line(text, *match.span())
+        ranges = match["slice"] or (match["lines"] or "").replace(" ", ",")
         select = _lines(ranges, "-") if ranges else None
         otherwise = "" if prefix is None else None
-        path = found["path"].strip()
+        path = match["path"].strip()
         yield Directive(start, end, path, select=select, prefix=prefix or "", otherwise=otherwise)
 
 
 def _variants(text: str, in_code: InCode, _: bool) -> Iterator[Directive]:
     """Find `{* file ln[1:3] *}`, which makes a fence."""
-    for found in _VARIANTS.finditer(text):
-        ranges = _LN.search(found["options"])
+    for match in _VARIANTS.finditer(text):
+        ranges = _LN.search(match["options"])
         select = _lines(ranges[1], ":", gap="\n\n") if ranges and ranges[1].strip() != "0" else None
-        code = None if in_code(found.start()) else ""
-        prefix = found["prefix"]
-        yield Directive(*found.span(), found["path"], select=select, code=code, prefix=prefix, nested=False)
+        code = None if in_code(match.start()) else ""
+        prefix = match["prefix"]
+        yield Directive(*match.span(), match["path"], select=select, code=code, prefix=prefix, nested=False)
 
 
 def _snippets(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive]:
     """Find `--8<-- "file"`, lists of files between two marks, and the marks of sections."""
 
     def snippet(start: int, end: int, written: str, prefix: str) -> Directive:
-        found = _SNIPPET_PART.fullmatch(written.strip())
-        path, part = (found["path"], found["part"] or "") if found else (written, "")
+        match = _SNIPPET_PART.fullmatch(written.strip())
+        path, part = (match["path"], match["part"] or "") if match else (written, "")
         select = _section(part[1:]) if part[1:2].isalpha() else _lines(part[1:], ":", open_end=True)
         return Directive(start, end, path.strip() or written, select=select if part else None, prefix=prefix)
 
     block = -1  # start of the list of files in the block form
-    for found in _SNIPPET.finditer(text):
-        written = found["double"] or found["single"]
-        if found["escape"] or (written and block >= 0):
+    for mark in _SNIPPET.finditer(text):
+        written = mark["double"] or mark["single"]
+        if mark["escape"] or (written and block >= 0):
             continue
         if written:
-            yield snippet(*found.span(), written, found["prefix"])
-        elif turned_on or not in_code(found.start()):
-            yield Directive(found.start(), min(found.end() + 1, len(text)))
-            for line in _LISTED.finditer(text, block, found.start()) if block >= 0 else ():
+            yield snippet(*mark.span(), written, mark["prefix"])
+        elif turned_on or not in_code(mark.start()):
+            yield Directive(mark.start(), min(mark.end() + 1, len(text)))
+            for line in _LISTED.finditer(text, block, mark.start()) if block >= 0 else ():
                 if line["path"]:
                     yield snippet(line.start(), line.end("path"), line["path"], line["prefix"])
                 else:
                     yield Directive(*line.span())
-            block = -1 if block >= 0 else found.end()
+            block = -1 if block >= 0 else mark.end()
     for mark in _SECTION.finditer(text):
         if not mark["escape"] and (turned_on or not in_code(mark.start())):
             end = text.find("\n", mark.end(), mark.end() + _FAR) + 1
@@ -348,12 +348,12 @@ def _snippets(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive
 
 def _tags(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive]:
     """Find `{% include "file" %}`."""
-    for found in _TAG.finditer(text):
-        start, end, prefix = whole_line(text, *found.span())
+    for tag in _TAG.finditer(text):
+        start, end, prefix = whole_line(text, *tag.span())
         indented = (prefix or "").startswith((" " * 4, "\t"))
-        if not turned_on and (in_code(found.start()) or indented):
+        if not turned_on and (in_code(tag.start()) or indented):
             continue  # code: most likely an example
-        path, select = found["double"] or found["single"], _between(found["options"])
+        path, select = tag["double"] or tag["single"], _between(tag["options"])
         yield Directive(start, end, path, select=select, prefix=prefix or "", otherwise="")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from recto import plugins
@@ -38,10 +38,10 @@ class SourceOptions:
 
 def scheme_of(location: str) -> str:
     """Return the scheme of a location in lower case; "" for a path, also for one with a colon in it."""
-    found = _SCHEME.match(location)
-    if found is None:
+    prefix = _SCHEME.match(location)
+    if prefix is None:
         return ""
-    scheme = found[1].lower()
+    scheme = prefix[1].lower()
     return "" if scheme not in WEBSITE_SCHEMES and os.path.lexists(location) else scheme
 
 
@@ -95,15 +95,9 @@ def _open_website(url: str, options: SourceOptions, cache: Path | None, notify: 
 
     from recto.book.sources.website import CrawlOptions, WebsiteSource
 
-    defaults = CrawlOptions()
-    limits = replace(
-        defaults,
-        max_pages=defaults.max_pages if options.max_pages is None else options.max_pages,
-        delay=defaults.delay if options.delay is None else options.delay,
-        allow_private=options.allow_private,
-    )
+    stated = {name: value for name in _CRAWLING if (value := getattr(options, name)) is not None}
     folder = cache / sha256(url.encode()).hexdigest()[:16] if cache else None
-    return WebsiteSource(url, folder, limits, notify, title=options.title or "")
+    return WebsiteSource(url, folder, CrawlOptions(**stated), notify, title=options.title or "")
 
 
 def _refuse(options: SourceOptions, names: Sequence[str], kind: str) -> None:
@@ -123,11 +117,11 @@ def _check_range(flag: str, value: float | None, least: int, most: int) -> None:
 
 
 def _open_plugin(scheme: str, location: str, notify: Notify, settings: Settings | None) -> Source:
-    known = plugins.plugin_names(plugins.SOURCES)
-    if scheme not in known:
+    installed = plugins.plugin_names(plugins.SOURCES)
+    if scheme not in installed:
         raise InvalidArgument(
             f"There is no source for {scheme}: locations",
             hint="Give a directory or an address that begins with http:// or https://, or install a plugin "
-            f"that adds {scheme!r} to {plugins.SOURCES}. Installed: {', '.join(known) or 'none'}.",
+            f"that adds {scheme!r} to {plugins.SOURCES}. Installed: {', '.join(installed) or 'none'}.",
         )
     return plugins.open_source(scheme, location, settings or load_settings(), notify)

@@ -107,8 +107,8 @@ class MkDocsSite(SiteRules):
         if path == PAGE_RELATIVE:
             return None
         path = path.replace("$config_dir", str(self.directory)).replace("$docs_dir", str(self.root))
-        place = self.directory / path
-        return place.parent if is_file(place) else place
+        base = self.directory / path
+        return base.parent if is_file(base) else base
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
@@ -135,7 +135,7 @@ class MkDocsSite(SiteRules):
         return Navigation(by_navigation(names, self._sections), self._sections)
 
     def _relative(self, name: str) -> str:
-        """Return the URL of a page relative to that of the site."""
+        """Return the URL of a page relative to the site's URL."""
         folder, slash, file = name.rpartition("/")
         stem = file.rpartition(".")[0]
         stem = "index" if stem == "README" else stem

@@ -182,11 +182,11 @@ def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFil
     )
 
 
-def _check_keys(path: Path, prefix: str, table: dict[str, Any], known: tuple[str, ...]) -> None:
+def _check_keys(path: Path, prefix: str, table: dict[str, Any], allowed: tuple[str, ...]) -> None:
     for key in table:
-        if key not in known:
-            guess = nearest(key, known)
-            every = ", ".join(prefix + name for name in known)
+        if key not in allowed:
+            guess = nearest(key, allowed)
+            every = ", ".join(prefix + name for name in allowed)
             hint = f"Did you mean {prefix}{guess}?" if guess else f"It may hold: {every}."
             raise ConfigurationError(f"{path}: unknown key {prefix}{key}", hint=hint)
 
@@ -204,12 +204,12 @@ def _texts(path: Path, key: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _wrong(path: Path, key: str, wanted: str, hint: str) -> ConfigurationError:
-    return ConfigurationError(f"{path}: {key} must be {wanted}", hint=hint)
+def _wrong(path: Path, key: str, expected: str, hint: str) -> ConfigurationError:
+    return ConfigurationError(f"{path}: {key} must be {expected}", hint=hint)
 
 
 def check_url(url: str, origin: str) -> str:
-    """Return a URL, or raise an error if it is not that of a website; `origin` says where it came from."""
+    """Return the URL of a website, or raise an error if it is not one; `origin` says who stated it."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and parts.hostname and not parts.query + parts.fragment
@@ -225,7 +225,7 @@ def check_url(url: str, origin: str) -> str:
 
 
 def local_parts(path: str) -> list[str]:
-    """Return the parts of a page's local URL; an index page has those of its directory."""
+    """Return the parts of a page's local URL; an index page has the URL of its directory."""
     parts = path.rpartition(".")[0].split("/")
     return parts[:-1] if parts[-1].lower() in INDEX_PAGES else parts
 

@@ -57,13 +57,13 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
     """Open a book: a site if it has a configuration, else a plain tree; `options` override `recto.toml`."""
     check_url(options.url, "--site-url")
     with _readable(path):
-        place = _existing(path)
-        folder = place if place.is_dir() else place.parent
+        location = _existing(path)
+        folder = location if location.is_dir() else location.parent
         for site in (folder, *folder.parents):
             try:
-                opened = _open_site(site, place, options, book)
+                opened = _open_site(site, location, options, book)
             except UnreadableSite as error:
-                if site == place:
+                if site == location:
                     raise
                 note = f"{error.message}. The pages are read without the site's own rules."
                 return MarkdownTree(path, book, options, [note])
@@ -71,13 +71,13 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
                 return opened
             if (site / ".git").exists():
                 break
-        _refuse_docusaurus_flags(options, place)
-        return MarkdownTree(path, book, options, _sites_below(place))
+        _refuse_docusaurus_flags(options, location)
+        return MarkdownTree(path, book, options, _sites_below(location))
 
 
-def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Source | None:
+def _open_site(site: Path, location: Path, options: SiteOptions, book: str) -> Source | None:
     """Open a path as part of the site in a directory; return None if it is not part of one."""
-    folder = place if place.is_dir() else place.parent
+    folder = location if location.is_dir() else location.parent
     for names, make in _SITES.items():
         config = next((site / name for name in names if (site / name).is_file()), None)
         if config is None:
@@ -85,29 +85,29 @@ def _open_site(site: Path, place: Path, options: SiteOptions, book: str) -> Sour
         name = book or book_name(site)
         book_file = read_book_file(folder, site, options=options)
         opened = make(config, book_file, name)
-        if directories := opened.directories(place):
+        if directories := opened.directories(location):
             if make is not docusaurus.DocusaurusSite:
-                _refuse_docusaurus_flags(options, place)
+                _refuse_docusaurus_flags(options, location)
             title = book_file.options.title or opened.title
-            return BookTree(directories, name, place, opened.notes, title, opened.logo)
+            return BookTree(directories, name, location, opened.notes, title, opened.logo)
     return None
 
 
-def _refuse_docusaurus_flags(options: SiteOptions, place: Path) -> None:
+def _refuse_docusaurus_flags(options: SiteOptions, location: Path) -> None:
     """Raise an error for a flag that would have no effect."""
     flags = {"docs-version": options.version, "locale": options.locale}
     flags["route-base-path"] = options.route_base_path or ""
     if given := [flag for flag, value in flags.items() if value]:
         raise InvalidOption(
-            f"--{given[0]} is for Docusaurus sites, and {place} is not one",
+            f"--{given[0]} is for Docusaurus sites, and {location} is not one",
             hint=f"Leave it out, or pass the directory that holds {docusaurus.CONFIG_FILES[0]}.",
         )
 
 
-def _sites_below(place: Path) -> list[str]:
+def _sites_below(location: Path) -> list[str]:
     """Return notes on sites one level down, whose URLs and versions a plain tree does not know."""
     names = [name for names in _SITES for name in names]
-    folders = sorted(folder for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
+    folders = sorted(folder for folder in location.iterdir() if folder.is_dir()) if location.is_dir() else []
     return [
         f"{folder.name}/ is a separate site. Pass its directory instead, to get its published URLs."
         for folder in folders
@@ -220,29 +220,29 @@ class MarkdownTree(BookTree):
     ) -> None:
         """Find the root of the pages: the directory itself, or `docs` in a site."""
         with _readable(path):
-            place = _existing(path)
-            if place.is_dir() and _is_site(place) and (place / "docs").is_dir():
-                if not is_inside(place / "docs", repository_of(place)):
+            location = _existing(path)
+            if location.is_dir() and _is_site(location) and (location / "docs").is_dir():
+                if not is_inside(location / "docs", repository_of(location)):
                     raise InvalidArgument(
-                        f"{place / 'docs'} is a symbolic link that leaves the book", hint=_PATH_HINT
+                        f"{location / 'docs'} is a symbolic link that leaves the book", hint=_PATH_HINT
                     )
-                place = (place / "docs").resolve()
-            root = place if place.is_dir() else place.parent
+                location = (location / "docs").resolve()
+            root = location if location.is_dir() else location.parent
             site = next((folder for folder in (root, root.parent) if _is_site(folder)), None)
             book_file = read_book_file(root, site or root, options=options)
             name = book or book_name(root)
             bounds = repository_of(site or root)
             finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
         rules = _PlainRules(name, book_file, root, bounds, mdx=site is not None)
-        below = "" if place.is_dir() else place.name
+        below = "" if location.is_dir() else location.name
         directory = PageDirectory(root, rules, bounds, below, includes=Includes(finder, bounds))
-        super().__init__([directory], name, place, notes)
+        super().__init__([directory], name, location, notes)
         if all(name.startswith(_DOCS) for _, name in self._files):  # as in a site, `docs` is not a module
             rules.book_file = replace(book_file, module_root=_DOCS)
         self._name_book(site, directory, rules.book_file)
 
     def _name_book(self, site: Path | None, directory: PageDirectory, book_file: BookFile) -> None:
-        """Set the title and the logo: those of the site's configuration, else the title of the first page."""
+        """Set title and logo as the site's configuration states them; else the first page gives the title."""
         self.title = book_file.options.title
         if site is not None:
             file = next(site / name for name in docusaurus.CONFIG_FILES if (site / name).is_file())
@@ -272,9 +272,9 @@ class _PlainRules(SiteRules):
         return format_of(name) is not None and not hidden and not self._excluded(name)
 
     def page(self, file: SourceFile) -> Page | Skipped:
-        found = format_of(file.name) or MARKDOWN
-        found = MDX if self._mdx and found is MARKDOWN else found
-        return self.make_page(file, self._url(file.path), found.name)
+        format = format_of(file.name) or MARKDOWN
+        format = MDX if self._mdx and format is MARKDOWN else format
+        return self.make_page(file, self._url(file.path), format.name)
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         folders = {name.split("/")[0] for name in names if "/" in name}
@@ -284,7 +284,7 @@ class _PlainRules(SiteRules):
         )
 
     def _url(self, path: str) -> str:
-        """Return the URL of a page below that of the site, or "" if the site has none."""
+        """Return the URL of a page below the site's URL, or "" if the site has none."""
         options = self.book_file.options
         if not options.url:
             return ""

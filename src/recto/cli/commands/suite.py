@@ -113,7 +113,7 @@ def import_(qrels: Path, queries: Path, out: Path | None, force: bool) -> Exit:
     Pages are named by URL or path. White space in names is written as %20.
     """
     from recto.evaluation.records import write_file
-    from recto.evaluation.trec import import_suite
+    from recto.evaluation.suite_tools import import_suite
 
     _check_new(out, force=force)
     found = import_suite(qrels, queries)
@@ -136,8 +136,8 @@ def import_(qrels: Path, queries: Path, out: Path | None, force: bool) -> Exit:
 def export(file: Path, qrels: Path, queries: Path, force: bool) -> Exit:
     """Write the suite in FILE as judgments and queries in the format of TREC."""
     from recto.evaluation.records import write_file
+    from recto.evaluation.suite_tools import export_suite
     from recto.evaluation.suites import load_strict_suite
-    from recto.evaluation.trec import export_suite
 
     _check_new(qrels, queries, force=force)
     found = export_suite(load_strict_suite(file))

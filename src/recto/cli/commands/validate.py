@@ -179,7 +179,7 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
 
         _write(request.markdown, validation_markdown(run, gate, comparison))
     if request.trec_run:
-        from recto.evaluation.trec import run_text
+        from recto.evaluation.suite_tools import run_text
 
         _write(request.trec_run, run_text(run))
     if request.html:

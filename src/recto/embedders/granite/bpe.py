@@ -85,12 +85,12 @@ def ascii_words(text: str) -> list[str] | None:
 
 def _merge(tokens: list[int], ranks: list[int], rank: int, result: int) -> list[int]:
     """Replace every pair of this rank, from the left; a token belongs to one pair only."""
-    merged, place = [], 0
-    while place < len(tokens):
-        if place < len(ranks) and ranks[place] == rank:
+    merged, index = [], 0
+    while index < len(tokens):
+        if index < len(ranks) and ranks[index] == rank:
             merged.append(result)
-            place += 2
+            index += 2
         else:
-            merged.append(tokens[place])
-            place += 1
+            merged.append(tokens[index])
+            index += 1
     return merged

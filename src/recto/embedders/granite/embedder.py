@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from recto._util.files import sha256
 from recto.embedders.granite.bpe import AsciiTokenizer, ascii_words
@@ -35,9 +34,6 @@ from recto.embedders.onnx import (
 )
 from recto.settings import BUILT_IN_MODEL, GRANITE_MODEL, Precision
 from recto.types import EmbedderFingerprint
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 MAX_TOKENS = 512
 PROBE = (0, 2264, 16, 10, 8304, 116, 2)
@@ -130,13 +126,30 @@ MODELS = {model.name: model for model in (RECTO_EN_1, GRANITE)}
 class BuiltInEmbedder(LocalEmbedder):
     """An embedder that also opens the other built-in model, for queries to an index that it made."""
 
-    open_other: Callable[[str], LocalEmbedder]
+    def __init__(
+        self,
+        fingerprint: EmbedderFingerprint,
+        home: Path,
+        sessions: Sessions,
+        threads: int,
+        open_other: Callable[[str], LocalEmbedder],
+    ) -> None:
+        super().__init__(
+            fingerprint,
+            MAX_TOKENS,
+            lambda: new_tokenizer(read_tokenizer(checked_pack(home))),
+            sessions,
+            threads,
+            AsciiTokenizer(_MERGES).encode,
+            ascii_words,
+        )
+        self._open_other = cache(open_other)
 
-    def for_index(self, made: EmbedderFingerprint) -> LocalEmbedder | None:
+    def for_index(self, index: EmbedderFingerprint) -> LocalEmbedder | None:
         """Return the embedder of the built-in model that made an index, or None if another model did."""
         for model in MODELS.values():
-            if made.is_compatible(model.fingerprint):
-                return self.open_other(model.name)
+            if index.is_compatible(model.fingerprint):
+                return self._open_other(model.name)
         return None
 
 
@@ -160,19 +173,11 @@ def built_in_embedder(
         return graph_opener(home, variant)(1)
 
     sessions = Sessions(open_for, threads, open_for_documents if single_query else None)
-    embedder = BuiltInEmbedder(
-        variant.fingerprint,
-        MAX_TOKENS,
-        lambda: open_tokenizer(home),
-        sessions,
-        threads,
-        fast_tokenize(),
-        ascii_words,
-    )
-    embedder.open_other = cache(
-        lambda name: built_in_embedder(home, threads, precision, model=name, single_query=single_query)
-    )
-    return embedder
+
+    def open_other(name: str) -> BuiltInEmbedder:
+        return built_in_embedder(home, threads, precision, model=name, single_query=single_query)
+
+    return BuiltInEmbedder(variant.fingerprint, home, sessions, threads, open_other)
 
 
 def graph_opener(home: Path, variant: Variant, *, single_query: bool = False) -> Callable[[int], RunModel]:
@@ -205,16 +210,6 @@ def checked_pack(home: Path) -> Path:
     pack = find_pack()
     check_pack(pack, home / "cache" / "model-pack.json")
     return pack
-
-
-def open_tokenizer(home: Path) -> Tokenizer:
-    """Load the tokenizer of the pack."""
-    return new_tokenizer(read_tokenizer(checked_pack(home)))
-
-
-def fast_tokenize() -> Callable[[str], list[int] | None]:
-    """Return the tokenizer of ASCII queries."""
-    return AsciiTokenizer(_MERGES).encode
 
 
 def remove_damaged_weights(cache: Path) -> list[str]:

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from recto.embedders.granite.bpe import ascii_words
 from recto.embedders.granite.embedder import (
     MAX_TOKENS,
     MODELS,
@@ -25,12 +23,10 @@ from recto.embedders.granite.embedder import (
     BuiltInModel,
     built_in_embedder,
     checked_pack,
-    fast_tokenize,
     graph_opener,
-    open_tokenizer,
 )
 from recto.embedders.granite.weights import LAST, LINEAR, Arrays
-from recto.embedders.onnx import Sessions, length_batches
+from recto.embedders.onnx import LocalEmbedder, Sessions, length_batches
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
 from recto.settings import Settings
@@ -62,8 +58,8 @@ _TRY_CPU = "Set RECTO_DEVICE=cpu to embed on the CPU."
 def gpu_embedder(settings: Settings, device: str, notify: Callable[[str], None]) -> GpuEmbedder:
     """Return the built-in embedder with documents on a GPU and queries on the CPU.
 
-    The fingerprint is that of the documents. Where the choice of the GPU was automatic, few documents, or all
-    if the GPU cannot be used, are embedded on the CPU in the same precision.
+    The fingerprint says how documents are embedded. If the choice of the GPU was automatic, the CPU embeds
+    few documents, or all of them if the GPU cannot be used, in the same precision.
     """
     home, half = settings.home, settings.precision == "bf16"
     model = MODELS[settings.model]
@@ -79,11 +75,11 @@ def gpu_embedder(settings: Settings, device: str, notify: Callable[[str], None])
         required=half or settings.device != "auto",
         queries=settings.query_device == "same",
     )
-    embedder = GpuEmbedder(model, home, sessions, settings.threads, options, notify)
-    embedder.open_other = cache(
-        lambda name: built_in_embedder(home, settings.threads, settings.precision, model=name)
-    )
-    return embedder
+
+    def open_other(name: str) -> BuiltInEmbedder:
+        return built_in_embedder(home, settings.threads, settings.precision, model=name)
+
+    return GpuEmbedder(model, home, sessions, settings.threads, options, notify, open_other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +106,13 @@ class GpuEmbedder(BuiltInEmbedder):
         threads: int,
         options: GpuOptions,
         notify: Callable[[str], None],
+        open_other: Callable[[str], LocalEmbedder],
     ) -> None:
         """Take the sessions of the CPU: of queries, and of documents in fp32."""
-        made = model.fingerprint
-        fingerprint = replace(made, variant="int8-weights-bf16") if options.half else made
-        super().__init__(
-            fingerprint,
-            MAX_TOKENS,
-            lambda: open_tokenizer(home),
-            sessions,
-            threads,
-            fast_tokenize(),
-            ascii_words,
-        )
+        fingerprint = model.fingerprint
+        if options.half:
+            fingerprint = replace(fingerprint, variant="int8-weights-bf16")
+        super().__init__(fingerprint, home, sessions, threads, open_other)
         self._model = model
         self._home = home
         self._options = options
@@ -149,8 +139,8 @@ class GpuEmbedder(BuiltInEmbedder):
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks, in batches of similar length."""
-        wanted = self._options.required or self._runner or len(texts) >= _FEW
-        runner = self._started() if wanted and texts else None
+        worth_it = self._options.required or self._runner or len(texts) >= _FEW
+        runner = self._started() if worth_it and texts else None
         if runner is None:
             return super().embed_documents(texts, progress)
         with _as_embedding_error():
@@ -206,7 +196,7 @@ class GpuEmbedder(BuiltInEmbedder):
 
 
 def open_runner(model: BuiltInModel, options: GpuOptions, home: Path) -> TorchRunner:
-    """Load the model on a device, and compare its vectors with those of the CPU."""
+    """Load the model on a device, and compare its vectors with the CPU's."""
     device = options.device
     try:
         import torch
@@ -248,9 +238,9 @@ def _room(device: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """Vectors that the device may still compute, and the place of each among the texts."""
+    """Vectors that the device may still compute, and the index of the text of each."""
 
-    places: list[int]
+    indexes: list[int]
     vectors: Tensor
     wait: Callable[[], None]
 
@@ -268,13 +258,13 @@ class TorchRunner:
         import torch
 
         waiting = length_batches([len(row) for row in rows], self.batch_tokens)[::-1]
-        places: list[int] = []
+        indexes: list[int] = []
         parts: list[Tensor] = []
         while waiting:
             batch = waiting.pop()
-            vectors = self._run([rows[place] for place in batch])
+            vectors = self._run([rows[index] for index in batch])
             if vectors is not None:
-                places += batch
+                indexes += batch
                 parts.append(vectors)
                 continue
             if len(batch) == 1:
@@ -289,11 +279,11 @@ class TorchRunner:
                 torch.cuda.empty_cache()
         vectors = torch.cat(parts)
         if self._device != "cuda":
-            return Launched(places, vectors.cpu(), lambda: None)
+            return Launched(indexes, vectors.cpu(), lambda: None)
         copy = vectors.to("cpu", non_blocking=True)
         copied = torch.cuda.Event()
         copied.record()
-        return Launched(places, copy, copied.synchronize)
+        return Launched(indexes, copy, copied.synchronize)
 
     @staticmethod
     def finish(launched: Launched) -> list[Vector]:
@@ -302,10 +292,10 @@ class TorchRunner:
         lengths = launched.vectors.square().sum(dim=1)
         if not bool(((lengths - 1).abs() < _UNIT_TOLERANCE).all()):
             raise EmbeddingError("The GPU returned a vector that is zero or not finite", hint=_TRY_CPU)
-        found: list[Vector] = [[]] * len(launched.places)
-        for place, vector in zip(launched.places, launched.vectors.tolist(), strict=True):
-            found[place] = vector
-        return found
+        vectors: list[Vector] = [[]] * len(launched.indexes)
+        for index, vector in zip(launched.indexes, launched.vectors.tolist(), strict=True):
+            vectors[index] = vector
+        return vectors
 
     def _run(self, rows: list[list[int]]) -> Tensor | None:
         """Start one batch; return None if the device has not enough memory for it."""
@@ -313,7 +303,7 @@ class TorchRunner:
 
         ids, mask = _padded(rows)
         try:
-            with torch.inference_mode(), _full_precision:
+            with torch.inference_mode(), full_precision():
                 return self._model(self._copied(ids), None if mask is None else self._copied(mask))
         except RuntimeError as error:  # the error of MPS has no class of its own
             if isinstance(error, torch.cuda.OutOfMemoryError) or "out of memory" in str(error):
@@ -406,38 +396,27 @@ class TorchModel:
         return layer_norm(x, (_HIDDEN,), *self._norms[name], eps=_EPSILON)
 
 
-class FullPrecision:
-    """Multiplies fp32 numbers in fp32 while any thread is inside, even if the program allows TF32.
+_changing_precision = threading.RLock()
 
-    The setting belongs to the whole process. It is changed only if the program allows TF32, and the last
-    thread restores it, unless the program has changed it meanwhile.
+
+@contextmanager
+def full_precision() -> Iterator[None]:
+    """Multiply fp32 numbers in fp32, even if the program allows TF32.
+
+    The setting belongs to the whole process, so only one thread at a time launches a batch. It is restored
+    afterwards, unless the program has changed it meanwhile.
     """
-
-    def __init__(self) -> None:
-        self._changing = threading.Lock()
-        self._inside = 0
-        self._before = ""
-
-    def __enter__(self) -> None:
-        """Change the setting if it allows TF32."""
-        with self._changing:
-            self._inside += 1
-            if (precision := _precision()) != _HIGHEST:
-                self._before = precision
-                _set_precision(_IEEE if precision == _TF32 else _HIGHEST)
-
-    def __exit__(self, *_: object) -> None:
-        """Restore the setting if no other thread needs it."""
-        with self._changing:
-            self._inside -= 1
-            if self._inside or not self._before:
-                return
+    with _changing_precision:
+        before = _precision()
+        if before == _HIGHEST:
+            yield
+            return
+        _set_precision(_IEEE if before == _TF32 else _HIGHEST)
+        try:
+            yield
+        finally:
             if _precision() == _HIGHEST:
-                _set_precision(self._before)
-            self._before = ""
-
-
-_full_precision = FullPrecision()
+                _set_precision(before)
 
 
 def _precision() -> str:

@@ -72,10 +72,12 @@ class _OrtApi:
         except AttributeError as error:
             raise OSError(f"{library} is not onnxruntime") from error
         base.restype = POINTER(_OrtApiBase)
-        found = base().contents.table(_API_VERSION)
-        if not found:
+        api = base().contents.table(_API_VERSION)
+        if not api:
             raise OSError(f"{library} does not have version {_API_VERSION} of the API")
-        table = ctypes.cast(found, POINTER(c_void_p))
+        # The API is a C structure of function pointers, read here as an array: no declaration of all of its
+        # hundreds of members is needed.
+        table = ctypes.cast(api, POINTER(c_void_p))
         self.functions = {
             name: ctypes.CFUNCTYPE(result, *arguments)(table[index])
             for name, (index, result, arguments) in _FUNCTIONS.items()
@@ -91,9 +93,9 @@ class _OrtApi:
 
     def new(self, name: str, *arguments: Any) -> c_void_p:
         """Call a function that returns a pointer in its last argument."""
-        made = c_void_p()
-        self.call(name, *arguments, byref(made))
-        return made
+        pointer = c_void_p()
+        self.call(name, *arguments, byref(pointer))
+        return pointer
 
 
 class OrtSession:
@@ -106,6 +108,7 @@ class OrtSession:
         self, library: Path, graph: bytes, threads: int, options: Mapping[str, str], *, optimize: bool = True
     ) -> None:
         self._api = api = _OrtApi(library)
+        # Pointers are released in the order of `_own`, youngest first: the session before what it uses.
         self._memory = self._own(
             "release_memory", api.new("create_memory", _ARENA_ALLOCATOR, _DEFAULT_MEMORY)
         )
@@ -128,6 +131,7 @@ class OrtSession:
         values = (c_void_p * len(inputs))()
         results = (c_void_p * 1)()
         try:
+            # A tensor reads its array in place, and `inputs` keeps the arrays alive until the run is over.
             for index, numbers in enumerate(inputs.values()):
                 values[index] = self._tensor(numbers, rows).value
             names = (c_char_p * len(inputs))(*map(str.encode, inputs))
@@ -135,13 +139,14 @@ class OrtSession:
             self._api.call("run", self._session, None, names, values, len(inputs), outputs, 1, results)
             return self._rows(results[0], rows)
         finally:
+            # After a failure, some are still null; onnxruntime ignores those.
             for value in (*values, *results):
                 self._api.functions["release_value"](value)
 
-    def _own(self, release: str, made: c_void_p) -> c_void_p:
+    def _own(self, release: str, pointer: c_void_p) -> c_void_p:
         """Release a pointer with this session, but not at exit: a daemon thread may still use it then."""
-        finalize(self, self._api.functions[release], made).atexit = False
-        return made
+        finalize(self, self._api.functions[release], pointer).atexit = False
+        return pointer
 
     def _tensor(self, numbers: array[Any], rows: int) -> c_void_p:
         """Return a tensor that reads the array in place."""
@@ -157,6 +162,7 @@ class OrtSession:
             self._api.call("count", shape, byref(count))
         finally:
             self._api.functions["release_shape"](shape)
+        # This copies the numbers: their memory belongs to the tensor, which is released after the run.
         data = ctypes.string_at(self._api.new("data", value), count.value * 4)
         numbers, width = array("f", data).tolist(), count.value // rows
         return [numbers[start : start + width] for start in range(0, len(numbers), width)]
@@ -164,8 +170,8 @@ class OrtSession:
 
 def find_library() -> Path | None:
     """Return the library in the installed package, without importing the package."""
-    found = find_spec("onnxruntime")
-    for folder in (found and found.submodule_search_locations) or ():
+    package = find_spec("onnxruntime")
+    for folder in (package and package.submodule_search_locations) or ():
         for pattern in _LIBRARY_NAMES:
             for path in sorted(Path(folder, "capi").glob(pattern)):
                 return path
@@ -230,9 +236,9 @@ def _padded(rows: Sequence[Sequence[int]]) -> dict[str, array[Any]]:
     return {"ids": ids, "mask": mask}
 
 
-def check_vector(run: RunModel, tokens: Sequence[int], known: Path, *, copies: int) -> None:
+def check_vector(run: RunModel, tokens: Sequence[int], vector_file: Path, *, copies: int) -> None:
     """Raise if the vectors of several copies of a text differ from its known int8 vector."""
-    expected = array("f", known.read_bytes())
+    expected = array("f", vector_file.read_bytes())
     if not all(sum(map(mul, vector, expected)) >= _MIN_COSINE for vector in run([tokens] * copies)):
         raise ConfigurationError(
             "int8 gives wrong numbers on this processor", hint="Set RECTO_PRECISION=fp32, and index again."

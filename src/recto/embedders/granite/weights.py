@@ -63,12 +63,12 @@ class ActivationScale:
 def find_pack() -> Path:
     """Return the path of the installed pack without importing any code of its package."""
     package, _, member = MEMBER.partition("/")
-    found = find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         raise ConfigurationError(
             "The local embedding model is not installed", hint=f"Install it with: {INSTALL}"
         )
-    path = Path(found.submodule_search_locations[0], member)
+    path = Path(spec.submodule_search_locations[0], member)
     if not path.is_file():
         raise ConfigurationError(
             f"The local embedding model is missing: {path}", hint=f"Reinstall it with: {INSTALL}"
@@ -120,10 +120,11 @@ def _tensor(tensor: dict[str, Any], raw: bytes) -> dict[str, NDArray[Any]]:
     name, shape = tensor["name"], tensor["shape"]
     if tensor["dtype"] == "f32":
         return {name: np.frombuffer(raw, np.float32).reshape(shape)}
+    # An int8 tensor is followed by its scales: one for each group of numbers in a row.
     count = shape[0] * shape[1]
     values = np.frombuffer(raw, np.int8, count)
     scales = np.frombuffer(raw, np.float32, offset=count).reshape(shape[0], -1)
-    if name == "word_emb":
+    if name == "word_emb":  # 19 MB as int8 instead of 77: the graph looks up and scales the rows it needs
         return {"word.q": values.reshape(shape), "word.s": scales}
     grouped = values.reshape(shape[0], -1, tensor["group"]) * scales[:, :, None]
     return {name: grouped.reshape(shape)}
@@ -165,9 +166,9 @@ def quantize(weights: Arrays, calibration: Mapping[str, ActivationScale]) -> dic
     """
     import numpy as np
 
-    found = {name: value for name, value in weights.items() if name.rpartition(".")[0] not in LINEAR}
+    quantized = {name: value for name, value in weights.items() if name.rpartition(".")[0] not in LINEAR}
     linear = {f"{name}.{part}": weights[f"{name}.{part}"].copy() for name in LINEAR for part in "wb"}
-    for name in LINEAR:
+    for name in LINEAR:  # first: it changes the weights of another layer, which are quantized below
         if name.endswith(".ao"):
             _divide_values(linear, name, calibration[name].factors)
     for name in LINEAR:
@@ -175,33 +176,34 @@ def quantize(weights: Arrays, calibration: Mapping[str, ActivationScale]) -> dic
         smooth = linear[f"{name}.w"] * factors
         scales = np.abs(smooth).max(axis=1) / np.float32(_INT8_MAX)
         rows = np.rint(smooth / scales[:, None]).astype(np.int8)
-        found[f"{name}.w8"] = np.ascontiguousarray(rows.T)
-        found[f"{name}.scales"] = scales
-        found[f"{name}.b"] = linear[f"{name}.b"]
-        if not name.endswith(".ao"):
-            found[f"{name}.inverse"] = np.float32(1) / factors
-    return found
+        quantized[f"{name}.w8"] = np.ascontiguousarray(rows.T)
+        quantized[f"{name}.scales"] = scales
+        quantized[f"{name}.b"] = linear[f"{name}.b"]
+        if not name.endswith(".ao"):  # the input of these is divided already, by `_divide_values`
+            quantized[f"{name}.inverse"] = np.float32(1) / factors
+    return quantized
 
 
 def read_body(pack: Path) -> dict[str, NDArray[Any]]:
     """Return the weights of recto-en-1 for the fp32 graph: its own body, and the tables of the pack."""
-    found, calibration = _trained(pack), read_calibration()
+    weights, calibration = _trained(pack), read_calibration()
     for name in LINEAR:
-        rows = found.pop(f"{name}.w8") * found.pop(f"{name}.scales")[:, None]
-        found[f"{name}.w"] = rows if name.endswith(".ao") else rows / calibration[name].factors
-    return found
+        rows = weights.pop(f"{name}.w8") * weights.pop(f"{name}.scales")[:, None]
+        # The int8 graph divides the input of all other layers by the factors; the fp32 graph does not.
+        weights[f"{name}.w"] = rows if name.endswith(".ao") else rows / calibration[name].factors
+    return weights
 
 
 def read_int8_body(pack: Path) -> dict[str, NDArray[Any]]:
     """Return the weights of recto-en-1 for the int8 graph: they were trained with this rounding."""
     import numpy as np
 
-    found, calibration = _trained(pack), read_calibration()
+    weights, calibration = _trained(pack), read_calibration()
     for name in LINEAR:
-        found[f"{name}.w8"] = np.ascontiguousarray(found[f"{name}.w8"].T)
+        weights[f"{name}.w8"] = np.ascontiguousarray(weights[f"{name}.w8"].T)
         if not name.endswith(".ao"):
-            found[f"{name}.inverse"] = np.float32(1) / calibration[name].factors
-    return found
+            weights[f"{name}.inverse"] = np.float32(1) / calibration[name].factors
+    return weights
 
 
 def _trained(pack: Path) -> dict[str, NDArray[Any]]:
@@ -247,7 +249,7 @@ def layout(arrays: Arrays) -> dict[str, int]:
     offsets: dict[str, int] = {}
     end = 0
     for name in sorted(arrays):
-        offsets[name] = end + -end % _ALIGNMENT
+        offsets[name] = end + -end % _ALIGNMENT  # the next multiple
         end = offsets[name] + arrays[name].nbytes
     return offsets
 

@@ -75,20 +75,20 @@ def examine(
 
 def _run(name: str, check: CheckFunction, context: DoctorContext) -> list[Finding]:
     """Run a check; an exception becomes a finding."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     try:
-        found.extend(check(context))
+        findings.extend(check(context))
     except RectoError as failure:
-        found.append(from_error(failure))
+        findings.append(from_error(failure))
     except OSError as failure:
-        found.append(from_error(disk_error(failure, Path(failure.filename or name))))
+        findings.append(from_error(disk_error(failure, Path(failure.filename or name))))
     except MemoryError:
         raise
     except Exception as failure:  # noqa: BLE001 - the other checks still help
         message = f"The check itself failed: {type(failure).__name__}: {failure}"
         repair = "This is a bug in Recto. Please report it with the output of `recto doctor --json`."
-        found.append(error("failed", message, repair=repair, kind=ErrorKind.DAMAGED))
-    return found
+        findings.append(error("failed", message, repair=repair, kind=ErrorKind.DAMAGED))
+    return findings
 
 
 def _secrets(environment: Mapping[str, str], directory: Path | None) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from recto.book.sources.location import (
 from recto.errors import CollectionMissing, ErrorKind, IndexDamaged
 from recto.evaluation.calibration import heading_question
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, note, ok, warning
-from recto.evaluation.integrity import Issue, IssueKind, examine
+from recto.evaluation.integrity import Issue, IssueKind, check_integrity
 from recto.indexing.indexer import IndexJob, plan_book
 from recto.indexing.naming import default_collection
 from recto.indexing.planner import PageState
@@ -76,33 +76,35 @@ def fingerprint(context: DoctorContext) -> Iterator[Finding]:
     """Compare the model that made the index with the one that embeds queries."""
     if context.index is None:
         return
-    made, embedder = context.index.info.fingerprint, context.embedder
+    recorded, embedder = context.index.info.fingerprint, context.embedder
     if embedder is not None:
         context.embedder = query_embedder(context.index, embedder)
-    if made is None:
+    if recorded is None:
         yield note("foreign", "Another pipeline made the collection, so its model is not known")
         return
     evidence = (
-        f"{plural(made.pages, 'page')} of '{made.book}' from {made.source}",
-        f"{made.chunker}, Recto {made.recto_version}, {made.created_at}",
+        f"{plural(recorded.pages, 'page')} of '{recorded.book}' from {recorded.source}",
+        f"{recorded.chunker}, Recto {recorded.recto_version}, {recorded.created_at}",
     )
     if message := other_analyzer(context.index.info):
         yield warning("other_analyzer", message, *evidence, repair=context.index_command())
-    elif made.chunker.split()[0] != str(DEFAULT_SIZE).split()[0]:
-        message = f"An older chunker made the index ({made.chunker})"
+    elif recorded.chunker.split()[0] != str(DEFAULT_SIZE).split()[0]:
+        message = f"An older chunker made the index ({recorded.chunker})"
         yield note("old_chunker", message, *evidence, repair=context.index_command())
     elif embedder is None:
-        message = f"Made with {made.embedder}; there is no embedder to compare it with"
+        message = f"Made with {recorded.embedder}; there is no embedder to compare it with"
         yield note("not_compared", message, *evidence)
     elif context.embedder is not embedder:
         message = other_model(context.index.info, embedder)
         yield note("other_model", message, *evidence, repair=context.index_command())
-    elif made.embedder.variant != embedder.fingerprint.variant:
+    elif recorded.embedder.variant != embedder.fingerprint.variant:
         mine = embedder.fingerprint.variant
-        message = f"Made with {made.embedder}; queries use another precision ({mine}), which is compatible"
+        message = (
+            f"Made with {recorded.embedder}; queries use another precision ({mine}), which is compatible"
+        )
         yield note("other_precision", message, *evidence)
     else:
-        yield ok(f"Made with {made.embedder}, like the queries", *evidence)
+        yield ok(f"Made with {recorded.embedder}, like the queries", *evidence)
 
 
 def payload_indexes(context: DoctorContext) -> Iterator[Finding]:
@@ -186,22 +188,22 @@ def search(context: DoctorContext) -> Iterator[Finding]:
 def source(context: DoctorContext) -> Iterator[Finding]:
     """Compare the index with the current state of the book, without embedding anything."""
     index, store, settings, embedder = context.index, context.store, context.settings, context.embedder
-    made = index.info.fingerprint if index else None
-    if index is None or store is None or settings is None or embedder is None or made is None:
+    recorded = index.info.fingerprint if index else None
+    if index is None or store is None or settings is None or embedder is None or recorded is None:
         return
-    if scheme := scheme_of(made.source):
+    if scheme := scheme_of(recorded.source):
         website = scheme in WEBSITE_SCHEMES
-        message = f"The book is the website {made.source}; the doctor does not crawl it again"
+        message = f"The book is the website {recorded.source}; the doctor does not crawl it again"
         if not website:
-            message = f"The book is at {made.source}; the doctor compares only books on disk"
+            message = f"The book is at {recorded.source}; the doctor compares only books on disk"
         yield note("website" if website else "not_on_disk", message, repair=context.index_command())
         return
     if index.info.collection == SAMPLE_COLLECTION:
         context.source = sample_source()
-    elif Path(made.source).exists():
-        context.source = open_source(made.source, SourceOptions(), None, context.messages.append)
+    elif Path(recorded.source).exists():
+        context.source = open_source(recorded.source, SourceOptions(), None, context.messages.append)
     else:
-        message = f"{made.source} does not exist any more, so the index cannot be compared with the book"
+        message = f"{recorded.source} does not exist any more, so the index cannot be compared with the book"
         yield note("gone", message)
         return
     job = IndexJob(context.source, embedder, ChunkSize(settings.chunk_tokens))
@@ -212,7 +214,7 @@ def source(context: DoctorContext) -> Iterator[Finding]:
     listed = ", ".join(f"{states[state]} {state}" for state in changes)
     places = [f"{page.state}: {page.path}" for page in plan.pages if page.state in changes]
     if not changes:
-        yield ok(f"{plural(states.total(), 'page')}, the same as in {made.source}")
+        yield ok(f"{plural(states.total(), 'page')}, the same as in {recorded.source}")
     elif context.name in context.writers:
         yield note(
             "at_work", f"The book has changed (pages: {listed}), and '{context.name}' is being indexed now"
@@ -230,10 +232,10 @@ def source(context: DoctorContext) -> Iterator[Finding]:
 
 def includes(context: DoctorContext) -> Iterator[Finding]:
     """Report included files whose text is missing from the index."""
-    made = context.index.info.fingerprint if context.index else None
-    if made is None or not made.unresolved_includes:
+    recorded = context.index.info.fingerprint if context.index else None
+    if recorded is None or not recorded.unresolved_includes:
         return
-    files = plural(made.unresolved_includes, "included file")
+    files = plural(recorded.unresolved_includes, "included file")
     message = f"{files} could not be resolved, so their text is not in the index"
     notes = [line for line in context.plan.notes if "could not be resolved" in line] if context.plan else []
     repair = f"Correct the paths of the included files, then run {context.index_command()}"
@@ -247,21 +249,23 @@ def content(context: DoctorContext) -> Iterator[Finding]:
         return
     pages = context.plan.pages if context.plan else ()
     changed = frozenset(page.path for page in pages if page.state is PageState.CHANGED)
-    found = examine(index, context.embedder, context.source, changed=changed, everything=context.everything)
-    own, agreement = index.info.fingerprint is not None, found.agreement
-    yield from (_damage(context, issue, own=own) for issue in found.issues)
-    if not found.complete:
-        message = f"{found.checked} of {plural(found.chunks, 'chunk')} were checked"
+    result = check_integrity(
+        index, context.embedder, context.source, changed=changed, everything=context.everything
+    )
+    own, agreement = index.info.fingerprint is not None, result.agreement
+    yield from (_damage(context, issue, own=own) for issue in result.issues)
+    if not result.complete:
+        message = f"{result.checked} of {plural(result.chunks, 'chunk')} were checked"
         yield note("part", message, repair=f"recto doctor --all --collection {context.collection}")
-    if not found.issues:
+    if not result.issues:
         evidence = []
-        if found.embedded:
-            texts = plural(found.embedded, "text")
+        if result.embedded:
+            texts = plural(result.embedded, "text")
             evidence.append(f"{texts} embedded again: median cosine {agreement:.4f}")
-        if found.sourced:
-            evidence.append(f"{plural(found.sourced, 'text')} found in the book at the indexed lines")
-        yield ok(f"{plural(found.checked, 'chunk')} checked, no damage", *evidence)
-    other_model = any(issue.kind is IssueKind.OTHER_MODEL for issue in found.issues)
+        if result.sourced:
+            evidence.append(f"{plural(result.sourced, 'text')} found in the book at the indexed lines")
+        yield ok(f"{plural(result.checked, 'chunk')} checked, no damage", *evidence)
+    other_model = any(issue.kind is IssueKind.OTHER_MODEL for issue in result.issues)
     if not own and agreement is not None and not other_model:
         message = f"Fresh vectors agree with stored ones (cosine {agreement:.3f}), so it is this model"
         yield note("same_model", message)

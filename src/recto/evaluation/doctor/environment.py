@@ -25,7 +25,7 @@ _FULL_BYTES = 32 << 20
 _PACKAGES = ("qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "markdown-it-py", "click")
 _EXTRAS = {
     "cloud": ("cohere", "qdrant-client"),
-    "crawl": ("httpcore", "selectolax"),
+    "crawl": ("httpcore", "protego", "selectolax"),
     "serve": ("fastapi", "uvicorn"),
     "mcp": ("mcp",),
     "gpu": ("torch",),
@@ -216,7 +216,7 @@ def leftovers(context: DoctorContext) -> Iterator[Finding]:
         return
     place = context.settings.home
     context.writers = {name: process for name, lock in _locks(place) if (process := lock_holder(lock))}
-    found = [
+    findings = [
         note("at_work", f"'{name}' is being indexed now, by process {process}")
         for name, process in context.writers.items()
     ]
@@ -224,22 +224,24 @@ def leftovers(context: DoctorContext) -> Iterator[Finding]:
         name, size = path.stem, path.stat().st_size >> 10
         if name not in context.writers:
             message = f"An interrupted run of '{name}' left {size} KiB of vectors; the next run reuses them"
-            found.append(note("journal", message, str(path), repair=f"recto index PATH --collection {name}"))
+            findings.append(
+                note("journal", message, str(path), repair=f"recto index PATH --collection {name}")
+            )
     for folder in sorted((place / "collections").glob("*")):
         if folder.is_dir() and folder.name not in context.writers:
-            found += _drafts(folder.name, CollectionDirectory(folder))
-    yield from found or [ok("No interrupted work")]
+            findings += _interrupted_builds(folder.name, CollectionDirectory(folder))
+    yield from findings or [ok("No interrupted work")]
 
 
 def _locks(place: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the collections in a home, and those on a server, with the lock files of their writers."""
+    """Yield the collections in a home and on a server, with the lock files of their writers."""
     for lock in sorted((place / "collections").glob("*/LOCK")):
         yield lock.parent.name, lock
     for lock in sorted((place / "locks").glob("*.lock")):
         yield lock.stem, lock
 
 
-def _drafts(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
+def _interrupted_builds(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
     left = sorted(path.name for path in directory.path.glob("building-*"))
     generations = sorted(path for path in directory.path.glob("gen-*") if path.is_dir())
     left += [path.name for path in generations if not directory.manifest(path.name).exists()]

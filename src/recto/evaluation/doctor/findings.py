@@ -93,5 +93,5 @@ class DoctorContext:
         """Return the command that indexes the book again; with `rebuild`, from scratch."""
         if self.name in self.writers:
             return "Wait until the run has finished, then run `recto doctor` again."
-        made = self.index.info.fingerprint if self.index else None
-        return index_command(self.name, made.source if made else "", rebuild=rebuild)
+        recorded = self.index.info.fingerprint if self.index else None
+        return index_command(self.name, recorded.source if recorded else "", rebuild=rebuild)

@@ -6,7 +6,6 @@ import math
 import re
 import xml.etree.ElementTree as ET
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -40,7 +39,6 @@ _SHADES = (0.25, 0.45, 0.65, 0.8, 0.9, 0.97)
 
 _MAX_WORST = 10
 _MAX_CHANGES_TEXT = 50_000  # characters; a comment on GitHub has at most 65,536
-_BINS = 10
 
 
 def validation_page(
@@ -66,7 +64,6 @@ def validation_page(
         ("questions", "All questions", run.answers),
     )
     changes = _by_direction(comparison.changes if comparison else ())
-    times = sorted(answer.ms for answer in run.answers)
     return render(
         "validation.html",
         f"Validation of {run.collection}",
@@ -88,27 +85,26 @@ def validation_page(
         other=changes[0],
         reach=_reach(comparison) if comparison else 0.0,
         risk=RISK,
-        ms=times,
-        time_bins=_bins(times),
+        ms=sorted(answer.ms for answer in run.answers),
     )
 
 
-def coverage_page(found: Coverage, info: IndexInfo, *, least: float | None, when: datetime) -> str:
+def coverage_page(coverage: Coverage, info: IndexInfo, *, least: float | None, when: datetime) -> str:
     """Return the page of a book's coverage; `least` is the required percentage of reached sections."""
-    rows = found.pages()
+    rows = coverage.pages()
     sections = (
         ("map", "Map of the book", True),
         ("unreachable", "Unreachable", True),
         ("duplicates", "Duplicates", True),
         ("shadowed", "Shadowed", True),
-        ("confusion", "Modules", found.confusion),
+        ("confusion", "Modules", coverage.confusion),
         ("pages", "Pages", rows),
     )
     return render(
         "coverage.html",
-        f"Coverage of {found.collection}",
+        f"Coverage of {coverage.collection}",
         sections,
-        found=found,
+        coverage=coverage,
         rows=rows,
         modules=[
             (module, list(cells))
@@ -116,26 +112,26 @@ def coverage_page(found: Coverage, info: IndexInfo, *, least: float | None, when
         ],
         within=WITHIN,
         least=least,
-        good=least is None or found.share * 100 >= least,
-        reached=len(found.sections) - len(found.unreachable),
+        good=least is None or coverage.share * 100 >= least,
+        reached=len(coverage.sections) - len(coverage.unreachable),
         when=when,
         info=info,
     )
 
 
-def gaps_page(found: Gaps, info: IndexInfo, *, count: int, when: datetime) -> str:
+def gaps_page(gaps: Gaps, info: IndexInfo, *, count: int, when: datetime) -> str:
     """Return the page of what readers ask and a book does not answer, with `count` clusters of each kind."""
     sections = (
         ("gaps", "Not answered by the book", True),
-        ("unclicked", "Answered, but no result was opened", found.unclicked),
+        ("unclicked", "Answered, but no result was opened", gaps.unclicked),
     )
     return render(
         "gaps.html",
-        f"Gaps of {found.collection}",
+        f"Gaps of {gaps.collection}",
         sections,
-        found=found,
-        shown=found.gaps[:count],
-        shown_unclicked=found.unclicked[:count],
+        analysis=gaps,
+        shown=gaps.gaps[:count],
+        shown_unclicked=gaps.unclicked[:count],
         when=when,
         info=info,
     )
@@ -163,7 +159,7 @@ def environment() -> Environment:
     """Return the template environment, with autoescaping."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    templates = Environment(
         autoescape=True,
         loader=PackageLoader("recto.evaluation.report"),
         undefined=StrictUndefined,
@@ -171,7 +167,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {
+    templates.filters |= {
         "plural": plural,
         "number": number,
         "signed": signed,
@@ -181,9 +177,9 @@ def environment() -> Environment:
         "measure_names": _measure_names,
         "matrix_names": _matrix_names,
     }
-    made.tests["web"] = is_web
-    made.globals |= {"shade": _shade, "agreement": _agreement}
-    return made
+    templates.tests["web"] = is_web
+    templates.globals |= {"shade": _shade, "agreement": _agreement}
+    return templates
 
 
 def number(value: float) -> str:
@@ -242,17 +238,6 @@ def _reach(comparison: Comparison) -> float:
     return max([0.01, *ends])
 
 
-def _bins(ordered: Sequence[float]) -> list[tuple[float, float, int]]:
-    """Count sorted values between round limits: steps of 1, 2 or 5 times a power of ten."""
-    if not ordered:
-        return []
-    rough = max((ordered[-1] - ordered[0]) / _BINS, 0.1)
-    power = 10.0 ** math.floor(math.log10(rough))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
-    counts = Counter(math.floor(value / step) for value in ordered)
-    return [(bin * step, (bin + 1) * step, counts[bin]) for bin in range(min(counts), max(counts) + 1)]
-
-
 def validation_markdown(run: Run, gate: Sequence[Check], comparison: Comparison | None) -> str:
     """Return a run as Markdown for a comment: the gate, the measures, and the results that changed."""
     verdict = "passed" if all(check.holds for check in gate) else "**failed**"
@@ -298,7 +283,7 @@ def _delta_lines(comparison: Comparison) -> list[str]:
 
 
 def _change_lines(changes: Sequence[Change]) -> list[str]:
-    """List the questions whose results changed; those whose expected page moved come first."""
+    """List the questions whose results changed; where the expected page moved, they come first."""
     if not changes:
         return ["No results changed."]
     lines = [
@@ -333,14 +318,14 @@ def _code(text: str) -> str:
 
 def junit_xml(run: Run, gate: Sequence[Check]) -> str:
     """Return a run as JUnit XML: a test case for each question, and one for each condition of the gate."""
-    gone = {missing.key: missing for missing in run.unmeasured}
+    unmeasured = {missing.key: missing for missing in run.unmeasured}
     failed = sum(answer.passed is False for answer in run.answers)
     skipped = sum(answer.passed is None for answer in run.answers)
     broken = sum(not check.holds for check in gate)
-    root = ET.Element("testsuites", _counts(run.total + len(gate), failed + broken, len(gone), skipped))
+    root = ET.Element("testsuites", _counts(run.total + len(gate), failed + broken, len(unmeasured), skipped))
     suite = {
         "name": run.suite,
-        **_counts(run.total, failed, len(gone), skipped),
+        **_counts(run.total, failed, len(unmeasured), skipped),
         "time": f"{run.seconds:.3f}",
     }
     questions = ET.SubElement(root, "testsuite", suite)
@@ -351,11 +336,11 @@ def junit_xml(run: Run, gate: Sequence[Check]) -> str:
             message = "the noise floor of the index is not measured"
             ET.SubElement(element, "skipped", message=message)
         elif not answer.passed:
-            found = f"{answer.found[0].score:.3f} {answer.found[0].link}" if answer.found else "nothing"
-            wanted = " or ".join(answer.targets) or answer.expected
-            message = f"expected {wanted} (rank {answer.rank or 'none'}), found {found}"
+            actual = f"{answer.found[0].score:.3f} {answer.found[0].link}" if answer.found else "nothing"
+            expected = " or ".join(answer.targets) or answer.expected
+            message = f"expected {expected} (rank {answer.rank or 'none'}), found {actual}"
             ET.SubElement(element, "failure", message=message)
-    for missing in gone.values():
+    for missing in unmeasured.values():
         element = ET.SubElement(questions, "testcase", {"classname": run.suite, "name": missing.query})
         ET.SubElement(element, "error", {"type": "UNMEASURED", "message": str(missing)})
     name = f"{run.suite}: gate"

@@ -24,6 +24,7 @@ from recto._util.retry import (
     awith_timeout,
     redacted,
     retry,
+    retry_after,
     with_timeout,
 )
 from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable
@@ -268,7 +269,7 @@ class Connection:
                 response.read()
                 response.close()
                 raise self._status_error(
-                    node.url, response.status_code, _server_message(response), _retry_after(response)
+                    node.url, response.status_code, _server_message(response), retry_after(response.headers)
                 )
             return response
 
@@ -427,12 +428,6 @@ def _rate_limited(retry_after: float | None) -> TransientError:
         hint=f"Try again in {retry_after:g} s." if retry_after else "Try again in a minute.",
         retry_after=retry_after,
     )
-
-
-def _retry_after(response: httpx.Response) -> float | None:
-    """Return the seconds in `Retry-After`; a date counts as missing."""
-    text = response.headers.get("Retry-After", "").strip()
-    return float(text) if text.isascii() and text.isdigit() else None
 
 
 def _server_message(error: Any) -> str:

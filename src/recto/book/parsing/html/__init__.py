@@ -1,4 +1,4 @@
-"""Parse a web page into sections of blocks; line numbers are those of the rendered text."""
+"""Parse a web page into sections of blocks; line numbers count the lines of the rendered text."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Head:
 
 def read_head(html: str) -> Head:
     """Read the metadata and links of a page; the first of two values counts."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     robots: set[str] = set()
     links: dict[str, None] = {}
     listing = False
@@ -68,9 +68,9 @@ def read_head(html: str) -> Head:
             elif said.get("http-equiv", "").lower() == "refresh" and (address := _REFRESH.match(content)):
                 key, value = "refresh", address[1].strip()
         if value:
-            found.setdefault(key, value)
+            values.setdefault(key, value)
         listing = listing or bool(_LISTING.search(said.get("class", "")))
-    return Head(**found, robots=frozenset(robots), listing=listing, links=tuple(links))
+    return Head(**values, robots=frozenset(robots), listing=listing, links=tuple(links))
 
 
 def parse_html(html: str, *, title: str = "", url: str = "") -> Document:
@@ -90,8 +90,8 @@ def parse_html(html: str, *, title: str = "", url: str = "") -> Document:
 
 def _outer_heading(tree: LexborHTMLParser) -> str:
     """Return the top heading, which some websites put above the content."""
-    found = tree.css_first("main h1") or tree.css_first("article h1")
-    return " ".join(found.text().replace("\u200b", "").split()) if found is not None else ""
+    heading = tree.css_first("main h1") or tree.css_first("article h1")
+    return " ".join(heading.text().replace("\u200b", "").split()) if heading is not None else ""
 
 
 def _sections(rendered: list[TextBlock], title: str) -> list[Section]:
@@ -116,7 +116,7 @@ def _sections(rendered: list[TextBlock], title: str) -> list[Section]:
             starts = tuple(line + start for start in block.children)
             last = line + len(block.lines) - 1
             blocks.append(Block(block.kind, "\n".join(block.lines), line, last, (starts,) if starts else ()))
-        anchors += [(line + place, name) for place, name in block.anchors]
+        anchors += [(line + offset, name) for offset, name in block.anchors]
         line += len(block.lines) + 1
     if not blocks and sections and anchors:  # after the last text
         opened = sections.pop()

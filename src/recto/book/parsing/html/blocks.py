@@ -53,7 +53,7 @@ class TextBlock:
 
     def append(self, block: TextBlock) -> None:
         """Append the lines and anchors of another block."""
-        self.anchors += [(len(self.lines) + place, name) for place, name in block.anchors]
+        self.anchors += [(len(self.lines) + offset, name) for offset, name in block.anchors]
         self.lines += block.lines
 
     def as_cell(self) -> str:
@@ -103,10 +103,10 @@ def _code_text(node: LexborNode) -> str:
 
 def _code_language(node: LexborNode) -> str:
     """Return the language of code, from the class of an element in it or around it."""
-    for place in (node.css_first("x-code"), node, *_around(node, _AROUND_CODE)):
-        found = _LANGUAGE.search(place.attributes.get("class") or "") if place is not None else None
-        if found and found[1] not in _NO_LANGUAGE:
-            return found[1]
+    for element in (node.css_first("x-code"), node, *_around(node, _AROUND_CODE)):
+        language = _LANGUAGE.search(element.attributes.get("class") or "") if element is not None else None
+        if language and language[1] not in _NO_LANGUAGE:
+            return language[1]
     return "mermaid" if "mermaid" in _classes(node.attributes) else ""
 
 
@@ -147,7 +147,7 @@ class _Tabs:
         if not is_panel and (node.parent is None or "blocks" not in _classes(node.parent.attributes)):
             return ""
         around = _around(node, _TAB_LEVELS)
-        labels = next((found for one in around if (found := self._labels.get(one.mem_id))), None)
+        labels = next((waiting for one in around if (waiting := self._labels.get(one.mem_id))), None)
         return labels.popleft() if labels else ""
 
 
@@ -323,8 +323,8 @@ class _Renderer:
         block = _joined("item", frame.blocks)
         indent = " " * len(mark)
         block.lines = [
-            f"{mark}{line}" if place == 0 else f"{indent}{line}" if line else ""
-            for place, line in enumerate(block.lines)
+            f"{mark}{line}" if number == 0 else f"{indent}{line}" if line else ""
+            for number, line in enumerate(block.lines)
         ]
         if frame.kind == "dd" and around.blocks:
             around.blocks[-1].append(block)
@@ -361,7 +361,9 @@ class _Renderer:
             return
         width = max(len(row.lines) for row in rows)
         lines = [f"| {' | '.join(row.lines + [''] * (width - len(row.lines)))} |" for row in rows]
-        anchors = [(place + (place > 0), name) for place, row in enumerate(rows) for _, name in row.anchors]
+        anchors = [
+            (number + (number > 0), name) for number, row in enumerate(rows) for _, name in row.anchors
+        ]
         self._add(TextBlock("table", [lines[0], f"|{' --- |' * width}", *lines[1:]], anchors=anchors))
 
     def _code(self, node: LexborNode) -> None:
@@ -392,9 +394,9 @@ def _cell_text(blocks: list[TextBlock]) -> tuple[str, list[tuple[int, str]]]:
 
 
 def _begins_with_heading(node: LexborNode) -> bool:
-    for place, child in enumerate(node.iter()):
+    for number, child in enumerate(node.iter()):
         if child.tag in _HEADINGS:
             return True
-        if place > 3 or child.tag not in ("span", "x-link", "div"):
+        if number > 3 or child.tag not in ("span", "x-link", "div"):
             return False
     return False

@@ -79,13 +79,13 @@ def tokens(html: str) -> Iterator[Tag | End | str]:
 
 def _after(html: str, mark: str, position: int) -> int:
     """Return the position after the next mark, or the end."""
-    found = html.find(mark, position)
-    return len(html) if found < 0 else found + len(mark)
+    start = html.find(mark, position)
+    return len(html) if start < 0 else start + len(mark)
 
 
-def _tag(html: str, found: re.Match[str]) -> tuple[Tag, int]:
+def _tag(html: str, opening: re.Match[str]) -> tuple[Tag, int]:
     """Read a start tag; return it and the position after it."""
-    name, position = found[0].lower(), found.end()
+    name, position = opening[0].lower(), opening.end()
     attributes: dict[str, str] = {}
     while (pair := _ATTRIBUTE.match(html, position)) and pair.end() > position:
         position = pair.end()
@@ -204,9 +204,9 @@ _SITE_NAME = re.compile(r"\s+[|\u2013\u2014\u00b7\u00bb\u2022-]\s+")
 def main_content(tree: LexborHTMLParser) -> LexborNode | None:
     """Return the element that holds the content of a page."""
     for selector in _CONTENT:
-        found = tree.css(selector)[:_CANDIDATES]
-        if found:
-            best = max(found, key=lambda node: len(node.text()))
+        candidates = tree.css(selector)[:_CANDIDATES]
+        if candidates:
+            best = max(candidates, key=lambda node: len(node.text()))
             if best.text().strip():
                 return best
     return _densest(tree.body) if tree.body is not None else None

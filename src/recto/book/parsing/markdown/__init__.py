@@ -41,7 +41,7 @@ def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorS
         block = PageLines(source, mdx=False).block("text", 0, source.count("\n") + 1)
         return Document(title, (Section((title,), 1, "", 1, (block,)),) if block else ())
     front_matter, body, count = split_front_matter(source)
-    source = "\n" * count + body  # line numbers stay those of the file
+    source = "\n" * count + body  # so that line numbers still fit the file
     env: dict[str, Any] = {}
     tokens = _page_parser(mdx, _has_usual_tables(source)).parse(source, env)
     lines = PageLines(source, mdx)
@@ -66,7 +66,7 @@ def _unwrapped(source: str) -> str:
 
 def _indentation(source: str) -> int:
     """Count the characters of indentation and of the marks of lists and quotations at the start of lines."""
-    return sum(found.end() - found.start() for found in _INDENTATION.finditer(source))
+    return sum(marks.end() - marks.start() for marks in _INDENTATION.finditer(source))
 
 
 def _has_usual_tables(source: str) -> bool:
@@ -111,7 +111,7 @@ def _headings(
         if token.type == "heading_open" and len(tokens[index + 1].content) <= LONGEST_HEADING
     }
     slug = slugger(style, [explicit for _, explicit in written.values() if explicit])
-    found: dict[int, _Heading] = {}
+    headings: dict[int, _Heading] = {}
     budget = _MOST_HEADING_TEXT
     for index, token in enumerate(tokens):
         line = token.map[0] + 1 if token.map else 1
@@ -124,13 +124,13 @@ def _headings(
                 anchor = explicit or slug(slugged)
             if mdx and token.tag == "h1" and style == "github":
                 anchor = ""  # Docusaurus counts it, but renders it without an id
-            found[index] = _Heading(text, int(token.tag[1]), anchor, line, token.level == 0)
+            headings[index] = _Heading(text, int(token.tag[1]), anchor, line, token.level == 0)
         elif token.type == "html_block" and token.level == 0 and len(token.content) <= LONGEST_HEADING:
             html = _HTML_HEADING.fullmatch(token.content.strip())
             budget -= len(token.content) if html else 0
             if html and budget >= 0 and (text := " ".join(heading_texts(html[2])[0].split())):
-                found[index] = _Heading(text, int(html[1]), "", line, True)  # tags are searched for its id
-    return found
+                headings[index] = _Heading(text, int(html[1]), "", line, True)  # tags are searched for its id
+    return headings
 
 
 @dataclass(slots=True)
@@ -204,15 +204,15 @@ class _Sections:
         """Assign each anchor to the section that holds its line; `ends` are the lines where sections end."""
         every = [(heading.line, heading.anchor) for heading in self.headings.values() if heading.anchor]
         every = sorted(dict.fromkeys([*every, *self.lines.ids]), key=lambda anchor: anchor[0])
-        position, found = 0, list[Section]()
+        position, complete = 0, list[Section]()
         for number, section in enumerate(sections):
             start = position
             while position < len(every) and (
                 number == len(sections) - 1 or every[position][0] < ends[number]
             ):
                 position += 1
-            found.append(replace(section, anchors=tuple(every[start:position])))
-        return found
+            complete.append(replace(section, anchors=tuple(every[start:position])))
+        return complete
 
 
 def _after(tokens: Sequence[Token], index: int) -> int:

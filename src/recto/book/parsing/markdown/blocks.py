@@ -86,10 +86,10 @@ def _fenced(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     if state.is_code_block(start) or _rest(state, start, 3) not in (":::", "///") or not _may_search(state):
         return False
     text = _rest(state, start).rstrip()
-    found = _FENCED.fullmatch(text)
-    if silent or not found:
-        return bool(found)
-    marks = found[1]
+    opening = _FENCED.fullmatch(text)
+    if silent or not opening:
+        return bool(opening)
+    marks = opening[1]
     if text == marks:  # a closing line without an opening one
         return _push(state, "stray", start, start + 1)
     line = start + 1
@@ -107,9 +107,9 @@ def _indented(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     """Parse `!!! note "Title"`, `??? note` and `=== "Tab"` with the indented lines below."""
     if state.is_code_block(start) or _rest(state, start, 3) not in ("!!!", "???", "==="):
         return False
-    found = bool(_INDENTED.match(_rest(state, start)))
-    if silent or not found:
-        return found
+    opens = bool(_INDENTED.match(_rest(state, start)))
+    if silent or not opens:
+        return opens
     line = last = start + 1
     while line < end and (state.isEmpty(line) or state.sCount[line] >= state.blkIndent + _STEP):
         line += 1
@@ -242,8 +242,8 @@ def _tag(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 def _lines_of_tags(text: str) -> int | None:
     """Return how many lines from the first are only tags; None if a tag is not closed."""
     position = 0
-    while found := _TAG.match(text, position):
-        closed = tag_end(text, found.end())
+    while tag := _TAG.match(text, position):
+        closed = tag_end(text, tag.end())
         if closed is None:
             return None
         position = closed

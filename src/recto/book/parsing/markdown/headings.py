@@ -65,12 +65,12 @@ def _heading_parser(mdx: bool) -> MarkdownIt:
         """Turn each match of a pattern into one token."""
 
         def match(state: StateInline, silent: bool) -> bool:
-            found = pattern.match(state.src, state.pos, state.posMax)
-            if not found:
+            matched = pattern.match(state.src, state.pos, state.posMax)
+            if not matched:
                 return False
             if not silent:
-                state.push(kind, "", 0).content = found[1] if kind == "comment" else found[0]
-            state.pos = found.end()
+                state.push(kind, "", 0).content = matched[1] if kind == "comment" else matched[0]
+            state.pos = matched.end()
             return True
 
         parser.inline.ruler.before(before, kind, match)
@@ -91,8 +91,8 @@ def split_explicit_id(heading: str, style: AnchorStyle = "github") -> tuple[str,
         start = text.rfind("{")
         attributes = _ATTRIBUTES.fullmatch(text, start) if start > 0 and text[start - 1] == " " else None
         if attributes and (style == "python-markdown" or text.startswith("{:", start)):
-            found = _ATTRIBUTE_ID.search(attributes[1])
-            return text[:start].rstrip(), found[1] if found else ""
+            stated = _ATTRIBUTE_ID.search(attributes[1])
+            return text[:start].rstrip(), stated[1] if stated else ""
     start = max(text.rfind("{"), text.rfind("<!--"))
     explicit = _EXPLICIT.fullmatch(text, start) if start >= 0 else None
     return (text[:start].rstrip(), explicit[1] or explicit[2] or explicit[3]) if explicit else (heading, "")

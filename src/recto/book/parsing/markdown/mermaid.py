@@ -72,7 +72,7 @@ def _kind(lines: Sequence[str]) -> tuple[str, int]:
 
 def _flow_reader(text: str) -> Callable[[str], str]:
     """Return a reader of a flow chart's lines; a node without a label is shown by its name."""
-    shown = {found[1] for found in _NODE.finditer(text) if found[1]} if len(text) < 100_000 else set[str]()
+    shown = {match[1] for match in _NODE.finditer(text) if match[1]} if len(text) < 100_000 else set[str]()
 
     def read(line: str) -> str:
         if line.startswith("subgraph"):
@@ -80,13 +80,13 @@ def _flow_reader(text: str) -> Callable[[str], str]:
             return next(filter(None, labelled.groups()[1:]), "") if labelled else line[8:].strip().strip('"')
         labels: list[tuple[int, str]] = []
 
-        def note(found: re.Match[str]) -> str:
-            label = next((group for group in found.groups()[found.re is _NODE :] if group), "")
-            labels.append((found.start(), label.strip()))
-            return " " * len(found[0])
+        def note(match: re.Match[str]) -> str:
+            label = next((group for group in match.groups()[match.re is _NODE :] if group), "")
+            labels.append((match.start(), label.strip()))
+            return " " * len(match[0])
 
         rest = _EDGE_TEXT.sub(note, _NODE.sub(note, line))
-        for name in _NAME.finditer(_ARROW.sub(lambda found: " " * len(found[0]), rest)):
+        for name in _NAME.finditer(_ARROW.sub(lambda match: " " * len(match[0]), rest)):
             if name[0] not in shown:
                 shown.add(name[0])
                 labels.append((name.start(), name[0]))
@@ -98,7 +98,7 @@ def _flow_reader(text: str) -> Callable[[str], str]:
 def _sequence_reader(lines: Sequence[str]) -> Callable[[str], str]:
     """Return a reader of a sequence diagram's lines; a participant is shown by its alias."""
     named = (_PARTICIPANT.fullmatch(line.strip()) for line in lines if len(line) <= _LONGEST_LINE)
-    names = {found[1]: found[2] for found in named if found and found[2]}
+    names = {match[1]: match[2] for match in named if match and match[2]}
 
     def read(line: str) -> str:
         if participant := _PARTICIPANT.fullmatch(line):

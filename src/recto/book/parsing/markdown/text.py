@@ -62,8 +62,8 @@ def tag_end(text: str, position: int) -> int | None:
     """Return where a tag ends; quotes and braces in its attributes may hold a `>`."""
     depth, quote = 0, ""
     limit = min(len(text), position + LONGEST_TAG)
-    while found := _QUOTES.search(text, position, limit):
-        mark, position = found[0], found.end()
+    while match := _QUOTES.search(text, position, limit):
+        mark, position = match[0], match.end()
         if quote:
             quote = "" if mark == quote else quote
         elif mark in "\"'`":
@@ -148,10 +148,10 @@ def _without_markup(text: str, mdx: bool, table: bool) -> str:
     return unescaped(text.replace("&#124;", "\\|").replace("&vert;", "\\|") if table else text)
 
 
-def _template_text(found: re.Match[str]) -> str:
+def _template_text(tag: re.Match[str]) -> str:
     """Return the visible text of a template tag, if it has any."""
-    text = _TEMPLATE_TEXT.search(found[0])
-    return (text[1] if text else "") + "\n" * found[0].count("\n")
+    text = _TEMPLATE_TEXT.search(tag[0])
+    return (text[1] if text else "") + "\n" * tag[0].count("\n")
 
 
 class _TagReader:
@@ -164,15 +164,15 @@ class _TagReader:
     def _tags(self, text: str) -> Iterator[tuple[re.Match[str], int]]:
         """Yield each tag and where it ends; give up on a page with too many broken tags."""
         position = 0
-        for found in _TAG.finditer(text):
-            if found.start() < position or self._budget < 0:
+        for tag in _TAG.finditer(text):
+            if tag.start() < position or self._budget < 0:
                 continue
-            end = tag_end(text, found.end())
+            end = tag_end(text, tag.end())
             if end is None:
                 self._budget -= LONGEST_TAG
             else:
                 position = end
-                yield found, end
+                yield tag, end
 
     def words(self, text: str, *, components_only: bool = False) -> list[str]:
         """Return the text of each line without tags and comments."""
@@ -181,12 +181,12 @@ class _TagReader:
             if f"<{name}" in text.lower():
                 text = _without(text, f"<{name}", f"</{name}>", to_the_end=True)
         kept, position = [], 0
-        for found, end in self._tags(text):
-            if components_only and not (found[2] or "X")[0].isupper():
+        for match, end in self._tags(text):
+            if components_only and not (match[2] or "X")[0].isupper():
                 continue
-            tag = text[found.start() : end]
-            seen = self._seen(tag, found[2] or "")
-            kept += [text[position : found.start()], f" {seen} ", "\n" * tag.count("\n")]
+            tag = text[match.start() : end]
+            seen = self._seen(tag, match[2] or "")
+            kept += [text[position : match.start()], f" {seen} ", "\n" * tag.count("\n")]
             position = end
         lines = unescaped("".join([*kept, text[position:]])).split("\n")
         if "<pre" in text.lower():
@@ -197,7 +197,7 @@ class _TagReader:
         """Return the visible text of a tag's attributes."""
         if name == "Tabs":
             for choice in _CHOICE.findall(tag[1:]):
-                pairs = {found[1]: found[2] or found[3] or "" for found in _PROPERTY.finditer(choice)}
+                pairs = {match[1]: match[2] or match[3] or "" for match in _PROPERTY.finditer(choice)}
                 if "value" in pairs:
                     self._labels[pairs["value"]] = pairs.get("label", pairs["value"])
             return ""
@@ -224,7 +224,7 @@ class _TagReader:
 
 
 class PageLines:
-    """The lines of a page without markup that readers do not see; line numbers stay those of the source."""
+    """The lines of a page without markup that readers do not see; they keep their numbers in the source."""
 
     def __init__(self, source: str, mdx: bool) -> None:
         self.written = source.split("\n")
@@ -289,8 +289,9 @@ class PageLines:
         for number, line in enumerate(lines, first + 1):  # ids in attribute lists
             if "{" not in line or len(line) > _LONGEST:
                 continue
-            if (attributes := _ATTRIBUTES.fullmatch(line)) and (found := _ATTRIBUTE_ID.search(attributes[1])):
-                self.ids.append((number, found[1]))
+            attributes = _ATTRIBUTES.fullmatch(line)
+            if attributes and (stated := _ATTRIBUTE_ID.search(attributes[1])):
+                self.ids.append((number, stated[1]))
             self.ids += [(number, anchor[1]) for anchor in _ANCHOR.finditer(line)]
         opening = text.lstrip()[:2]
         if (opening == "![" and _NO_ALT.fullmatch(text.strip())) or (
@@ -304,19 +305,19 @@ class PageLines:
 
     def block(self, kind: str, first: int, last: int, cuts: tuple[tuple[int, ...], ...] = ()) -> Block | None:
         """Make a block of some lines, without blank lines at its ends; return None if it has no text."""
-        found: list[tuple[int, str]] = []
+        kept: list[tuple[int, str]] = []
         gap = False
         for number in range(first, min(last, len(self._kept))):
             line = self._kept[number]
             if line is None:
                 gap = True
-            elif line.strip() or (found and not (gap and not found[-1][1].strip())):
-                found.append((number + 1, line))
+            elif line.strip() or (kept and not (gap and not kept[-1][1].strip())):
+                kept.append((number + 1, line))
                 gap = False
-        while found and not found[-1][1].strip():
-            found.pop()
-        if not found:
+        while kept and not kept[-1][1].strip():
+            kept.pop()
+        if not kept:
             return None
-        text, numbers = "\n".join(line for _, line in found), tuple(number for number, _ in found)
+        text, numbers = "\n".join(line for _, line in kept), tuple(number for number, _ in kept)
         whole = numbers[-1] - numbers[0] == len(numbers) - 1
         return Block(kind, text, numbers[0], numbers[-1], cuts, () if whole else numbers)

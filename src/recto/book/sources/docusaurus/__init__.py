@@ -70,7 +70,7 @@ class DocusaurusSite:
         if path == self.directory:
             directories = [self._page_directory(docs, self._versions[docs.id].chosen) for docs in self._docs]
         else:
-            directories = [found for docs in self._docs for found in self._holding(docs, path)][:1]
+            directories = [directory for docs in self._docs for directory in self._holding(docs, path)][:1]
         there = [directory for directory in directories if directory.root.is_dir()]
         for directory in directories:
             if directory not in there:

@@ -107,16 +107,16 @@ class DocusaurusConfig:
 
     def docs(self) -> list[Docs]:
         """Return the instances of the docs plugin, the preset's first."""
-        found = [self._docs(options) for options in (*self._preset_options(), *self._plugin_options())]
+        instances = [self._docs(options) for options in (*self._preset_options(), *self._plugin_options())]
         route = self._options.route_base_path
-        if found and route is not None:
-            chosen = next((docs for docs in found if docs.id == DEFAULT_ID), found[0])
-            found = [replace(docs, route=route) if docs is chosen else docs for docs in found]
-        return found
+        if instances and route is not None:
+            chosen = next((docs for docs in instances if docs.id == DEFAULT_ID), instances[0])
+            instances = [replace(docs, route=route) if docs is chosen else docs for docs in instances]
+        return instances
 
     def text(self, value: Value, key: str) -> str:
         """Return a string; "" if the value is missing."""
-        data = self.known(value, key).data
+        data = self.evaluated(value, key).data
         if value.missing:
             return ""
         if not isinstance(data, str):
@@ -125,18 +125,18 @@ class DocusaurusConfig:
 
     def switch(self, value: Value, key: str) -> bool | None:
         """Return a boolean; None if the value is missing."""
-        return None if self.known(value, key).missing else bool(value.truth)
+        return None if self.evaluated(value, key).missing else bool(value.truth)
 
     def texts(self, value: Value, key: str) -> tuple[str, ...] | None:
         """Return a list of strings; None if the value is missing."""
-        data = self.known(value, key).data
+        data = self.evaluated(value, key).data
         if value.missing:
             return None
         if not isinstance(data, tuple) or value.rest:
             raise self.error(key, value.rest or key, _UNREAD)
         return tuple(self.text(item, key) for item in data)
 
-    def known(self, value: Value, key: str) -> Value:
+    def evaluated(self, value: Value, key: str) -> Value:
         """Return a value, or raise an error if it is unknown; note that it depends on the environment."""
         if isinstance(value.data, Unknown):
             raise self.error(key, value.data.source, _UNREAD)
@@ -186,16 +186,16 @@ class DocusaurusConfig:
     def _items(self, key: str) -> tuple[list[tuple[str, Value]], list[str]]:
         """Return presets or plugins with their options, and the source of those that are unknown."""
         value = self.root.get(key)
-        found: list[tuple[str, Value]] = []
+        items: list[tuple[str, Value]] = []
         unread = [value.data.source if isinstance(value.data, Unknown) else value.rest]
         for item in value.data if isinstance(value.data, tuple) else ():
             pair = isinstance(item.data, tuple)
             name = (item.get("0") if pair else item).data
             if isinstance(name, str):
-                found.append((name, item.get("1") if pair else Value(UNDEFINED)))
+                items.append((name, item.get("1") if pair else Value(UNDEFINED)))
             elif isinstance(name, Unknown):
                 unread.append(name.source)
-        return found, [source for source in unread if source]
+        return items, [source for source in unread if source]
 
     def _docs(self, options: Value) -> Docs:
         route = options.get("routeBasePath")
@@ -264,9 +264,9 @@ def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) 
     keys = {"onlyIncludeVersions": only, "lastVersion": last}
     unread = [key for key, value in keys.items() if isinstance(value.data, Unknown)]
     if unread and not asked:
-        config.known(keys[unread[-1]], f"docs.{unread[-1]}")  # raises an error that says what to do
-    wanted = None if "onlyIncludeVersions" in unread else config.texts(only, "docs.onlyIncludeVersions")
-    names = [name for name in names if wanted is None or name in wanted] or names
+        config.evaluated(keys[unread[-1]], f"docs.{unread[-1]}")  # raises an error that says what to do
+    included = None if "onlyIncludeVersions" in unread else config.texts(only, "docs.onlyIncludeVersions")
+    names = [name for name in names if included is None or name in included] or names
     stated = "" if "lastVersion" in unread else config.text(last, "docs.lastVersion")
     usual = next((name for name in names if name != CURRENT), CURRENT)
     if unread:
@@ -305,8 +305,8 @@ def _released(site: Path, docs: Docs, bounds: Path) -> list[str]:
 
 def _routes(config: DocusaurusConfig, docs: Docs, names: list[str]) -> dict[str, str]:
     """Return the URL parts of versions that the configuration sets."""
-    found = {name: docs.options.get("versions", name, "path") for name in names}
-    stated = {name: value for name, value in found.items() if not value.missing}
+    paths = {name: docs.options.get("versions", name, "path") for name in names}
+    stated = {name: value for name, value in paths.items() if not value.missing}
     return {name: config.text(value, f"docs.versions.{name}.path") for name, value in stated.items()}
 
 

@@ -71,19 +71,19 @@ class Value:
 
     def get(self, key: str, *more: str) -> Value:
         """Return the value under a path of keys: undefined if there is none, unknown if it may exist."""
-        data, found = self.data, Value(UNDEFINED, self.environment)
+        data, member = self.data, Value(UNDEFINED, self.environment)
         if isinstance(data, Unknown):
             return self
         if isinstance(data, Mapping):
             if key in data:
-                found = data[key].depending(self.environment)
+                member = data[key].depending(self.environment)
             elif self.rest:
-                found = replace(found, data=Unknown(self.rest))
+                member = replace(member, data=Unknown(self.rest))
         elif isinstance(data, tuple) and key.isdecimal() and len(key) < 7 and not self.rest:
-            found = data[int(key)] if int(key) < len(data) else found
+            member = data[int(key)] if int(key) < len(data) else member
         elif not self.missing:
-            found = replace(found, data=Unknown(f"(…).{key}"))
-        return found.get(*more) if more else found
+            member = replace(member, data=Unknown(f"(…).{key}"))
+        return member.get(*more) if more else member
 
     @property
     def missing(self) -> bool:
@@ -216,11 +216,11 @@ class _Evaluator:
         result: Node | None = None
         for node in block.named_children:
             if node.type == "export_statement":
-                found = _field(node, "value") or _field(node, "declaration")
-                if found and any(child.type == "default" for child in node.children):
-                    result = found
-                elif found:
-                    self._add(found)
+                declared = _field(node, "value") or _field(node, "declaration")
+                if declared and any(child.type == "default" for child in node.children):
+                    result = declared
+                elif declared:
+                    self._add(declared)
             elif node.type == "expression_statement":
                 assigned = _first(node)
                 is_export = assigned and _compact(_field(assigned, "left")) == "module.exports"
@@ -326,8 +326,8 @@ class _Evaluator:
     def _declared(self, name: str) -> Value | None:
         if name in self._imports and name not in self._changed:
             path, key = self._imports[name]
-            found = self._json(path) if path.endswith(".json") else None
-            return found.get(key) if found and key else found
+            imported = self._json(path) if path.endswith(".json") else None
+            return imported.get(key) if imported and key else imported
         if name not in self._names or name in self._changed:
             return None
         value = self._value(self._names[name])
@@ -373,24 +373,24 @@ class _Evaluator:
         return Value(tuple(items), environment, rest)
 
     def _eval_object(self, node: Node) -> Value:
-        found: dict[str, Value] = {}
+        members: dict[str, Value] = {}
         rest = ""
         for child in _children(node):
             if child.type == "spread_element":
                 spread = self._value(_first(child))
                 if isinstance(spread.data, Mapping) and not spread.rest:
                     self._count_values(len(spread.data))
-                    found |= spread.data
+                    members |= spread.data
                 elif spread.truth is not False:
                     rest = " ".join(_source(child).split())
-                    found = {key: unknown(rest) for key in found}
+                    members = {key: unknown(rest) for key in members}
                 continue
             key, value = self._property(child)
             if key is None:
                 rest = " ".join(_source(child).split())
             else:
-                found[key] = value
-        return Value(found, rest=rest)
+                members[key] = value
+        return Value(members, rest=rest)
 
     def _property(self, node: Node) -> tuple[str | None, Value]:
         """Return a property's key, or None if it cannot be evaluated, and its value."""
@@ -419,8 +419,8 @@ class _Evaluator:
         owner = _field(node, "object")
         if _compact(owner).replace("?.", ".") == "process.env":
             return Value("production") if key == "NODE_ENV" else Value(UNDEFINED, environment=True)
-        found = self._value(owner).get(key)
-        return None if isinstance(found.data, Unknown) else found
+        member = self._value(owner).get(key)
+        return None if isinstance(member.data, Unknown) else member
 
     def _eval_unary_expression(self, node: Node) -> Value | None:
         operator, value = _source(_field(node, "operator")), self._child(node, "argument")
@@ -512,9 +512,9 @@ def _unquoted(node: Node | None) -> str:
     return _slice(node, node.start_byte + 1, node.end_byte - 1) if node else ""
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = found[1] or found[2] or found[3]
+def _escaped(match: re.Match[str]) -> str:
+    code = match[1] or match[2] or match[3]
     if code:
         number = int(code, 16)
         return chr(number) if number < 0x110000 and not 0xD800 <= number < 0xE000 else "\ufffd"
-    return _CONTROL.get(found[4], found[4])
+    return _CONTROL.get(match[4], match[4])

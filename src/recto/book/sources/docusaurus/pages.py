@@ -54,8 +54,9 @@ _SCRIPTS = ("", ".js", ".jsx", ".ts", ".tsx", ".mjs", ".json")
 
 def split_number(name: str) -> tuple[float, str]:
     """Return the number prefix of a name, or infinity, and the rest; dates and versions have no prefix."""
-    found = None if _DATE_OR_VERSION.match(name) else _NUMBERED.fullmatch(name)
-    return (float(found[1]), found[2]) if found else (math.inf, name)  # file names have at most 255 digits
+    numbered = None if _DATE_OR_VERSION.match(name) else _NUMBERED.fullmatch(name)
+    # File names have at most 255 digits, so every number fits.
+    return (float(numbered[1]), numbered[2]) if numbered else (math.inf, name)
 
 
 def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> str:
@@ -101,7 +102,7 @@ def encoded(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where pages are published: `base` is the URL path of the language, `route` that of the version."""
+    """Where pages are published: `base` is the URL path of their language, `route` of their version."""
 
     url: str
     base: str
@@ -164,14 +165,15 @@ class DocsRules(SiteRules):
         for reason in ("draft", "unlisted"):
             if front_matter.get(reason) is True:
                 return Skipped(reason)
-        place = self._published
+        published = self._published
         url = ""
-        if place.url:
-            path = join(place.route, slug(file.name, front_matter, numbered=self._docs.numbered))
-            url = place.url + encoded(with_slash(path, place.base, place.slash))
+        if published.url:
+            path = join(published.route, slug(file.name, front_matter, numbered=self._docs.numbered))
+            url = published.url + encoded(with_slash(path, published.base, published.slash))
         label = self._label(file.name.split("/", maxsplit=1)[0]) if "/" in file.name else ""
         format = self._format(file.name, front_matter)
-        return self.make_page(file, url, format, label=label, version=place.version, locale=place.locale)
+        version, locale = published.version, published.locale
+        return self.make_page(file, url, format, label=label, version=version, locale=locale)
 
     def _format(self, name: str, front_matter: dict[str, Any]) -> str:
         by_suffix = format_of(name) or MDX
@@ -233,12 +235,12 @@ class DocsRules(SiteRules):
         """Return the sort key of a page: position and name of each directory above it and of itself."""
         *folders, file = name.split("/")
         stem = file.rpartition(".")[0]
-        places = [
+        keys = [
             (_position(self._category("/".join(folders[: depth + 1])).get("position"), folder), folder)
             for depth, folder in enumerate(folders)
         ]
         index = bool(folders) and stem.lower() in ("index", "readme", folders[-1].lower())
-        return [*places, (-math.inf, "") if index else (_position(head.get("sidebar_position"), stem), stem)]
+        return [*keys, (-math.inf, "") if index else (_position(head.get("sidebar_position"), stem), stem)]
 
 
 def _position(stated_position: object, name: str) -> float:
@@ -258,37 +260,37 @@ class DocusaurusIncludes:
         if "import" not in text and "raw-loader" not in text:
             return ()
         in_code = code_ranges(text)
-        imports = [found for found in _IMPORT.finditer(text) if not in_code(found.start())]
-        paths = {found["name"]: found["path"] for found in imports[:_MOST_IMPORTS]}
+        imports = [match for match in _IMPORT.finditer(text) if not in_code(match.start())]
+        paths = {match["name"]: match["path"] for match in imports[:_MOST_IMPORTS]}
         raw = {name: path for name in paths if (path := _raw_path(paths[name]))}
         partials = {
             name for name in paths if paths[name].endswith(MARKDOWN_SUFFIXES) and "!" not in paths[name]
         }
         if not partials and not raw and "raw-loader" not in text:
             return ()
-        found = [(name, replace(one, path=paths[name])) for name, one in _partials(text, in_code, partials)]
+        named = [(name, replace(one, path=paths[name])) for name, one in _partials(text, in_code, partials)]
         if raw or "raw-loader" in text:
-            found += _raw_files(text, in_code, raw, partials)
-        shown = {name for name, _ in found}
+            named += _raw_files(text, in_code, raw, partials)
+        shown = {name for name, _ in named}
         lost = [name for name in raw if name not in shown and len(re.findall(rf"\b{name}\b", text)) > 1]
         why, end = "used in an unsupported way", len(text)
         unclear = [Directive(end, end, raw[name], reason=why) for name in lost]
-        return [self._placed(one, file) for one in (*in_order([one for _, one in found]), *unclear)]
+        return [self._placed(one, file) for one in (*in_order([one for _, one in named]), *unclear)]
 
     def _placed(self, directive: Directive, file: Path) -> Directive:
         base = self._site if directive.path.startswith("@site/") else file.parent
         return replace(directive, path=directive.path.removeprefix("@site/"), bases=(base,))
 
 
-def _tags(text: str, in_code: InCode, wanted: Callable[[str], bool]) -> Iterator[tuple[re.Match[str], int]]:
+def _tags(text: str, in_code: InCode, select: Callable[[str], bool]) -> Iterator[tuple[re.Match[str], int]]:
     """Yield tags outside code and tables, each with its end."""
-    for found in _JSX.finditer(text):
-        if not wanted(found["name"]) or in_code(found.start()):
+    for tag in _JSX.finditer(text):
+        if not select(tag["name"]) or in_code(tag.start()):
             continue
-        before = text[line_start(text, found.start()) : found.start()]
-        end = tag_end(text, found.end())
+        before = text[line_start(text, tag.start()) : tag.start()]
+        end = tag_end(text, tag.end())
         if end is not None and not before.count("`") % 2 and not before.lstrip().startswith("|"):
-            yield found, end
+            yield tag, end
 
 
 def _partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str, Directive]]:
@@ -325,19 +327,19 @@ def _raw_files(
             start, stop, prefix = whole_line(text, tag.start(), close + len(closing))
             info = _fence_info(text[tag.end() : end])
             yield shown["name"] or "", directive(start, stop, path, info, prefix)
-    for found in _ALONE.finditer(text) if raw else ():
-        if found["name"] in raw and not in_code(found.start()):
-            yield found["name"], directive(*found.span(), raw[found["name"]], "", found["prefix"])
+    for alone in _ALONE.finditer(text) if raw else ():
+        if alone["name"] in raw and not in_code(alone.start()):
+            yield alone["name"], directive(*alone.span(), raw[alone["name"]], "", alone["prefix"])
 
 
 def _raw_path(path: str) -> str:
-    found = _RAW.fullmatch(path)
-    return (found["loaded"] or found["queried"]) if found else ""
+    match = _RAW.fullmatch(path)
+    return (match["loaded"] or match["queried"]) if match else ""
 
 
 def _fence_info(attributes: str) -> str:
     """Return the info string of a fence, from the language and title attributes of a code block."""
-    found = dict(_ATTRIBUTE.findall(attributes))
-    named = re.search(r"language-([\w+-]+)", found.get("className", ""))
-    language = found.get("language") or (named[1] if named else "")
-    return f'{language} title="{found["title"]}"' if found.get("title") else language
+    values = dict(_ATTRIBUTE.findall(attributes))
+    named = re.search(r"language-([\w+-]+)", values.get("className", ""))
+    language = values.get("language") or (named[1] if named else "")
+    return f'{language} title="{values["title"]}"' if values.get("title") else language

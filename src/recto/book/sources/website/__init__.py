@@ -50,9 +50,8 @@ class WebsiteSource:
     def pages(self) -> Iterator[Page]:
         """Yield each page as it is fetched."""
         try:
-            from recto.book.sources.website.cache import PageCache
             from recto.book.sources.website.crawl import Crawl
-            from recto.book.sources.website.fetch import Fetcher
+            from recto.book.sources.website.fetch import Fetcher, PageCache
         except ImportError as error:
             raise missing_extra("Reading a website", "crawl") from error
         self.failed.clear()

@@ -13,7 +13,6 @@ from recto._util.text import ROOT_MODULE, module_keys, plural
 from recto.book.parsing.html import Head, read_head
 from recto.book.parsing.html.tokens import split_site_name
 from recto.book.sources.options import ROOT_TITLE, CrawlOptions, humanised
-from recto.book.sources.website.cache import PageCache
 from recto.book.sources.website.discovery import Robots, read_robots, sitemap_pages
 from recto.book.sources.website.fetch import (
     HTML,
@@ -21,6 +20,7 @@ from recto.book.sources.website.fetch import (
     FetchFailed,
     FetchResult,
     NoResponse,
+    PageCache,
     RedirectRefused,
     WrongContentType,
     decode,
@@ -244,8 +244,8 @@ class Crawl:
     def _links(self, head: Head, url: str) -> list[str]:
         """Return the pages of the book that a page links to."""
         base = normal(head.base, url) or url
-        found = (self._scope.own(normal(link, base)) for link in head.links if link[:1] != "#")
-        return [address for address in found if address and self._scope.contains(address)]
+        addresses = (self._scope.own(normal(link, base)) for link in head.links if link[:1] != "#")
+        return [address for address in addresses if address and self._scope.contains(address)]
 
     def _page(self, url: str) -> Page | None:
         """Fetch one page, or count why it is skipped."""
@@ -346,7 +346,7 @@ def _head(result: FetchResult) -> Head:
 
 
 def _inner(path: str) -> list[str]:
-    """Return the segments of a path without those of the edition, such as `en/latest`."""
+    """Return the segments of a path without the edition, such as `en/latest`."""
     segments = path.partition("?")[0].split("/")
     while len(segments) > 1 and _EDITION.fullmatch(segments[0]):
         segments = segments[1:]

@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from urllib.parse import quote, unquote, urlsplit
 from xml.parsers import expat
 
-from recto.book.sources.website.cache import PageCache
-from recto.book.sources.website.fetch import Admit, Fetcher, FetchFailed, WrongContentType, unpacked
+from protego import Protego
+
+from recto.book.sources.website.fetch import (
+    Admit,
+    Fetcher,
+    FetchFailed,
+    PageCache,
+    WrongContentType,
+    unpacked,
+)
 from recto.book.sources.website.urls import Scope, normal
 from recto.errors import Unreachable
 
@@ -19,46 +26,36 @@ _AGENT = "recto"
 _ROBOTS_TYPES = frozenset({"text/plain", "text/html", "application/octet-stream", "text/x-robots"})
 _LARGEST_ROBOTS = 500 << 10  # RFC 9309 asks for at least this
 _LONGEST_WILDCARDS = 64 << 10  # characters of all rules with wildcards; each is compared with every path
-_TOKEN = re.compile(r"[A-Za-z_-]+")
-_DELAY = re.compile(r"\d{1,6}(?:\.\d{1,6})?")
+_AGENT_LINE = re.compile(r"\s*user[- ]?agent\s*:?\s*(\*|[a-z_-]*)", re.IGNORECASE)
+_WILDCARD = re.compile(r"[^#]*[*$]")
 
 
-@dataclass(frozen=True, slots=True)
 class Robots:
-    """The rules for one agent: each pattern is mapped to whether it allows."""
+    """The rules of a robots.txt for Recto."""
 
-    prefixes: Mapping[str, bool] = field(default_factory=dict)
-    wildcards: Mapping[str, bool] = field(default_factory=dict)
-    delay: float = 0.0
-    sitemaps: tuple[str, ...] = ()
+    def __init__(self, text: str = "") -> None:
+        """Parse a file; raise FetchFailed if its rules would take too long to obey."""
+        lines = text.removeprefix("\ufeff")[:_LARGEST_ROBOTS].splitlines()
+        if len(text) > _LARGEST_ROBOTS:
+            lines.pop()  # it may be cut off
+        kept, wildcards = [], 0
+        for line in lines:
+            # The parser copies every rule to each agent that it is for, and a file can name thousands.
+            if agent := _AGENT_LINE.match(line):
+                name = agent[1].lower()
+                kept.append(f"User-agent: {name if name in ('*', _AGENT) else 'other'}")
+            else:
+                kept.append(line)
+                wildcards += len(line) if _WILDCARD.match(line) else 0
+        if wildcards > _LONGEST_WILDCARDS:
+            raise FetchFailed(f"its rules with wildcards are longer than {_LONGEST_WILDCARDS >> 10} KiB")
+        self._rules = Protego.parse("\n".join(kept))
+        self.delay = self._rules.crawl_delay(_AGENT) or 0.0
+        self.sitemaps = tuple(dict.fromkeys(self._rules.sitemaps))
 
     def allows(self, url: str) -> bool:
-        """Return whether a URL may be fetched: the longest matching pattern wins, then `allow`."""
-        parts = urlsplit(url)
-        path = _normalised((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
-        matching = [
-            (len(pattern), allowed) for pattern, allowed in self.wildcards.items() if matches(pattern, path)
-        ]
-        starts = (path[:length] for length in range(1, len(path) + 1)) if self.prefixes else ()
-        matching += [(len(start), self.prefixes[start]) for start in starts if start in self.prefixes]
-        return max(matching)[1] if matching else True
-
-
-def matches(pattern: str, path: str) -> bool:
-    """Return whether a path matches a pattern: `*` is any text, a final `$` the end of the path."""
-    parts = pattern[:-1].split("*") if pattern.endswith("$") else [*pattern.split("*"), ""]
-    if len(parts) == 1:
-        return path == parts[0]
-    first, *middle, last = parts
-    if not path.startswith(first):
-        return False
-    at = len(first)
-    for part in middle:  # the first place of a part leaves the most room for the others: no backtracking
-        at = path.find(part, at)
-        if at < 0:
-            return False
-        at += len(part)
-    return path.endswith(last, at)
+        """Return whether a URL may be fetched."""
+        return self._rules.can_fetch(url, _AGENT)
 
 
 def read_robots(fetcher: Fetcher, host: str) -> Robots:
@@ -68,7 +65,7 @@ def read_robots(fetcher: Fetcher, host: str) -> Robots:
         result = fetcher.get(address, _ROBOTS_TYPES, _LARGEST_ROBOTS * 2)
         if result.status != 200 or result.content_type == "text/html":
             return Robots()
-        return parse_robots(result.body.decode("utf-8", "replace"), _AGENT)
+        return Robots(result.body.decode("utf-8", "replace"))
     except WrongContentType:
         return Robots()
     except FetchFailed as failure:
@@ -79,54 +76,6 @@ def read_robots(fetcher: Fetcher, host: str) -> Robots:
             if private
             else "Check the URL, or try again later.",
         ) from failure
-
-
-def parse_robots(text: str, agent: str) -> Robots:
-    """Return the rules of an agent, else those for all agents; raise FetchFailed if they are too long."""
-    own = agent.lower()
-    rules: dict[str, dict[str, bool]] = {}
-    delays: dict[str, float] = {}
-    sitemaps: list[str] = []
-    named: set[str] = set()  # without other agents: a file can name thousands
-    in_rules = False
-    text = text.removeprefix("\ufeff")
-    lines = text[:_LARGEST_ROBOTS].splitlines()
-    if len(text) > _LARGEST_ROBOTS:
-        lines.pop()  # it may be cut off
-    for line in lines:
-        key, found, value = line.partition("#")[0].partition(":")
-        key, value = key.strip().lower(), value.strip()
-        if not found:
-            continue
-        if key == "user-agent":
-            token = _TOKEN.match(value)
-            name = "*" if value == "*" else token[0].lower() if token else ""
-            named = (set() if in_rules else named) | ({own, "*"} & {name})
-            in_rules = False
-            for name in named:
-                rules.setdefault(name, {})
-        elif key in ("allow", "disallow"):
-            in_rules = True
-            pattern = _normalised(value)
-            for name in named if value else ():
-                rules[name][pattern] = key == "allow" or rules[name].get(pattern, False)
-        elif key == "crawl-delay":
-            in_rules = True
-            delays |= dict.fromkeys(named, float(value) if _DELAY.fullmatch(value) else 0.0)
-        elif key == "sitemap":
-            sitemaps.append(value)
-    name = own if own in rules else "*"
-    chosen = rules.get(name, {})
-    wildcards = {rule: allowed for rule, allowed in chosen.items() if "*" in rule or rule.endswith("$")}
-    if sum(map(len, wildcards)) > _LONGEST_WILDCARDS:
-        raise FetchFailed(f"its rules with wildcards are longer than {_LONGEST_WILDCARDS >> 10} KiB")
-    prefixes = {rule: allowed for rule, allowed in chosen.items() if rule not in wildcards}
-    return Robots(prefixes, wildcards, delays.get(name, 0.0), tuple(dict.fromkeys(sitemaps)))
-
-
-def _normalised(path: str) -> str:
-    """Normalise percent-encoding, so that patterns and paths can be compared."""
-    return quote(unquote(path, errors="surrogateescape"), safe="/*$?&=:@!,;~+'()%", errors="surrogateescape")
 
 
 _XML = frozenset({"application/xml", "text/xml", "application/rss+xml", "text/plain"})
@@ -160,7 +109,7 @@ def sitemap_pages(
     admit: Admit,
     note: Callable[[str], None],
 ) -> list[str]:
-    """Return the URLs in the sitemaps: those of robots.txt, else the book's own, else the host's."""
+    """Return the URLs in the sitemaps that robots.txt names, else in the book's own, else in the host's."""
     root = f"{scope.host}/"
 
     def own(urls: list[str] | tuple[str, ...]) -> list[str]:
@@ -178,9 +127,9 @@ def sitemap_pages(
                 note(f"Only the first {len(seen)} sitemaps were read.")
                 break
             seen.add(url)
-            found = _read_sitemap(fetcher, cache, url, admit, note)
-            pages |= dict.fromkeys(found.pages[: _MOST_ADDRESSES - len(pages)])
-            further = own(found.sitemaps)
+            sitemap = _read_sitemap(fetcher, cache, url, admit, note)
+            pages |= dict.fromkeys(sitemap.pages[: _MOST_ADDRESSES - len(pages)])
+            further = own(sitemap.sitemaps)
             if further and depth >= _DEEPEST:
                 note(f"The sitemaps that {url} lists were not read: they are nested too deep.")
             else:
@@ -205,33 +154,33 @@ def _read_sitemap(
         return parse_sitemap(earlier.body) if earlier else Sitemap()
     if result.status == 200:
         cache.put(url, result)
-    found = parse_sitemap(earlier.body if result.status == 304 and earlier else result.body)
-    if found.flaw:
-        note(f"The sitemap {url} was read only in part: {found.flaw}.")
-    return found
+    sitemap = parse_sitemap(earlier.body if result.status == 304 and earlier else result.body)
+    if sitemap.flaw:
+        note(f"The sitemap {url} was read only in part: {sitemap.flaw}.")
+    return sitemap
 
 
 def parse_sitemap(data: bytes) -> Sitemap:
     """Parse a sitemap (XML or a list of URLs, plain or gzipped); keep what comes before an error."""
-    found = Sitemap()
+    sitemap = Sitemap()
     try:
         data = unpacked(data, _LARGEST_SITEMAP) if data[:2] == b"\x1f\x8b" else data
         if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
-            _parse_xml(data, found)
+            _parse_xml(data, sitemap)
         else:
             lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
-            found.pages = [line for line in lines if line.startswith(("http://", "https://"))]
-            del found.pages[_MOST_ADDRESSES:]
+            sitemap.pages = [line for line in lines if line.startswith(("http://", "https://"))]
+            del sitemap.pages[_MOST_ADDRESSES:]
     except OverflowError:
-        found.flaw = f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB"
+        sitemap.flaw = f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB"
     except zlib.error as error:
-        found.flaw = f"it cannot be decompressed: {error}"
+        sitemap.flaw = f"it cannot be decompressed: {error}"
     except (expat.ExpatError, SitemapRefused) as error:
-        found.flaw = str(error)
-    return found
+        sitemap.flaw = str(error)
+    return sitemap
 
 
-def _parse_xml(data: bytes, found: Sitemap) -> None:
+def _parse_xml(data: bytes, sitemap: Sitemap) -> None:
     parser = expat.ParserCreate(namespace_separator=" ")
     path: list[str] = []
     text: list[str] = []
@@ -244,11 +193,11 @@ def _parse_xml(data: bytes, found: Sitemap) -> None:
 
     def end(_: str) -> None:
         if path[-2:] == ["url", "loc"]:
-            found.pages.append("".join(text).strip())
+            sitemap.pages.append("".join(text).strip())
         elif path[-2:] == ["sitemap", "loc"]:
-            found.sitemaps.append("".join(text).strip())
+            sitemap.sitemaps.append("".join(text).strip())
         path.pop()
-        if len(found.pages) + len(found.sitemaps) >= _MOST_ADDRESSES:
+        if len(sitemap.pages) + len(sitemap.sitemaps) >= _MOST_ADDRESSES:
             raise SitemapRefused(f"only its first {_MOST_ADDRESSES} URLs are read")
 
     def characters(data: str) -> None:

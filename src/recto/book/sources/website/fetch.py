@@ -1,12 +1,15 @@
-"""Fetch one URL at a time, politely and within limits; needs the extra `crawl`.
+"""Fetch one URL at a time, politely and within limits, and cache the pages; needs the extra `crawl`.
 
 Proxies of the environment are not used: behind one, the address of a host cannot be checked.
 """
 
 from __future__ import annotations
 
+import base64
 import codecs
+import hashlib
 import ipaddress
+import json
 import re
 import socket
 import ssl
@@ -15,16 +18,17 @@ import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpcore
 
-from recto._util.retry import retry
+from recto._util.files import make_private, replace_text
+from recto._util.retry import retry, retry_after
 from recto.book.sources.options import CrawlOptions, Resolve
 from recto.book.sources.website.urls import normal
+from recto.errors import StorageError
 
 # The flags of `ipaddress` differ between versions of Python, so every network is listed here, too. The table
 # is the special-purpose registries of IANA; an IPv6 address is public only inside 2000::/3.
@@ -68,8 +72,8 @@ _READ_AT_ONCE = 64 << 10
 
 def resolve_host(host: str, port: int) -> list[str]:
     """Resolve a host with the system's resolver."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def is_public(address: str) -> bool:
@@ -244,7 +248,7 @@ class Fetcher:
         self._sleep = sleep
         self._last: float | None = None
         # The user allowed this website to be private, not the hosts that it redirects to.
-        own = _places(url) if options.allow_private else ()
+        own = _hosts_and_ports(url) if options.allow_private else ()
         self._backend = GuardedBackend(resolve or resolve_host, is_public, own)
         context = httpcore.default_ssl_context()
         context.load_default_certs()  # the system's certificates, beside the usual authorities
@@ -318,8 +322,8 @@ class Fetcher:
             self._last = time.monotonic()
 
 
-def _places(url: str) -> list[tuple[str, int]]:
-    """Return the host of a URL with its port, or with those of http and https."""
+def _hosts_and_ports(url: str) -> list[tuple[str, int]]:
+    """Return the host of a URL with its port, or with both usual ports."""
     parts = urlsplit(url)
     return [(parts.hostname or "", port) for port in ((parts.port,) if parts.port else (80, 443))]
 
@@ -328,8 +332,7 @@ def _read(url: str, response: httpcore.Response, kinds: frozenset[str], limit: i
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if response.status in _TRANSIENT:
-        wait = _retry_after(headers.get("retry-after", "").strip())
-        raise NoResponse(f"the server returned {response.status}", wait)
+        raise NoResponse(f"the server returned {response.status}", retry_after(headers))
     if response.status != 200:
         return FetchResult(url, response.status, kind, headers, b"")
     if kind and kind not in kinds:
@@ -375,18 +378,6 @@ def unpacked(data: bytes, limit: int, window: int = _GZIP) -> bytes:
     return bytes(whole)
 
 
-def _retry_after(value: str) -> float | None:
-    """Return the seconds of a Retry-After header, or None."""
-    if value.isascii() and value.isdigit():
-        return float(value[:9])
-    try:
-        moment = parsedate_to_datetime(value)
-    except ValueError:
-        return None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())
-
-
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _META_WITHIN = 4096  # bytes; the standard asks for 1024
@@ -420,8 +411,97 @@ def decode(result: FetchResult) -> tuple[str, int]:
 def _charset(name: str) -> str:
     """Return the Python name of an encoding that is used on the web, or ""."""
     try:
-        known = codecs.lookup(name).name if name else ""
+        codec = codecs.lookup(name).name if name else ""
     except LookupError:
         return ""
     # On the web, Latin-1 and ASCII mean Windows-1252.
-    return "cp1252" if known in ("iso8859-1", "ascii") else known if _WEB_CHARSETS.fullmatch(known) else ""
+    return "cp1252" if codec in ("iso8859-1", "ascii") else codec if _WEB_CHARSETS.fullmatch(codec) else ""
+
+
+_CACHE_FORMAT = 1
+_FRESH = 3600.0  # seconds in which an interrupted run can be resumed
+_SUFFIX = ".page.json"
+_RUN = "run.json"
+_LARGEST_CACHED = 64 << 20
+_KEPT_HEADERS = ("etag", "last-modified", "content-type", "x-robots-tag")
+
+
+class PageCache:
+    """A directory with one file per URL; without a directory it caches nothing.
+
+    It lets a crawl request only changed pages, and resume after an interruption.
+    """
+
+    def __init__(self, directory: Path | None, clock: Callable[[], float]) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._used: set[str] = set()
+        self._since = float("inf")
+
+    def begin(self) -> None:
+        """Begin a run, or resume one that was interrupted recently."""
+        run, now = self._read(_RUN), self._clock()
+        started = None if run.get("finished") else run.get("started")
+        self._since = started if isinstance(started, float) and 0 <= now - started < _FRESH else now
+        self._write(_RUN, {"started": self._since, "finished": False})
+
+    def finish(self) -> None:
+        """Mark the run as finished and delete pages that it did not use."""
+        for file in self._directory.glob(f"*{_SUFFIX}") if self._directory else ():
+            if file.name not in self._used:
+                file.unlink(missing_ok=True)
+        self._write(_RUN, {"started": self._since, "finished": True})
+
+    def get(self, url: str) -> tuple[FetchResult | None, bool]:
+        """Return the cached result of a URL, and whether this run fetched it before an interruption."""
+        self._used.add(_file_name(url))
+        entry = self._read(_file_name(url))
+        try:
+            body = zlib.decompressobj().decompress(
+                base64.b64decode(entry["body"], validate=True), _LARGEST_CACHED
+            )
+            if entry["url"] != url or hashlib.sha256(body).hexdigest() != entry["sha256"]:
+                return None, False
+            kind, headers = str(entry["content_type"]), dict(entry["headers"])
+            fresh = self._since <= float(entry["fetched"]) <= self._clock()
+            return FetchResult(str(entry["final_url"]), 200, kind, headers, body), fresh
+        except (KeyError, TypeError, ValueError, zlib.error):  # missing or damaged
+            return None, False
+
+    def put(self, url: str, result: FetchResult) -> None:
+        """Cache a result."""
+        entry = {
+            "url": url,
+            "final_url": result.url,
+            "content_type": result.content_type,
+            "headers": {name: result.headers[name] for name in _KEPT_HEADERS if name in result.headers},
+            "fetched": self._clock(),
+            "sha256": hashlib.sha256(result.body).hexdigest(),
+            "body": base64.b64encode(zlib.compress(result.body)).decode("ascii"),
+        }
+        self._used.add(_file_name(url))
+        self._write(_file_name(url), entry)
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """Read a file; return an empty mapping if it is missing, damaged or of another format."""
+        try:
+            value = json.loads((self._directory / name).read_text("utf-8")) if self._directory else {}
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) and value.get("format") == _CACHE_FORMAT else {}
+
+    def _write(self, name: str, value: dict[str, Any]) -> None:
+        if self._directory is None:
+            return
+        try:
+            make_private(self._directory)
+            replace_text(self._directory / name, json.dumps({"format": _CACHE_FORMAT, **value}))
+        except OSError as error:
+            raise StorageError(
+                f"Pages cannot be cached in {self._directory}: {error.strerror or error}",
+                hint="Free some space, or set RECTO_HOME to a directory that can be written to.",
+            ) from error
+
+
+def _file_name(url: str) -> str:
+    return hashlib.sha256(url.encode()).hexdigest()[:40] + _SUFFIX

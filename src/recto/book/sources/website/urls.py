@@ -25,10 +25,10 @@ def normal(url: str, base: str = "") -> str:
         host = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
     except (ValueError, UnicodeError):
         return ""
-    place = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
+    netloc = host if port in (None, _PORTS[parts.scheme]) else f"{host}:{port}"
     path = quote(_BAD_PERCENT.sub("%25", _without_dots(_DOT.sub(".", parts.path))), safe=_SAFE)
     query = quote(_BAD_PERCENT.sub("%25", parts.query), safe=_SAFE + "?")
-    address = urlunsplit((parts.scheme, place, path, query, ""))
+    address = urlunsplit((parts.scheme, netloc, path, query, ""))
     return address if len(address) <= _LONGEST else ""
 
 
@@ -50,7 +50,7 @@ class Scope:
     """The part of a website that is the book: everything below the given URL."""
 
     scheme: str
-    place: str
+    netloc: str
     prefix: str
 
     @staticmethod
@@ -64,14 +64,14 @@ class Scope:
     @property
     def host(self) -> str:
         """The URL of the website's root."""
-        return f"{self.scheme}://{self.place}"
+        return f"{self.scheme}://{self.netloc}"
 
     def own(self, url: str) -> str:
         """Return a URL on this host with the scope's scheme; "" if it is on another host."""
         parts = urlsplit(url)
         # http and https are the same host, unless a port is given.
-        other_scheme = parts.scheme != self.scheme and ":" in self.place.rpartition("]")[2]
-        if parts.netloc != self.place or other_scheme:
+        other_scheme = parts.scheme != self.scheme and ":" in self.netloc.rpartition("]")[2]
+        if parts.netloc != self.netloc or other_scheme:
             return ""
         return urlunsplit((self.scheme, *parts[1:]))
 
