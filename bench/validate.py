@@ -1,4 +1,4 @@
-"""Measure the overhead of a validation run over the engine calls: `uv run python -m bench.validate`.
+"""Measure the overhead of a validation run over the engine calls: `python -m bench.validate`.
 
 Both sides embed the same questions in the same batches and search the same index. Rounds alternate, so that a
 busy machine slows both alike.

@@ -1,6 +1,6 @@
 """Measure the widget in Chromium: from a letter to painted results, and the cost of loading it.
 
-Run `uv run python -m bench.widget`. It indexes nothing: RECTO_HOME must have the sample book, which any first
+Run `python -m bench.widget`. It indexes nothing: RECTO_HOME must have the sample book, which any first
 search makes.
 """
 
