@@ -312,7 +312,7 @@ def test_promote_and_parity(house: Path, home: Path, qdrant: QdrantDouble, tmp_p
     parity = ("parity", "--suite", str(suite), "--collection", "house")
     done = recto(home, "promote", "--collection", "house", **server)
     assert done.returncode == 0, done.stderr
-    assert "searches: the results are the same on both sides" in done.stdout
+    assert ": the results are the same on both sides." in done.stdout
     done = recto(home, *parity, **server)
     assert done.returncode == 0, done.stdout
     assert done.stdout.splitlines() == [
