@@ -103,8 +103,8 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
     yield ""
     yield "Pages (share of searches that find their section)"
     for page in measured.pages():
-        reached = f"{page.heat:>4.0%}  {page.reached}/{page.sections}"
-        yield f"  {bar(page.heat)} {reached}  {one_line(page.page_url)}"
+        page_counts = f"{page.heat:>4.0%}  {page.reached}/{page.sections}"
+        yield f"  {bar(page.heat)} {page_counts}  {one_line(page.page_url)}"
 
 
 def _first_result(reached: Reached) -> str:

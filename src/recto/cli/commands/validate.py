@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -189,14 +189,15 @@ def _write_reports(
     from recto.evaluation.report import junit_xml, validation_markdown, validation_page
     from recto.evaluation.trec import run_text
 
-    for path, write in (
+    reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
         (request.junit, lambda: junit_xml(run, gate)),
         (request.markdown, lambda: validation_markdown(run, gate, comparison)),
         (request.trec_run, lambda: run_text(run)),
-    ):
+    )
+    for path, make_text in reports:
         if path:
             try:
-                path.write_text(write(), "utf-8")
+                path.write_text(make_text(), "utf-8")
             except OSError as error:
                 raise not_written(error, path) from error
     if request.html:
