@@ -1,8 +1,8 @@
 """Read pages: parse them, split them into chunks, count and analyse these; large books in worker processes.
 
 A worker is a fresh interpreter that reads pickled pages from its standard input and writes the results to its
-standard output, so a page that kills it is one failed page, and a script that indexes a book needs no guard
-against being imported again. It ends when its input ends, also if this process is killed.
+standard output, so a page that kills it is one failed page, and a script that indexes a book can be imported
+twice safely. It ends when its input ends, also if this process is killed.
 """
 
 from __future__ import annotations
