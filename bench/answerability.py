@@ -1,4 +1,4 @@
-"""Fit answerability to readers' questions, one book left out: `uv run python -m bench.answerability`.
+"""Fit answerability to readers' questions, one book left out: `python -m bench.answerability`.
 
 Answerability is a logistic function of two numbers: how far the best sum of cosine similarity and lexical
 score is above the noise floor of the index, and the share of the query's words that the book has. Each book

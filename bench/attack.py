@@ -1,4 +1,4 @@
-"""Measure how one attacker slows well-behaved clients down: `uv run python -m bench.attack`.
+"""Measure how one attacker slows well-behaved clients down: `python -m bench.attack`.
 
 64 clients search one after the other, each from its own loopback address. Meanwhile, one attacker sends the
 most expensive requests that the service allows, over many connections. The table compares the latency of the

@@ -1,4 +1,4 @@
-"""Compare chunk sizes: `uv run python -m bench.chunks --corpora DIRECTORY --cache DIRECTORY`.
+"""Compare chunk sizes: `python -m bench.chunks --corpora DIRECTORY --cache DIRECTORY`.
 
 There is one table for each data set: Chroma's corpora with their token-wise measures and simple splitters to
 compare with, two books with our own questions, and the sample book with its suites. Two more variations are

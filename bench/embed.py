@@ -1,4 +1,4 @@
-"""Compare the local model with the plain way to run it: `uv run python -m bench.embed`.
+"""Compare the local model with the plain way to run it: `python -m bench.embed`.
 
 Each round runs every contender in turn and compares it with the plain one of the same round, so that a busy
 machine slows both sides of a ratio alike. CPU time hardly depends on it.

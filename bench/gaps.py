@@ -1,6 +1,6 @@
 """Remove two chapters of a book, simulate 300 readers, and check that `recto gaps` names both subjects.
 
-Run `uv run python -m bench.gaps --corpora PATH`; PATH has the folders `books` and `questions`. The readers
+Run `python -m bench.gaps --corpora PATH`; PATH has the folders `books` and `questions`. The readers
 draw from the book's questions, and misspell, shorten and reword them, always in the same way for a seed.
 Their queries are logged by the service's own log. `recto gaps` must name both missing subjects among its
 first five clusters, and these clusters must not be gaps with the chapters back.

@@ -1,4 +1,4 @@
-"""Read and send hostile input: `uv run python -m bench.hostile`.
+"""Read and send hostile input: `python -m bench.hostile`.
 
 `inputs` reads hostile pages and configurations of the largest permitted size, each in its own process, and
 prints the CPU time and the peak memory of each. `pages` reads mutated pages and configurations, `requests`

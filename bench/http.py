@@ -1,4 +1,4 @@
-"""Measure the overhead of the HTTP server: `uv run python -m bench.http`.
+"""Measure the overhead of the HTTP server: `python -m bench.http`.
 
 Both sides of every ratio are measured in turn, in one run. The clients run on the same machine and use a part
 of it.

@@ -1,4 +1,4 @@
-"""Kill writers at random moments: `uv run python -m bench.kills`.
+"""Kill writers at random moments: `python -m bench.kills`.
 
 Each round starts `recto index` with a changed book, `recto rollback`, `delete`, `backup` or `restore`, and
 kills it. Afterwards the index must be deleted, or have exactly the chunks of one edition of the book and no

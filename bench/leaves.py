@@ -1,6 +1,6 @@
 """Measure the overhead of the framework adapters and the MCP server.
 
-Run `uv run --group langchain --group llamaindex --group haystack python -m bench.leaves`. All of them answer
+Run `python -m bench.leaves` with the groups langchain, llamaindex and haystack. All of them answer
 the same queries in interleaved rounds of one run. The overhead is the time of a call minus the time of the
 search in it, so that a busy machine changes it little. A framework that is not installed is skipped.
 """

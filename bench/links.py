@@ -1,4 +1,4 @@
-"""Check that the links of a book resolve to its chunks: `uv run python -m bench.links PATH`.
+"""Check that the links of a book resolve to its chunks: `python -m bench.links PATH`.
 
 Every Markdown link with an anchor that stays within the book is resolved to a page. A chunk of that page must
 have the anchor.

@@ -1,4 +1,4 @@
-"""Measure what hybrid search costs: `uv run python -m bench.modes --sizes 1000,100000`.
+"""Measure what hybrid search costs: `python -m bench.modes --sizes 1000,100000`.
 
 The figures are the CPU time of a search including the model, the index size and the memory. Two indexes of
 the same chunks are compared, one of them without lexical vectors. Vectors are mixtures of the sample book's

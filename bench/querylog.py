@@ -1,4 +1,4 @@
-"""Measure what the query log costs, and kill services that write it: `uv run python -m bench.querylog`.
+"""Measure what the query log costs, and kill services that write it: `python -m bench.querylog`.
 
 The cost is CPU time of searches in the service's own process, with and without the log in turn. `--kills 50`
 kills two processes that log 500 queries a second each, as the workers of a service do: no query that was

@@ -1,6 +1,6 @@
 """Measure each precision of the built-in models on SciFact, dense and hybrid.
 
-Run `uv run python -m bench.scifact --corpora DIRECTORY --cache DIRECTORY`. All abstracts are ranked by exact
+Run `python -m bench.scifact --corpora DIRECTORY --cache DIRECTORY`. All abstracts are ranked by exact
 search, with the scores that the engine would give. Vectors are cached: an interrupted run continues where it
 stopped.
 """

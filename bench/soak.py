@@ -1,6 +1,6 @@
 """Soak test: a long load with new indexes, restarted workers and an unavailable engine.
 
-Run `uv run python -m bench.soak SECONDS`.
+Run `python -m bench.soak SECONDS`.
 
 A response is wrong if its chunks are not all from the edition that was published as the generation that it
 names. A request is lost if it gets no response at all. A connection that is closed before the response is

@@ -1,4 +1,4 @@
-"""Measure the overhead of Recto over the parts that it is made of: `uv run python -m bench.spine`.
+"""Measure the overhead of Recto over the parts that it is made of: `python -m bench.spine`.
 
 All figures are medians of interleaved rounds in one run, so that a busy machine slows both sides of a ratio
 alike.

@@ -1,4 +1,4 @@
-"""Measure the static export with readers' questions: `uv run python -m bench.static --home DIRECTORY`.
+"""Measure the static export with readers' questions: `python -m bench.static --home DIRECTORY`.
 
 It compares static search (the exported client in Node) with the lexical and the hybrid mode, also for rare
 words with a typo, and counts the bytes that a browser loads for the first answer to each question. It uses

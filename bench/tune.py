@@ -1,4 +1,4 @@
-"""Measure how often `recto tune` is right: `uv run python -m bench.tune`.
+"""Measure how often `recto tune` is right: `python -m bench.tune`.
 
 Every question about the books, and of the public sets SciFact and Chroma's chunking evaluation, is asked once
 with each configuration. Then the decision is repeated on resamples of the questions:

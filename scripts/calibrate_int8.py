@@ -1,6 +1,6 @@
 """Measure the ranges of the inputs of the built-in models' matrix products, for their int8 variants.
 
-``uv run python -m scripts.calibrate_int8`` writes the figures, the graphs and the vectors of a known text. It
+``python -m scripts.calibrate_int8`` writes the figures, the graphs and the vectors of a known text. It
 takes a minute or two. The factors of the channels stay as they are, because recto-en-1 was trained with them.
 The number of the variant in `recto.embedders.granite.embedder` changes with the figures.
 """

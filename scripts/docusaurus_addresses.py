@@ -2,7 +2,7 @@
 
 Run it after a change of the site, with a directory in which Docusaurus is installed
 (`npm install @docusaurus/core@3 @docusaurus/preset-classic@3 react@18 react-dom@18`):
-``uv run python scripts/docusaurus_addresses.py DIRECTORY [VARIANT ...]``.
+``python scripts/docusaurus_addresses.py DIRECTORY [VARIANT ...]``.
 """
 
 from __future__ import annotations

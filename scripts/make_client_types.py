@@ -1,6 +1,6 @@
 """Write the types of requests and responses in client.d.ts from the OpenAPI description.
 
-Run it after a change of the models: ``uv run python -m scripts.make_client_types``. A test compares the file
+Run it after a change of the models: ``python -m scripts.make_client_types``. A test compares the file
 with the output of this script.
 """
 

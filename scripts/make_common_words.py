@@ -1,6 +1,6 @@
 """Write the list of common English words: those that are one token of the built-in model's tokenizer.
 
-Run it after a change of the model: ``uv run python -m scripts.make_common_words``. A test compares the file
+Run it after a change of the model: ``python -m scripts.make_common_words``. A test compares the file
 with the output of this script.
 """
 

@@ -1,6 +1,6 @@
 """Write the ONNX graphs of the built-in model: operators and names only; the model pack has the weights.
 
-Run it after a change of a graph: ``uv run python -m scripts.make_graph``. A test compares the files with the
+Run it after a change of a graph: ``python -m scripts.make_graph``. A test compares the files with the
 output of this script.
 """
 

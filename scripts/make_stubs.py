@@ -1,6 +1,6 @@
 """Write the typing stubs of the packages that load their public names when they are first used.
 
-Run it after a change of `_EXPORTS`: ``uv run python -m scripts.make_stubs``. A test compares the stubs with
+Run it after a change of `_EXPORTS`: ``python -m scripts.make_stubs``. A test compares the stubs with
 the output of this script.
 """
 

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ OTHER = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "backend/README.md")
 LINKED = [*PAGES, *(ROOT / name for name in OTHER)]
 SUITE_PAGE = "docs/how-to/validate.md"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-THIS_RUN = {"uv run pytest"}
+THIS_RUN = {"uv run --group test pytest"}
 """Shown, but not run from within a test: it would run this test again."""
 LASTING = {" recto watch ": "Watching ", " recto mcp --http": "Serving "}
 """Commands that run until Ctrl-C, and the first words that they print."""
@@ -70,13 +71,11 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pa
 
 
 def run_shown(workspace: Path, command: str) -> subprocess.CompletedProcess[str]:
-    command = command.removeprefix("pip install uv && ")  # uv is installed where the tests run
-    words = shlex.split(command)
-    assert words[:2] == ["uv", "run"], command
-    if words[2] == "recto":
-        return in_process("recto", workspace / "home", words[3:], workspace, **CHOSEN)
+    program, *words = program_shown(command)
+    if program == "recto":
+        return in_process("recto", workspace / "home", words, workspace, **CHOSEN)
     return subprocess.run(
-        [sys.executable, *words[3:]],
+        [sys.executable, *words],
         cwd=workspace,
         env=environment(workspace / "home", **CHOSEN),
         stdin=subprocess.DEVNULL,
@@ -87,9 +86,19 @@ def run_shown(workspace: Path, command: str) -> subprocess.CompletedProcess[str]
     )
 
 
+def program_shown(command: str) -> list[str]:
+    """Return the words of a command without `uv run` and the groups and extras that the tests have installed."""
+    words = shlex.split(command.removeprefix("pip install uv && "))
+    assert words[:2] == ["uv", "run"], command
+    words = words[2:]
+    while words[0] in ("--extra", "--group"):
+        words = words[2:]
+    return words
+
+
 def start_and_interrupt(workspace: Path, command: str, beginning: str) -> None:
     """Start a command that runs until Ctrl-C, wait for its first line, and interrupt it."""
-    process = start(workspace, [sys.executable, "-c", WITH_CTRL_C, *shlex.split(command)[3:]])
+    process = start(workspace, [sys.executable, "-c", WITH_CTRL_C, *program_shown(command)[1:]])
     assert process.stderr is not None
     assert process.stderr.readline().startswith(beginning)
     process.send_signal(signal.SIGINT)
@@ -99,7 +108,7 @@ def start_and_interrupt(workspace: Path, command: str, beginning: str) -> None:
 
 def serve_and_terminate(workspace: Path, command: str) -> None:
     """Start the service, wait until it listens, and terminate it."""
-    process = start(workspace, [sys.executable, "-m", "recto", *shlex.split(command)[3:], "--port", "0"])
+    process = start(workspace, [sys.executable, "-m", "recto", *program_shown(command)[1:], "--port", "0"])
     assert process.stderr is not None
     while not (line := process.stderr.readline()).endswith('startup complete."}\n'):
         assert line, "it ended by itself"
@@ -188,6 +197,28 @@ def test_the_readme_shows_real_output(workspace: Path) -> None:
     assert stable(done.stdout).startswith(stable(shown))
     # int8, the default, and fp32, the precision of the tests, differ in the third digit.
     assert scores(shown) == pytest.approx(scores(done.stdout)[: len(scores(shown))], abs=0.005)
+
+
+def test_the_readme_says_what_the_first_command_installs() -> None:
+    if not (ROOT / "uv.lock").exists():
+        pytest.skip("needs uv.lock, which uv makes")
+    packages: dict[str, list[dict[str, str]]] = {}
+    for package in tomllib.loads((ROOT / "uv.lock").read_text("utf-8"))["package"]:
+        packages.setdefault(package["name"], []).extend(package.get("dependencies", ()))
+    installed, queue = set(), ["recto-search"]
+    while queue:
+        name = queue.pop()
+        if name not in installed:
+            installed.add(name)
+            queue += [one["name"] for one in packages[name] if "win32" not in one.get("marker", "")]
+    assert f"installs {len(installed)} packages" in (ROOT / "README.md").read_text("utf-8")
+    assert len(installed) <= 30
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    lines = (ROOT / ".ci" / "run").read_text("utf-8").split("\n")
+    assert {command for page, command in shown_commands() if page == "README.md"} >= THIS_RUN
+    assert set(lines) >= THIS_RUN
 
 
 def test_nothing_installs_the_other_recto() -> None:

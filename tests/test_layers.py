@@ -30,8 +30,6 @@ BETWEEN_ENTRY_POINTS = {("__main__", "cli"), ("cli", "server"), ("cli", "contrac
 MAX_FUNCTION_LINES, MAX_METHODS, MAX_EXPORTS = 60, 25, 35
 
 KNOWN_CYCLES = {
-    "recto.cli.shell.actions",
-    "recto.cli.shell.session",
     "recto.search.context",
     "recto.search.retriever",
     "recto.search.tracing",

@@ -17,7 +17,7 @@ import pytest
 
 from recto.cli import runner
 from recto.types import Vector
-from tests.cli.shell.test_script import piped
+from tests.cli.terminals import piped
 from tests.running import ROOT, Done, environment, recto
 from tests.shared_embedder import RememberingEmbedder
 
@@ -213,7 +213,7 @@ def test_counts_of_one(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         done = recto(home, *command)
         assert done.returncode in (0, 1), done.stderr
         assert not WRONG_PLURAL.search(done.stdout + done.stderr), done.stdout + done.stderr
-    done = piped(home, "pump\n:explain 1\n:module\n:collection\n:stats\n:select 1\nx\n")
+    done = piped(home, "pump\n:module\n:page 1\n:select 1\nx\n")
     assert not WRONG_PLURAL.search(done.stdout), done.stdout
     (tmp_path / "book" / "a.md").write_text("# Pumps\n\nA pump is not a machine.\n")
     done = recto(home, "doctor", "--json")

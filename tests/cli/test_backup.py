@@ -22,13 +22,13 @@ QUERIES = ("What is ROS 2?", "lidar", "how do robots keep their balance")
 
 def answers(home: Path) -> list[str]:
     """Return the output of some searches in every mode, without the time that they took."""
-    found = []
+    outputs = []
     for mode in ("dense", "lexical", "hybrid"):
         for query in QUERIES:
             done = recto(home, "search", query, "--mode", mode, "--json")
             assert done.returncode == 0, done.stderr
-            found.append(re.sub(r'"query_time_ms": \d+', "", done.stdout))
-    return found
+            outputs.append(re.sub(r'"query_time_ms": \d+', "", done.stdout))
+    return outputs
 
 
 def test_a_restored_book_gives_the_same_answers(sample_home: Path, home: Path, tmp_path: Path) -> None:
@@ -45,8 +45,8 @@ def test_a_restored_book_gives_the_same_answers(sample_home: Path, home: Path, t
 def test_commands_print_json(home: Path, tmp_path: Path) -> None:
     publish(EdgeStore(home), "books", [chunk(1), chunk(2)])
     file = str(tmp_path / "x.recto")
-    made = json.loads(recto(home, "backup", "books", "--output", file, "--json").stdout)
-    assert made == {
+    written = json.loads(recto(home, "backup", "books", "--output", file, "--json").stdout)
+    assert written == {
         "collection": "books",
         "generation": "gen-000001",
         "chunks": 2,

@@ -22,7 +22,7 @@ from recto.cli.output import echo, echo_text
 from recto.server.listening import JsonFormatter
 from recto.testing.values import chunk
 from recto.types import Filters, Hit, Outcome, PageGroup, SearchResponse, Timings
-from tests.cli.shell.test_script import piped
+from tests.cli.terminals import piped
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import status
 from tests.running import ROOT, Done, environment, recto, retrieve
@@ -225,17 +225,8 @@ def test_the_query_contract(nasty_home: Path) -> None:
 
 
 def test_the_shell(nasty_home: Path) -> None:
-    lines = [
-        "pump",
-        ":explain 1",
-        ":open 1",
-        ":module",
-        ":collection",
-        ":url 1",
-        ":url",
-        ":url x\x1b",
-        ":x\x1b",
-    ]
+    lines = ["pump", ":verbose", "pump", ":module", ":select 1 pump"]  # `:page` prints lines as written
+    lines += [f":{command} x\x1b" for command in ("module", "top", "mode", "page", "select", "x\x9b")]
     done = piped(nasty_home, "\n".join(lines), "--collection", "nasty")
     assert done.stdout.count("Pumps") > 3
     assert_clean_output(done)

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.cli.commands.coverage import _page_line
-from recto.evaluation.coverage import PageCoverage
+from recto.cli.commands.coverage import bar
 from recto.stores.edge.store import EdgeStore
 from tests.breaking import publish_broken, without_module
 from tests.running import recto
@@ -28,22 +27,19 @@ def test_text(house: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "encoding", "bar"),
+    ("share", "encoding", "expected"),
     [
-        (4, "utf-8", "██████████ 100%"),
-        (1, "utf-8", "██░░░░░░░░  25%"),
-        (0, "utf-8", "░░░░░░░░░░   0%"),
-        (1, "ascii", "##--------  25%"),
-        (4, "latin-1", "########## 100%"),
+        (1, "utf-8", "██████████"),
+        (0.25, "utf-8", "██░░░░░░░░"),
+        (0, "utf-8", "░░░░░░░░░░"),
+        (0.25, "ascii", "##--------"),
+        (1, "latin-1", "##########"),
     ],
 )
-def test_bars(found: int, encoding: str, bar: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars(share: float, encoding: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bar shows the share, in ASCII if the output has no blocks."""
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
-    row = PageCoverage(
-        "m", "local://a", "A", sections=2, by_heading=found // 2, by_sentence=-(-found // 2), reached=2
-    )
-    assert _page_line(row) == f"  {bar}  2/2  local://a"
+    assert bar(share) == expected
 
 
 def test_json(house: Path) -> None:
@@ -67,9 +63,9 @@ def test_calibrate(house: Path, tmp_path: Path) -> None:
     done = recto(tmp_path / "home", "calibrate", "--collection", "again")
     assert done.returncode == 0, done.stderr
     assert "Scores below 0." in done.stdout
-    made = store.open("house").info.calibration
-    assert made is not None
+    calibration = store.open("house").info.calibration
+    assert calibration is not None
     # The copy has no lexical vectors, which `answerability` needs.
-    assert store.open("again").info.calibration == replace(made, answerability=None)
+    assert store.open("again").info.calibration == replace(calibration, answerability=None)
     data = json.loads(recto(tmp_path / "home", "calibrate", "--collection", "again", "--json").stdout)
     assert (data["collection"], data["kept"]) == ("again", True)

@@ -9,15 +9,8 @@ from tests.running import recto, retrieve
 
 
 def test_text(house: Path) -> None:
-    done = recto(
-        house / "home",
-        "explain",
-        "How is compost made?",
-        "--collection",
-        "house",
-        "--expect",
-        "module-1-garden/01-soil#compost",
-    )
+    arguments = ("--collection", "house", "--expect", "module-1-garden/01-soil#compost")
+    done = recto(house / "home", "explain", "How is compost made?", *arguments)
     assert done.returncode == 0, done.stderr
     assert " chunks of 'house' in hybrid mode\nWords: compost, made\n" in done.stdout
     assert "Noise floor: a score of 0." in done.stdout
@@ -29,18 +22,10 @@ def test_text(house: Path) -> None:
 
 
 def test_json(house: Path) -> None:
-    arguments = [
-        "explain",
-        "How is compost made?",
-        "--collection",
-        "house",
-        "--module",
-        "kitchen",
-        "--top-k",
-        "2",
-        "--json",
-    ]
-    done = recto(house / "home", *arguments, "--expect", "module-1-garden/01-soil#compost")
+    arguments = (
+        "--collection house --module kitchen --top-k 2 --json --expect module-1-garden/01-soil#compost"
+    )
+    done = recto(house / "home", "explain", "How is compost made?", *arguments.split())
     assert done.returncode == 1, done.stderr
     data = json.loads(done.stdout)
     assert data["expected"]["verdict"] == "filtered_out"
@@ -54,13 +39,8 @@ def test_json(house: Path) -> None:
     assert data["expected"]["dense"]["rank"] == data["expected"]["lexical"]["rank"] == 1
     assert data["expected"]["words"] == ["compost", "made"]
     assert first["above_noise"] is (first["margin"] >= 0), "the same as over HTTP and MCP"
-    assert set(data["timings_ms"]) == {
-        "open",
-        "load the model",
-        "embed",
-        "search",
-        "find the expected page",
-    }
+    steps = {"open", "load the model", "embed", "search", "find the expected page"}
+    assert set(data["timings_ms"]) == steps
 
 
 def test_exit_codes(house: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import shutil
 import signal
 import subprocess
@@ -198,28 +197,6 @@ def test_first_run_indexes_the_sample_book_once(home: Path) -> None:
     assert [path.name for path in (home / "collections").iterdir()] == ["recto-sample"]
 
 
-def test_progress_on_a_terminal(home: Path, small_book: Path) -> None:
-    master, slave = pty.openpty()
-    command = [sys.executable, "-m", "recto", "index", str(small_book), "--collection", "garden"]
-    program = subprocess.Popen(
-        command, cwd=ROOT, env=environment(home, TERM="xterm"), stdout=slave, stderr=slave
-    )
-    os.close(slave)
-    shown = b""
-    while True:
-        try:
-            part = os.read(master, 4096)
-        except OSError:
-            break
-        if not part:
-            break
-        shown += part
-    os.close(master)
-    assert program.wait() == 0
-    assert b"chunks" in shown
-    assert b"Indexed 4 pages as 4 chunks" in shown
-
-
 def test_two_writers(home: Path) -> None:
     recto(home, "index", str(SAMPLE_DOCS / "docs" / "intro.md"), "--collection", "both")
     first = start(home, "index", str(MODULE), "--collection", "both")
@@ -233,14 +210,8 @@ def test_two_writers(home: Path) -> None:
     )
     first.communicate(timeout=300)
     assert first.returncode == 0
-    assert (
-        len(
-            json.loads(
-                recto(home, "search", "robot", "--collection", "both", "--top-k", "50", "--json").stdout
-            )["results"]
-        )
-        == 50
-    )
+    done = recto(home, "search", "robot", "--collection", "both", "--top-k", "50", "--json")
+    assert json.loads(done.stdout)["total_found"] == 50
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
@@ -285,6 +256,10 @@ def test_a_damaged_index_falls_back_to_the_old_one(home: Path, small_book: Path)
     assert done.returncode == 0
     assert done.stderr.startswith("[WARNING] The index of 'garden' is damaged")
     assert "Bread" in done.stdout
+    recto(home, "index", str(small_book), "--collection", "garden")
+    kept = {path.name for path in (home / "collections" / "garden").glob("gen-*.json")}
+    assert kept == {"gen-000001.json", "gen-000003.json"}, "a repair keeps the last good index"
+    assert "gen-000001" in recto(home, "rollback", "garden").stdout
 
 
 def test_an_unusable_home(tmp_path: Path, small_book: Path) -> None:
@@ -360,27 +335,37 @@ def test_odd_pages(home: Path, tmp_path: Path) -> None:
     assert "Spaces" in recto(home, "search", "a name with spaces", "--collection", "odd").stdout
 
 
-def test_files_that_are_not_pages_are_reported(home: Path, small_book: Path) -> None:
+def test_broken_files_are_reported_and_the_rest_is_indexed(home: Path, small_book: Path) -> None:
     os.mkfifo(small_book / "pipe.md")
     (small_book / "endless.md").symlink_to("/dev/zero")
     (small_book / "outside.md").symlink_to("/etc/passwd")
     (small_book / "inside.md").symlink_to(small_book / "welcome.md")
+    (small_book / "loop").symlink_to(small_book, target_is_directory=True)
     (small_book / "large.md").write_bytes(b"# Large\n" + bytes(5 << 20))
+    (small_book / "latin.md").write_bytes("# Café\n\nGrüße\n".encode("latin-1"))
     Path(os.fsdecode(os.fsencode(small_book) + b"/caf\xe9.md")).write_text("# Name\n\ntext\n")
     (small_book / "UPPER.MD").write_text("# Upper\n\nThe extension in capitals.\n")
+    (small_book / "nested.md").write_text("- " * 10_000 + "deep\n\n" + "> " * 10_000 + "quoted\n")
+    (small_book / "pictures.md").write_text("![](a.png)\n\n<img src='b.png' />\n")
     done = recto(home, "index", str(small_book), "--collection", "garden", "--json")
     assert done.returncode == 1
     data = json.loads(done.stdout)
-    assert data["pages"] == 6
-    assert len(data["failed"]) == 5
-    reasons = " ".join(data["failed"])
+    names = sorted(failure.split(":")[0] for failure in data["failed"])
+    assert len(names) == 6
+    assert {"endless.md", "large.md", "latin.md", "outside.md", "pipe.md"} < set(names)
+    reasons = " ".join((*data["failed"], *data["notes"]))
     for words in (
         "not a regular file",
         "link that leaves the book",
         "it has 5.0 MiB, and the limit is 2 MiB",
         "its name is not UTF-8",
+        "pictures.md has no text",
+        "loop/ is a symbolic link to a directory",
     ):
         assert words in reasons
+    search = ("search", "--collection", "garden", "--verbose", "--top-k", "20")
+    assert "deep" in recto(home, *search, "deep nesting").stdout
+    assert "Bread" in recto(home, *search, "dough").stdout
 
 
 @pytest.mark.parametrize("name", ["table.csv", "noext"])
@@ -388,18 +373,6 @@ def test_a_file_that_is_not_markdown(home: Path, tmp_path: Path, name: str) -> N
     (tmp_path / name).write_text("a,b\n")
     assert recto(home, "index", str(tmp_path / name)).returncode == 4
     assert recto(home, "index", "x" * 5000).returncode == 4
-
-
-def test_a_repair_keeps_the_last_good_index(home: Path, small_book: Path) -> None:
-    for _ in range(2):
-        recto(home, "index", str(small_book), "--collection", "garden", "--rebuild")
-    shutil.rmtree(home / "collections" / "garden" / "gen-000002")
-    recto(home, "index", str(small_book), "--collection", "garden")
-    assert {path.name for path in (home / "collections" / "garden").glob("gen-*.json")} == {
-        "gen-000001.json",
-        "gen-000003.json",
-    }
-    assert "gen-000001" in recto(home, "rollback", "garden").stdout
 
 
 def test_a_damaged_pointer_is_not_a_first_run(home: Path, small_book: Path) -> None:
@@ -464,15 +437,15 @@ def test_modules_in_the_working_directory_are_not_imported(
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a small file system."""
-    place = tmp_path / "disk"
-    place.mkdir()
+    disk = tmp_path / "disk"
+    disk.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(place)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(disk)], capture_output=True, check=False
     )
     if mounted.returncode:
         pytest.skip("needs the permission to mount")
-    yield place
-    subprocess.run(["umount", "-l", str(place)], check=True)
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_a_full_disk(tiny_disk: Path, small_book: Path) -> None:

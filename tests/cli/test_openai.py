@@ -14,7 +14,6 @@ from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.types import SearchResponse
 from tests.doubles.openai import OpenAIDouble
-from tests.doubles.server import Exchange
 from tests.running import Done, recto
 
 
@@ -104,32 +103,3 @@ def test_doctor_shows_the_probe(double: OpenAIDouble, home: Path, small_book: Pa
     *_, model = (one for one in json.loads(done.stdout)["findings"] if one["check"] == "model")
     assert "ignores the end of a text of 192 tokens" in model["message"]
     assert done.returncode == 3
-
-
-def test_a_run_that_the_server_interrupts_is_continued(
-    double: OpenAIDouble, home: Path, small_book: Path
-) -> None:
-    def fail_in_the_middle(exchange: Exchange) -> None:
-        if len(double.embedded()) > 4:  # the probe, two texts that check the length, and a chunk
-            exchange.send(double.error(400, "out of memory"))
-        else:
-            exchange.send(exchange.normal())
-
-    index = ("index", str(small_book), "--collection", "book")
-    double.always(fail_in_the_middle, "*/embeddings")
-    done = run(double, home, *index, RECTO_OPENAI_BATCH_SIZE="2")
-    assert done.returncode == 3
-    assert "out of memory" in done.stderr
-    assert "1 embedding kept: run the same command again to continue." in done.stderr
-    double.always(None)
-    done = run(double, home, *index, RECTO_OPENAI_BATCH_SIZE="2")
-    assert done.returncode == 0, done.stderr
-    assert "1 reused" in done.stdout
-
-
-def test_a_server_that_is_not_there(home: Path, small_book: Path) -> None:
-    values = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_URL": "http://127.0.0.1:1/v1"}
-    done = recto(home, "index", str(small_book), **values)
-    assert done.returncode == 3
-    assert "Cannot connect to http://127.0.0.1:1/v1" in done.stderr
-    assert "Traceback" not in done.stderr

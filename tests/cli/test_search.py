@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recto.search.display import SNIPPET
-from tests.cli.shell.terminals import Terminal
+from tests.cli.terminals import Terminal
 from tests.running import recto, retrieve
 
 QUERY = "What is DDS in ROS 2?"
@@ -145,3 +145,20 @@ def test_a_mistyped_command_is_suggested(home: Path) -> None:
     done = recto(home, "serch", "ROS 2")
     assert done.returncode == 4
     assert "No such command 'serch'. Did you mean 'search'?" in done.stderr
+
+
+def test_a_query_that_looks_like_an_option(sample_home: Path, home: Path) -> None:
+    for run, name in ((recto, "recto search"), (retrieve, "retrieve.py")):
+        arguments = ("search",) if run is recto else ()
+        done = run(home, *arguments, "--use-sim-time")
+        assert (done.returncode, done.stdout) == (4, "")
+        assert f'To search for this text: `{name} -- "--use-sim-time"`.' in done.stderr
+        assert run(sample_home, *arguments, "--", "--use-sim-time").returncode == 0
+
+
+def test_the_help_groups_the_commands(home: Path) -> None:
+    text = recto(home, "--help").stdout
+    assert re.findall(r"^(\w+):$", text, re.MULTILINE)[1:5] == [
+        "Everyday", "Evaluation", "Service", "Maintenance"
+    ]  # fmt: skip
+    assert "  backup, restore, rollback, " in text, "the last group has only names"

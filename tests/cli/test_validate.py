@@ -10,8 +10,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.doubles.cohere import CohereDouble
-from tests.doubles.qdrant import QdrantDouble
 from tests.running import SAMPLE_DOCS, recto, retrieve
 
 HELD_OUT = "tests/evaluation/heldout.json"
@@ -61,17 +59,8 @@ def test_the_query_contract_runs_its_questions_on_any_book(house: Path, tmp_path
 def test_suite_and_baseline(sample_home: Path, tmp_path: Path) -> None:
     baseline, junit = tmp_path / "expected_results.json", tmp_path / "junit.xml"
     arguments = ("validate", "--suite", HELD_OUT, "--baseline", str(baseline))
-    done = recto(
-        sample_home,
-        *arguments,
-        "--update-baseline",
-        "--junit",
-        str(junit),
-        "--gate",
-        "Hit@5>=0.9",
-        "--gate",
-        "MRR>0.5",
-    )
+    gates = ("--gate", "Hit@5>=0.9", "--gate", "MRR>0.5")
+    done = recto(sample_home, *arguments, "--update-baseline", "--junit", str(junit), *gates)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert max(map(len, done.stdout.split("\n"))) <= 80
     assert "nDCG@10" in done.stdout
@@ -94,11 +83,11 @@ def test_suite_and_baseline(sample_home: Path, tmp_path: Path) -> None:
         entry["id"], entry["query"] = entry["query"], f"pizza dough recipe number {number}"
     path = tmp_path / "broken.json"
     path.write_text(json.dumps(broken))
-    found = recto(sample_home, "validate", "--suite", str(path), "--baseline", str(baseline))
-    assert found.returncode == 5
-    assert "[FAIL] no loss of MRR" in found.stdout
-    assert "WORSE" in found.stdout
-    assert "The suite is not the one of the baseline." in found.stdout
+    worse = recto(sample_home, "validate", "--suite", str(path), "--baseline", str(baseline))
+    assert worse.returncode == 5
+    assert "[FAIL] no loss of MRR" in worse.stdout
+    assert "WORSE" in worse.stdout
+    assert "The suite is not the one of the baseline." in worse.stdout
 
 
 def test_gates_and_tags(sample_home: Path, tmp_path: Path) -> None:
@@ -109,12 +98,8 @@ def test_gates_and_tags(sample_home: Path, tmp_path: Path) -> None:
     assert recto(sample_home, "validate", "--suite", suite, "--gate", "Hit@1>=0.5").returncode == 0, (
         "a gate replaces the 80 %"
     )
-    assert (
-        recto(
-            sample_home, "validate", "--suite", suite_file(tmp_path, RIGHT, WRONG, threshold=0.5)
-        ).returncode
-        == 0
-    )
+    lower = suite_file(tmp_path, RIGHT, WRONG, threshold=0.5)
+    assert recto(sample_home, "validate", "--suite", lower).returncode == 0
     done = recto(sample_home, "validate", "--suite", suite, "--tag", "dds", "--verbose")
     assert done.returncode == 0
     assert '[PASS] "What is DDS in ROS 2?"' in done.stdout
@@ -126,16 +111,8 @@ def test_an_expected_page_that_is_not_in_the_index(sample_home: Path, tmp_path: 
     nasty = 'a <b> & "c" \x00\x1b[31m ]]> 🤖'
     gone = {"query": nasty, "expect": {"page": f"{DDS}#what-is-ddss"}}
     junit = tmp_path / "junit.xml"
-    done = recto(
-        sample_home,
-        "validate",
-        "--suite",
-        suite_file(tmp_path, RIGHT, gone),
-        "--junit",
-        str(junit),
-        "--gate",
-        "Hit@5>=0",
-    )
+    suite = suite_file(tmp_path, RIGHT, gone)
+    done = recto(sample_home, "validate", "--suite", suite, "--junit", str(junit), "--gate", "Hit@5>=0")
     assert done.returncode == 5
     assert "UNMEASURED" in done.stdout
     assert "what-is-dds'" in done.stdout.replace("\n    ", " ")
@@ -177,26 +154,21 @@ def test_compare_two_collections(sample_home: Path, tmp_path: Path) -> None:
     assert recto(home, "validate", "--suite", suite, "--compare", "missing").returncode == 2
 
 
-def test_compare_the_cloud_with_the_embedded_profile(home: Path, small_book: Path, tmp_path: Path) -> None:
+def test_compare_the_cloud_with_the_embedded_profile(
+    home: Path, small_book: Path, tmp_path: Path, cloud: dict[str, str]
+) -> None:
     """Compare two models and two stores; each index is searched with its own model."""
-    with CohereDouble(api_key="co_key_12345") as cohere, QdrantDouble() as qdrant:
-        cloud = {
-            "COHERE_API_KEY": "co_key_12345",
-            "COHERE_API_URL": cohere.url,
-            "QDRANT_URL": qdrant.url,
-            "COHERE_PACE": "off",
-        }
-        assert recto(home, "index", str(small_book), "--collection", "garden", **cloud).returncode == 0
-        assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
-        suite = suite_file(
-            tmp_path,
-            {"query": "compost", "expect": {"module": "garden"}},
-            {"query": "knead the dough", "expect": {"module": "kitchen"}},
-        )
-        arguments = ("validate", "--suite", suite, "--collection", "garden", "--compare", "garden", "--json")
-        done = recto(home, *arguments, "--compare-setting", "RECTO_PROFILE=embedded", **cloud)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["comparison"]["compared"] == 2
+    assert recto(home, "index", str(small_book), "--collection", "garden", **cloud).returncode == 0
+    assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+    suite = suite_file(
+        tmp_path,
+        {"query": "compost", "expect": {"module": "garden"}},
+        {"query": "knead the dough", "expect": {"module": "kitchen"}},
+    )
+    arguments = ("validate", "--suite", suite, "--collection", "garden", "--compare", "garden", "--json")
+    done = recto(home, *arguments, "--compare-setting", "RECTO_PROFILE=embedded", **cloud)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["comparison"]["compared"] == 2
     done = recto(home, "validate", "--suite", suite, "--compare", "garden", "--compare-setting", "nonsense")
     assert (done.returncode, "NAME=VALUE" in done.stderr) == (4, True)
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans of searches; `uv run --group otel pytest tests/search/test_tracing.py` runs it."""
+"""OpenTelemetry spans of searches; `uv run --group test --group otel pytest tests/search/test_tracing.py` runs it."""
 
 from __future__ import annotations
 

@@ -7,44 +7,39 @@ from importlib import import_module
 import click
 
 from recto import __version__
-from recto._util.text import nearest
 from recto.cli.runner import make_main
 
 COMMANDS = {
-    "Search": {
+    "Everyday": {
+        "index": ("index", "Index a book: a docs site, Markdown files, or a website."),
+        "watch": ("index", "Index a book, and again whenever a file changes."),
         "search": ("search", "Search a book."),
         "shell": ("shell", "Search a book interactively, or with queries from a pipe."),
         "explain": ("explain", "Explain why a query has these results."),
-    },
-    "Index": {
-        "index": ("index", "Index a book: a docs site, Markdown files, or a website."),
-        "watch": ("index", "Index a book, and again whenever a file changes."),
         "collections": ("collections", "List the collections, or the generations of one."),
-        "rollback": ("collections", "Restore an earlier index of a collection."),
-        "delete": ("collections", "Delete a collection."),
-    },
-    "Operate": {
-        "backup": ("backup", "Write a collection into one file."),
-        "restore": ("backup", "Restore a collection from a file of `recto backup`."),
-        "upgrade": ("backup", "Upgrade indexes that an older version of Recto made."),
-    },
-    "Evaluate": {
-        "validate": ("validate", "Measure the results for a suite of questions."),
-        "suite": ("suite", "Check, draft, extend, import or export a suite of questions."),
-        "judge": ("judge", "Grade results for a suite of questions in your browser."),
-        "tune": ("tune", "Recommend a mode, a weight and an index for a suite."),
-        "coverage": ("coverage", "Find the sections that no search reaches."),
-        "calibrate": ("coverage", "Measure the noise floor of an index."),
-        "gaps": ("gaps", "Find what readers ask and the book does not answer."),
         "doctor": ("doctor", "Check settings, services and index."),
     },
-    "Serve": {
+    "Evaluation": {
+        "validate": ("validate", "Measure the results for a suite of questions."),
+        "suite": ("suite", "Check, draft, extend, import or export a suite of questions."),
+        "judge": ("suite", "Grade results for a suite of questions in your browser."),
+        "tune": ("tune", "Recommend a mode, a weight and an index for a suite."),
+        "coverage": ("coverage", "Find the sections that no search reaches."),
+        "gaps": ("coverage", "Find what readers ask and the book does not answer."),
+        "calibrate": ("coverage", "Measure the noise floor of an index."),
+    },
+    "Service": {
         "serve": ("serve", "Serve the HTTP API and the web UI."),
         "mcp": ("serve", "Serve a book to agents over MCP."),
+        "keys": ("serve", "Create, list and revoke API keys of the service."),
         "export": ("export", "Write a static search, or a book as text for language models."),
-        "keys": ("keys", "Create, list and revoke API keys of the service."),
     },
-    "Qdrant server": {
+    "Maintenance": {
+        "backup": ("collections", "Write a collection into one file."),
+        "restore": ("collections", "Restore a collection from a file of `recto backup`."),
+        "rollback": ("collections", "Restore an earlier index of a collection."),
+        "upgrade": ("collections", "Upgrade indexes that an older version of Recto made."),
+        "delete": ("collections", "Delete a collection."),
         "promote": ("collections", "Copy an embedded index to a Qdrant server."),
         "parity": ("collections", "Compare an embedded index with the server."),
         "prepare": ("collections", "Create the payload indexes that filters need."),
@@ -52,6 +47,7 @@ COMMANDS = {
 }
 """The commands by section: the module below `recto.cli.commands`, and the line in `recto --help`."""
 
+_NAMES_ONLY = "Maintenance"  # needed rarely; `recto COMMAND --help` and the reference describe them
 _EPILOG = """\b
 Examples:
   recto search "What is ROS 2?"                  search the sample book
@@ -81,6 +77,8 @@ class _LazyGroup(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            from recto._util.text import nearest
+
             near = nearest(args[0], self.list_commands(ctx))
             if near is None:
                 raise
@@ -91,7 +89,10 @@ class _LazyGroup(click.Group):
         width = max(map(len, self.list_commands(ctx)))
         for title, section in COMMANDS.items():
             with formatter.section(title):
-                formatter.write_dl([(f"{name:{width}}", text) for name, (_, text) in section.items()])
+                if title == _NAMES_ONLY:
+                    formatter.write_text(", ".join(section))
+                else:
+                    formatter.write_dl([(f"{name:{width}}", text) for name, (_, text) in section.items()])
 
 
 @click.group(cls=_LazyGroup, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

@@ -11,7 +11,6 @@ import click
 
 from recto.errors import InvalidArgument
 from recto.search.query import DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
-from recto.settings import check_collection_name
 from recto.types import MODES, Filters, Mode
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,9 +38,27 @@ def value_option(
     return click.option(*names, metavar=metavar, help=help, show_default=default or None, **more)
 
 
-def file_option(flag: str, help: str) -> Callable[[Command], Command]:
+def file_option(flag: str, help: str, *, required: bool = False) -> Callable[[Command], Command]:
     """Return an option that takes the path of a file."""
-    return click.option(flag, type=click.Path(path_type=Path), metavar="FILE", help=help)
+    return click.option(flag, type=click.Path(path_type=Path), metavar="FILE", required=required, help=help)
+
+
+def file_argument(name: str) -> Callable[[Command], Command]:
+    """Return an argument that is the path of a file."""
+    return click.argument(name, type=click.Path(path_type=Path))
+
+
+def number(
+    flag: str, kind: click.ParamType[Any], default: float, metavar: str, help: str
+) -> Callable[[Command], Command]:
+    """Return an option that takes a number and shows its default."""
+    return click.option(flag, type=kind, default=default, show_default=True, metavar=metavar, help=help)
+
+
+def port(default: int) -> Callable[[Command], Command]:
+    """Return the option for the port to listen on."""
+    help = "Port to listen on; 0 chooses a free one."
+    return number("--port", click.IntRange(0, 65535), default, "INT", help)
 
 
 top_k = click.option(
@@ -98,7 +115,7 @@ def index_options(command: Command) -> Command:
         value_option(
             "--collection", "NAME", "Publish under this name.", "COLLECTION_NAME, else the name of the book"
         ),
-        value_option("--title", "TEXT", "Title of the book.", "that of the site, or of the first page"),
+        value_option("--title", "TEXT", "Title of the book.", "the title of the site, or of the first page"),
         repeated("--module", "modules", "NAME", "Index only this module again and keep the others."),
         value_option("--site-url", "URL", "Published URL of the book, such as https://example.org/book/."),
         value_option("--route-base-path", "PATH", "Docusaurus: `routeBasePath` of the docs plugin."),
@@ -114,7 +131,7 @@ def index_options(command: Command) -> Command:
             "the one that readers see",
             name="version",
         ),
-        value_option("--locale", "NAME", "Docusaurus: language to index.", "that of the site"),
+        value_option("--locale", "NAME", "Docusaurus: language to index.", "the site's default"),
     )
 
 
@@ -155,6 +172,8 @@ def parse_modes(groups: tuple[str, ...]) -> tuple[Mode, ...]:
 
 def parse_index(text: str) -> tuple[str, dict[str, str]]:
     """Return the collection and the settings of --index."""
+    from recto.settings import check_collection_name
+
     name, *settings = (part.strip() for part in text.split(","))
     check_collection_name(name, "--index")
     pairs = [setting.partition("=") for setting in settings]

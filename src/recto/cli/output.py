@@ -1,26 +1,20 @@
-"""Print text without control characters, and format results as the query contract says."""
+"""Print text and JSON without control characters."""
 
 from __future__ import annotations
 
 import logging
 import re
-import textwrap
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from recto._util.numbers import clamp
-from recto._util.text import escape_controls, plural, to_json
-from recto.types import Filters, Hit, Outcome, SearchResponse
+from recto._util.text import escape_controls, to_json
 
 if TYPE_CHECKING:
-    from recto.evaluation.runs import QueryResult, Run
+    from recto.types import Filters
 
-_WIDTH = 78
-_PREVIEW = 300
-_RULE = "=" * 50
-_STYLES = re.compile(r"(\x1b\[(?:[012]|3[1236])m)")  # those of `render.Style`
+_STYLES = re.compile(r"(\x1b\[(?:[012]|3[1236])m)")  # the codes that `render.Style` writes
 
 
 def echo(*lines: str, err: bool = False) -> None:
@@ -38,6 +32,14 @@ def echo_text(text: str, *, color: bool = False, nl: bool = True) -> None:
 def echo_json(data: Any) -> None:
     """Print data as JSON."""
     click.echo(to_json(data))
+
+
+def emit(data: Any, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print data as JSON for programs, or lines for people."""
+    if as_json:
+        echo_json(data)
+    elif texts := list(lines):
+        echo(*texts)
 
 
 class LogFormatter(logging.Formatter):
@@ -61,135 +63,31 @@ def one_line(text: str) -> str:
     return " ".join(printable(text).split())
 
 
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]], indent: str = "") -> list[str]:
+    """Return the lines of a table; a `>` before a title aligns its column to the right."""
+    from io import StringIO
+
+    from rich.console import Console
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="")
+    for title in titles:
+        side: Literal["left", "right"] = "right" if title.startswith(">") else "left"
+        grid.add_column(title.removeprefix(">"), justify=side, no_wrap=True)
+    for cells in rows:
+        grid.add_row(*(printable(cell).expandtabs() for cell in cells))
+    # The width never wraps or cuts a line, so a pipe gets what a terminal shows.
+    console = Console(file=StringIO(), width=10_000, color_system=None, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(grid)
+    return [f"{indent}{line.rstrip()}" for line in captured.get().splitlines()]
+
+
 def filters_dict(filters: Filters) -> dict[str, Any]:
     """Return the filters that are set, by the names of their flags."""
-    found: dict[str, Any] = {}
+    flags: dict[str, Any] = {}
     if filters.modules:
-        found["module"] = filters.modules[0] if len(filters.modules) == 1 else list(filters.modules)
+        flags["module"] = filters.modules[0] if len(filters.modules) == 1 else list(filters.modules)
     if filters.page_url is not None:
-        found["url"] = filters.page_url
-    return found
-
-
-def results_text(response: SearchResponse, *, verbose: bool) -> str:
-    """Return the results in the contract's standard or verbose format."""
-    lines = [
-        f'Query: "{escape_controls(response.query)}"',
-        f"Found {plural(len(response.hits), 'result')} in {response.timings.total_ms:.0f}ms",
-    ]
-    for number, hit in enumerate(response.hits, 1):
-        lines += ["", *_hit_lines(number, hit, response, verbose=verbose)]
-    if response.outcome is not Outcome.FOUND:
-        lines += ["", f"No results found. {escape_controls(response.message)}"]
-    return "\n".join(lines)
-
-
-def results_json(response: SearchResponse) -> str:
-    """Return the results in the contract's JSON format; `message` says why there are none."""
-    data: dict[str, Any] = {
-        "query": response.query,
-        "total_found": len(response.hits),
-        "query_time_ms": round(response.timings.total_ms),
-        "filters": filters_dict(response.filters),
-        "results": [
-            {
-                "score": _score(hit, response),
-                "module_name": hit.chunk.module_name,
-                "page_title": hit.chunk.page_title,
-                "page_url": hit.chunk.page_url,
-                "chunk_index": hit.chunk.chunk_index,
-                "text": hit.chunk.text,
-            }
-            for hit in response.hits
-        ],
-    }
-    if response.outcome is not Outcome.FOUND:
-        data |= {"outcome": response.outcome.value, "message": response.message}
-    return to_json(data)
-
-
-def validation_text(run: Run, *, verbose: bool) -> str:
-    """Return a run in the contract's validation format."""
-    lines = ["Running Retrieval Validation Suite...", ""]
-    for answer in run.answers:
-        lines += [*_answer_lines(answer, verbose=verbose), ""]
-    total = len(run.answers)
-    lines += [
-        _RULE,
-        "Validation Complete!",
-        _RULE,
-        f"  Total Tests:  {total}",
-        f"  Passed:       {run.passed}",
-        f"  Failed:       {total - run.passed}",
-        f"  Accuracy:     {run.share or 0.0:.1%}",
-    ]
-    if (first := run.page_hits(1)) is not None and (top := run.page_hits(5)) is not None:
-        lines += [f"  Right page:   {first:.1%} first, {top:.1%} in the top 5"]
-    lines += [f"  Duration:     {run.seconds:.2f}s", _RULE]
-    return "\n".join(lines)
-
-
-def validation_json(run: Run) -> str:
-    """Return a run as JSON."""
-    return to_json(
-        {
-            "suite": run.suite,
-            "collection": run.collection,
-            "total": len(run.answers),
-            "passed": run.passed,
-            "failed": len(run.answers) - run.passed,
-            "accuracy": round(run.share or 0.0, 4),
-            "page_hit_at_1": run.page_hits(1),
-            "page_hit_at_5": run.page_hits(5),
-            "duration_s": round(run.seconds, 3),
-            "tests": [
-                {
-                    "query": answer.query,
-                    "passed": answer.passed,
-                    "expected": answer.expected,
-                    "actual": answer.actual,
-                    "score": round(clamp(answer.score), 6),
-                    "result_count": len(answer.found),
-                    "query_time_ms": round(answer.ms, 2),
-                }
-                for answer in run.answers
-            ],
-        }
-    )
-
-
-def _score(hit: Hit, response: SearchResponse) -> float:
-    """Return a cosine similarity between 0 and 1, as the contract says; hybrid scores can be higher."""
-    return round(clamp(hit.score) if response.mode == "dense" else hit.score, 6)
-
-
-def _hit_lines(number: int, hit: Hit, response: SearchResponse, *, verbose: bool) -> Iterator[str]:
-    chunk = hit.chunk
-    yield f"[{number}] Score: {_score(hit, response):.3f} | Module: {one_line(chunk.module_name)}"
-    yield f"    Title: {one_line(chunk.page_title)}"
-    yield f"    URL: {one_line(chunk.page_url)}"
-    if verbose:
-        yield from _quoted("    Text: ", chunk.text)
-
-
-def _answer_lines(answer: QueryResult, *, verbose: bool) -> Iterator[str]:
-    yield f'[{"PASS" if answer.passed else "FAIL"}] "{escape_controls(answer.query)}"'
-    expected, actual = one_line(answer.expected), one_line(answer.actual)
-    yield f"       Expected: {expected} | Actual: {actual} | Score: {clamp(answer.score):.3f}"
-    if verbose and answer.response and answer.response.hits:
-        chunk = answer.response.hits[0].chunk
-        yield f"       Results: {len(answer.found)} | Time: {answer.ms:.1f}ms"
-        yield f"       Title: {one_line(chunk.page_title)}"
-        yield f"       URL: {one_line(chunk.page_url)}"
-        yield from _quoted("       Text: ", chunk.text)
-
-
-def _quoted(label: str, text: str) -> list[str]:
-    """Return the beginning of a text in quotes, wrapped and indented below the label."""
-    flat = one_line(text)
-    preview = textwrap.shorten(flat, _PREVIEW, placeholder="...") if len(flat) > _PREVIEW else flat
-    if preview == "...":  # the first word is longer than the preview
-        preview = f"{flat[:_PREVIEW]}..."
-    return textwrap.wrap(
-        f'"{preview}"', _WIDTH, initial_indent=label, subsequent_indent=" " * len(label)
-    ) or [label.rstrip()]
+        flags["url"] = filters.page_url
+    return flags

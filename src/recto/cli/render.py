@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import sys
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
@@ -71,10 +70,9 @@ def cells(text: str) -> int:
     """Count the columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
-    return sum(
-        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
-        for character in text
-    )
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def cut(text: str, width: int) -> str:
@@ -121,13 +119,12 @@ def wrap_markdown(text: str, width: int, indent: str = "") -> Iterator[str]:
 
 
 def _head(text: str, width: int) -> str:
-    taken = used = 0
-    for character in text:
-        used += cells(character)
-        if used > width:
-            break
-        taken += 1
-    return text[: max(taken, 1)]
+    """Return the beginning of a text that fits into a width, and at least one character."""
+    if text.isascii():
+        return text[: max(width, 1)]
+    from rich.cells import chop_cells
+
+    return next(filter(None, chop_cells(text, max(width, 1))))
 
 
 def results(response: SearchResponse, words: Words, style: Style, *, verbose: bool) -> str:
@@ -166,8 +163,8 @@ def title_of(hit: Hit) -> str:
 
 def _summary(response: SearchResponse, style: Style) -> Iterator[str]:
     count = len(response.groups or response.hits)
-    found = plural(count, "page" if response.groups else "result") if count else "No results"
-    facts = [f"{found} in {response.timings.total_ms:.0f} ms", response.mode]
+    total = plural(count, "page" if response.groups else "result") if count else "No results"
+    facts = [f"{total} in {response.timings.total_ms:.0f} ms", response.mode]
     covered = response.covered
     if count > display.WEAK_SHOWN and not covered:
         facts.append(f"the best {display.WEAK_SHOWN} are shown")

@@ -72,11 +72,11 @@ def retrieve(
     check_query(query)
     check_search(top_k, filters, min_score, FLAGS, mode)
     with connect(collection, default=QUERY_COLLECTION, single_query=True) as retriever:
-        retriever.warm_up()  # the time shown is that of the query alone
+        retriever.warm_up()  # so that the time shown is only for the query
         response = retriever.search(query, top_k, filters, min_score, mode=mode)
-    from recto.cli import output
+    from recto.cli import contract
 
-    text = output.results_json(response) if as_json else output.results_text(response, verbose=verbose)
+    text = contract.results_json(response) if as_json else contract.results_text(response, verbose=verbose)
     return print_results(response, text)
 
 

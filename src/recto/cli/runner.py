@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recto._util.files import disk_advice
 from recto.cli.output import LogFormatter, echo, echo_text
-from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
-from recto.settings import check_collection_name, load_settings
 
+# Settings and values are imported where they are used: without them, `recto --help` takes half the time.
 if TYPE_CHECKING:
     from recto.protocols import Embedder, Store
     from recto.search.retriever import Retriever
@@ -73,6 +71,9 @@ def connect(
 
     `changed` settings override the environment. The first run of all indexes the sample book.
     """
+    from recto.contracts import DEFAULT_COLLECTIONS
+    from recto.settings import check_collection_name, load_settings
+
     if collection is not None:
         check_collection_name(collection, "--collection")
     from recto.api import open_retriever
@@ -135,6 +136,8 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
 
 def save_report(write: Callable[[Path], None]) -> None:
     """Save a report in RECTO_HOME for the health page; if that fails, only warn."""
+    from recto.settings import load_settings
+
     try:
         write(load_settings().home)
     except StorageError as error:
@@ -178,7 +181,7 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
         echo_text(error.format_message())
         return Exit.OK
     except click.UsageError as error:
-        hint = f"Try `{name if error.ctx is None else error.ctx.command_path} --help`."
+        hint = _usage_hint(error, name)
         return _fail(str(InvalidArgument(error.format_message().rstrip("."))), hint, Exit.ARGUMENT)
     except (KeyboardInterrupt, click.Abort) as error:  # click raises Abort from KeyboardInterrupt
         echo("Interrupted.", *getattr(error.__cause__ or error, "__notes__", ()), err=True)
@@ -188,6 +191,8 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
         return Exit.OK
     except OSError as error:
         if error.filename is not None:
+            from recto._util.files import disk_advice
+
             message = f"Storage error: {error.filename}: {error.strerror}"
             hint = f"{disk_advice(error, Path())}."
             return _fail(message, hint, _exit_codes.get()[ErrorKind.STORAGE])
@@ -206,6 +211,16 @@ def run(command: click.Command, arguments: Sequence[str] | None, name: str) -> i
             _exit_codes.get()[ErrorKind.DAMAGED],
         )
     return code if isinstance(code, int) else Exit.OK
+
+
+def _usage_hint(error: click.UsageError, name: str) -> str:
+    path = name if error.ctx is None else error.ctx.command_path
+    hint = f"Try `{path} --help`."
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        arguments = {parameter.name for parameter in error.ctx.command.params}
+        if "query" in arguments:
+            hint += f' To search for this text: `{path} -- "{error.option_name}"`.'
+    return hint
 
 
 def _prepare_output() -> None:

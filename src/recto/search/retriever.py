@@ -30,7 +30,7 @@ from recto.search.response import (
     to_hits,
     with_ties,
 )
-from recto.settings import LEXICAL_WEIGHT, SAMPLE_COLLECTION, Settings
+from recto.settings import LEXICAL_WEIGHT, Settings, index_command
 from recto.stores.points import no_lexical_vectors
 from recto.types import (
     NO_FILTERS,
@@ -535,7 +535,7 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
         same_name = (made.model, made.dim, made.variant) == (mine.model, mine.dim, mine.variant)
         raise FingerprintMismatch(
             f"Collection '{info.collection}' was indexed with {made}, but queries are embedded with {mine}",
-            hint=f"Run `{_index_command(info)}`, or "
+            hint=f"Run `{index_command(info.collection, info.fingerprint.source)}`, or "
             + ("restore the model that had this name before." if same_name else "set RECTO_MODEL back."),
         )
     return embedder
@@ -543,20 +543,13 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
 
 def other_model(info: IndexInfo, embedder: Embedder) -> str:
     """Return the hint for an index whose queries another built-in model embeds."""
-    made = info.fingerprint.embedder.model if info.fingerprint else ""
+    made, source = (
+        (info.fingerprint.embedder.model, info.fingerprint.source) if info.fingerprint else ("", "")
+    )
     return (
         f"{made} made this index and embeds its queries. Index the book again to use "
-        f"{embedder.fingerprint.model}: {_index_command(info)}"
+        f"{embedder.fingerprint.model}: {index_command(info.collection, source)}"
     )
-
-
-def _index_command(info: IndexInfo) -> str:
-    """Return the command that builds an index again."""
-    if info.collection == SAMPLE_COLLECTION or info.fingerprint is None:
-        return "recto index --sample"
-    from shlex import quote
-
-    return f"recto index {quote(info.fingerprint.source)} --collection {info.collection}"
 
 
 def _parameters(

@@ -147,7 +147,9 @@ def test_keys_and_rate_limits(house_settings: Settings, tmp_path: Path) -> None:
 
 
 def test_the_types_are_those_of_the_description() -> None:
-    assert TYPES.read_text("utf-8") == build(), "run `uv run python -m scripts.make_client_types`"
+    assert TYPES.read_text("utf-8") == build(), (
+        "run `uv run --group test python -m scripts.make_client_types`"
+    )
 
 
 def test_the_types_name_every_method() -> None:

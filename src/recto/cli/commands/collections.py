@@ -1,10 +1,10 @@
-"""`recto collections`, `rollback`, `delete`, and for a Qdrant server `promote`, `parity` and `prepare`."""
+"""List and maintain collections: generations, backups, upgrades, and copies on a Qdrant server."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,37 @@ import click
 
 from recto._util.text import escape_controls, plural
 from recto.cli import options
-from recto.cli.output import echo, echo_json
-from recto.cli.runner import Exit, close_later, notify, warn
-from recto.errors import FingerprintMismatch, InvalidArgument, InvalidOption, RectoError
+from recto.cli.output import echo, emit
+from recto.cli.runner import Exit, close_later, notify, progress_bar, warn
+from recto.errors import (
+    FingerprintMismatch,
+    FormatMismatch,
+    InvalidArgument,
+    InvalidOption,
+    RectoError,
+)
 from recto.indexing.naming import default_collection
-from recto.protocols import Deletable, Preparable, Rollback, Store
+from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store, Verifiable
 from recto.search.lexical import other_analyzer
-from recto.settings import Settings, load_settings
-from recto.types import MODES
+from recto.settings import Settings, check_collection_name, load_settings
+from recto.types import MODES, GenerationInfo
 
-_BY_HAND = "Delete it with the tools of the store."
+_NO_GENERATIONS = "This store keeps no earlier generations"
 _LOCAL_MODEL = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server"}
+
+
+def open_configured_store(settings: Settings) -> Store:
+    """Open the configured store until the command ends."""
+    from recto.api import open_store
+
+    store = open_store(settings, notify, close_at_exit=True)
+    close_later(store)
+    return store
+
+
+def megabytes(size: int) -> str:
+    """Return a number of bytes for people."""
+    return f"{size / 1e6:.1f} MB"
 
 
 @click.command()
@@ -36,20 +56,63 @@ def collections(collection: str | None, as_json: bool) -> Exit:
     """
     store = open_configured_store(load_settings())
     if collection is not None:
-        return _list_generations(store, collection, as_json=as_json)
+        if not isinstance(store, Rollback):
+            raise InvalidArgument(_NO_GENERATIONS, hint="Index the book again.")
+        generations = store.generations(collection)
+        lines = [line for generation in generations for line in _generation_lines(generation)]
+        emit([asdict(generation) for generation in generations], lines, as_json=as_json)
+        return Exit.OK
     aliases = store.aliases()
     rows = [_row(store, name, aliases) for name in store.collections()]
-    if as_json:
-        echo_json(rows)
-        return Exit.OK
-    for row in rows:
-        also = f" (also {', '.join(row['aliases'])})" if row["aliases"] else ""
-        echo(f"{row['collection']}{also}", f"    {_row_text(row)}")
+    empty = ["There are no collections. Run `recto index PATH`, or `recto index --sample`."]
+    emit(rows, [line for row in rows for line in _row_lines(row)] or empty, as_json=as_json)
+    for row in () if as_json else rows:
         for warning in row.get("warnings", ()):
             warn(warning)
-    if not rows:
-        echo("There are no collections. Run `recto index PATH`, or `recto index --sample`.")
     return Exit.OK
+
+
+def _generation_lines(generation: GenerationInfo) -> Iterator[str]:
+    content = generation.problem or f"{plural(generation.chunks, 'chunk')}, {generation.created_at}"
+    size = "" if generation.bytes is None else f", {megabytes(generation.bytes)}"
+    yield f"{generation.name}{' (current)' if generation.current else ''}"
+    yield f"    {content}{size}"
+
+
+def _row(store: Store, name: str, aliases: Mapping[str, str]) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "collection": name,
+        "aliases": sorted(alias for alias, target in aliases.items() if target == name),
+    }
+    try:
+        info = store.open(name).info
+    except RectoError as error:
+        return row | {"error": f"{error}. {error.hint}" if error.hint else str(error)}
+    row |= {"generation": info.generation, "chunks": info.chunks}
+    if info.warnings:
+        row["warnings"] = list(info.warnings)
+    if fingerprint := info.fingerprint:
+        if message := other_analyzer(info):
+            row["warnings"] = [*info.warnings, message]
+        row |= {
+            "pages": fingerprint.pages,
+            "model": fingerprint.embedder.model,
+            "created_at": fingerprint.created_at,
+            "source": fingerprint.source,
+        }
+    return row
+
+
+def _row_lines(row: dict[str, Any]) -> Iterator[str]:
+    yield row["collection"] + (f" (also {', '.join(row['aliases'])})" if row["aliases"] else "")
+    if "error" in row:
+        yield f"    {row['error']}"
+        return
+    chunks = plural(row["chunks"], "chunk")
+    if "model" in row:
+        yield f"    {chunks} of {plural(row['pages'], 'page')}, {row['model']}, {row['created_at']}"
+    else:
+        yield f"    {chunks}; made by another pipeline, so its model cannot be verified"
 
 
 @click.command()
@@ -57,7 +120,10 @@ def collections(collection: str | None, as_json: bool) -> Exit:
 @options.value_option("--to", "GENERATION", "Restore this generation.", "the previous one", name="generation")
 def rollback(collection: str, generation: str | None) -> Exit:
     """Restore the previous index of COLLECTION, or another generation that is kept."""
-    info = _rollback_store().rollback(collection, generation)
+    store = open_configured_store(load_settings())
+    if not isinstance(store, Rollback):
+        raise InvalidArgument(_NO_GENERATIONS, hint="Index the book again.")
+    info = store.rollback(collection, generation)
     echo(f"Restored {info.generation} of '{info.collection}': {plural(info.chunks, 'chunk')}.")
     return Exit.OK
 
@@ -73,7 +139,8 @@ def delete(collection: str, yes: bool) -> Exit:
     settings = load_settings()
     store = open_configured_store(settings)
     if not isinstance(store, Deletable):
-        raise InvalidArgument(f"The store '{settings.store}' cannot delete collections", hint=_BY_HAND)
+        hint = "Delete it with the tools of the store."
+        raise InvalidArgument(f"The store '{settings.store}' cannot delete collections", hint=hint)
     chunks = plural(store.open(collection).info.chunks, "chunk")
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
@@ -89,6 +156,91 @@ def delete(collection: str, yes: bool) -> Exit:
 
 
 @click.command()
+@click.argument("collection", required=False)
+@options.file_option("--output", "Write to this file.", required=True)
+@options.as_json
+def backup(collection: str | None, output: Path, as_json: bool) -> Exit:
+    """Write COLLECTION into one file, for `recto restore` on this machine or another one.
+
+    Searching can go on meanwhile, and indexing too, except while a server makes its snapshot.
+    """
+    settings = load_settings()
+    store = open_configured_store(settings)
+    name = collection or default_collection(settings, store)
+    with progress_bar("Writing the backup") as progress:
+        written = _archivable(store).backup(name, output, progress)
+    summary = {"collection": name, "generation": written.name, "chunks": written.chunks}
+    chunks, size = plural(written.chunks, "chunk"), megabytes(written.bytes or 0)
+    line = f"Wrote {written.name} of '{name}' to {output}: {chunks}, {size}."
+    emit(summary | {"bytes": written.bytes, "file": str(output)}, [line], as_json=as_json)
+    return Exit.OK
+
+
+@click.command()
+@options.file_argument("file")
+@click.option(
+    "--collection", metavar="NAME", show_default="the name that was backed up", help="Restore as NAME."
+)
+@click.option("--replace", is_flag=True, help="Replace the index of a collection that exists.")
+@options.as_json
+def restore(file: Path, collection: str | None, replace: bool, as_json: bool) -> Exit:
+    """Restore a collection from FILE, which `recto backup` wrote."""
+    if collection is not None:
+        check_collection_name(collection, "--collection")
+    store = _archivable(open_configured_store(load_settings()))
+    with progress_bar("Reading the backup") as progress:
+        info = store.restore(file, collection, replace=replace, progress=progress, wait=notify)
+    summary = {"collection": info.collection, "generation": info.generation, "chunks": info.chunks}
+    chunks = plural(info.chunks, "chunk")
+    line = f"Restored '{info.collection}' from {file} as {info.generation}: {chunks}."
+    emit(summary | {"file": str(file)}, [line], as_json=as_json)
+    return Exit.OK
+
+
+def _archivable(store: Store) -> Archivable:
+    if not isinstance(store, Archivable):
+        raise InvalidArgument("This store has no backups", hint="Use the tools of the store.")
+    return store
+
+
+@click.command()
+@click.argument("collection", required=False)
+@options.as_json
+def upgrade(collection: str | None, as_json: bool) -> Exit:
+    """Upgrade the index of COLLECTION, or all indexes, to the format of this version.
+
+    Exits with 2 if a book must be indexed again.
+    """
+    store = open_configured_store(load_settings())
+    rows = [_upgrade(store, name) for name in ([collection] if collection else store.collections())]
+    outdated = [row for row in rows if row["status"] == "index again"]
+    lines = [f"{row['collection']}: {row['message']}" for row in rows if row not in outdated]
+    emit(rows, lines if rows else ["There are no collections."], as_json=as_json)
+    for row in () if as_json else outdated:
+        warn(row["message"])
+    return Exit.CONFIGURATION if outdated else Exit.OK
+
+
+def _upgrade(store: Store, name: str) -> dict[str, Any]:
+    """Upgrade a collection, and return what was done or is left to do."""
+    try:
+        upgraded = store.upgrade(name) if isinstance(store, Verifiable) else None
+        info = store.open(name).info
+    except FormatMismatch as error:
+        return {"collection": name, "status": "index again", "message": f"{error.message}. {error.hint}"}
+    if message := other_analyzer(info):
+        return {"collection": name, "status": "index again", "message": message}
+    if upgraded is not None:
+        return {"collection": name, "status": "upgraded", "message": f"upgraded as {upgraded.generation}"}
+    return {"collection": name, "status": "current", "message": "up to date"}
+
+
+def _server_settings() -> Settings:
+    """Return settings for a server and the local model, which need no Cohere key."""
+    return load_settings({**os.environ, **_LOCAL_MODEL})
+
+
+@click.command()
 @options.collection
 @click.option("--to", metavar="NAME", show_default="the same", help="Name of the collection on the server.")
 @options.as_json
@@ -101,25 +253,18 @@ def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
     name = collection or default_collection(settings, embedded)
     target = to or name
     source = embedded.open(name)
-    done = copy(
-        source,
-        open_configured_store(settings),
-        target,
-        lambda now, total: notify(f"Copied {now} of {plural(total, 'chunk')}"),
-    )
+    with progress_bar("Copying chunks") as progress:
+        done = copy(source, open_configured_store(settings), target, progress)
     summary = {
         "collection": target,
         "physical": done.info.generation,
         "chunks": done.info.chunks,
         "searches_compared": done.compared,
     }
-    searches = plural(done.compared, "search", "searches")
     copied = f"Copied {plural(done.info.chunks, 'chunk')} to '{target}'"
-    sentence = f"{copied}; compared with {searches}: the results are the same on both sides."
-    if as_json:
-        echo_json(summary)
-    else:
-        echo(sentence)
+    searches = plural(done.compared, "search", "searches")
+    line = f"{copied}; compared with {searches}: the results are the same on both sides."
+    emit(summary, [line], as_json=as_json)
     return Exit.OK
 
 
@@ -140,10 +285,10 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
 
     questions = load_suite(suite) if suite else documented_suite()
     settings = _server_settings()
-    embedder = open_embedder(settings, notify)
-    close_later(embedder)
     embedded = open_configured_store(replace(settings, store="edge"))
     name = collection or default_collection(settings, embedded)
+    embedder = open_embedder(settings, notify)
+    close_later(embedder)
     left = embedded.open(name)
     right = open_configured_store(settings).open(name)
     embedder, other = (query_embedder(index, embedder) for index in (left, right))
@@ -156,18 +301,15 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     differences = compare_indexes(embedder, left, right, questions, top_k)
     total = len(questions.expectations)
     rows = [
-        {"mode": mode, "query": query, "difference": what}
-        for mode, found in differences.items()
-        for query, what in found
+        {"mode": mode, "query": query, "difference": difference}
+        for mode, queries in differences.items()
+        for query, difference in queries
     ]
-    if as_json:
-        echo_json({"queries": total, "modes": list(differences), "differences": rows})
-    else:
-        for row in rows:
-            echo(f'{row["mode"]}: "{row["query"]}": {row["difference"]}')
-        for mode, found in differences.items():
-            same = total - len(found)
-            echo(f"{mode}: the same top {top_k} on both sides for {same} of {plural(total, 'question')}.")
+    lines = [f'{row["mode"]}: "{row["query"]}": {row["difference"]}' for row in rows]
+    for mode, queries in differences.items():
+        same = f"{total - len(queries)} of {plural(total, 'question')}"
+        lines.append(f"{mode}: the same top {top_k} on both sides for {same}.")
+    emit({"queries": total, "modes": list(differences), "differences": rows}, lines, as_json=as_json)
     if len(differences) < len(MODES):
         notify("Only the dense mode was compared, because one side has no lexical vectors.")
     return Exit.VALIDATION_FAILED if rows else Exit.OK
@@ -185,85 +327,6 @@ def prepare(collection: str | None) -> Exit:
     if not isinstance(store, Preparable):
         raise InvalidArgument("This store has no payload indexes", hint="Filters work without them.")
     name = collection or default_collection(settings, store)
-    done = store.prepare(name)
-    text = "; ".join(done) or "nothing had to be changed"
-    echo(f"{text[0].upper()}{text[1:]}.")
-    echo(store.redundancy(name))
+    changes = "; ".join(store.prepare(name)) or "nothing had to be changed"
+    echo(f"{changes[0].upper()}{changes[1:]}.", store.redundancy(name))
     return Exit.OK
-
-
-def _list_generations(store: Store, collection: str, *, as_json: bool) -> Exit:
-    if not isinstance(store, Rollback):
-        raise _no_generations()
-    found = store.generations(collection)
-    if as_json:
-        echo_json([asdict(one) for one in found])
-        return Exit.OK
-    for one in found:
-        made = one.problem or f"{plural(one.chunks, 'chunk')}, {one.created_at}"
-        size = "" if one.bytes is None else f", {megabytes(one.bytes)}"
-        echo(f"{one.name}{' (current)' if one.current else ''}", f"    {made}{size}")
-    return Exit.OK
-
-
-def _rollback_store() -> Rollback:
-    store = open_configured_store(load_settings())
-    if not isinstance(store, Rollback):
-        raise _no_generations()
-    return store
-
-
-def _no_generations() -> InvalidArgument:
-    return InvalidArgument("This store keeps no earlier generations", hint="Index the book again.")
-
-
-def megabytes(size: int) -> str:
-    """Return a number of bytes for people."""
-    return f"{size / 1e6:.1f} MB"
-
-
-def open_configured_store(settings: Settings) -> Store:
-    """Open the configured store until the command ends."""
-    from recto.api import open_store
-
-    store = open_store(settings, notify, close_at_exit=True)
-    close_later(store)
-    return store
-
-
-def _server_settings() -> Settings:
-    """Return settings for a server and the local model, which need no Cohere key."""
-    return load_settings({**os.environ, **_LOCAL_MODEL})
-
-
-def _row(store: Store, name: str, aliases: Mapping[str, str]) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "collection": name,
-        "aliases": sorted(alias for alias, target in aliases.items() if target == name),
-    }
-    try:
-        info = store.open(name).info
-    except RectoError as error:
-        return row | {"error": f"{error}. {error.hint}" if error.hint else str(error)}
-    row |= {"generation": info.generation, "chunks": info.chunks}
-    if info.warnings:
-        row["warnings"] = list(info.warnings)
-    if made := info.fingerprint:
-        if message := other_analyzer(info):
-            row["warnings"] = [*info.warnings, message]
-        row |= {
-            "pages": made.pages,
-            "model": made.embedder.model,
-            "created_at": made.created_at,
-            "source": made.source,
-        }
-    return row
-
-
-def _row_text(row: dict[str, Any]) -> str:
-    if "error" in row:
-        return str(row["error"])
-    chunks = plural(row["chunks"], "chunk")
-    if "model" not in row:
-        return f"{chunks}; made by another pipeline, so its model cannot be verified"
-    return f"{chunks} of {plural(row['pages'], 'page')}, {row['model']}, {row['created_at']}"

@@ -1,11 +1,11 @@
-"""`recto coverage` and `recto calibrate`: measure an index without a suite."""
+"""Measure an index without a suite: `recto coverage`, `recto gaps` and `recto calibrate`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +13,19 @@ import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import echo, echo_json, one_line
+from recto.cli.output import emit, one_line, table
 from recto.cli.runner import Exit, connect, progress_bar, save_report
 from recto.errors import InvalidArgument
+from recto.settings import load_settings
 from recto.types import Mode
 
 if TYPE_CHECKING:
-    from recto.evaluation.coverage import Coverage, PageCoverage, Reached
+    from recto.evaluation.coverage import Coverage, Reached
+    from recto.evaluation.gaps import Asked, Cluster, Gaps
+    from recto.search.retriever import Retriever
 
 _MAX_LISTED = 20
+_MAX_EXAMPLES = 3
 _BAR_WIDTH = 10
 
 
@@ -56,17 +60,92 @@ def coverage(
     with connect(collection) as retriever:
         info = retriever.open().info
         with progress_bar("Searching for sections") as progress:
-            found = cover(retriever, progress, mode)
-    save_report(lambda home: records.keep_coverage(home, info, found))
+            measured = cover(retriever, progress, mode)
+    save_report(lambda home: records.keep_coverage(home, info, measured))
     if html:
         from recto.evaluation.report import coverage_page
 
-        records.write_file(html, coverage_page(found, info, least=fail_under, when=datetime.now(UTC)))
-    if as_json:
-        echo_json(_data(found))
-    else:
-        echo(*_lines(found, verbose=verbose))
-    return Exit.VALIDATION_FAILED if fail_under is not None and found.share * 100 < fail_under else Exit.OK
+        records.write_file(html, coverage_page(measured, info, least=fail_under, when=datetime.now(UTC)))
+    emit(_coverage_data(measured), _coverage_lines(measured, verbose=verbose), as_json=as_json)
+    too_low = fail_under is not None and measured.share * 100 < fail_under
+    return Exit.VALIDATION_FAILED if too_low else Exit.OK
+
+
+def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
+    from recto.evaluation.coverage import WITHIN
+
+    total = len(measured.sections)
+    by_heading, by_sentence = measured.by_heading, measured.by_sentence
+    yield f"Searched for {plural(total, 'section')} of '{measured.collection}' in {measured.mode} mode"
+    yield f"  In the top {WITHIN} by heading:         {by_heading} ({by_heading / max(total, 1):.1%})"
+    yield f"  In the top {WITHIN} by first sentence:  {by_sentence} ({by_sentence / max(total, 1):.1%})"
+    yield f"  By at least one of them:      {total - len(measured.unreachable)} ({measured.share:.1%})"
+    yield ""
+    kinds: tuple[tuple[str, list[Reached], Callable[[Reached], str]], ...] = (
+        ("Unreachable", measured.unreachable, _first_result),
+        ("Duplicates", measured.duplicates, lambda reached: f"the same as {', '.join(reached.copies)}"),
+        ("Shadowed", measured.shadowed, lambda reached: f"outranked by module '{reached.shadowed_by}'"),
+    )
+    for title, sections, reason in kinds:
+        yield f"{title}: {len(sections) or 'none'}"
+        shown = sections if verbose else sections[:_MAX_LISTED]
+        for reached in shown:
+            section = reached.section
+            yield one_line(f"{section.link} ({' > '.join(section.headings)}): {reason(reached)}")
+        if len(shown) < len(sections):
+            yield f"... and {len(sections) - len(shown)} more; --verbose lists them"
+    yield "First results by module (rows: the module of the section)"
+    names = sorted({*measured.confusion, *(name for row in measured.confusion.values() for name in row)})
+    counts = [
+        (name, *(str(row.get(other, 0)) for other in names)) for name, row in measured.confusion.items()
+    ]
+    yield from table(("", *(f">{name}" for name in names)), counts, "  ")
+    yield ""
+    yield "Pages (share of searches that find their section)"
+    for page in measured.pages():
+        page_counts = f"{page.heat:>4.0%}  {page.reached}/{page.sections}"
+        yield f"  {bar(page.heat)} {page_counts}  {one_line(page.page_url)}"
+
+
+def _first_result(reached: Reached) -> str:
+    return f"the first result is {reached.first[0].link}" if reached.first else "no results"
+
+
+def bar(share: float) -> str:
+    """Return a bar, in ASCII if the output cannot encode blocks."""
+    filled = round(share * _BAR_WIDTH)
+    blocks = "█" * filled + "░" * (_BAR_WIDTH - filled)
+    try:
+        blocks.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return blocks.translate({ord("█"): "#", ord("░"): "-"})
+    return blocks
+
+
+def _coverage_data(measured: Coverage) -> dict[str, Any]:
+    return {
+        "collection": measured.collection,
+        "mode": measured.mode,
+        "sections": len(measured.sections),
+        "reached": len(measured.sections) - len(measured.unreachable),
+        "share": round(measured.share, 4),
+        "unreachable": [_section(one) for one in measured.unreachable],
+        "duplicates": [_section(one) | {"copies": list(one.copies)} for one in measured.duplicates],
+        "shadowed": [_section(one) | {"by": one.shadowed_by} for one in measured.shadowed],
+        "pages": [asdict(row) | {"heat": round(row.heat, 4)} for row in measured.pages()],
+        "confusion": measured.confusion,
+    }
+
+
+def _section(reached: Reached) -> dict[str, Any]:
+    section = reached.section
+    return {
+        "place": section.link,
+        "module": section.module,
+        "headings": list(section.headings),
+        "heading_rank": reached.heading_rank,
+        "sentence_rank": reached.sentence_rank,
+    }
 
 
 @click.command()
@@ -86,108 +165,131 @@ def calibrate(collection: str | None, as_json: bool) -> Exit:
         if own:
             retriever.store.save_calibration(index.info, measured)
         name = index.info.collection
-    if as_json:
-        echo_json({"collection": name, **measured.to_dict(), "kept": own})
-        return Exit.OK
-    echo(f"Scores below {measured.noise_floor:.3f} are noise in '{name}'.")
-    echo(
-        f"Measured with {plural(measured.off_topic, 'off-topic query', 'off-topic queries')} "
-        f"and {measured.in_book} from the book."
-    )
-    echo(f"Queries from the book score higher than off-topic ones with an AUROC of {measured.auroc:.3f}.")
+    off_topic = plural(measured.off_topic, "off-topic query", "off-topic queries")
+    lines = [
+        f"Scores below {measured.noise_floor:.3f} are noise in '{name}'.",
+        f"Measured with {off_topic} and {measured.in_book} from the book.",
+        f"Queries from the book score higher than off-topic ones with an AUROC of {measured.auroc:.3f}.",
+    ]
     if measured.answerability is not None:
-        echo(f"`answerable` separates them with an AUROC of {measured.answerability:.3f}.")
+        lines.append(f"`answerable` separates them with an AUROC of {measured.answerability:.3f}.")
     if not own:
-        echo("Another pipeline made the collection, so nothing was saved in it.")
+        lines.append("Another pipeline made the collection, so nothing was saved in it.")
+    emit({"collection": name, **measured.to_dict(), "kept": own}, lines, as_json=as_json)
     return Exit.OK
 
 
-def _lines(found: Coverage, *, verbose: bool) -> Iterator[str]:
-    from recto.evaluation.coverage import WITHIN
+@click.command()
+@options.collection
+@options.log
+@options.file_option("--queries", "Read queries from this file instead: one per line, or query, tab, count.")
+@options.log_days
+@options.number("--count", click.IntRange(1, 1000), 10, "INT", "Maximum number of clusters.")
+@options.html
+@options.as_json
+def gaps(
+    collection: str | None,
+    log: Path | None,
+    queries: Path | None,
+    days: int | None,
+    count: int,
+    html: Path | None,
+    as_json: bool,
+) -> Exit:
+    """Cluster the queries of readers by meaning, and list those that the book does not answer.
 
-    total = len(found.sections)
-    by_heading, by_sentence = found.by_heading, found.by_sentence
-    yield f"Searched for {plural(total, 'section')} of '{found.collection}' in {found.mode} mode"
-    yield f"  In the top {WITHIN} by heading:         {by_heading} ({by_heading / max(total, 1):.1%})"
-    yield f"  In the top {WITHIN} by first sentence:  {by_sentence} ({by_sentence / max(total, 1):.1%})"
-    yield f"  By at least one of them:      {total - len(found.unreachable)} ({found.share:.1%})"
-    yield ""
-    yield from _listing("Unreachable", found.unreachable, _first, verbose=verbose)
-    yield from _listing(
-        "Duplicates", found.duplicates, lambda one: f"the same as {', '.join(one.copies)}", verbose=verbose
-    )
-    yield from _listing(
-        "Shadowed", found.shadowed, lambda one: f"outranked by module '{one.shadowed_by}'", verbose=verbose
-    )
-    yield "First results by module (rows: the module of the section)"
-    yield from _matrix(found.confusion)
-    yield ""
-    yield "Pages (share of searches that find their section)"
-    yield from map(_page_line, found.pages())
+    The queries come from the query log of `recto serve`. They are searched for in the current index.
+    """
+    if queries is not None and (log is not None or days is not None):
+        raise InvalidArgument("--queries replaces the log", hint="Leave out --log and --days.")
+    from recto.evaluation import records
+    from recto.evaluation.gaps import find_gaps, read_queries
 
+    with connect(collection) as retriever:
+        asked = read_queries(queries) if queries else asked_queries(retriever, log, days)
+        with progress_bar("Searching for queries") as progress:
+            clustered = find_gaps(retriever, asked, progress)
+        info = retriever.open().info
+    save_report(lambda home: records.keep_gaps(home, info, clustered, count))
+    if html:
+        from recto.evaluation.report import gaps_page
 
-def _first(reached: Reached) -> str:
-    return f"the first result is {reached.first[0].link}" if reached.first else "no results"
-
-
-def _listing(
-    title: str, found: list[Reached], reason: Callable[[Reached], str], *, verbose: bool
-) -> Iterator[str]:
-    yield f"{title}: {len(found) or 'none'}"
-    shown = found if verbose else found[:_MAX_LISTED]
-    for reached in shown:
-        section = reached.section
-        yield one_line(f"{section.link} ({' > '.join(section.headings)}): {reason(reached)}")
-    if len(shown) < len(found):
-        yield f"... and {len(found) - len(shown)} more; --verbose lists them"
-
-
-def _matrix(confusion: dict[str, dict[str, int]]) -> Iterator[str]:
-    names = sorted({*confusion, *(name for row in confusion.values() for name in row)})
-    first = max((len(name) for name in names), default=6)
-    widths = {name: max(len(name), 5) for name in names}
-    yield f"  {'':<{first}}  " + "  ".join(f"{one_line(name):>{width}}" for name, width in widths.items())
-    for name, row in confusion.items():
-        cells = (f"{row.get(other, 0):>{width}}" for other, width in widths.items())
-        yield f"  {one_line(name):<{first}}  " + "  ".join(cells)
+        records.write_file(html, gaps_page(clustered, info, count=count, when=datetime.now(UTC)))
+    emit(_gaps_data(clustered, count), _gaps_lines(clustered, count), as_json=as_json)
+    return Exit.OK
 
 
-def _page_line(row: PageCoverage) -> str:
-    return f"  {_bar(row.heat)} {row.heat:>4.0%}  {row.reached}/{row.sections}  {one_line(row.page_url)}"
+def asked_queries(retriever: Retriever, log: Path | None, days: int | None) -> Asked:
+    """Read the queries about a collection from the given or the configured log."""
+    from recto.evaluation.gaps import names_of, read_asked
+
+    directory = log or load_settings().query_log.directory
+    if directory is None:
+        raise InvalidArgument(
+            "There is no query log: RECTO_QUERY_LOG is not set",
+            hint="Run `recto serve --query-log DIRECTORY`, and pass the directory with --log.",
+        )
+    since = None if days is None else datetime.now(UTC) - timedelta(days=days)
+    return read_asked(directory, names_of(retriever.store, retriever.collection), since)
 
 
-def _bar(share: float) -> str:
-    """Return a bar, in ASCII if the output cannot encode blocks."""
-    filled = round(share * _BAR_WIDTH)
-    bar = "█" * filled + "░" * (_BAR_WIDTH - filled)
-    try:
-        bar.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return bar.translate({ord("█"): "#", ord("░"): "-"})
-    return bar
-
-
-def _data(found: Coverage) -> dict[str, Any]:
+def _gaps_data(clustered: Gaps, count: int) -> dict[str, Any]:
     return {
-        "collection": found.collection,
-        "mode": found.mode,
-        "sections": len(found.sections),
-        "reached": len(found.sections) - len(found.unreachable),
-        "share": round(found.share, 4),
-        "unreachable": [_section(one) for one in found.unreachable],
-        "duplicates": [_section(one) | {"copies": list(one.copies)} for one in found.duplicates],
-        "shadowed": [_section(one) | {"by": one.shadowed_by} for one in found.shadowed],
-        "pages": [asdict(row) | {"heat": round(row.heat, 4)} for row in found.pages()],
-        "confusion": found.confusion,
+        "collection": clustered.collection,
+        "generation": clustered.generation,
+        "queries": clustered.total,
+        "distinct": clustered.distinct,
+        "clusters": len(clustered.clusters),
+        "without_text": clustered.without_text,
+        "left_out": clustered.left_out,
+        "gaps": [one.to_dict() for one in clustered.gaps[:count]],
+        "unclicked": [one.to_dict() for one in clustered.unclicked[:count]],
     }
 
 
-def _section(reached: Reached) -> dict[str, Any]:
-    section = reached.section
-    return {
-        "place": section.link,
-        "module": section.module,
-        "headings": list(section.headings),
-        "heading_rank": reached.heading_rank,
-        "sentence_rank": reached.sentence_rank,
-    }
+def _gaps_lines(clustered: Gaps, count: int) -> Iterator[str]:
+    asked = plural(clustered.total, "query", "queries")
+    clusters = plural(len(clustered.clusters), "cluster")
+    yield f"{asked} about '{clustered.collection}' ({clustered.distinct} distinct) in {clusters}"
+    if clustered.without_text:
+        logged = plural(clustered.without_text, "query", "queries")
+        yield f"Without text in the log, so not clustered: {logged}"
+    if clustered.left_out:
+        yield f"Rare queries that were left out: {clustered.left_out}"
+    yield ""
+    unanswered = clustered.gaps
+    yield f"Not answered by the book: {plural(len(unanswered), 'cluster') if unanswered else 'none'}"
+    yield from _cluster_lines(unanswered, count)
+    if unclicked := clustered.unclicked:
+        yield ""
+        yield f"Answered, but no result was opened: {plural(len(unclicked), 'cluster')}"
+        yield from _cluster_lines(unclicked, count)
+
+
+def _cluster_lines(clusters: Sequence[Cluster], count: int) -> Iterator[str]:
+    for number, cluster in enumerate(clusters[:count], 1):
+        yield ""
+        yield f"{number:3}. {one_line(cluster.label)}"
+        yield f"     {', '.join(_signals(cluster))}"
+        others = [text for text, _ in cluster.queries if text != cluster.label][:_MAX_EXAMPLES]
+        for label, texts, separator in (
+            ("Also asked:", others, "; "),
+            ("Not in the book:", cluster.unknown_words, ", "),
+            ("Not in the nearest section:", cluster.missing_words, ", "),
+        ):
+            if texts:
+                yield f"     {label} {separator.join(map(one_line, texts))}"
+        for section in cluster.nearest:
+            yield f"     Near: {one_line(section.title)} ({one_line(section.url)}) {section.similarity:.3f}"
+    if len(clusters) > count:
+        yield ""
+        yield f"{len(clusters) - count} more: see them with --count"
+
+
+def _signals(cluster: Cluster) -> Iterator[str]:
+    yield plural(cluster.count, "query", "queries")
+    yield f"{cluster.unanswered:.0%} unanswered"
+    if cluster.below_noise:
+        yield f"{cluster.below_noise} below this book's noise floor"
+    if cluster.no_click is not None:
+        yield f"{cluster.no_click} without a click"

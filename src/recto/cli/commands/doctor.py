@@ -41,33 +41,33 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> Exit:
     from recto.evaluation.doctor import examine
 
     progress = _progress if sys.stderr.isatty() and not as_json else None
-    found: list[Finding] = []
+    findings: list[Finding] = []
     directory = working_directory()
     for finding in examine(os.environ, directory, collection, everything=everything, progress=progress):
-        found.append(finding)
+        findings.append(finding)
         if not as_json:
             echo(*_lines(finding))
-    code = exit_code(found)
+    code = exit_code(findings)
     if as_json:
         rows = [
-            {name: value for name, value in asdict(finding).items() if name != "kind"} for finding in found
+            {name: value for name, value in asdict(finding).items() if name != "kind"} for finding in findings
         ]
         echo_json({"healthy": code is Exit.OK, "findings": rows})
     else:
         errors, warnings = (
-            sum(finding.severity == severity for finding in found) for severity in ("error", "warning")
+            sum(finding.severity == severity for finding in findings) for severity in ("error", "warning")
         )
         counts = f"{plural(errors, 'error')}, {plural(warnings, 'warning')}."
         echo("", "No problems found." if code is Exit.OK else counts)
     return code
 
 
-def exit_code(found: list[Finding]) -> Exit:
+def exit_code(findings: list[Finding]) -> Exit:
     """Return the exit code of the most basic error, which may cause the others; 1 for warnings alone."""
-    errors = [_EXITS[finding.kind] for finding in found if finding.kind is not None]
+    errors = [_EXITS[finding.kind] for finding in findings if finding.kind is not None]
     if errors:
         return min(errors)
-    return _WARNINGS if any(finding.severity == "warning" for finding in found) else Exit.OK
+    return _WARNINGS if any(finding.severity == "warning" for finding in findings) else Exit.OK
 
 
 def _lines(finding: Finding) -> Iterator[str]:

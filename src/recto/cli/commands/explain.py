@@ -10,7 +10,7 @@ import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import echo, echo_json, filters_dict, one_line
+from recto.cli.output import emit, filters_dict, one_line, table
 from recto.cli.runner import Exit, connect, warn
 from recto.search.query import FLAGS, check_query, check_search
 from recto.types import Mode
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from recto.evaluation.explain import Expected, Explanation, Leg, Ranked
     from recto.types import Hit
 
-_INDENT = " " * 39  # where the last column of the table starts
 _HIT_FIELDS = (
     *("score", "dense", "lexical"),
     *("url", "page_url", "anchor", "headings", "module", "chunk_index"),
@@ -60,16 +59,13 @@ def explain(
     from recto.evaluation.explain import explain as explain_query
     from recto.evaluation.explain import parse_place
 
-    place = parse_place(expect) if expect is not None else None
+    target = parse_place(expect) if expect is not None else None
     quotation = " ".join((passage or "").split())
     with connect(collection) as retriever:
-        explanation = explain_query(retriever, query, top_k, filters, place, quotation, mode)
+        explanation = explain_query(retriever, query, top_k, filters, target, quotation, mode)
     for warning in explanation.warnings:
         warn(warning)
-    if as_json:
-        echo_json(_data(explanation))
-    else:
-        echo(*_lines(explanation))
+    emit(_data(explanation), _lines(explanation), as_json=as_json)
     return Exit.OK if explanation.found else Exit.NO_RESULTS
 
 
@@ -92,30 +88,28 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield f"Coverage: {explanation.coverage} (answerable {explanation.answerable:.3f})"
     yield "Time: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in explanation.timings_ms.items())
     yield ""
-    yield f"{'Rank':>4}  {'Score':>6}  {'Lead':>6}  {'Dense':>6}  {'Lexical':>7}  Chunk"
-    for ranked in explanation.shown:
-        yield from _row(ranked, explanation)
-    if not explanation.shown:
-        yield "      nothing: no chunk matches the filters" if explanation.filters else "      nothing"
+    rows = [_row(ranked, explanation) for ranked in explanation.shown]
+    if not rows:
+        rows.append(
+            (*[""] * 5, "nothing: no chunk matches the filters" if explanation.filters else "nothing")
+        )
     if explanation.near_misses:
-        yield f"      --- end of the top {explanation.top_k} ---"
-    for ranked in explanation.near_misses:
-        yield from _row(ranked, explanation)
+        rows.append((*[""] * 5, f"--- end of the top {explanation.top_k} ---"))
+        rows += [_row(ranked, explanation) for ranked in explanation.near_misses]
+    yield from table((">Rank", ">Score", ">Lead", ">Dense", ">Lexical", "Chunk"), rows)
     if explanation.expected:
         yield ""
         yield from _expected_lines(explanation.expected, explanation)
 
 
-def _row(ranked: Ranked, explanation: Explanation) -> Iterator[str]:
+def _row(ranked: Ranked, explanation: Explanation) -> tuple[str, ...]:
     hit, chunk = ranked.hit, ranked.hit.chunk
-    scores = (
-        f"{hit.score:>6.3f}  {_number(ranked.lead):>6}  {_number(hit.dense):>6}  {_number(hit.lexical):>7}"
-    )
     noise = "  (noise)" if (_margin(hit, explanation) or 0) < 0 else ""
-    yield f"{ranked.rank:>4}  {scores}  {one_line(chunk.heading_path or chunk.page_title)}{noise}"
-    yield _INDENT + one_line(chunk.link)
+    lines = [f"{one_line(chunk.heading_path or chunk.page_title)}{noise}", one_line(chunk.link)]
     if ranked.words:
-        yield f"{_INDENT}has: {one_line(', '.join(ranked.words))}"
+        lines.append(f"has: {one_line(', '.join(ranked.words))}")
+    scores = (hit.score, ranked.lead, hit.dense, hit.lexical)
+    return (str(ranked.rank), *map(_number, scores), "\n".join(lines))
 
 
 def _number(number: float | None) -> str:

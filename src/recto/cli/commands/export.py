@@ -11,15 +11,14 @@ import click
 from recto._util.text import plural
 from recto.cli import options
 from recto.cli.commands.collections import megabytes, open_configured_store
-from recto.cli.output import echo, echo_json
-from recto.cli.runner import Exit, notify
+from recto.cli.output import emit
+from recto.cli.runner import Exit, notify, progress_bar
 from recto.errors import InvalidArgument
 from recto.indexing.naming import default_collection
 from recto.search.llms import export_llms
 from recto.server.static_export import export_static
 from recto.settings import load_settings
 
-_LARGE = 10_000  # chunks; smaller books take a few seconds
 _DIRECTORY: dict[str, Any] = {"type": click.Path(path_type=Path, file_okay=False), "metavar": "DIR"}
 
 
@@ -54,36 +53,31 @@ def export(
         raise InvalidArgument("State either --llms or --static", hint="Run the command twice to write both.")
     if static and site_url:
         raise InvalidArgument(
-            "--site-url needs --llms", hint="The links of --static are those that the book was indexed with."
+            "--site-url needs --llms", hint="--static writes the links that the book was indexed with."
         )
     settings = load_settings()
     store = open_configured_store(settings)
     name = collection or default_collection(settings, store)
     index = store.open(name)
-    found: dict[str, Any] = {"collection": name, "directory": str(directory)}
+    summary: dict[str, Any] = {"collection": name, "directory": str(directory)}
     if llms:
         folder = f"{site_url.rstrip('/')}/" if site_url else ""
         pages = export_llms(index, name, directory, folder)
-        found |= {"pages": pages}
+        summary |= {"pages": pages}
         text = f"Wrote llms.txt, llms-full.txt and {plural(pages, 'page')} of '{name}' to {directory}."
     else:
-        made = export_static(index, directory, _report)
-        found |= asdict(made)
-        if made.unpublished:
+        with progress_bar("Reading chunks") as progress:
+            exported = export_static(index, directory, progress)
+        summary |= asdict(exported)
+        if exported.unpublished:
             notify(
-                f"{plural(made.unpublished, 'page')} of '{name}' cannot be opened from the results, because "
-                "the book was indexed without the address of its site. Index it again with --site-url URL, "
-                "or set data-rewrite in the script tag."
+                f"{plural(exported.unpublished, 'page')} of '{name}' cannot be opened from the results, "
+                "because the book was indexed without the address of its site. Index it again with "
+                "--site-url URL, or set data-rewrite in the script tag."
             )
         text = (
-            f"Wrote {plural(made.chunks, 'chunk')} of {plural(made.pages, 'page')} of '{name}' "
-            f"to {directory}: {plural(made.files, 'file')}, {megabytes(made.bytes)}."
+            f"Wrote {plural(exported.chunks, 'chunk')} of {plural(exported.pages, 'page')} of '{name}' "
+            f"to {directory}: {plural(exported.files, 'file')}, {megabytes(exported.bytes)}."
         )
-    echo_json(found) if as_json else echo(text)
+    emit(summary, [text], as_json=as_json)
     return Exit.OK
-
-
-def _report(done: int, total: int) -> None:
-    """Report every quarter of a large book."""
-    if total >= _LARGE and done % (total // 4) == 0:
-        notify(f"Read {done:,} of {total:,} chunks")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from recto.cli import options
-from recto.cli.output import echo, echo_json
+from recto.cli.output import echo, emit
 from recto.cli.runner import INDEX_EXIT_CODES, Exit, notify, use_exit_codes, warn
 from recto.errors import InvalidArgument, RectoError
 
@@ -67,31 +67,23 @@ def index(
     if dry_run:
         plan, estimate = runner.plan(source)
         name = runner.collection(source)
-        if as_json:
-            echo_json(indexing.plan_data(plan, name, estimate))
-        else:
-            echo(*indexing.plan_lines(plan, name, estimate, verbose=verbose))
+        data = indexing.plan_data(plan, name, estimate)
+        lines = indexing.plan_lines(plan, name, estimate, verbose=verbose)
     else:
         began = perf_counter()
         report = runner.run(source)
         plan, seconds = report.plan, perf_counter() - began
-        if as_json:
-            echo_json(indexing.report_data(report, seconds))
-        else:
-            echo(*indexing.report_lines(report, seconds, verbose=verbose))
+        data = indexing.report_data(report, seconds)
+        lines = indexing.report_lines(report, seconds, verbose=verbose)
+    emit(data, lines, as_json=as_json)
     return Exit.NO_RESULTS if plan.failed else Exit.OK
 
 
 @click.command()
 @click.argument("path")
 @options.index_options
-@click.option(
-    "--interval",
-    type=click.FloatRange(0.05, 3600),
-    default=0.5,
-    show_default=True,
-    metavar="SECONDS",
-    help="Time between two checks of the files.",
+@options.number(
+    "--interval", click.FloatRange(0.05, 3600), 0.5, "SECONDS", "Time between two checks of the files."
 )
 def watch(
     path: str, collection: str | None, modules: tuple[str, ...], interval: float, **source_options: Any

@@ -1,27 +1,27 @@
-"""`recto serve` and `recto mcp`."""
+"""`recto serve`, `recto mcp`, and `recto keys` with `add`, `list` and `revoke`."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from recto.cli import options
+from recto.cli.output import echo, echo_json, emit
 from recto.cli.runner import Exit, notify, warn
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, missing_extra
-from recto.settings import Settings, check_collection_name, load_settings, parse_directory
+from recto.server.keys import Key, KeyScope, add_key, key_file, read_keys, revoke_key
+from recto.settings import (
+    Settings,
+    check_collection_name,
+    load_settings,
+    parse_directory,
+)
 
 _NEEDS_KEY = "Addresses other than loopback need RECTO_API_KEY."
-
-
-def _number(
-    flag: str, kind: click.ParamType[Any], default: float, metavar: str, help: str
-) -> Callable[[options.Command], options.Command]:
-    return click.option(flag, type=kind, default=default, show_default=True, metavar=metavar, help=help)
 
 
 @click.command()
@@ -32,8 +32,8 @@ def _number(
     metavar="ADDRESS",
     help=f"Address to listen on. {_NEEDS_KEY}",
 )
-@_number("--port", click.IntRange(0, 65535), 8000, "INT", "Port to listen on; 0 chooses a free one.")
-@_number("--workers", click.IntRange(1, 64), 1, "INT", "Number of processes.")
+@options.port(8000)
+@options.number("--workers", click.IntRange(1, 64), 1, "INT", "Number of processes.")
 @options.repeated(
     "--collection",
     "collections",
@@ -56,16 +56,15 @@ def _number(
 @options.value_option(
     "--query-log", "DIRECTORY", "Log queries in this directory.", "RECTO_QUERY_LOG, else no log"
 )
-@_number("--concurrency", click.IntRange(1), 100, "INT", "Requests at the same time, per worker.")
-@_number("--timeout", click.FloatRange(0.1), 15, "SECONDS", "Time limit of a request.")
-@_number("--drain", click.FloatRange(1), 20, "SECONDS", "Time for running requests after SIGTERM.")
+@options.number("--concurrency", click.IntRange(1), 100, "INT", "Requests at the same time, per worker.")
+@options.number("--timeout", click.FloatRange(0.1), 15, "SECONDS", "Time limit of a request.")
+@options.number("--drain", click.FloatRange(1), 20, "SECONDS", "Time for running requests after SIGTERM.")
 def serve(query_log: str | None, **flags: Any) -> Exit:
     """Serve the HTTP API and the web UI.
 
     API keys are read from RECTO_API_KEY, separated by commas, and from `recto keys`.
     """
     from recto.server.http.options import serve_options
-    from recto.server.keys import read_keys
 
     settings = load_settings()
     _report_files(settings)
@@ -137,3 +136,78 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
             notify("Waiting for an MCP client on standard input. Press Ctrl-C to stop, or use --http.")
         run_stdio(server)
     return Exit.OK
+
+
+@click.group()
+def keys() -> None:
+    """Create, list and revoke API keys of the service.
+
+    Running services notice each change at once.
+    """
+
+
+@keys.command()
+@click.argument("name")
+@click.option(
+    "--scope",
+    type=click.Choice(get_args(KeyScope)),
+    default="search",
+    show_default=True,
+    help="What the key is for: searching and reading some collections, or everything.",
+)
+@options.repeated("--origin", "origins", "ORIGIN", "Accept the key from web pages of this origin.")
+@options.repeated("--collection", "collections", "NAME", "Accept the key for this collection.")
+@options.value_option("--expires", "DATE", "Last day on which the key is valid: 2027-12-31.", "never")
+@options.as_json
+def add(
+    name: str,
+    scope: KeyScope,
+    origins: tuple[str, ...],
+    collections: tuple[str, ...],
+    expires: str | None,
+    as_json: bool,
+) -> Exit:
+    """Create the key NAME and print it; it is not stored, and cannot be shown again."""
+    home = load_settings().key_home
+    key, text = add_key(home, name, scope, origins, collections, expires or "")
+    if as_json:
+        echo_json({**key.to_dict(), "key": text})
+        return Exit.OK
+    notify(f"Created the {scope} key '{name}'. Its digest is in {key_file(home)}.")
+    if scope == "search" and not key.origins:
+        notify("Web pages of other origins cannot use it: add --origin for a web page.")
+    notify("Store the key now, because it cannot be shown again:")
+    echo(text)
+    return Exit.OK
+
+
+@keys.command("list")
+@options.as_json
+def list_keys(as_json: bool) -> Exit:
+    """List the keys, without their texts."""
+    stored = read_keys(load_settings().key_home)
+    lines = map(_row, stored) if stored else ["There are no keys."]
+    emit([key.to_dict() for key in stored], lines, as_json=as_json)
+    return Exit.OK
+
+
+@keys.command()
+@click.argument("name")
+@options.as_json
+def revoke(name: str, as_json: bool) -> Exit:
+    """Revoke the key NAME: services refuse it from now on."""
+    key = revoke_key(load_settings().key_home, name)
+    emit(key.to_dict(), [f"Revoked the key '{name}'."], as_json=as_json)
+    return Exit.OK
+
+
+def _row(key: Key) -> str:
+    facts: dict[str, Any] = {
+        "origins": ", ".join(key.origins),
+        "collections": ", ".join(key.collections),
+        "created": key.created_at,
+        "expires": key.expires,
+        "revoked": key.revoked_at,
+    }
+    rest = "; ".join(f"{name} {value}" for name, value in facts.items() if value)
+    return f"{key.name}: {key.scope}, {key.state}; {rest}"

@@ -10,7 +10,7 @@ import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import echo_json, echo_text, one_line
+from recto.cli.output import echo_json, echo_text, one_line, table
 from recto.cli.runner import Exit, connect_all
 from recto.errors import InvalidArgument
 
@@ -29,9 +29,7 @@ _MAX_WEIGHTS = 50
 
 
 @click.command(epilog=_EPILOG)
-@click.option(
-    "--suite", type=click.Path(path_type=Path), metavar="FILE", required=True, help="Use these questions."
-)
+@options.file_option("--suite", "Use these questions.", required=True)
 @options.collection
 @options.modes("Compare only these modes: dense, lexical, hybrid.")
 @options.repeated("--weight", "weights", "NUMBERS", "Compare these weights of the lexical score, 0 to 1.")
@@ -75,7 +73,7 @@ def tune(
 
 
 def _weights(groups: tuple[str, ...]) -> tuple[float, ...]:
-    found = []
+    numbers = []
     for text in options.split_names(groups):
         try:
             weight = float(text)
@@ -84,11 +82,11 @@ def _weights(groups: tuple[str, ...]) -> tuple[float, ...]:
         if not 0 <= weight <= 1:
             hint = "Such as --weight 0.15,0.25,0.4."
             raise InvalidArgument(f"--weight {text!r} is not a number from 0 to 1", hint=hint)
-        found.append(weight)
-    if len(found) > _MAX_WEIGHTS:
+        numbers.append(weight)
+    if len(numbers) > _MAX_WEIGHTS:
         hint = "Each further weight makes it harder to show that one is better."
         raise InvalidArgument(f"--weight has more than {_MAX_WEIGHTS} numbers", hint=hint)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(numbers))
 
 
 def _report(result: Tuning, verdict: str, steps: list[str]) -> list[str]:
@@ -107,18 +105,17 @@ def _report(result: Tuning, verdict: str, steps: list[str]) -> list[str]:
 
 def _table(result: Tuning) -> list[str]:
     several = len({score.configuration.collection for score in result.scores}) > 1
-    names = [_name(score, several=several) for score in result.scores]
-    width = max(len("Configuration"), *map(len, names)) + 2
-    rows = [f"{'Configuration':<{width}}{result.measure!s:>9}{'Change':>9}   {'90 % interval':<18}{'p':>6}"]
-    for name, score in zip(names, result.scores, strict=True):
-        mark = "  BETTER" if score.configuration == result.recommended else ""
+    titles = ("Configuration", f">{result.measure}", ">Change", "90 % interval", ">p", "")
+    rows = []
+    for score in result.scores:
+        name, mean = _name(score, several=several), f"{score.mean:.3f}"
         if score.change is None or score.p_value is None:
-            rows.append(f"{name:<{width}}{score.mean:>9.3f}   (current)")
+            rows.append((name, mean, "", "(current)", "", ""))
             continue
         interval = f"[{score.change.low:+.3f}, {score.change.high:+.3f}]"
-        values = f"{score.mean:>9.3f}{score.change.mean:>+9.3f}   {interval:<18}{score.p_value:>6.3f}"
-        rows.append(f"{name:<{width}}{values}{mark}")
-    return [*rows, "p is corrected for the number of configurations."]
+        mark = "BETTER" if score.configuration == result.recommended else ""
+        rows.append((name, mean, f"{score.change.mean:+.3f}", interval, f"{score.p_value:.3f}", mark))
+    return [*table(titles, rows), "p is corrected for the number of configurations."]
 
 
 def _name(score: ConfigurationScore, *, several: bool) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +15,8 @@ from click.core import ParameterSource
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import echo_json, echo_text, one_line
-from recto.cli.runner import Exit, connect, save_report, warn
+from recto.cli.output import echo_json, echo_text, one_line, table
+from recto.cli.runner import Exit, connect, connect_all, save_report, warn
 from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
 from recto.search.query import DEFAULT_TOP_K
@@ -106,12 +105,12 @@ def validate_contract(
 
         run = run_validation(retriever, suite)
         info = retriever.open().info
-    from recto.cli import output
+    from recto.cli import contract
     from recto.evaluation import records
 
     command = _command(program, suite_file, run.collection)
     save_report(lambda home: records.keep_run(home, info, run, command))
-    echo_text(output.validation_json(run) if as_json else output.validation_text(run, verbose=verbose))
+    echo_text(contract.validation_json(run) if as_json else contract.validation_text(run, verbose=verbose))
     return Exit.OK if run.sufficient else Exit.VALIDATION_FAILED
 
 
@@ -147,20 +146,21 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
     whole, suite = _suites(request)
     measures = _measures(request, thresholds, suite)
     before = load_baseline(request.baseline) if request.baseline and not request.update_baseline else None
-    with ExitStack() as stack:
-        retriever = stack.enter_context(connect(request.collection))
+    settings = dict(setting.partition("=")[::2] for setting in request.compare_settings)
+    others = [] if request.compare is None else [(request.compare, settings)]
+    with connect_all(request.collection, others) as (retriever, *compared):
         if request.suite is None:
             _check_book(retriever)
-        other = _compared_retriever(request, retriever, stack)
         _warm_up(retriever)
-        for warning in other.open().info.warnings if other else ():
-            warn(warning)
+        for other in compared:
+            for warning in other.open().info.warnings:
+                warn(warning)
         from recto.evaluation.runs import Options, run_suite
 
         run_options = Options(request.top_k, measures, request.noise_floor, request.mode)
         run = run_suite(retriever, suite, run_options)
         info = retriever.open().info
-        if other:
+        for other in compared:
             before = Baseline.of(run_suite(other, suite, run_options))
     if not request.tags:  # a part of a suite says little about the index
         command = _command(_PROGRAM, request.suite, run.collection, *_result_options(request))
@@ -170,30 +170,42 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
     failed = any(not check.holds for check in gate)
     if request.update_baseline and request.baseline and run.answers:
         save_baseline(request.baseline, Baseline.of(run))
-    if request.junit:
-        from recto.evaluation.report import junit_xml
-
-        _write(request.junit, junit_xml(run, gate))
-    if request.markdown:
-        from recto.evaluation.report import validation_markdown
-
-        _write(request.markdown, validation_markdown(run, gate, comparison))
-    if request.trec_run:
-        from recto.evaluation.suite_tools import run_text
-
-        _write(request.trec_run, run_text(run))
-    if request.html:
-        from recto.evaluation.report import validation_page
-
-        noise = info.noise_floor if request.noise_floor is None else request.noise_floor
-        page = validation_page(run, gate, comparison, noise_floor=noise, when=datetime.now(UTC))
-        records.write_file(request.html, page)
+    _write_reports(request, run, gate, comparison, info.noise_floor)
     if as_json:
         gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
         echo_json(run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated})
     else:
         echo_text(_report(run, gate, comparison, verbose=verbose))
     return Exit.VALIDATION_FAILED if failed else Exit.OK
+
+
+def _write_reports(
+    request: ValidateRequest,
+    run: Run,
+    gate: Sequence[Check],
+    comparison: Comparison | None,
+    noise_floor: float | None,
+) -> None:
+    """Write the files of --junit, --markdown, --trec-run and --html."""
+    from recto.evaluation.records import not_written, write_file
+    from recto.evaluation.report import junit_xml, validation_markdown, validation_page
+    from recto.evaluation.suite_tools import run_text
+
+    reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
+        (request.junit, lambda: junit_xml(run, gate)),
+        (request.markdown, lambda: validation_markdown(run, gate, comparison)),
+        (request.trec_run, lambda: run_text(run)),
+    )
+    for path, make_text in reports:
+        if path:
+            try:
+                path.write_text(make_text(), "utf-8")
+            except OSError as error:
+                raise not_written(error, path) from error
+    if request.html:
+        floor = noise_floor if request.noise_floor is None else request.noise_floor
+        page = validation_page(run, gate, comparison, noise_floor=floor, when=datetime.now(UTC))
+        write_file(request.html, page)
 
 
 def _check_book(retriever: Retriever) -> None:
@@ -237,15 +249,6 @@ def _warm_up(retriever: Retriever) -> None:
     retriever.warm_up()
 
 
-def _write(path: Path, text: str) -> None:
-    from recto.evaluation.records import not_written
-
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise not_written(error, path) from error
-
-
 def _check(request: ValidateRequest) -> None:
     if request.update_baseline and request.baseline is None:
         raise InvalidArgument("--update-baseline needs --baseline", hint="Add --baseline FILE.")
@@ -260,25 +263,15 @@ def _check(request: ValidateRequest) -> None:
     elif request.compare_settings:
         raise InvalidArgument("--compare-setting needs --compare", hint="Add --compare COLLECTION.")
     for setting in request.compare_settings:
-        if not setting.partition("=")[0].strip().isidentifier() or "=" not in setting:
+        if not setting.partition("=")[0].isidentifier() or "=" not in setting:
             raise InvalidArgument(
                 f"--compare-setting {setting!r} is not NAME=VALUE",
                 hint="Try --compare-setting RECTO_PROFILE=embedded.",
             )
 
 
-def _compared_retriever(request: ValidateRequest, retriever: Retriever, stack: ExitStack) -> Retriever | None:
-    """Return the retriever of --compare: of the same store, or with its own settings."""
-    if request.compare is None:
-        return None
-    if not request.compare_settings:
-        return retriever.with_collection(request.compare)
-    pairs = (setting.partition("=") for setting in request.compare_settings)
-    return stack.enter_context(connect(request.compare, {name.strip(): value for name, _, value in pairs}))
-
-
 def _measures(request: ValidateRequest, thresholds: Iterable[Threshold], suite: Suite) -> tuple[Measure, ...]:
-    """Return the measures of --measure and of --gate, and those that a comparison or grades need."""
+    """Return the measures that --measure, --gate, a comparison or grades need."""
     from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, parse_measure
 
     named = [parse_measure(name) for group in request.measures for name in group.split(",")]
@@ -286,13 +279,13 @@ def _measures(request: ValidateRequest, thresholds: Iterable[Threshold], suite: 
         named = [*DEFAULT_MEASURES, Measure("Judged", request.top_k)]
     compared = GATED_MEASURES if request.baseline or request.compare else ()
     gated = (threshold.measure for threshold in thresholds)
-    found = tuple(dict.fromkeys([*(named or DEFAULT_MEASURES), *gated, *compared]))
-    for measure in found:
+    measures = tuple(dict.fromkeys([*(named or DEFAULT_MEASURES), *gated, *compared]))
+    for measure in measures:
         if (measure.cutoff or 1) > 100:
             raise InvalidArgument(
                 f"{measure} needs more than the 100 results of a search", hint="Choose a smaller number."
             )
-    return found
+    return measures
 
 
 def _suites(request: ValidateRequest) -> tuple[Suite, Suite]:
@@ -305,10 +298,10 @@ def _suites(request: ValidateRequest) -> tuple[Suite, Suite]:
     tags = set(request.tags)
     chosen = tuple(one for one in suite.expectations if not tags.isdisjoint(one.tags))
     if not chosen:
-        known = sorted({tag for expectation in suite.expectations for tag in expectation.tags})
+        tags_of_suite = sorted({tag for expectation in suite.expectations for tag in expectation.tags})
         raise InvalidArgument(
             f"No question has the tag {' or '.join(request.tags)}",
-            hint=f"Tags: {', '.join(known) or 'none'}.",
+            hint=f"Tags: {', '.join(tags_of_suite) or 'none'}.",
         )
     return suite, replace(suite, expectations=chosen)
 
@@ -349,21 +342,22 @@ def _head(run: Run) -> Iterator[str]:
 
 def _scores(run: Run) -> list[str]:
     rows = [
-        f"{name:<18}{score.mean:>7.3f}   [{score.low:.3f}, {score.high:.3f}]{score.count:>12}"
+        (name, f"{score.mean:.3f}", f"[{score.low:.3f}, {score.high:.3f}]", str(score.count))
         for name, score in run.scores().items()
     ]
-    return [f"{'Measure':<18}{'Mean':>7}   {'95 % interval':<14}{'Questions':>12}", *rows] if rows else []
+    return table(("Measure", ">Mean", "95 % interval", ">Questions"), rows) if rows else []
 
 
 def _deltas(comparison: Comparison) -> Iterator[str]:
     yield f"Compared with '{one_line(comparison.against)}' on {plural(comparison.compared, 'question')}:"
-    yield f"{'Measure':<18}{'Before':>7}{'Now':>8}{'Change':>9}   {'95 % interval':<18}{'p':>6}"
+    titles = ("Measure", ">Before", ">Now", ">Change", "95 % interval", ">p", "")
+    rows = []
     for delta in comparison.deltas:
-        change = delta.delta
-        interval = f"[{change.low:+.3f}, {change.high:+.3f}]"
-        values = f"{delta.before:>7.3f}{delta.now:>8.3f}{change.mean:>+9.3f}   {interval:<18}"
-        mark = "  WORSE" if delta.significant_drop else ""
-        yield f"{delta.measure:<18}{values}{delta.p_value:>6.3f}{mark}"
+        numbers = (f"{delta.before:.3f}", f"{delta.now:.3f}", f"{delta.delta.mean:+.3f}")
+        interval = f"[{delta.delta.low:+.3f}, {delta.delta.high:+.3f}]"
+        mark = "WORSE" if delta.significant_drop else ""
+        rows.append((delta.measure, *numbers, interval, f"{delta.p_value:.3f}", mark))
+    yield from table(titles, rows)
     if not comparison.same_suite:
         yield "The suite is not the one of the baseline."
     for keys, words in (
@@ -384,8 +378,8 @@ def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
         before, now = change.rank_before, change.rank_now
         moved = "" if before == now else f" (rank {before or 'none'} -> {now or 'none'})"
         yield from _wrapped(f'"{change.query}"{moved}', "  ")
-        for sign, places in (("+", change.entered), ("-", change.left)):
-            yield from (f"    {sign} {_shortened(place, _WIDTH - 6)}" for place in places)
+        for sign, links in (("+", change.entered), ("-", change.left)):
+            yield from (f"    {sign} {_shortened(link, _WIDTH - 6)}" for link in links)
 
 
 def _groups(title: str, groups: dict[str, dict[str, ScoreEstimate]]) -> list[str]:
@@ -393,16 +387,11 @@ def _groups(title: str, groups: dict[str, dict[str, ScoreEstimate]]) -> list[str
     columns = [name for name in dict.fromkeys(names) if name != "ModuleAccuracy" or title == "Module"][:6]
     if not columns:
         return []
-    heads = "".join(f"{_shortened(column.removeprefix(title), 9):>10}" for column in columns)
     rows = [
-        f"{_shortened(name, 17):<18}" + "".join(_cell(scores.get(column)) for column in columns)
+        (one_line(name), *(f"{scores[column].mean:.3f}" if column in scores else "-" for column in columns))
         for name, scores in groups.items()
     ]
-    return [f"{title:<18}{heads}", *rows]
-
-
-def _cell(score: ScoreEstimate | None) -> str:
-    return f"{'-':>10}" if score is None else f"{score.mean:>10.3f}"
+    return table((title, *(f">{column.removeprefix(title)}" for column in columns)), rows)
 
 
 def _ranks(run: Run) -> list[str]:
@@ -422,8 +411,8 @@ def _answers(title: str, answers: Iterable[QueryResult]) -> Iterator[str]:
         mark = {"passed": "PASS", "failed": "FAIL", "not judged": "????"}[answer.outcome]
         yield from _wrapped(f'[{mark}] "{answer.query}"', "")
         rank = "" if answer.nothing else f" | rank: {answer.rank or 'none'}"
-        wanted = " or ".join(answer.targets) or answer.expected
-        yield from _wrapped(f"expected: {wanted}{rank}", "       ")
+        expected = " or ".join(answer.targets) or answer.expected
+        yield from _wrapped(f"expected: {expected}{rank}", "       ")
         if answer.found and answer.rank != 1:
             yield f"       found: {answer.found[0].score:.3f} {_shortened(answer.found[0].link, _WIDTH - 20)}"
 

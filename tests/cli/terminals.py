@@ -1,4 +1,4 @@
-"""Run a command in a pseudo-terminal: press keys, and read what is shown."""
+"""Run `recto shell` from a pipe, or a command in a pseudo-terminal: press keys, and read what is shown."""
 
 from __future__ import annotations
 
@@ -29,6 +29,22 @@ main()
 CTRL_C, CTRL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
 
 
+def piped(home: Path, lines: str | bytes, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run `recto shell` with lines from a pipe."""
+    done = subprocess.run(
+        [sys.executable, "-m", "recto", "shell", *arguments],
+        cwd=ROOT,
+        env=environment(home, **more),
+        input=lines if isinstance(lines, bytes) else lines.encode(),
+        capture_output=True,
+        check=False,
+        timeout=300,
+    )
+    out, err = done.stdout.decode(), done.stderr.decode()
+    assert "Traceback" not in err, err
+    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+
+
 class Terminal:
     """`recto shell`, or another command, in its own pseudo-terminal."""
 
@@ -38,7 +54,7 @@ class Terminal:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, int(columns), 0, 0))
         self._theirs = theirs
-        self.found = self.state()
+        self.initial_state = self.state()
         self.raw = ""
         self._seen = 0
         clean = {
@@ -80,13 +96,13 @@ class Terminal:
         """Press keys."""
         os.write(self._ours, keys.encode())
 
-    def see(self, wanted: str, seconds: float = 60) -> str:
+    def see(self, expected: str, seconds: float = 60) -> str:
         """Wait until a text is shown, and return the output since the last call."""
         deadline = time.monotonic() + seconds
-        while (place := self.text.find(wanted, self._seen)) < 0:
-            assert time.monotonic() < deadline, f"{wanted!r} is not shown:\n{self.text[self._seen :]}"
+        while (start := self.text.find(expected, self._seen)) < 0:
+            assert time.monotonic() < deadline, f"{expected!r} is not shown:\n{self.text[self._seen :]}"
             self.read()
-        since, self._seen = self._seen, place + len(wanted)
+        since, self._seen = self._seen, start + len(expected)
         return self.text[since : self._seen]
 
     def end(self, seconds: float = 25) -> int:

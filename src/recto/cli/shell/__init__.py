@@ -1,1 +1,0 @@
-"""The interactive shell: its commands, its session, and the terminal."""

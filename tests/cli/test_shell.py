@@ -1,0 +1,310 @@
+"""The shell: a session takes lines and gives replies; a pipe gets results, errors and one exit code."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from recto.book.sources.tree import MarkdownTree
+from recto.cli.shell import COMMANDS, ShellReply, ShellSession, ShellSettings
+from recto.errors import ErrorKind
+from recto.indexing.indexer import IndexJob, index_book
+from recto.protocols import Embedder
+from recto.search.retriever import Retriever
+from recto.settings import ServerOptions
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
+from recto.types import Filters
+from tests.cli.terminals import piped
+from tests.doubles.qdrant import QdrantDouble
+from tests.doubles.server import status
+from tests.running import ROOT, environment
+
+GUIDE = (ROOT / "docs" / "how-to" / "shell.md").read_text("utf-8")
+DDS = "local://docs/docs/module-1-ros2/04-dds-and-qos"
+PARAGRAPH = "A ROS 2 node is a participant in the robot's software that has a name and does one job."
+
+Ask = Callable[..., ShellReply]
+
+
+@pytest.fixture
+def session(retriever: Retriever) -> ShellSession:
+    return ShellSession(retriever)
+
+
+@pytest.fixture
+def ask(session: ShellSession) -> Ask:
+    """Run lines that must succeed, and return the last reply."""
+
+    def feed(*lines: str) -> ShellReply:
+        reply = ShellReply()
+        for line in lines:
+            reply = session.feed(line)
+            assert reply.error is None, f"{line}: {reply.error}"
+        return reply
+
+    return feed
+
+
+def error_of(session: ShellSession, line: str) -> str:
+    reply = session.feed(line)
+    assert reply.error is not None, reply.text
+    assert reply.error.hint, "an error has a hint"
+    return f"{reply.error} {reply.error.hint}"
+
+
+def modules_in(reply: ShellReply) -> set[str]:
+    return set(re.findall(r"^ *\d+  \d\.\d{3}.*\((\w+)\)$", reply.text, re.MULTILINE))
+
+
+def test_a_result_has_title_url_score_and_text(ask: Ask) -> None:
+    text = ask("What is DDS in ROS 2?").text
+    assert text.startswith("5 results in ")
+    assert " ms | hybrid" in text
+    first = text.split("\n\n")[1].split("\n")
+    assert re.match(r" 1  [01]\.\d{3}  ", first[0])
+    assert "DDS and Quality of Service (ros2)" in first[0]
+    assert first[1:3] == ["    What is DDS in ROS 2?", f"    {DDS}#what-is-dds"]
+    assert "DDS" in first[3]
+    assert all(len(line) <= 80 for line in text.split("\n") if "://" not in line)
+
+
+def test_mode(ask: Ask, session: ShellSession) -> None:
+    for mode in ("lexical", "dense", "hybrid"):
+        assert f" ms | {mode}" in ask(f":mode {mode}", "What is DDS in ROS 2?").text
+    for wrong in ("", "fast"):
+        assert "must be one of hybrid, dense, lexical" in error_of(session, f":mode {wrong}")
+    session.settings = ShellSettings(min_score=5)
+    assert "--min-score must be between -1 and 1" in error_of(session, ":mode dense")
+    assert session.settings.mode == "hybrid"
+
+
+def test_an_empty_line_does_nothing_and_two_colons_are_a_query(ask: Ask) -> None:
+    assert ask("   ") == ShellReply()
+    assert "results in" in ask("::quit robot").text
+
+
+def test_module_filter(ask: Ask, session: ShellSession) -> None:
+    assert session.prompt == "recto> "
+    listed = ask(":module").text.split("\n")
+    assert [line.split(":")[0].strip() for line in listed][:5] == [
+        "intro",
+        "ros2",
+        "simulation",
+        "isaac",
+        "vla",
+    ]
+    for names in ("simulation, isaac", "simulation isaac", "module-2-simulation,ISAAC"):
+        assert modules_in(ask(f":module {names}", "robot")) <= {"simulation", "isaac"}
+    ask(":module ros2")
+    assert session.prompt == "recto (ros2)> "
+    counts = {module.name: module.chunks for module in session.retriever.modules()}
+    assert f"* ros2: {counts['ros2']} chunks" in ask(":module").text
+    ask(":module off")
+    assert session.settings.filters == Filters()
+
+
+def test_an_unknown_module_changes_nothing(ask: Ask, session: ShellSession) -> None:
+    ask(":module ros2")
+    message = error_of(session, ":module simulaton")
+    assert "Did you mean 'simulation'?" in message
+    assert "Modules: intro, isaac" in message
+    assert session.settings.filters.modules == ("ros2",)
+
+
+def test_top(ask: Ask, session: ShellSession) -> None:
+    assert ask(":top 2", "robot").text.startswith("2 results in ")
+    for wrong in ("", "0", "101", "x", "-1", "٣", "9" * 5000):
+        assert ":top must be between 1 and 100" in error_of(session, f":top {wrong}")
+    assert session.settings.top_k == 2
+
+
+def test_verbose(ask: Ask, session: ShellSession) -> None:
+    query = "How do I write a launch file?"
+    short = ask(":top 1", query).text
+    assert len(ask(":verbose", query).text) > len(short)
+    assert ask(":verbose off", query).text.split("\n")[1:] == short.split("\n")[1:]
+    assert "takes on or off" in error_of(session, ":verbose loud")
+
+
+def test_a_pasted_selection(ask: Ask, session: ShellSession) -> None:
+    assert "empty line ends it" in ask(":select").text
+    assert (session.prompt, session.pasting) == ("text> ", True)
+    assert ask(PARAGRAPH).text == ""
+    assert f"Selected {len(PARAGRAPH)} characters" in ask("").text
+    assert (session.prompt, session.pasting) == ("question> ", False)
+    assert f"Related to the selected text ({len(PARAGRAPH)} characters" in ask("").text
+    assert "Related to the selected text" in ask(":select", PARAGRAPH, ".", "How does it fail?").text
+    assert session.prompt == "recto> "
+
+
+def test_a_result_as_selection(ask: Ask, session: ShellSession) -> None:
+    chunk = ask("What is DDS in ROS 2?").text.split("\n\n")[1]
+    related = ask(":select 1", "").text
+    assert "left out" in related, "the selected chunk is not among the results"
+    assert chunk.split("\n")[3] not in related
+    ask("What is DDS in ROS 2?")
+    assert "Related to the selected text" in ask(":select 1 How does it fail?").text
+
+
+def test_an_empty_or_cancelled_selection(ask: Ask, session: ShellSession) -> None:
+    ask(":select")
+    assert "Nothing is selected" in error_of(session, "")
+    assert session.prompt == "recto> "
+    ask(":select", PARAGRAPH)
+    session.cancel()
+    assert session.prompt == "recto> "
+
+
+def test_a_long_selection_warns_once(ask: Ask) -> None:
+    long = (PARAGRAPH + " ") * 100
+    reply = ask(":select", long, "", "")
+    assert [warning for warning in reply.warnings if "selected text is too long" in warning]
+    assert ask(":select", long, "", "").warnings == ()
+
+
+def test_page(ask: Ask, session: ShellSession, retriever: Retriever) -> None:
+    section = retriever.page(DDS).markdown("what-is-dds")
+    text = ask("What is DDS in ROS 2?", ":page 1").text
+    assert max(map(len, text.split("\n"))) <= 80
+    assert text.split() == f"{DDS}#what-is-dds {section}".split()
+    script = ShellSession(retriever, scripted=True)
+    assert script.feed(f":page {DDS}#what-is-dds").text == f"{DDS}#what-is-dds\n\n{section}", "as written"
+    assert ":page needs the number" in error_of(session, ":page")
+    assert "no page" in error_of(session, ":page local://docs/nowhere").lower()
+
+
+@pytest.mark.parametrize("command", ["page", "select"])
+def test_unknown_results(ask: Ask, session: ShellSession, command: str) -> None:
+    assert "no results to choose from" in error_of(session, f":{command} 1")
+    ask(":top 2", "robot")
+    for wrong in ("0", "3", "9" * 5000):
+        assert "Give a number from 1 to 2" in error_of(session, f":{command} {wrong}")
+
+
+def test_help_and_unknown_commands(ask: Ask, session: ShellSession) -> None:
+    overview = ask(":help").text
+    assert [name for name in COMMANDS if f"  :{name}" not in overview] == []
+    assert "Did you mean :module?" in error_of(session, ":modlue ros2")
+    assert ":help lists the commands" in error_of(session, ":")
+    assert ask(":QUIT").ends
+    assert "Query is too long" in error_of(session, "a" * 2001)
+
+
+def test_an_engine_that_is_down_for_a_while(
+    tmp_path: Path, small_book: Path, embedder: Embedder, waits: list[float]
+) -> None:
+    with QdrantDouble() as double:
+        connection = Connection(double.url, "", lambda _: None, waits.append)
+        store = ServerStore(connection, tmp_path / "home", ServerOptions(), None)
+        job = IndexJob(MarkdownTree(small_book), embedder)
+        index_book(job, store, "garden", journal=tmp_path / "journal")
+        session = ShellSession(Retriever(embedder, store, "garden"))
+        assert "Bread" in session.feed("How do I make dough?").text
+        double.always(status(503))
+        for line in ("How do I make dough?", ":module kitchen", ":page 1"):
+            reply = session.feed(line)
+            assert reply.error is not None, line
+            assert reply.error.kind is ErrorKind.CONNECTION
+            assert reply.error.hint
+        double.always(None)
+        assert "Bread" in session.feed("How do I make dough?").text
+        store.close()
+
+
+def test_a_script(sample_home: Path) -> None:
+    done = piped(sample_home, "What is DDS in ROS 2?\n:quit\nnever asked\n", TERM="xterm-256color")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith('Query: "What is DDS in ROS 2?"\n5 results in ')
+    assert "#what-is-dds" in done.stdout
+    for absent in ("recto>", "\x1b", "never"):
+        assert absent not in done.stdout
+    assert not (sample_home / "shell-history").exists(), "only a terminal has a history"
+
+
+def test_the_exit_code_of_the_first_failure(sample_home: Path) -> None:
+    lines = f"\ufeff:top 1\r\n:module nowhere\nWhat is ROS 2?\n:page nowhere\n{'a' * 2001}\nrobot"
+    done = piped(sample_home, lines)
+    assert done.returncode == 4
+    errors = [line for line in done.stderr.split("\n") if line.startswith("[ERROR]")]
+    assert [error.split(": ")[0] for error in errors] == [f"[ERROR] line {number}" for number in (2, 4, 5)]
+    assert done.stdout.count("1 result in ") == 2
+
+
+def test_json_and_the_end_of_input_in_a_selection(sample_home: Path) -> None:
+    done = piped(sample_home, ":module ros2\nURDF\n:select 1\n", "--json", "--top-k", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = json.loads(f"[{done.stdout.strip().replace(chr(10) * 2 + '{', ',{')}]")
+    assert [first["total_found"], second["total_found"]] == [2, 2]
+    assert first["filters"] == {"module": "ros2"}
+    assert second["selection"]["given"] > 0
+
+
+@pytest.mark.parametrize("lines", ["", "\n\n", ":help\n", ":select\nNodes talk over topics.\n"])
+def test_end_of_input(sample_home: Path, lines: str) -> None:
+    done = piped(sample_home, lines)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("results in" in done.stdout) == lines.startswith(":select")
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "code"),
+    [
+        (b"robot\n", ("--min-score", "2"), 1),
+        (b"robot\n", ("--top-k", "0"), 4),
+        (b"robot\n", ("--collection", "my-book"), 2),
+        (b"\xff\xfe robots \x1b[31m\n:nul\x00l\n", (), 4),
+    ],
+)
+def test_exit_codes(sample_home: Path, lines: bytes, arguments: tuple[str, ...], code: int) -> None:
+    done = piped(sample_home, lines, *arguments)
+    assert done.returncode == code
+    assert "\x1b" not in done.stdout + done.stderr
+
+
+def test_a_pipe_does_not_import_prompt_toolkit(sample_home: Path) -> None:
+    code = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: sys.stderr.write('LOADED' if 'prompt_toolkit' in sys.modules else 'NOT'))\n"
+        "sys.argv = ['recto', 'shell']\nfrom recto.cli.main import main\nmain()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment(sample_home),
+        input="robot\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "NOT")
+
+
+def test_the_guide_has_all_commands() -> None:
+    rows = re.findall(r"^\| `:(\w+) ?(.*?)` \| (.*?) \|$", GUIDE, re.MULTILINE)
+    assert {name: (usage.replace("\\|", "|"), summary) for name, usage, summary in rows} == COMMANDS
+
+
+def test_the_scripts_of_the_guide_run(sample_home: Path, tmp_path: Path) -> None:
+    (tmp_path / "questions.txt").write_text("What is ROS 2?\nsensors\n")
+    (script,) = re.findall(r"```text\n(printf .*?)```", GUIDE, re.DOTALL)
+    for line in script.strip().split("\n"):
+        command = re.sub(r"\brecto\b", f"{shlex.quote(sys.executable)} -m recto", line)
+        done = subprocess.run(
+            command,
+            shell=True,
+            cwd=tmp_path,
+            env=environment(sample_home),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), line
+    assert (tmp_path / "answers.json").read_text().count('"total_found": 5') == 2
