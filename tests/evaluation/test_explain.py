@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recto.errors import CollectionMissing, FingerprintMismatch, InvalidArgument, InvalidQuery
-from recto.evaluation.explain import Leg, Place, Verdict, explain, parse_place
+from recto.evaluation.explain import Leg, PageAnchor, Verdict, explain, parse_expected
 from recto.protocols import Embedder
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
@@ -161,7 +161,7 @@ def test_an_expected_place_that_is_too_low(house_retriever: Retriever) -> None:
     ],
 )
 def test_places_that_are_not_there(
-    house_retriever: Retriever, place: Place, verdict: Verdict, near: str
+    house_retriever: Retriever, place: PageAnchor, verdict: Verdict, near: str
 ) -> None:
     expected = explain(house_retriever, "compost", expect=place).expected
     assert expected is not None
@@ -231,5 +231,5 @@ def test_what_cannot_be_explained_is_an_error(house: Path, embedder: Embedder, t
     with pytest.raises(InvalidQuery):
         explain(Retriever(embedder, EdgeStore(house / "home"), "house"), " ")
     with pytest.raises(InvalidArgument):
-        parse_place("#anchor")
-    assert parse_place(" page#a ") == ("page", "a")
+        parse_expected("#anchor")
+    assert parse_expected(" page#a ") == ("page", "a")

@@ -47,37 +47,40 @@ def test_related_beats_a_plain_search(retriever: Retriever) -> None:
 
 
 class TestSelectionQuery:
-    def test_a_short_selection_is_used_whole(self) -> None:
-        text, selected = build_selection_query("  Two words. ", None, 10, words)
-        assert (text, selected.text, selected.given, selected.cut) == ("Two words.", "Two words.", 10, False)
-
-    def test_the_question_comes_first(self) -> None:
-        assert build_selection_query("Two words.", "Why?", 10, words)[0] == "Why?\n\nTwo words."
-
-    def test_a_long_selection_is_cut_after_a_sentence(self) -> None:
-        text, selected = build_selection_query(
-            "One two three. Four five six! Seven eight nine.", None, 7, words
-        )
-        assert text == selected.text == "One two three. Four five six!"
-        assert selected.cut
-        assert selected.given == 47
-
-    def test_the_question_counts_toward_the_limit(self) -> None:
-        assert (
-            build_selection_query("One two three. Four five six.", "Why is that so?", 8, words)[1].text
-            == "One two three."
-        )
-
-    def test_a_sentence_that_is_too_long_is_cut_after_a_word(self) -> None:
-        assert build_selection_query("one two three four", None, 2, words)[1].text == "one two"
+    @pytest.mark.parametrize(
+        ("selection", "question", "limit", "text", "cut"),
+        [
+            ("  Two words. ", None, 10, "Two words.", False),
+            ("Two words.", "Why?", 10, "Why?\n\nTwo words.", False),
+            (
+                "One two three. Four five six! Seven eight nine.",
+                None,
+                7,
+                "One two three. Four five six!",
+                True,
+            ),
+            # The question counts toward the limit.
+            ("One two three. Four five six.", "Why is it so?", 8, "Why is it so?\n\nOne two three.", True),
+            # A sentence that is too long ends after a word.
+            ("one two three four", None, 2, "one two", True),
+        ],
+    )
+    def test_whole_sentences_that_fit_are_used(
+        self, selection: str, question: str | None, limit: int, text: str, cut: bool
+    ) -> None:
+        query = build_selection_query(selection, question, limit, words)
+        assert (query.text, query.selection.cut) == (text, cut)
+        assert text.endswith(query.selection.text)
+        assert query.selection.given == len(selection.strip())
 
     def test_text_without_spaces_is_cut_where_it_fits(self) -> None:
-        assert build_selection_query("x" * 50, None, 10, len)[1].text == "x" * 10
+        assert build_selection_query("x" * 50, None, 10, len).text == "x" * 10
 
     @given(st.text(min_size=1, max_size=400).filter(str.strip), st.integers(3, 40))
     def test_the_query_is_a_prefix_that_fits(self, selection: str, limit: int) -> None:
-        text, selected = build_selection_query(selection, None, limit, words)
-        assert words(text) <= limit
+        query = build_selection_query(selection, None, limit, words)
+        selected = query.selection
+        assert words(query.text) <= limit
         assert selection.strip().startswith(selected.text)
         assert selected.cut == (selected.text != selection.strip())
 
@@ -263,8 +266,8 @@ class TestPages:
 def test_cutting_a_long_selection_needs_little_memory(text: str) -> None:
     tracemalloc.start()
     try:
-        _, selection = build_selection_query(text, None, 128_000, len)
-        assert len(selection.text) == pytest.approx(128_000, abs=3)
+        query = build_selection_query(text, None, 128_000, len)
+        assert len(query.text) == pytest.approx(128_000, abs=3)
         assert tracemalloc.get_traced_memory()[1] < 100_000_000
     finally:
         tracemalloc.stop()

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import uvicorn
 
-from recto.evaluation.pooling import Configuration, load_judged_suite, pool
+from recto.evaluation.pooling import PooledSearch, load_judged_suite, pool
 from recto.search.retriever import Retriever
 from recto.server.judge import Judging, judge_app
 from recto.server.listening import server_config
@@ -36,7 +36,7 @@ class JudgingService(Caller):
     """The service for a suite, with all modes."""
 
     def __init__(self, path: Path, retriever: Retriever, depth: int = 5) -> None:
-        configurations = [Configuration(retriever, mode) for mode in MODES]
+        configurations = [PooledSearch(retriever, mode) for mode in MODES]
         self.pool = pool(load_judged_suite(path), configurations, depth)
         self._app = judge_app(Judging(path, self.pool), TOKEN)
 

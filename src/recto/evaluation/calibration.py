@@ -20,8 +20,9 @@ from recto._util.numbers import percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import analyze_query, read_lexicon
+from recto.search.pipeline import best_evidence
 from recto.search.query import MAX_QUERY
-from recto.search.response import answerable, best_evidence
+from recto.search.response import answerable
 from recto.types import Calibration, Chunk, IndexQuery, Vector
 
 FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ from recto.search.query import FLAGS, check_query, check_search
 from recto.types import Mode
 
 if TYPE_CHECKING:
-    from recto.evaluation.explain import Expected, Explanation, Leg, Ranked
+    from recto.evaluation.explain import Expected, Explanation, Leg, RankedHit
     from recto.types import Hit
 
 _INDENT = " " * 39  # where the last column of the table starts
@@ -54,9 +54,9 @@ def explain(
     check_query(query)
     check_search(top_k, filters, None, FLAGS, mode)
     from recto.evaluation.explain import explain as explain_query
-    from recto.evaluation.explain import parse_place
+    from recto.evaluation.explain import parse_expected
 
-    place = parse_place(expect) if expect is not None else None
+    place = parse_expected(expect) if expect is not None else None
     quotation = " ".join((passage or "").split())
     with connect(collection) as retriever:
         explanation = explain_query(retriever, query, top_k, filters, place, quotation, mode)
@@ -102,7 +102,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield from _expected_lines(explanation.expected, explanation)
 
 
-def _row(ranked: Ranked, explanation: Explanation) -> Iterator[str]:
+def _row(ranked: RankedHit, explanation: Explanation) -> Iterator[str]:
     hit, chunk = ranked.hit, ranked.hit.chunk
     scores = (
         f"{hit.score:>6.3f}  {_number(ranked.lead):>6}  {_number(hit.dense):>6}  {_number(hit.lexical):>7}"
@@ -190,7 +190,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _ranked_data(ranked: Ranked, explanation: Explanation) -> dict[str, Any]:
+def _ranked_data(ranked: RankedHit, explanation: Explanation) -> dict[str, Any]:
     margin = _margin(ranked.hit, explanation)
     return {
         "rank": ranked.rank,
