@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -158,57 +158,55 @@ aindex = _in_thread(index)
 aevaluate = _in_thread(evaluate)
 
 
+@dataclass(frozen=True, slots=True)
 class IndexRunner:
     """Plans and runs the indexing of books into one collection, with an embedder and a store that are open.
 
-    A `sample` book has its own collection. `wait` is called if another process is writing; without it, that
-    is an error.
+    `name` defaults to the configured collection; a `sample` has its own. `wait` is called if another process
+    is writing; without it, that is an error.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        embedder: Embedder,
-        store: Store,
-        collection: str | None = None,
-        *,
-        modules: tuple[str, ...] = (),
-        sample: bool = False,
-        rebuild: bool = False,
-        wait: Notify | None = None,
-    ) -> None:
-        default = SAMPLE_COLLECTION if sample else settings.collection_or(QUERY_COLLECTION)
-        self.collection = collection or default
-        self._is_unnamed = collection is None and settings.collection is None
-        self._sample = sample
-        self.settings = settings
-        self.embedder = embedder
-        self._store = store
-        self._modules = modules
-        self._rebuild = rebuild
-        self._wait = wait
-        self._journal = settings.home / "journal"
+    settings: Settings
+    embedder: Embedder
+    store: Store
+    name: str | None = None
+    modules: tuple[str, ...] = ()
+    sample: bool = False
+    rebuild: bool = False
+    wait: Notify | None = None
+
+    @property
+    def collection(self) -> str:
+        """The collection that the book is indexed into."""
+        if self.sample:
+            return SAMPLE_COLLECTION
+        return self.name or self.settings.collection_or(QUERY_COLLECTION)
+
+    @property
+    def _journal(self) -> Path:
+        return self.settings.home / "journal"
 
     def plan(self, source: Source, progress: ProgressCallback | None = None) -> Plan:
         """Return what a run would do; write nothing."""
         from recto.indexing.indexer import plan_book
 
         job = self._job(source)
-        return plan_book(job, self._store, self.collection, journal=self._journal, progress=progress)
+        return plan_book(job, self.store, self.collection, journal=self._journal, progress=progress)
 
     def run(self, source: Source, progress: ProgressCallback | None = None) -> IndexReport:
         """Index a book, and set the aliases of the collection."""
         from recto.indexing.indexer import index_book
 
-        report = index_book(
-            self._job(source),
-            self._store,
-            self.collection,
-            journal=self._journal,
-            progress=progress,
-            wait=self._wait,
-        )
-        self._set_aliases()
+        job, store, name = self._job(source), self.store, self.collection
+        report = index_book(job, store, name, journal=self._journal, progress=progress, wait=self.wait)
+        if self.sample:  # aliases of the user's own book are kept
+            taken = store.aliases()
+            store.set_aliases(
+                [alias for alias in DEFAULT_COLLECTIONS if taken.get(alias, name) == name], name
+            )
+        elif self.name is None and self.settings.collection is None:
+            # A book without a name is the default of every entry point.
+            store.set_aliases(DEFAULT_COLLECTIONS, name)
         return report
 
     def _job(self, source: Source) -> IndexJob:
@@ -220,21 +218,11 @@ class IndexRunner:
             source,
             self.embedder,
             ChunkSize(self.settings.chunk_tokens),
-            modules=self._modules,
-            rebuild=self._rebuild,
+            modules=self.modules,
+            rebuild=self.rebuild,
             calibrate=calibrate,
             processes=self.settings.threads - 1,
         )
-
-    def _set_aliases(self) -> None:
-        if self._sample:  # aliases of the user's own book are kept
-            taken = self._store.aliases()
-            free = [
-                alias for alias in DEFAULT_COLLECTIONS if taken.get(alias, self.collection) == self.collection
-            ]
-            self._store.set_aliases(free, self.collection)
-        elif self._is_unnamed:  # a book without a name is the default of every entry point
-            self._store.set_aliases(DEFAULT_COLLECTIONS, self.collection)
 
 
 def open_embedder(settings: Settings, notify: Notify, *, single_query: bool = False) -> Embedder:

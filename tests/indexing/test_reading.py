@@ -32,8 +32,7 @@ from recto.protocols import Embedder, PortableCounter
 from recto.search.lexical import LexiconBuilder
 from recto.testing import HashEmbedder
 from recto.types import Block, Document, Page, Section
-from tests.indexing.word_count import count_words
-from tests.running import ROOT
+from tests.indexing.word_count import count_words, end_at_once
 
 PAGES = 24
 
@@ -151,22 +150,12 @@ def test_without_workers(monkeypatch: pytest.MonkeyPatch, embedder: Embedder) ->
 
 
 def test_a_page_that_kills_its_worker_fails_alone() -> None:
-    work = jobs(page(100, "a deadly page"))
-    found = {job.page.path: read for job, read in read_all(work, 2) if read}
-    failures = {path: read.failure for path, read in found.items() if read.failure}
-    assert failures == {"page100.md": "the process that read it ended unexpectedly"}
-    assert sum(bool(read.chunks) for read in found.values()) == PAGES
-
-
-def test_two_deadly_pages_of_different_batches() -> None:
-    deadly = [page(100, "a deadly page"), *map(page, range(200, 210)), page(101, "a deadly page")]
-    found = read_all(jobs(*deadly), 3)
-    failed = [job.page.path for job, read in found if read and read.failure]
-    assert failed == ["page100.md", "page101.md"]
-
-
-def dying_worker(remote: bytes) -> None:
-    os._exit(3)
+    deadly = [page(100, "a deadly page"), page(101), page(102, "a deadly page")]
+    pages = {job.page.path: read for job, read in read_all(jobs(*deadly), 2) if read}
+    ended = "the process that read it ended unexpectedly"
+    failures = {path: read.failure for path, read in pages.items() if read.failure}
+    assert failures == {"page100.md": ended, "page102.md": ended}
+    assert sum(bool(read.chunks) for read in pages.values()) == PAGES + 1
 
 
 def refuse(*_: object) -> NoReturn:
@@ -175,7 +164,7 @@ def refuse(*_: object) -> NoReturn:
 
 def test_workers_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     here = plain(read_all(jobs(), 0))
-    monkeypatch.setattr(reading, "_prepare_worker", dying_worker)
+    monkeypatch.setattr(reading, "_prepare_worker", end_at_once)
     assert plain(read_all(jobs(), 2)) == here
     monkeypatch.setattr(reading, "_submit", refuse)
     assert plain(read_all(jobs(), 2)) == here
@@ -198,12 +187,22 @@ def test_leaving_early_ends_the_workers() -> None:
 
 SCRIPT = """
 import sys
+from recto.book.chunking import DEFAULT_SIZE
 from recto.indexing import reading
-from tests.indexing.test_reading import DEFAULT_SIZE, PortableEmbedder, jobs
+from recto.testing import HashEmbedder
+from recto.types import Page
+from tests.indexing.word_count import count_words
+
+class PortableEmbedder(HashEmbedder):
+    def token_counter(self):
+        return count_words
+
 print("the script runs", flush=True)
 reading._START_AFTER = 0
-pages = reading.read_in_order(jobs(), PortableEmbedder(), "book", DEFAULT_SIZE, 1)
-print(len([next(pages) for _ in range(20)]), flush=True)
+pages = [Page(str(n), str(n), "", "m", ("m",), f"# {n}", str(n)) for n in range(30)]
+jobs = [reading.PageJob(page, page.revision, unchanged=False) for page in pages]
+reader = reading.read_in_order(jobs, PortableEmbedder(), "book", DEFAULT_SIZE, 1)
+print(len([next(reader) for _ in range(5)]), flush=True)
 sys.stdin.read()
 """
 
@@ -211,7 +210,7 @@ sys.stdin.read()
 def test_a_script_without_a_guard_runs_once_and_its_workers_end_with_it(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    path = os.pathsep.join(filter(None, (str(ROOT), *sys.path)))
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), *sys.path)))
     with subprocess.Popen(
         [sys.executable, str(script)],
         stdin=subprocess.PIPE,
@@ -220,7 +219,7 @@ def test_a_script_without_a_guard_runs_once_and_its_workers_end_with_it(tmp_path
         env={**os.environ, "PYTHONPATH": path},
     ) as process:
         assert process.stdout
-        assert [process.stdout.readline() for _ in range(2)] == ["the script runs\n", "20\n"]
+        assert [process.stdout.readline() for _ in range(2)] == ["the script runs\n", "5\n"]
         workers = psutil.Process(process.pid).children(recursive=True)
         assert workers
         process.kill()

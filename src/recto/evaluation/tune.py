@@ -250,7 +250,9 @@ def search_all(
 ) -> dict[SearchConfiguration, list[list[Hit]]]:
     """Return the hits of each query with each configuration, the same as `Retriever.search_batch` does."""
     opened = retriever.open_index()
-    index, queries = opened.index, opened.prepare(texts)
+    index = opened.index
+    only_lexical = all(configuration.mode == "lexical" for configuration in configurations)
+    queries = opened.analyze(texts) if only_lexical else opened.prepare(texts)
     hits: dict[SearchConfiguration, list[list[Hit]]] = {}
     candidates: dict[Mode, list[Candidates]] = {}
     for configuration in configurations:

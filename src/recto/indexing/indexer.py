@@ -30,6 +30,16 @@ from recto.search.lexical import LexiconBuilder
 from recto.settings import DEFAULT_COLLECTIONS, SAMPLE_COLLECTION
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
 
+__all__ = [
+    "IndexJob",
+    "IndexProgress",
+    "IndexReport",
+    "ProgressCallback",
+    "index_book",
+    "is_first_run",
+    "plan_book",
+]
+
 _BATCH = 96  # texts per embedding call and journal entry, if the embedder states no size; Cohere's limit
 _READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded
 _WRITE_BEHIND = 2  # batches that are embedded before they can be written
