@@ -47,7 +47,8 @@ __all__ = [
 ]
 
 _log = logging.getLogger("recto")
-_P, _T = ParamSpec("_P"), TypeVar("_T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def connect(collection: str | None = None, *, settings: Settings | None = None) -> Retriever:

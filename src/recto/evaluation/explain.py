@@ -164,8 +164,8 @@ def explain(
     )
     if expect is None and not passage:
         return explanation
-    opened = retriever.open_index()
-    search = _ExpectedPage(retriever, opened, opened.prepare([text])[0], explanation)
+    current = retriever.open_index()
+    search = _ExpectedPage(retriever, current, current.prepare([text])[0], explanation)
     expected = search.find(expect, passage)
     if expected.hit is not None:
         expected = replace(expected, words=matched_query_words(analyzed_text(expected.hit.chunk), words))

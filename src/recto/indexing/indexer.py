@@ -233,13 +233,14 @@ def _is_current(info: IndexInfo, new: Fingerprint) -> bool:
     current = info.fingerprint
     if current is None or info.warnings or not current.embedder.is_compatible(new.embedder):
         return False
-    # These differ between any two runs, and the plan has compared the content.
-    kept = {
-        "content_hash": new.content_hash,
-        "recto_version": new.recto_version,
-        "created_at": new.created_at,
-    }
-    return replace(current, embedder=new.embedder, **kept) == new
+    same = replace(
+        current,
+        embedder=new.embedder,
+        content_hash=new.content_hash,  # the plan has compared the content
+        recto_version=new.recto_version,
+        created_at=new.created_at,
+    )
+    return same == new
 
 
 def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None:
