@@ -58,13 +58,14 @@ def fit(rows: Any, answered: Any) -> Any:
     """Return the coefficients and the offset of a logistic regression with balanced classes."""
     design = np.c_[rows, np.ones(len(rows))]
     weights = np.where(answered, 0.5 / answered.mean(), 0.5 / (1 - answered.mean()))
-    found = np.zeros(design.shape[1])
+    coefficients = np.zeros(design.shape[1])
     for _ in range(_STEPS):
-        likely = 1 / (1 + np.exp(-design @ found))
-        gradient = design.T @ (weights * (answered - likely)) - _RIDGE * found
-        curvature = (design.T * (weights * likely * (1 - likely))) @ design + _RIDGE * np.eye(len(found))
-        found = found + np.linalg.solve(curvature, gradient)
-    return found
+        likely = 1 / (1 + np.exp(-design @ coefficients))
+        gradient = design.T @ (weights * (answered - likely)) - _RIDGE * coefficients
+        curvature = (design.T * (weights * likely * (1 - likely))) @ design
+        curvature += _RIDGE * np.eye(len(coefficients))
+        coefficients = coefficients + np.linalg.solve(curvature, gradient)
+    return coefficients
 
 
 def main() -> None:

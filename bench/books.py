@@ -27,7 +27,7 @@ from bench.peers.listing import Listing, System, load
 from bench.peers.process import RunnerError, RunnerProcess
 from bench.peers.runners.embedding import cached
 from bench.peers.runners.recto import Counted
-from bench.question_sets import MEASURES, Answer, Book, Hit, Result, lead, load_books, measure
+from bench.question_sets import MEASURES, Answer, AnswerChunk, Book, Result, lead, load_books, measure
 from recto import Retriever, __version__
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
@@ -271,11 +271,11 @@ def known_systems(listing: Listing) -> list[str]:
     return [*(f"{RECTO}{mode}" for mode in MODES), *peers]
 
 
-def choose(wanted: Sequence[str], known: Sequence[str]) -> list[str]:
+def choose(names: Sequence[str], systems: Sequence[str]) -> list[str]:
     """Return the named systems, with or without their mode; all if none is named."""
-    if unknown := [name for name in wanted if not any(_is_named(system, name) for system in known)]:
-        raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(known)}.")
-    return [system for system in known if not wanted or any(_is_named(system, name) for name in wanted)]
+    if unknown := [name for name in names if not any(_is_named(system, name) for system in systems)]:
+        raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(systems)}.")
+    return [system for system in systems if not names or any(_is_named(system, name) for name in names)]
 
 
 def _is_named(system: str, name: str) -> bool:
@@ -326,7 +326,7 @@ class _Search:
     def answer(self, query: str) -> Answer:
         response = self._retriever.search(query, top_k=_DEEP, mode=self._mode)
         hits = (
-            Hit(
+            AnswerChunk(
                 hit.chunk.source,
                 hit.chunk.headings,
                 opening=hit.chunk.chunk_index == 0 or len(hit.chunk.headings) <= 1,
@@ -384,7 +384,7 @@ def _peer_answers(
         runner.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
     runner.ask("open", folder=str(folder))
     found = runner.ask("ask", questions=[question.query for question in book.questions], top=_DEEP)["found"]
-    return [Answer(tuple(Hit(source) for _, source in hits)) for hits in found]
+    return [Answer(tuple(AnswerChunk(source) for _, source in hits)) for hits in found]
 
 
 class _Progress:

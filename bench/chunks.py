@@ -73,7 +73,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class ChunkBench:
     """All data sets and the model."""
 
     corpora: list[chroma.Corpus]
@@ -147,7 +147,7 @@ def _size(text: str) -> ChunkSize:
     return ChunkSize(int(text))
 
 
-def _load(corpora: Path | None, only: Sequence[str], vectors: Vectors, *, whole: bool) -> Bench:
+def _load(corpora: Path | None, only: Sequence[str], vectors: Vectors, *, whole: bool) -> ChunkBench:
     """Read the chosen data sets; print which of them are missing."""
 
     def wanted(name: str) -> bool:
@@ -170,10 +170,10 @@ def _load(corpora: Path | None, only: Sequence[str], vectors: Vectors, *, whole:
     for book in books:
         for section in chunk_quality.unknown_sections(book, vectors):
             print(f"{book.name}: no chunk has the expected section {section}", file=sys.stderr)
-    return Bench(found, books, vectors)
+    return ChunkBench(found, books, vectors)
 
 
-def tables(trials: Sequence[Trial], bench: Bench) -> None:
+def tables(trials: Sequence[Trial], bench: ChunkBench) -> None:
     """Print the trials: a table for each data set, and one for the choice."""
     if bench.corpora:
         print(f"### chroma ({trials[0].chroma[-1].questions} questions)\n")
@@ -198,7 +198,7 @@ def tables(trials: Sequence[Trial], bench: Bench) -> None:
     _table(["max tokens", *names, "mean", f"minus {best.name}, paired"], rows)
 
 
-def baseline_table(bench: Bench) -> None:
+def baseline_table(bench: ChunkBench) -> None:
     """Measure the simple splitters and print their table."""
     print("### chroma, simple splitters\n")
     splitters = chroma.baselines(bench.vectors)

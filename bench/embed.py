@@ -150,8 +150,8 @@ def table(rows: dict[Contender, Row], texts: int) -> str:
 
 def ratios(plain: Sequence[float], mine: Sequence[float]) -> str:
     """Return the median of the rounds' ratios, and their range."""
-    found = [theirs / ours for theirs, ours in zip(plain, mine, strict=True)]
-    return f"{median(found):.2f} ({min(found):.2f}–{max(found):.2f})"
+    quotients = [theirs / ours for theirs, ours in zip(plain, mine, strict=True)]
+    return f"{median(quotients):.2f} ({min(quotients):.2f}–{max(quotients):.2f})"
 
 
 if __name__ == "__main__":

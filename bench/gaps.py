@@ -41,18 +41,18 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @dataclass(frozen=True, slots=True)
-class Reader:
+class SimulatedReader:
     """What a simulated reader types, and the chapter that has the answer; empty if it is not removed."""
 
     query: str
     chapter: str
 
 
-def simulate(questions: tuple[Expectation, ...], count: int, seed: int) -> list[Reader]:
+def simulate(questions: tuple[Expectation, ...], count: int, seed: int) -> list[SimulatedReader]:
     """Return the queries of simulated readers."""
     chance = random.Random(seed)
     return [
-        Reader(_typed(question.query, chance), chapter_of(question))
+        SimulatedReader(_typed(question.query, chance), chapter_of(question))
         for question in chance.choices(questions, k=count)
     ]
 
@@ -95,7 +95,7 @@ def _misspelled(question: str, chance: random.Random) -> str:
     return " ".join(words)
 
 
-def log_queries(retriever: Retriever, readers: list[Reader], directory: Path) -> None:
+def log_queries(retriever: Retriever, readers: list[SimulatedReader], directory: Path) -> None:
     """Search for every query, and log it as the service does."""
     log = QueryLog(QueryLogOptions(directory))
     for reader in readers:
@@ -120,7 +120,7 @@ def heading_words(chapter: Path) -> frozenset[str]:
 
 
 def name_chapters(
-    found: Gaps, readers: list[Reader], words: dict[str, frozenset[str]]
+    found: Gaps, readers: list[SimulatedReader], words: dict[str, frozenset[str]]
 ) -> list[tuple[str, Cluster]]:
     """Return the gaps, each with the chapter that it names, or an empty text.
 

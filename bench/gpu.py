@@ -31,7 +31,7 @@ from recto.protocols import Store
 from recto.settings import Device, Precision, Settings
 from recto.types import Vector
 
-_SAMPLE = 500  # texts whose vectors are compared with those of the CPU
+_SAMPLE = 500  # texts whose vectors are compared with the CPU's
 _PLAIN_BATCH = 256
 _QUERIES = 200
 _PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
@@ -268,7 +268,7 @@ def _name(device: str) -> str:
 
 
 def cosines(home: Path, texts: list[str], options: argparse.Namespace) -> None:
-    """Compare vectors with those of the CPU in fp32."""
+    """Compare vectors with the CPU's vectors in fp32."""
     expected = np.array(built_in_embedder(home, os.cpu_count() or 1, "fp32").embed_documents(texts))
     print(f"| cosine similarity to the CPU in fp32, {len(texts)} chunks | mean | min |\n|---|---|---|")
     found: dict[str, Any] = {

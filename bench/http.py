@@ -1,7 +1,7 @@
 """Measure the overhead of the HTTP server: `uv run python -m bench.http`.
 
-`--soak SECONDS` runs a soak test instead. Both sides of every ratio are measured in turn, in one run. The
-clients run on the same machine and use a part of it.
+Both sides of every ratio are measured in turn, in one run. The clients run on the same machine and use a part
+of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 
 import psutil
 
-from bench.load import Connection, throughput
+from bench.load import RawConnection, throughput
 from bench.spine import QUESTIONS, ROOT, table
 from recto import __version__
 from recto.api import open_embedder, open_retriever, open_store, sample_source
@@ -83,16 +83,10 @@ sys.stdin.read()
 
 
 def main() -> None:
-    """Run the measurements or the soak test, and print a table or JSON."""
+    """Run the measurements, and print a table or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (default 5)")
     parser.add_argument("--seconds", type=float, default=_SECONDS, help="seconds of each throughput round")
-    parser.add_argument(
-        "--soak",
-        type=float,
-        metavar="SECONDS",
-        help="run a soak test instead: publishing, restarts, an unavailable engine",
-    )
     parser.add_argument("--book", type=Path, help="measure on this book instead of the sample book")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
@@ -102,18 +96,13 @@ def main() -> None:
         "date": datetime.now(UTC).date().isoformat(),
     }
     with tempfile.TemporaryDirectory() as folder:
-        if options.soak:
-            from bench.soak import soak
-
-            figures |= soak(Path(folder), options.soak)
-        else:
-            home = Path(folder) / "home"
-            index_for_server(home, MarkdownTree(options.book) if options.book else sample_source())
-            figures |= {
-                "rounds": options.rounds,
-                **latency(home, options.rounds),
-                **load(home, options.rounds, options.seconds),
-            }
+        home = Path(folder) / "home"
+        index_for_server(home, MarkdownTree(options.book) if options.book else sample_source())
+        figures |= {
+            "rounds": options.rounds,
+            **latency(home, options.rounds),
+            **load(home, options.rounds, options.seconds),
+        }
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 
 
@@ -170,10 +159,10 @@ def run_server(home: Path, *arguments: str, **variables: str) -> Iterator[Server
             if process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(log.read_text("utf-8"))
             time.sleep(0.05)
-        found = re.search(r"listens at http://127\.0\.0\.1:(\d+)", log.read_text("utf-8"))
-        if found is None:
+        address = re.search(r"listens at http://127\.0\.0\.1:(\d+)", log.read_text("utf-8"))
+        if address is None:
             raise RuntimeError(log.read_text("utf-8"))
-        yield ServerProcess(process, int(found[1]))
+        yield ServerProcess(process, int(address[1]))
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(60)
@@ -186,7 +175,7 @@ def latency(home: Path, rounds: int) -> dict[str, Any]:
         Settings("local", "edge", home, threads=threads, collection="bench"), "bench", print
     )
     library, service, worked = [], [], (0.0, 0.0)
-    with run_server(home, RECTO_THREADS=str(threads)) as running, Connection(running.port) as connection:
+    with run_server(home, RECTO_THREADS=str(threads)) as running, RawConnection(running.port) as connection:
         for turn in range(rounds * 20 + 2):
             if turn == 2:
                 worked = _cpu_ms(os.getpid()), _cpu_ms(running.process.pid)

@@ -55,9 +55,9 @@ class Hashed(Counting):
 
     def token_counter(self) -> Callable[[str], int]:
         """Return what counts tokens in other processes."""
-        if not isinstance(self._embedder, LocalEmbedder):
+        if not isinstance(self.real, LocalEmbedder):
             raise TypeError("the embedder has to be a local one")
-        return self._embedder.token_counter()
+        return self.real.token_counter()
 
 
 def _vector(text: str, dim: int) -> Vector:
@@ -139,7 +139,7 @@ def stages(source: Source, embedder: Embedder, home: Path) -> tuple[Stages, int,
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The wall-clock time and the CPU time of something, and that of its child processes."""
+    """The wall-clock time and the CPU time of something, and the CPU time of its child processes."""
 
     wall: float
     cpu: float

@@ -31,7 +31,7 @@ _SHORT = 0.6  # seconds; all commands but `recto index` take about so long
 
 
 def write_edition(book: Path, edition: int) -> frozenset[str]:
-    """Write an edition of the book; half of its pages differ from those of the edition before."""
+    """Write an edition of the book; half of its pages differ from the edition before."""
     book.mkdir(exist_ok=True)
     texts = set()
     for page in range(PAGES):
@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1, help="seed of the random moments (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
-    chance, found = random.Random(options.seed), Counter[str]()
+    chance, counts = random.Random(options.seed), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         home, book, archive = (Path(folder) / name for name in ("home", "book", "kills.recto"))
         editions = [write_edition(book, 0)]
@@ -98,7 +98,7 @@ def main() -> None:
                 raise RuntimeError("the first index failed")
             longest = time.monotonic() - began
         start(home, *commands["backup"]).wait(300)
-        while found["kills"] < options.count:
+        while counts["kills"] < options.count:
             action = chance.choice(tuple(commands))
             if action.startswith("index"):
                 editions.append(write_edition(book, len(editions)))
@@ -107,17 +107,17 @@ def main() -> None:
             ended = process.poll() is not None
             os.killpg(process.pid, signal.SIGKILL) if not ended else None
             process.wait(60)
-            found["kills"] += not ended
-            found["finished before the kill"] += ended
-            found[f"{action} killed"] += not ended
+            counts["kills"] += not ended
+            counts["finished before the kill"] += ended
+            counts[f"{action} killed"] += not ended
             texts, warnings = stored(home)
             deleted = not texts and (deleted or action == "delete")
-            found["lost or mixed (goal 0)"] += not deleted and texts not in editions
-            found["warnings (goal 0)"] += bool(warnings)
-            found["damaged backups (goal 0)"] += not is_whole(archive)
+            counts["lost or mixed (goal 0)"] += not deleted and texts not in editions
+            counts["warnings (goal 0)"] += bool(warnings)
+            counts["damaged backups (goal 0)"] += not is_whole(archive)
         if start(home, *commands["index"]).wait(300) or stored(home)[0] != editions[-1]:
-            found["the last run failed"] += 1
-    figures = {"rounds": found["kills"] + found["finished before the kill"], **found}
+            counts["the last run failed"] += 1
+    figures = {"rounds": counts["kills"] + counts["finished before the kill"], **counts}
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 
 

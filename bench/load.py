@@ -23,7 +23,7 @@ def request(question: str, limit: int = 5) -> bytes:
     return head + b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
 
 
-class Connection:
+class RawConnection:
     """A connection that sends one query after the other."""
 
     def __init__(self, port: int) -> None:
@@ -109,8 +109,8 @@ def throughput(port: int, clients: int, questions: Sequence[str], seconds: float
             for _ in range(clients)
         ]
         end = perf_counter() + seconds
-        found = [_Client(connection, requests, number) for number, connection in enumerate(connections)]
-        for connection, client in zip(connections, found, strict=True):
+        senders = [_Client(connection, requests, number) for number, connection in enumerate(connections)]
+        for connection, client in zip(connections, senders, strict=True):
             selector.register(connection, selectors.EVENT_READ, client)
         waiting = clients
         while waiting:
@@ -122,7 +122,7 @@ def throughput(port: int, clients: int, questions: Sequence[str], seconds: float
                     key.data.ask()
                 else:
                     waiting -= 1
-    return Load(in_time / seconds, sum(client.answered for client in found), process_time() - worked)
+    return Load(in_time / seconds, sum(client.answered for client in senders), process_time() - worked)
 
 
 def _complete_length(answer: bytes) -> int | None:

@@ -22,10 +22,10 @@ class Overlap:
 
 def overlap(retrieved: Sequence[Range], references: Sequence[Range]) -> Overlap:
     """Compare by characters; text that is retrieved twice is found once, but counts twice as text to read."""
-    wanted = size(union(references))
-    found = shared(retrieved, references)
+    expected = size(union(references))
+    common = shared(retrieved, references)
     taken = size(retrieved)
-    return Overlap(found / wanted, found / taken if taken else 0.0, found / (taken + wanted - found))
+    return Overlap(common / expected, common / taken if taken else 0.0, common / (taken + expected - common))
 
 
 def best_precision(chunks: Sequence[Range], references: Sequence[Range]) -> float:

@@ -27,7 +27,7 @@ from bench.peers.environments import ROOT
 from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.recto import Counted
 from bench.peers.table import number, table
-from bench.question_sets import Answer, Book, Hit, Result, lead, load_books, measure
+from bench.question_sets import Answer, AnswerChunk, Book, Result, lead, load_books, measure
 from bench.vectors import Vectors
 from recto.api import open_embedder
 from recto.book.chunking import ChunkSize
@@ -98,7 +98,7 @@ def configured_models(variables: Mapping[str, str]) -> list[str]:
 
 
 def model_settings(name: str, home: Path, environment: Mapping[str, str]) -> Settings:
-    """Return the settings of a user who has chosen this model; the rest is that of the environment."""
+    """Return the settings of a user who has chosen this model; the rest comes from the environment."""
     embedder, _, model = name.partition(":")
     if embedder == "fastembed":  # the local embedder opens its models
         if not model:
@@ -107,7 +107,7 @@ def model_settings(name: str, home: Path, environment: Mapping[str, str]) -> Set
             )
         embedder = "local"
     elif embedder == "local":
-        model = model or BUILT_IN_MODEL  # explicitly: a RECTO_MODEL in .env is that of another embedder
+        model = model or BUILT_IN_MODEL  # explicitly: a RECTO_MODEL in .env is for another embedder
     elif embedder == "cohere":
         model = model or COHERE_MODEL
     chosen = {"RECTO_EMBEDDER": embedder, "RECTO_STORE": "edge", "RECTO_HOME": str(home)}
@@ -144,7 +144,7 @@ def run_model(name: str, books: Sequence[Book], home: Path, cache: Path) -> Figu
                 for mode in MODES:
                     found = (retriever.search(query, top_k=_DEEP, mode=mode).hits for query in queries)
                     answers[mode][book.name] = [
-                        Answer(tuple(Hit(hit.chunk.source) for hit in hits)) for hits in found
+                        Answer(tuple(AnswerChunk(hit.chunk.source) for hit in hits)) for hits in found
                     ]
                 retriever = make_retriever(settings, embedder, store, book.name)
                 retriever.search(queries[0])  # opens the index
@@ -160,22 +160,21 @@ def run_model(name: str, books: Sequence[Book], home: Path, cache: Path) -> Figu
 
 def markdown(figures: Mapping[str, Figures | str]) -> str:
     """Return the table; a model that could not be run has a row with the reason."""
-    first = next((name for name, made in figures.items() if isinstance(made, Figures)), "")
+    first = next((name for name, outcome in figures.items() if isinstance(outcome, Figures)), "")
     heads = ["model", "dimension", *(f"{mode} {each}" for mode in MODES for each in MEASURES)]
-    heads += [f"hybrid page MRR minus that of {first or 'the first model'} (95 % interval)"]
+    heads += [f"hybrid page MRR minus {first or 'the first model'} (95 % interval)"]
     heads += ["chunks/s", "ms per query", "bytes per chunk"]
     rows = []
-    for name, made in figures.items():
-        if isinstance(made, str):
-            rows.append([name, f"– ({made})", *[""] * (len(heads) - 2)])
+    for name, outcome in figures.items():
+        if isinstance(outcome, str):
+            rows.append([name, f"– ({outcome})", *[""] * (len(heads) - 2)])
             continue
-        means = [f"{made.results[mode].mean()[each]:.3f}" for mode in MODES for each in MEASURES]
-        gap = _lead(made, figures[first])
+        means = [f"{outcome.results[mode].mean()[each]:.3f}" for mode in MODES for each in MEASURES]
+        gap = _lead(outcome, figures[first])
         shown = "–" if name == first else f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})"
-        speed = number(made.embedded / made.seconds) if made.embedded else "– (cached)"
-        rows.append(
-            [name, str(made.dim), *means, shown, speed, number(made.query_ms), number(made.bytes_per_chunk)]
-        )
+        speed = number(outcome.embedded / outcome.seconds) if outcome.embedded else "– (cached)"
+        costs = [speed, number(outcome.query_ms), number(outcome.bytes_per_chunk)]
+        rows.append([name, str(outcome.dim), *means, shown, *costs])
     # The cells are not cut: a reason must be complete.
     return table(heads, [[" ".join(cell.split()).replace("|", "/") for cell in row] for row in rows])
 

@@ -109,7 +109,7 @@ while True:
 
 def kill_writers(folder: Path, count: int, seed: int = 1) -> dict[str, object]:
     """Kill two processes that log at random moments; they tell what they have added."""
-    chance, found, log = random.Random(seed), Counter[str](), folder / "kill-log"
+    chance, counts, log = random.Random(seed), Counter[str](), folder / "kill-log"
     for number in range(count):
         outputs = [folder / f"added-{number}-{writer}" for writer in range(2)]
         processes = []
@@ -130,13 +130,13 @@ def kill_writers(folder: Path, count: int, seed: int = 1) -> dict[str, object]:
             for line in output.read_text().split("\n")[:-1]:
                 at, _, query = line.partition(" ")
                 added[query] = float(at)
-        _count(found, log, added, killed)
-    return _with_lines(found, log)
+        _count(counts, log, added, killed)
+    return _with_lines(counts, log)
 
 
 def kill_service(home: Path, folder: Path, count: int, seed: int = 1) -> dict[str, object]:
     """Kill a service with two workers at random moments while two readers search."""
-    chance, found, log = random.Random(seed), Counter[str](), folder / "kill-log"
+    chance, counts, log = random.Random(seed), Counter[str](), folder / "kill-log"
     arguments = ("--workers", "2", "--collection", NAME, "--query-log", str(log))
     for number in range(count):
         answered: dict[str, float] = {}
@@ -160,28 +160,28 @@ def kill_service(home: Path, folder: Path, count: int, seed: int = 1) -> dict[st
             for reader in readers:
                 reader.join()
             program.process.wait(60)
-        _count(found, log, answered, killed)
-    return _with_lines(found, log)
+        _count(counts, log, answered, killed)
+    return _with_lines(counts, log)
 
 
-def _count(found: Counter[str], log: Path, added: dict[str, float], killed: float) -> None:
+def _count(counts: Counter[str], log: Path, added: dict[str, float], killed: float) -> None:
     """Count what a kill has cost."""
     logged = {entry["query"] for entry in read_query_log(log)}
     missing = [at for query, at in added.items() if query not in logged]
-    found["kills"] += 1
-    found["queries"] += len(added)
-    found["lost from the last second"] += sum(at >= killed - _ALLOWED for at in missing)
-    found["lost from before (goal 0)"] += sum(at < killed - _ALLOWED for at in missing)
+    counts["kills"] += 1
+    counts["queries"] += len(added)
+    counts["lost from the last second"] += sum(at >= killed - _ALLOWED for at in missing)
+    counts["lost from before (goal 0)"] += sum(at < killed - _ALLOWED for at in missing)
 
 
-def _with_lines(found: Counter[str], log: Path) -> dict[str, object]:
+def _with_lines(counts: Counter[str], log: Path) -> dict[str, object]:
     """Add how many lines are damaged, and how many files end with an incomplete line."""
     damaged = incomplete = 0
     for _, path in log_files(log):
         *lines, last = path.read_bytes().split(b"\n")
         incomplete += bool(last)
         damaged += sum(not _is_json(line) for line in lines)
-    return {**found, "damaged lines (goal 0)": damaged, "incomplete last lines": incomplete}
+    return {**counts, "damaged lines (goal 0)": damaged, "incomplete last lines": incomplete}
 
 
 def _search(program: Program, name: str, answered: dict[str, float], stop: threading.Event) -> None:

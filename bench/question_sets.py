@@ -2,9 +2,9 @@
 
 A system answers a query with a list of chunks. The best chunk of a page ranks the page, the best chunk of a
 section ranks the section. If several places are expected (`match: any`), the first one that is found counts.
-With `match: all`, the last one counts for hits; the reciprocal rank always is that of the first. Queries that
-the book does not answer (`match: none`) have no rank; they only measure how well a system knows that the book
-has no answer.
+With `match: all`, the last one counts for hits; the reciprocal rank always uses the first. Queries that the
+book does not answer (`match: none`) have no rank; they only measure how well a system knows that the book has
+no answer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Book:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class AnswerChunk:
     """A chunk that a system returned: its page's path in the docs root, and its heading path if it has one.
 
     `opening` is true for the beginning of a page.
@@ -53,7 +53,7 @@ class Hit:
 class Answer:
     """A system's hits, best first, and its probability that the book answers the query, if it has one."""
 
-    hits: tuple[Hit, ...]
+    hits: tuple[AnswerChunk, ...]
     answerable: float | None = None
     coverage: Coverage | None = None
 
@@ -62,7 +62,7 @@ class Answer:
 class Scores:
     """The measures of one query, its type, and the ranks that they come from; rank 0 is "not found".
 
-    `all_pages` is the rank of the last expected page if the query needs all of them, else that of the first.
+    `all_pages` is the rank of the last expected page if the query needs all of them, else of the first.
     """
 
     id: str
@@ -72,7 +72,7 @@ class Scores:
     section: int | None
 
     def measures(self) -> dict[str, float]:
-        """Return the value of each measure; a system without sections has only those of pages."""
+        """Return the value of each measure; a system without sections has page measures only."""
         found = {
             "page hit@1": float(self.all_pages == 1),
             "page hit@5": float(0 < self.all_pages <= 5),
@@ -100,7 +100,7 @@ class Result:
     accepted: dict[str, float] = field(default_factory=dict)
 
     def book(self, name: str, type: str | None = None) -> dict[str, float]:
-        """Return the means over a book's queries, or over those of one type."""
+        """Return the means over a book's queries, or over its queries of one type."""
         rows = [scores.measures() for scores in self.scores[name] if type in (None, scores.type)]
         return {
             measure: fmean(row[measure] for row in rows)
@@ -125,14 +125,14 @@ class Result:
 
 def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:
     """Read the question sets of a folder, or the named ones, and find the docs root of each book."""
-    known = {path.stem: path for path in sorted(questions.glob("*.jsonl"))}
-    if not known:
+    paths = {path.stem: path for path in sorted(questions.glob("*.jsonl"))}
+    if not paths:
         raise SystemExit(
             f"There are no question sets (*.jsonl) in {questions}. Give their folder with --questions."
         )
-    if unknown := [name for name in sets if name not in known]:
-        raise SystemExit(f"There is no question set {', '.join(unknown)}. Sets: {', '.join(known)}.")
-    return [_load_book(known[name], books / name) for name in sets or known]
+    if unknown := [name for name in sets if name not in paths]:
+        raise SystemExit(f"There is no question set {', '.join(unknown)}. Sets: {', '.join(paths)}.")
+    return [_load_book(paths[name], books / name) for name in sets or paths]
 
 
 def _load_book(path: Path, folder: Path) -> Book:
@@ -188,7 +188,7 @@ def score(expectation: Expectation, answer: Answer, *, needs_all: bool = False) 
     return Scores(expectation.key, expectation.tags[0] if expectation.tags else "", page, all_pages, section)
 
 
-def _in_section(hit: Hit, wanted: set[tuple[str, str]]) -> bool:
+def _in_section(hit: AnswerChunk, wanted: set[tuple[str, str]]) -> bool:
     """Return whether a hit is in an expected section, or at the page's beginning if none is named."""
     here = {heading_key(heading) for heading in hit.headings or ()}
     return any(

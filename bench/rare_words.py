@@ -51,10 +51,10 @@ def draw(texts: Sequence[str], count: int, book: str) -> list[Draw]:
         frequency.update(tokens(text))
         for word in _TOKEN.findall(text):
             spelling[word.lower()] = min(word, spelling.get(word.lower(), word))
-    known = {word for text in texts for word in _ANY_WORD.findall(text.lower())}
+    words_of_book = {word for text in texts for word in _ANY_WORD.findall(text.lower())}
     rare = sorted(word for word, chunks in frequency.items() if chunks <= _FREQUENCY)
     chosen = random.sample(rare, min(count, len(rare)))
-    return [Draw(spelling[word], misspell(spelling[word], known, random)) for word in chosen]
+    return [Draw(spelling[word], misspell(spelling[word], words_of_book, random)) for word in chosen]
 
 
 def tokens(text: str) -> set[str]:

@@ -422,7 +422,7 @@ def main() -> None:
     )
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="chunks, separated by commas")
     parser.add_argument("--rounds", type=int, default=0, help="1: a short run, with the smallest size only")
-    parser.add_argument("--book", help="not used: the vectors are made from those of the sample book")
+    parser.add_argument("--book", help="not used: the vectors are made from the sample book")
     parser.add_argument(
         "--keep",
         type=Path,

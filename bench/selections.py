@@ -18,7 +18,7 @@ _LONGEST_QUERY = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class SelectionCase:
     """A selected text, an optional question about it, and the chunks of each expected section."""
 
     name: str
@@ -37,7 +37,7 @@ class Score:
     pages: float
 
 
-def load_cases(retriever: Retriever) -> list[Case]:
+def load_cases(retriever: Retriever) -> list[SelectionCase]:
     """Read the suite and find its sections in the index."""
     chunks = sorted(retriever.open().scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index))
     cases = []
@@ -45,11 +45,11 @@ def load_cases(retriever: Retriever) -> list[Case]:
         own = _section(chunks, case["selection"])
         expected = tuple(frozenset(chunk.id for chunk in _section(chunks, place)) for place in case["expect"])
         selection = own[0].text.split("\n\n")[0]
-        cases.append(Case(case["selection"], selection, case.get("question"), expected))
+        cases.append(SelectionCase(case["selection"], selection, case.get("question"), expected))
     return cases
 
 
-def measure(cases: list[Case], find: Callable[[Case], tuple[Hit, ...]]) -> list[Score]:
+def measure(cases: list[SelectionCase], find: Callable[[SelectionCase], tuple[Hit, ...]]) -> list[Score]:
     """Score a search, case by case."""
     scores = []
     for case in cases:
@@ -70,12 +70,12 @@ def measure(cases: list[Case], find: Callable[[Case], tuple[Hit, ...]]) -> list[
     return scores
 
 
-def related(retriever: Retriever) -> Callable[[Case], tuple[Hit, ...]]:
+def related(retriever: Retriever) -> Callable[[SelectionCase], tuple[Hit, ...]]:
     """Return the search with `related`."""
     return lambda case: retriever.related(case.selection, case.question).hits
 
 
-def plain(retriever: Retriever) -> Callable[[Case], tuple[Hit, ...]]:
+def plain(retriever: Retriever) -> Callable[[SelectionCase], tuple[Hit, ...]]:
     """Return the search for the raw text, after the question if there is one."""
     return lambda case: (
         retriever.search("\n\n".join(filter(None, (case.question, case.selection)))[:_LONGEST_QUERY]).hits

@@ -1,5 +1,7 @@
 """Soak test: a long load with new indexes, restarted workers and an unavailable engine.
 
+Run `uv run python -m bench.soak SECONDS`.
+
 A response is wrong if its chunks are not all from the edition that was published as the generation that it
 names. A request is lost if it gets no response at all. A connection that is closed before the response is
 opened again, as every HTTP client does, and a 503 is retried.
@@ -12,6 +14,8 @@ import json
 import os
 import random
 import signal
+import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -20,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.http import ServerProcess, run_server
+from bench.spine import table
 from recto.api import open_embedder, open_store
 from recto.book.sources.tree import MarkdownTree
 from recto.indexing.indexer import IndexJob, index_book
@@ -30,6 +35,7 @@ _CLIENTS = 4
 _TRIES = 100
 _SOME = 10
 _TIMEOUT = 60.0
+_COUNTED = ("answered", "retries after 503", "reconnections", "published", "restarted")
 _SUBJECTS = (
     "soil and compost",
     "sowing beans",
@@ -40,7 +46,7 @@ _SUBJECTS = (
 )
 
 
-class Backend(Protocol):
+class SoakBackend(Protocol):
     """The store that the book is published to, and a way to make its engine unavailable."""
 
     variables: dict[str, str]
@@ -86,7 +92,7 @@ class Server:
 
 
 @dataclass
-class Outcomes:
+class SoakOutcomes:
     """The counted outcomes of all requests."""
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -101,8 +107,8 @@ class Outcomes:
 
     def wait_for(self, name: str, more: int) -> None:
         """Wait until some more outcomes are counted, or until a timeout."""
-        wanted, deadline = self.counts[name] + more, time.monotonic() + _TIMEOUT
-        while self.counts[name] < wanted and time.monotonic() < deadline:
+        expected, deadline = self.counts[name] + more, time.monotonic() + _TIMEOUT
+        while self.counts[name] < expected and time.monotonic() < deadline:
             time.sleep(0.02)
 
 
@@ -119,9 +125,9 @@ def soak(folder: Path, seconds: float) -> dict[str, Any]:
     }
 
 
-def run(backend: Backend, home: Path, seconds: float, publish_every: float) -> dict[str, Any]:
+def run(backend: SoakBackend, home: Path, seconds: float, publish_every: float) -> dict[str, Any]:
     """Load a server for some time while things happen to it, and return the outcomes."""
-    outcomes = Outcomes()
+    outcomes = SoakOutcomes()
     embedder = open_embedder(Settings("local", "edge", home, threads=1), print)
     publish(backend, embedder, home, outcomes, 0)
     ended = threading.Event()
@@ -143,16 +149,7 @@ def run(backend: Backend, home: Path, seconds: float, publish_every: float) -> d
                 client.join()
     backend.store.close()
     return {
-        **{
-            name: outcomes.counts[name]
-            for name in (
-                "answered",
-                "retries after 503",
-                "reconnections",
-                "published",
-                "restarted",
-            )
-        },
+        **{name: outcomes.counts[name] for name in _COUNTED},
         "other statuses": outcomes.counts["other"],
         "wrong answers": len(outcomes.wrong),
         "lost requests": outcomes.counts["lost"],
@@ -161,10 +158,10 @@ def run(backend: Backend, home: Path, seconds: float, publish_every: float) -> d
 
 
 def disturb(
-    backend: Backend,
+    backend: SoakBackend,
     embedder: Embedder,
     home: Path,
-    outcomes: Outcomes,
+    outcomes: SoakOutcomes,
     running: ServerProcess,
     end: float,
     publish_every: float,
@@ -192,7 +189,9 @@ def disturb(
         time.sleep(max(0.0, min(end, began + publish_every) - time.monotonic()))
 
 
-def publish(backend: Backend, embedder: Embedder, home: Path, outcomes: Outcomes, edition: int) -> None:
+def publish(
+    backend: SoakBackend, embedder: Embedder, home: Path, outcomes: SoakOutcomes, edition: int
+) -> None:
     """Publish an edition of the book; every chunk contains the number of the edition."""
     book = home.parent / f"{home.name}-book"
     book.mkdir(parents=True, exist_ok=True)
@@ -208,7 +207,7 @@ def publish(backend: Backend, embedder: Embedder, home: Path, outcomes: Outcomes
     outcomes.add("published")
 
 
-def send_queries(port: int, outcomes: Outcomes, ended: threading.Event, seed: int) -> None:
+def send_queries(port: int, outcomes: SoakOutcomes, ended: threading.Event, seed: int) -> None:
     """Send one query after the other on a keep-alive connection, and check every response."""
     numbers = random.Random(seed)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=90)
@@ -240,7 +239,7 @@ def send_queries(port: int, outcomes: Outcomes, ended: threading.Event, seed: in
     connection.close()
 
 
-def judge(status: int, body: bytes, question: str, outcomes: Outcomes) -> None:
+def judge(status: int, body: bytes, question: str, outcomes: SoakOutcomes) -> None:
     """Compare a response with the edition that was published as its generation."""
     if status != 200:
         outcomes.add("other")
@@ -260,3 +259,8 @@ def judge(status: int, body: bytes, question: str, outcomes: Outcomes) -> None:
     ):
         outcomes.wrong.append(f"{answer['generation']} is edition {edition}: {texts}")
     outcomes.add("answered")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as directory:
+        print(table(soak(Path(directory), float(sys.argv[1]))))

@@ -21,7 +21,7 @@ def recursive(text: str, largest: int) -> list[Range]:
     ranges = [
         _stripped(text, begin, end) for begin, end in _recursive(text, 0, len(text), largest, _SEPARATORS)
     ]
-    return [found for found in ranges if found[0] < found[1]]
+    return [part for part in ranges if part[0] < part[1]]
 
 
 def _recursive(text: str, start: int, end: int, largest: int, separators: Sequence[str]) -> Iterator[Range]:

@@ -1,8 +1,8 @@
 """Measure the static export with readers' questions: `uv run python -m bench.static --home DIRECTORY`.
 
 It compares static search (the exported client in Node) with the lexical and the hybrid mode, also for rare
-words with a typo, and counts the bytes that a browser loads for the first answer to each question. The books
-are those of `bench.books`; the directory keeps their indexes.
+words with a typo, and counts the bytes that a browser loads for the first answer to each question. It uses
+the books of `bench.books`; the directory keeps their indexes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 from bench import rare_words
 from bench.peers.environments import ROOT
 from bench.peers.table import table
-from bench.question_sets import MEASURES, Answer, Book, Hit, lead, load_books, measure
+from bench.question_sets import MEASURES, Answer, AnswerChunk, Book, lead, load_books, measure
 from recto.api import open_embedder
 from recto.book.sources.tree import open_book
 from recto.indexing.indexer import IndexJob, index_book
@@ -76,7 +76,10 @@ def search_static(directory: Path, queries: Sequence[str]) -> list[dict[str, Any
 def to_answer(chunks: Sequence[Chunk]) -> Answer:
     """Return what the measures need of the hits."""
     return Answer(
-        tuple(Hit(one.source, one.headings, one.chunk_index == 0 or len(one.headings) <= 1) for one in chunks)
+        tuple(
+            AnswerChunk(one.source, one.headings, one.chunk_index == 0 or len(one.headings) <= 1)
+            for one in chunks
+        )
     )
 
 
@@ -92,15 +95,15 @@ def measure_book(
         ]
         for mode in _MODES
     }
-    made = export_static(retriever.open(), directory)
+    export = export_static(retriever.open(), directory)
     chunks = list(retriever.open().scroll())
-    known = {(one.link, one.text): one for one in chunks}
+    by_link = {(one.link, one.text): one for one in chunks}
     draws = rare_words.draw([one.text for one in chunks], _RARE, book.name)
     words = [word for one in draws for word in (one.word, one.typo)]
-    found = search_static(directory, [*queries, *words])
+    results = search_static(directory, [*queries, *words])
     texts = {
         word: [text for _, text in one["hits"]]
-        for word, one in zip(words, found[len(queries) :], strict=True)
+        for word, one in zip(words, results[len(queries) :], strict=True)
     }
     rare = (
         rare_words.ask(draws, search)
@@ -111,16 +114,16 @@ def measure_book(
             lambda word: texts[word][: rare_words.TOP],
         )
     )
-    found = found[: len(queries)]
-    answers["static"] = [to_answer([known[url, text] for url, text in one["hits"]]) for one in found]
+    results = results[: len(queries)]
+    answers["static"] = [to_answer([by_link[url, text] for url, text in one["hits"]]) for one in results]
     same = sum(
         [hit.page for hit in one.hits[:10]] == [hit.page for hit in other.hits[:10]]
         for one, other in zip(answers["static"], answers["lexical"], strict=True)
     )
-    data = sorted(one["bytes"] for one in found)
-    files = median(one["files"] for one in found)
-    sizes = (f"{size / 1000:.0f}" for size in (median(data), data[-1], made.bytes))
-    row = [book.name, str(made.chunks), *sizes, f"{files:.0f}"]
+    data = sorted(one["bytes"] for one in results)
+    files = median(one["files"] for one in results)
+    sizes = (f"{size / 1000:.0f}" for size in (median(data), data[-1], export.bytes))
+    row = [book.name, str(export.chunks), *sizes, f"{files:.0f}"]
     return answers, [
         *row,
         f"{same} of {len(queries)}",

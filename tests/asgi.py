@@ -2,51 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
 
-from starlette.types import ASGIApp, Message
+from httpx import ASGITransport, AsyncClient
+from starlette.types import ASGIApp
 
 
 async def asked(
     application: ASGIApp, method: str, path: str, *parts: bytes, **headers: str
 ) -> tuple[int, dict[str, str], bytes]:
     """Return the status, the headers and the body of an answer; the request's body comes in parts."""
-    sent: list[Any] = []
-    ended = asyncio.Event()
-    left = [
-        {"type": "http.request", "body": part, "more_body": number < len(parts)}
-        for number, part in enumerate(parts or (b"",), 1)
-    ]
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.4"},
-        "http_version": "1.1",
-        "scheme": "http",
-        "server": ("localhost", 80),
-        "client": ("127.0.0.1", 1),
-        "root_path": "",
-        "method": method,
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "headers": [
-            (name.replace("_", "-").encode(), value.encode())
-            for name, value in {"host": "localhost", **headers}.items()
-        ],
-    }
 
-    async def receive() -> Message:
-        if left:
-            return left.pop(0)
-        await ended.wait()
-        return {"type": "http.disconnect"}
+    async def body() -> AsyncIterator[bytes]:
+        for part in parts:
+            yield part
 
-    async def send(message: Message) -> None:
-        sent.append(message)
-        if message["type"] == "http.response.body" and not message.get("more_body"):
-            ended.set()
-
-    await application(scope, receive, send)
-    found = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], found, b"".join(message.get("body", b"") for message in sent)
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    transport = ASGITransport(application, client=("127.0.0.1", 1))
+    async with AsyncClient(transport=transport, base_url="http://localhost") as client:
+        answer = await client.request(method, path, content=body() if parts else None, headers=sent)
+    return answer.status_code, dict(answer.headers), answer.content

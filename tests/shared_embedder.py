@@ -14,14 +14,11 @@ from recto.types import EmbedderFingerprint, Vector
 _open = granite.built_in_embedder
 
 
-class RememberingEmbedder:
-    """Embeds each text once with the real model; commands that tests run in this process share it."""
+class ForwardingEmbedder:
+    """Passes everything on to the real embedder."""
 
-    def __init__(self, embedder: granite.BuiltInEmbedder) -> None:
+    def __init__(self, embedder: Embedder) -> None:
         self.real = embedder
-        self._queries: dict[str, Vector] = {}
-        self._documents: dict[str, Vector] = {}
-        self._tokens: dict[str, int] = {}
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
@@ -35,14 +32,34 @@ class RememberingEmbedder:
     def max_tokens(self) -> int:
         return self.real.max_tokens
 
-    def for_index(self, made: EmbedderFingerprint) -> Embedder | None:
-        return self.real.for_index(made)
-
     def warm_up(self) -> None:
         self.real.warm_up()
 
     def close(self) -> None:
         self.real.close()
+
+    def count_tokens(self, text: str) -> int:
+        return self.real.count_tokens(text)
+
+    def embed_query(self, text: str) -> Vector:
+        return self.real.embed_query(text)
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        return self.real.embed_queries(texts)
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
+        return self.real.embed_documents(texts, progress)
+
+
+class RememberingEmbedder(ForwardingEmbedder):
+    """Embeds each text once with the real model; commands that tests run in this process share it."""
+
+    def __init__(self, embedder: granite.BuiltInEmbedder) -> None:
+        super().__init__(embedder)
+        self.for_index = embedder.for_index
+        self._queries: dict[str, Vector] = {}
+        self._documents: dict[str, Vector] = {}
+        self._tokens: dict[str, int] = {}
 
     def count_tokens(self, text: str) -> int:
         if text not in self._tokens:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import builtins
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
-from functools import cache
+from dataclasses import is_dataclass
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -21,80 +20,85 @@ import recto
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import Settings
+from scripts import make_stubs
 from tests.running import ROOT
 
 TYPES = {name: value for name in recto.__all__ if inspect.isclass(value := getattr(recto, name))}
 FUNCTIONS = {name: value for name in recto.__all__ if isinstance(value := getattr(recto, name), FunctionType)}
+MOVED = {name: module for module, names in vars(recto)["_MOVED"].items() for name in names.split()}
+REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text("utf-8")
 
 
-def annotated(value: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield the places and annotations of a function or class, and the module that they are written in."""
+def annotated(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the annotations of a function, or of the public members of a class, and where they are."""
     if isinstance(value, FunctionType):
         for name, annotation in inspect.get_annotations(value).items():
-            yield f"{value.__qualname__}({name})", str(annotation), value.__module__
+            yield f"{value.__qualname__}({name})", str(annotation)
         return
-    for base in value.__mro__:
-        if not base.__module__.startswith("recto"):
-            continue
-        for name, annotation in inspect.get_annotations(base).items():
-            if not name.startswith("_"):
-                yield f"{base.__qualname__}.{name}", str(annotation), base.__module__
-        for name, member in vars(base).items():
-            if name.startswith("_") and name not in ("__init__", "__call__", "__enter__"):
-                continue
-            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-            if isinstance(function, FunctionType) and not (name == "__init__" and is_dataclass(base)):
-                yield from annotated(function)
-
-
-def used_names(annotation: str) -> set[str]:
-    return {node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)}
-
-
-@cache
-def foreign_names(module: str) -> set[str]:
-    """Return the names that a module imports from elsewhere, such as `Path`."""
-    return {
-        alias.asname or alias.name
-        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        and not (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("recto"))
-        for alias in node.names
-    }
+    for name, annotation in inspect.get_annotations(value).items():
+        if not name.startswith("_"):
+            yield f"{value.__qualname__}.{name}", str(annotation)
+    for name, member in vars(value).items():
+        function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        if isinstance(function, FunctionType) and not name.startswith("_"):
+            yield from annotated(function)
 
 
 @pytest.mark.parametrize("name", [*TYPES, *FUNCTIONS])
-def test_every_annotation_can_be_imported_from_recto(name: str) -> None:
-    for place, annotation, module in annotated(getattr(recto, name)):
-        missing = used_names(annotation) - {*recto.__all__, *dir(builtins)} - foreign_names(module)
-        assert missing == set(), place
+def test_every_type_in_a_public_signature_is_documented(name: str) -> None:
+    for where, annotation in annotated(getattr(recto, name)):
+        names = {
+            node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)
+        }
+        own = {name for name in names if (find_module(name) or "").startswith("recto")}
+        assert {name for name in own if not re.search(rf"`{name}\b", REFERENCE)} == set(), where
 
 
-def test_the_lists_of_names_agree() -> None:
-    """What type checkers see is what `recto` loads."""
-    source = ast.parse((ROOT / "src" / "recto" / "__init__.py").read_text("utf-8"))
-    imported = {
-        (node.module, alias.name)
-        for node in ast.walk(source)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("recto.")
-        for alias in node.names
-    }
-    assert imported == {(module, name) for name, module in recto._HOMES.items()}
-    assert sorted(recto.__all__) == sorted([*recto._HOMES, "__version__"]) == recto.__all__
+def find_module(name: str) -> str | None:
+    """Return the module that defines a class of this name."""
+    homes = (
+        getattr(sys.modules[module], name, None)
+        for module in list(sys.modules)
+        if module.startswith("recto.")
+    )
+    return next((home.__module__ for home in homes if inspect.isclass(home)), None)
+
+
+def test_the_reference_names_the_module_of_each_name() -> None:
+    rows = re.findall(r"^\| `(recto\.[\w.]+)` \| (.+?) \|", REFERENCE, re.MULTILINE)
+    documented = {(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert {(module, name) for name, module in MOVED.items()} <= documented
+    assert {
+        (module, name) for module, name in documented if not hasattr(import_module(module), name)
+    } == set()
+
+
+@pytest.mark.parametrize("package", make_stubs.PACKAGES)
+def test_type_checkers_see_the_names_that_the_package_loads(package: str) -> None:
+    assert make_stubs.stub_path(package).read_text("utf-8") == make_stubs.build(package)
 
 
 def test_every_name_exists() -> None:
+    assert recto.__all__ == sorted(set(recto.__all__)) == dir(recto)
     for name in recto.__all__:
         assert getattr(recto, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'conect'"):
         recto.conect  # type: ignore[attr-defined] # noqa: B018
 
 
+@pytest.mark.parametrize("name", MOVED)
+def test_names_of_the_last_version_still_work(name: str) -> None:
+    with pytest.warns(
+        DeprecationWarning, match=rf"recto\.{name} has moved: import {name} from {MOVED[name]}$"
+    ):
+        value = getattr(recto, name)
+    assert value is getattr(import_module(MOVED[name]), name)
+
+
 def test_values_are_frozen() -> None:
-    mutable = {"Settings"}
-    values = {name for name, value in TYPES.items() if is_dataclass(value)}
-    assert {name for name in values if not getattr(recto, name).__dataclass_params__.frozen} <= mutable
-    assert all(fields(getattr(recto, name)) is not None for name in values)
+    values = [value for value in TYPES.values() if is_dataclass(value)]
+    assert values
+    assert [value for value in values if not value.__dataclass_params__.frozen] == []  # type: ignore[attr-defined]
 
 
 WRONG_SEARCHES: dict[str, dict[str, Any]] = {

@@ -45,7 +45,7 @@ def exact(requirements: list[Requirement]) -> set[tuple[str, str]]:
     return {(one.name, str(one.specifier).removeprefix("==")) for one in requirements}
 
 
-def wanted(name: str) -> list[Requirement]:
+def required(name: str) -> list[Requirement]:
     """Return the requirements of the project that a file is made for."""
     if name == "build-requirements.txt":
         return [*map(Requirement, PROJECT["build-system"]["requires"])]
@@ -64,25 +64,20 @@ def test_every_line_is_an_exact_version_with_hashes_and_names_no_host(name: str)
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_versions_are_the_pins_of_the_project(name: str) -> None:
-    pinned = exact([*map(Requirement, PROJECT["tool"]["uv"]["constraint-dependencies"])])
-    assert exact([*pins(name)]) <= pinned
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_every_dependency_of_the_project_is_there_in_an_allowed_version(name: str) -> None:
+def test_versions_are_pinned_and_allowed_by_the_project(name: str) -> None:
     versions = exact([*pins(name)])
-    for one in wanted(name):
-        found = [version for package, version in versions if package == one.name]
-        assert found, one
-        assert all(one.specifier.contains(version) for version in found), one
+    assert versions <= exact([*map(Requirement, PROJECT["tool"]["uv"]["constraint-dependencies"])])
+    for one in required(name):
+        allowed = [one.specifier.contains(version) for package, version in versions if package == one.name]
+        assert allowed, one
+        assert all(allowed), one
 
 
 def test_indirect_dependencies_are_there() -> None:
     """The versions in this environment are the same pins, so their metadata tells."""
     listed = {one.name for one in pins("requirements.txt")}
     seen: set[str] = set()
-    queue = wanted("requirements.txt")
+    queue = required("requirements.txt")
     while queue:
         one = queue.pop()
         name = canonicalize_name(one.name)
@@ -131,7 +126,7 @@ def test_hashes_include_wheels_for_both_architectures(name: str, machine: str) -
     ],
 )
 def test_packages_that_break_compatibility_have_an_upper_bound(name: str) -> None:
-    (one,) = (one for one in wanted("requirements.txt") if one.name == name)
+    (one,) = (one for one in required("requirements.txt") if one.name == name)
     assert {"<", "=="} & {specifier.operator for specifier in one.specifier}
 
 
@@ -165,9 +160,8 @@ def test_containers_are_read_only_and_unprivileged(name: str) -> None:
     assert writable == ["recto:/home/recto/.recto"]
 
 
-def compose(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((DEPLOY / name).read_text("utf-8"))
-    return found
+def compose(name: str) -> Any:
+    return yaml.safe_load((DEPLOY / name).read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "cluster/compose.yaml"])
@@ -206,17 +200,15 @@ def test_keys_do_not_get_into_the_image() -> None:
 
 def test_one_version_of_qdrant() -> None:
     files = [*DEPLOY.rglob("*.yaml"), ROOT / "docs" / "how-to" / "cloud.md"]
-    found = {one for path in files for one in re.findall(r"\b1\.16\.\d+\b", path.read_text("utf-8"))}
-    assert found == {"1.16.3"}
+    versions = {one for path in files for one in re.findall(r"\b1\.16\.\d+\b", path.read_text("utf-8"))}
+    assert versions == {"1.16.3"}
 
 
 def test_settings_of_the_cluster_name_every_node() -> None:
-    settings = dict(
-        re.findall(r"(?m)^([A-Z_]+)=(.*)$", (DEPLOY / "cluster" / "recto.env").read_text("utf-8"))
-    )
-    ports = [
-        port for service in compose("cluster/compose.yaml")["services"].values() for port in service["ports"]
-    ]
+    variables = (DEPLOY / "cluster" / "recto.env").read_text("utf-8")
+    settings = dict(re.findall(r"(?m)^([A-Z_]+)=(.*)$", variables))
+    services = compose("cluster/compose.yaml")["services"].values()
+    ports = [port for service in services for port in service["ports"]]
     assert settings["QDRANT_URL"].split(",") == [f"http://{port.rpartition(':')[0]}" for port in ports]
     assert int(settings["QDRANT_WRITE_CONSISTENCY"]) <= int(settings["QDRANT_REPLICATION"]) < len(ports)
 
@@ -238,14 +230,10 @@ def test_manifests_are_valid(file: str, manifest: dict[str, Any], version: str) 
 
 def manifest(kind: str, name: str) -> Any:
     """Return a manifest; if it makes pods, its pod template."""
-    (found,) = (
-        one.values[1]
-        for one in MANIFESTS
-        if isinstance(one.values[1], dict)
-        and (one.values[1]["kind"], one.values[1]["metadata"]["name"]) == (kind, name)
-    )
-    spec = found.get("spec", {})
-    return spec.get("jobTemplate", {}).get("spec", spec).get("template", found)
+    (manifest,) = (one.values[1] for one in MANIFESTS if one.id == f"{kind}-{name}")
+    assert isinstance(manifest, dict)
+    spec = manifest.get("spec", {})
+    return spec.get("jobTemplate", {}).get("spec", spec).get("template", manifest)
 
 
 def test_kustomization_lists_every_manifest_but_the_secret() -> None:
@@ -286,20 +274,18 @@ def test_objects_select_the_pods_of_the_service() -> None:
 
 def test_an_engine_that_is_down_does_not_restart_pods() -> None:
     (container,) = manifest("Deployment", "recto")["spec"]["containers"]
-    paths = {
-        name: container[f"{name}Probe"]["httpGet"]["path"] for name in ("startup", "readiness", "liveness")
-    }
-    assert paths == {"startup": "/healthz", "readiness": "/readyz", "liveness": "/healthz"}
+    for probe, path in {"startup": "/healthz", "readiness": "/readyz", "liveness": "/healthz"}.items():
+        assert container[f"{probe}Probe"]["httpGet"]["path"] == path
 
 
 def test_settings_exist() -> None:
-    known = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
+    documented = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
     names = [
         *manifest("ConfigMap", "recto-settings")["data"],
         *manifest("Secret", "recto-keys")["stringData"],
         *re.findall(r"(?m)^([A-Z_]+)=", (DEPLOY / "cluster" / "recto.env").read_text("utf-8")),
     ]
-    assert [name for name in names if f"`{name}`" not in known] == []
+    assert [name for name in names if f"`{name}`" not in documented] == []
 
 
 def run(name: str, *arguments: str) -> None:

@@ -16,7 +16,8 @@ from recto.settings import BUILT_IN_MODEL, Settings, load_settings
 
 Install = Callable[..., None]
 FACTORIES = """
-from recto import EmbeddingError, Failure
+from recto.errors import EmbeddingError
+from recto.types import Failure
 from recto.testing import HashEmbedder
 
 class Memory:

@@ -41,7 +41,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def commands(group: Group, name: str) -> Iterator[tuple[str, Command]]:
-    """Yield all commands with their full names, those of subgroups included."""
+    """Yield all commands with their full names, also the commands of subgroups."""
     context = Context(group)
     for part in group.list_commands(context):
         command = group.get_command(context, part)

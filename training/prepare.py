@@ -244,7 +244,7 @@ def is_excluded(path: str, exclude: Iterable[str]) -> bool:
 
 
 def sample_pages(sizes: Mapping[str, int], golds: Collection[str], max_chunks: int) -> set[str]:
-    """Return the pages to keep: those of the answers, then others at random while they fit."""
+    """Return the pages to keep: pages with answers, then others at random while they fit."""
     if sum(sizes.values()) <= max_chunks:
         return set(sizes)
     kept = {page for page in sizes if page in golds}

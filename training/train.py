@@ -68,7 +68,7 @@ class Recipe:
 
     `drop_titles` is the share of chunks without their heading path. `sections` is the share of questions
     whose positive is a random chunk of the expected sections instead of the best one. `anchor` weighs the
-    term that keeps vectors near those of the base model. `dims` are the Matryoshka dimensions with their
+    term that keeps vectors near the base model's. `dims` are the Matryoshka dimensions with their
     weights. `scifact` is the share of SciFact's claims. `quantized` rounds while training.
     """
 
@@ -386,7 +386,7 @@ def mine(book: Book, vectors: Vectors, pool: int) -> tuple[dict[int, int], dict[
 def batches(groups: Sequence[Sequence[Example]], size: int, rnd: random.Random) -> list[list[Example]]:
     """Shuffle the questions into batches of several books, with a few questions of each.
 
-    Questions of one book are hard negatives of each other; those of other books are easy ones.
+    Questions of one book are hard negatives of each other; questions of other books are easy ones.
     """
     few = max(1, size // _BOOKS_PER_BATCH)
     blocks = []
@@ -557,7 +557,7 @@ def report(label: str, model: Model, groups: Groups, roundings: Sequence[str] = 
 def save_body(model: Model, weights: Weights, out: Path) -> None:
     """Write the trained part as Recto ships it: int8 rows with a scale each, other tensors in float32.
 
-    The factors of the calibration are in the rows, and those of attention's output also in its values.
+    The factors of the calibration are in the rows, and the factors of attention's output also in its values.
     """
     body = {name: value.detach().float().cpu() for name, value in weights.items() if name not in TABLES}
     size, last = model.arch.hidden, f"l{model.arch.layers - 1}"

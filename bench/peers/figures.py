@@ -70,8 +70,8 @@ class Results:
 
     def add(self, figure: Figure) -> None:
         """Add a figure, or replace an earlier one of the same workload and system."""
-        for number, known in enumerate(self.figures):
-            if (known.work, known.system) == (figure.work, figure.system):
+        for number, existing in enumerate(self.figures):
+            if (existing.work, existing.system) == (figure.work, figure.system):
                 self.figures[number] = figure
                 return
         self.figures.append(figure)
@@ -96,5 +96,5 @@ class Results:
 
     def get(self, work: str, system: str) -> Figure | None:
         """Return one figure, if it has values."""
-        found = self.of(work).get(system)
-        return found if found is not None and found.values else None
+        figure = self.of(work).get(system)
+        return figure if figure is not None and figure.values else None

@@ -70,7 +70,7 @@ def _goals(results: Results, systems: tuple[System, ...]) -> Iterator[Goal]:
 
 
 def _best(results: Results, work: str, names: set[str]) -> tuple[Figure, Figure] | None:
-    """Return Recto's figure and that of the best other system."""
+    """Return the figures of Recto and of the best other system."""
     mine = results.get(work, SELF)
     others = [figure for name in sorted(names) if (figure := results.get(work, name))]
     if mine is None or not others:

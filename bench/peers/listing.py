@@ -55,11 +55,11 @@ class Listing:
         if not names:
             return self.systems
         known = {system.name: system for system in self.systems}
-        wanted = [name.strip() for name in names.split(",") if name.strip()]
-        unknown = [name for name in wanted if name not in known]
+        requested = [name.strip() for name in names.split(",") if name.strip()]
+        unknown = [name for name in requested if name not in known]
         if unknown:
             raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(known)}.")
-        return tuple(known[name] for name in dict.fromkeys((SELF, *wanted)))
+        return tuple(known[name] for name in dict.fromkeys((SELF, *requested)))
 
 
 def load(path: Path = LIST) -> Listing:

@@ -4,339 +4,76 @@ from __future__ import annotations
 
 __version__ = "0.2.0"
 
-# Type checkers treat the name as that of typing, whose import would cost more than all of this module.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from recto.api import SourceOptions, aconnect, aevaluate, aindex, connect, evaluate, index
-    from recto.contracts.textbook import RetrievalResult, RetrievalResults, TextbookRetriever
-    from recto.errors import (
-        CollectionEmpty,
-        CollectionMissing,
-        ConfigurationError,
-        EmbeddingError,
-        ErrorKind,
-        FingerprintMismatch,
-        FormatMismatch,
-        IndexDamaged,
-        InvalidArgument,
-        InvalidOption,
-        InvalidQuery,
-        PageMissing,
-        RectoError,
-        StorageError,
-        StoreBusy,
-        Unreachable,
-    )
-    from recto.evaluation.binding import Missing
-    from recto.evaluation.measures import Judged, Measure, ScoreEstimate
-    from recto.evaluation.runs import FoundChunk, QueryResult, Run
-    from recto.evaluation.suites import Expectation, Suite, load_suite
-    from recto.indexing.indexer import IndexProgress, IndexReport
-    from recto.indexing.planner import PagePlan, PageState, Plan
-    from recto.plugins import Notify
-    from recto.protocols import (
-        Archivable,
-        AsyncEmbedder,
-        AsyncIndex,
-        AsyncStore,
-        Batched,
-        Build,
-        Deletable,
-        Described,
-        Embedder,
-        Index,
-        Metered,
-        PortableCounter,
-        Preparable,
-        Progress,
-        Reader,
-        Rollback,
-        SchemaInfo,
-        Source,
-        Store,
-        Upgradable,
-        Verifiable,
-        Versioned,
-    )
-    from recto.search.context import Context, ContextSection
-    from recto.search.lexical import LexicalQuery, QueryWord
-    from recto.search.pages import BookPage
-    from recto.search.retriever import FiltersLike, Retriever
-    from recto.settings import (
-        CoherePace,
-        Device,
-        OpenAIOptions,
-        Precision,
-        QueryDevice,
-        QueryLogOptions,
-        QueryLogText,
-        ServerOptions,
-        Settings,
-        Variables,
-        VariableSource,
-        load_settings,
-    )
-    from recto.types import (
-        AnchorStyle,
-        Block,
-        Calibration,
-        Candidates,
-        Chunk,
-        CostEstimate,
-        Coverage,
-        Document,
-        EmbedderFingerprint,
-        Failure,
-        Filters,
-        Fingerprint,
-        GenerationInfo,
-        GroupBy,
-        Hit,
-        IndexInfo,
-        IndexQuery,
-        Mode,
-        Module,
-        Outcome,
-        Page,
-        PageGroup,
-        PayloadSchema,
-        SearchResponse,
-        Section,
-        Selection,
-        SparseVector,
-        StoreProblem,
-        Timings,
-        Vector,
-    )
-
-_MODULES = {
-    "recto.api": ("SourceOptions", "aconnect", "aevaluate", "aindex", "connect", "evaluate", "index"),
-    "recto.contracts.textbook": ("RetrievalResult", "RetrievalResults", "TextbookRetriever"),
+_EXPORTS = {
+    "recto.api": "SourceOptions aconnect aevaluate aindex connect evaluate index",
+    "recto.contracts.textbook": "RetrievalResult TextbookRetriever",
     "recto.errors": (
-        "CollectionEmpty",
-        "CollectionMissing",
-        "ConfigurationError",
-        "EmbeddingError",
-        "ErrorKind",
-        "FingerprintMismatch",
-        "FormatMismatch",
-        "IndexDamaged",
-        "InvalidArgument",
-        "InvalidOption",
-        "InvalidQuery",
-        "PageMissing",
-        "RectoError",
-        "StorageError",
-        "StoreBusy",
-        "Unreachable",
+        "CollectionEmpty CollectionMissing ConfigurationError InvalidArgument RectoError StoreBusy "
+        "Unreachable"
     ),
-    "recto.evaluation.binding": ("Missing",),
-    "recto.evaluation.measures": ("Judged", "Measure", "ScoreEstimate"),
-    "recto.evaluation.runs": ("FoundChunk", "QueryResult", "Run"),
-    "recto.evaluation.suites": ("Expectation", "Suite", "load_suite"),
-    "recto.indexing.indexer": ("IndexProgress", "IndexReport"),
-    "recto.indexing.planner": ("PagePlan", "PageState", "Plan"),
-    "recto.plugins": ("Notify",),
+    "recto.evaluation.runs": "Run",
+    "recto.evaluation.suites": "Suite load_suite",
+    "recto.indexing.indexer": "IndexProgress IndexReport",
+    "recto.search.context": "Context",
+    "recto.search.pages": "BookPage",
+    "recto.search.retriever": "Retriever",
+    "recto.settings": "Settings load_settings",
+    "recto.types": "Chunk Filters Hit Module Outcome SearchResponse",
+}
+"""The public names by module. `scripts/make_stubs.py` writes `__init__.pyi` from it, for type checkers."""
+
+_MOVED = {
+    "recto.contracts.textbook": "RetrievalResults",
+    "recto.errors": (
+        "EmbeddingError ErrorKind FingerprintMismatch FormatMismatch IndexDamaged InvalidOption InvalidQuery "
+        "PageMissing StorageError"
+    ),
+    "recto.evaluation": "Expectation FoundChunk Judged Measure Missing QueryResult ScoreEstimate",
+    "recto.indexing.planner": "PagePlan PageState Plan",
+    "recto.plugins": "Notify",
     "recto.protocols": (
-        "Archivable",
-        "AsyncEmbedder",
-        "AsyncIndex",
-        "AsyncStore",
-        "Batched",
-        "Build",
-        "Deletable",
-        "Described",
-        "Embedder",
-        "Index",
-        "Metered",
-        "PortableCounter",
-        "Preparable",
-        "Progress",
-        "Reader",
-        "Rollback",
-        "SchemaInfo",
-        "Source",
-        "Store",
-        "Upgradable",
-        "Verifiable",
-        "Versioned",
+        "Archivable AsyncEmbedder AsyncIndex AsyncStore Batched Build Deletable Described Embedder Index "
+        "Metered PortableCounter Preparable Progress Reader Rollback SchemaInfo Source Store Upgradable "
+        "Verifiable Versioned"
     ),
-    "recto.search.context": ("Context", "ContextSection"),
-    "recto.search.lexical": ("LexicalQuery", "QueryWord"),
-    "recto.search.pages": ("BookPage",),
-    "recto.search.retriever": ("FiltersLike", "Retriever"),
+    "recto.search.context": "ContextSection",
+    "recto.search.lexical": "LexicalQuery QueryWord",
+    "recto.search.retriever": "FiltersLike",
     "recto.settings": (
-        "CoherePace",
-        "Device",
-        "OpenAIOptions",
-        "Precision",
-        "QueryDevice",
-        "QueryLogOptions",
-        "QueryLogText",
-        "ServerOptions",
-        "Settings",
-        "VariableSource",
-        "Variables",
-        "load_settings",
+        "CoherePace Device OpenAIOptions Precision QueryDevice QueryLogOptions QueryLogText ServerOptions "
+        "VariableSource Variables"
     ),
     "recto.types": (
-        "AnchorStyle",
-        "Block",
-        "Calibration",
-        "Candidates",
-        "Chunk",
-        "CostEstimate",
-        "Coverage",
-        "Document",
-        "EmbedderFingerprint",
-        "Failure",
-        "Filters",
-        "Fingerprint",
-        "GenerationInfo",
-        "GroupBy",
-        "Hit",
-        "IndexInfo",
-        "IndexQuery",
-        "Mode",
-        "Module",
-        "Outcome",
-        "Page",
-        "PageGroup",
-        "PayloadSchema",
-        "SearchResponse",
-        "Section",
-        "Selection",
-        "SparseVector",
-        "StoreProblem",
-        "Timings",
-        "Vector",
+        "AnchorStyle Block Calibration Candidates CostEstimate Coverage Document EmbedderFingerprint Failure "
+        "Fingerprint GenerationInfo GroupBy IndexInfo IndexQuery Mode Page PageGroup PayloadSchema Section "
+        "Selection SparseVector StoreProblem Timings Vector"
     ),
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+"""Names that `recto` exported in 0.2, by their new module. They are removed in the next version."""
 
-__all__ = [
-    "AnchorStyle",
-    "Archivable",
-    "AsyncEmbedder",
-    "AsyncIndex",
-    "AsyncStore",
-    "Batched",
-    "Block",
-    "BookPage",
-    "Build",
-    "Calibration",
-    "Candidates",
-    "Chunk",
-    "CoherePace",
-    "CollectionEmpty",
-    "CollectionMissing",
-    "ConfigurationError",
-    "Context",
-    "ContextSection",
-    "CostEstimate",
-    "Coverage",
-    "Deletable",
-    "Described",
-    "Device",
-    "Document",
-    "Embedder",
-    "EmbedderFingerprint",
-    "EmbeddingError",
-    "ErrorKind",
-    "Expectation",
-    "Failure",
-    "Filters",
-    "FiltersLike",
-    "Fingerprint",
-    "FingerprintMismatch",
-    "FormatMismatch",
-    "FoundChunk",
-    "GenerationInfo",
-    "GroupBy",
-    "Hit",
-    "Index",
-    "IndexDamaged",
-    "IndexInfo",
-    "IndexProgress",
-    "IndexQuery",
-    "IndexReport",
-    "InvalidArgument",
-    "InvalidOption",
-    "InvalidQuery",
-    "Judged",
-    "LexicalQuery",
-    "Measure",
-    "Metered",
-    "Missing",
-    "Mode",
-    "Module",
-    "Notify",
-    "OpenAIOptions",
-    "Outcome",
-    "Page",
-    "PageGroup",
-    "PageMissing",
-    "PagePlan",
-    "PageState",
-    "PayloadSchema",
-    "Plan",
-    "PortableCounter",
-    "Precision",
-    "Preparable",
-    "Progress",
-    "QueryDevice",
-    "QueryLogOptions",
-    "QueryLogText",
-    "QueryResult",
-    "QueryWord",
-    "Reader",
-    "RectoError",
-    "RetrievalResult",
-    "RetrievalResults",
-    "Retriever",
-    "Rollback",
-    "Run",
-    "SchemaInfo",
-    "ScoreEstimate",
-    "SearchResponse",
-    "Section",
-    "Selection",
-    "ServerOptions",
-    "Settings",
-    "Source",
-    "SourceOptions",
-    "SparseVector",
-    "StorageError",
-    "Store",
-    "StoreBusy",
-    "StoreProblem",
-    "Suite",
-    "TextbookRetriever",
-    "Timings",
-    "Unreachable",
-    "Upgradable",
-    "VariableSource",
-    "Variables",
-    "Vector",
-    "Verifiable",
-    "Versioned",
-    "__version__",
-    "aconnect",
-    "aevaluate",
-    "aindex",
-    "connect",
-    "evaluate",
-    "index",
-    "load_settings",
-    "load_suite",
-]
+__all__ = sorted(["__version__", *" ".join(_EXPORTS.values()).split()])  # noqa: PLE0605 - the stub has the names
 
-if not TYPE_CHECKING:  # a type checker would accept any name
 
-    def __getattr__(name: str) -> object:
-        """Load a public name when it is first used, so that importing the package is fast."""
-        if name not in _HOMES:
+def _home(table: dict[str, str], name: str) -> str | None:
+    return next((module for module, names in table.items() if name in names.split()), None)
+
+
+def __getattr__(name: str) -> object:
+    """Load a public name when it is first used, so that importing the package is fast."""
+    module = _home(_EXPORTS, name)
+    if module is None:
+        module = _home(_MOVED, name)
+        if module is None:
             raise AttributeError(f"module 'recto' has no attribute {name!r}")
-        from importlib import import_module
+        import warnings
 
-        return getattr(import_module(_HOMES[name]), name)
+        message = f"recto.{name} has moved: import {name} from {module}"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+    from importlib import import_module
+
+    return getattr(import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, for completion in a shell."""
+    return __all__

@@ -83,12 +83,12 @@ class FormatMismatch(ConfigurationError):
     """An index or an archive has the format of another version of Recto, which this one does not read."""
 
 
-def other_format(what: str, found: int, readable: int, upgrade: str) -> FormatMismatch:
+def other_format(what: str, version: int, readable: int, upgrade: str) -> FormatMismatch:
     """Return the error for something of another format; `upgrade` says what to do if it is an older one."""
-    age = "an older" if found < readable else "a newer"
+    age = "an older" if version < readable else "a newer"
     return FormatMismatch(
-        f"{what} was made by {age} version of Recto (format {found}; this version reads {readable})",
-        hint=upgrade if found < readable else "Install a newer version of Recto. Nothing was changed.",
+        f"{what} was made by {age} version of Recto (format {version}; this version reads {readable})",
+        hint=upgrade if version < readable else "Install a newer version of Recto. Nothing was changed.",
     )
 
 

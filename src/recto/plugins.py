@@ -1,4 +1,4 @@
-"""Find embedders, stores, readers and sources: the built-in ones and those of installed plugins.
+"""Find embedders, stores, readers and sources, built in or from installed plugins.
 
 A plugin is a distribution with entry points in one of four groups:
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from recto.errors import ConfigurationError, RectoError
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from recto.protocols import Embedder, Reader, Source, Store
-    from recto.settings import Settings
 
 EMBEDDERS, STORES, READERS, SOURCES = "recto.embedders", "recto.stores", "recto.readers", "recto.sources"
 BUILT_IN: dict[str, dict[str, str]] = {
@@ -40,19 +39,31 @@ Notify = Callable[[str], None]
 """Called with a sentence about what is going on, for people."""
 
 
-def open_embedder(settings: Settings, notify: Notify) -> Embedder:
+class PartNames(Protocol):
+    """The settings that name the parts. `Settings` itself cannot be imported: its module needs this one."""
+
+    @property
+    def embedder(self) -> str:
+        """A name in `recto.embedders`."""
+
+    @property
+    def store(self) -> str:
+        """A name in `recto.stores`."""
+
+
+def open_embedder(settings: PartNames, notify: Notify) -> Embedder:
     """Return the embedder that the settings name. The model is loaded when it is first used."""
     embedder: Embedder = _make(EMBEDDERS, settings.embedder, settings, notify)
     return embedder
 
 
-def open_store(settings: Settings, notify: Notify) -> Store:
+def open_store(settings: PartNames, notify: Notify) -> Store:
     """Return the store that the settings name. Nothing is opened yet."""
     store: Store = _make(STORES, settings.store, settings, notify)
     return store
 
 
-def open_source(scheme: str, location: str, settings: Settings, notify: Notify) -> Source:
+def open_source(scheme: str, location: str, settings: PartNames, notify: Notify) -> Source:
     """Return the book at a location that a plugin reads."""
     source: Source = _make(SOURCES, scheme, location, settings, notify)
     return source
@@ -78,7 +89,7 @@ def plugin_version(group: str, name: str) -> str:
 
 
 def choices(group: str) -> tuple[str, ...]:
-    """Return all names of a group: the built-in parts first, then those of plugins."""
+    """Return all names of a group: the built-in parts first, then the plugins."""
     return tuple(dict.fromkeys((*BUILT_IN.get(group, {}), *plugin_names(group))))
 
 
@@ -118,9 +129,9 @@ def _find(group: str, name: str) -> EntryPoint:
 
     points = tuple(entry_points(group=group, name=name))
     if not points:
-        known = ", ".join(choices(group)) or "nothing"
+        installed = ", ".join(choices(group)) or "nothing"
         raise ConfigurationError(
-            f"There is no {name!r} in {group}", hint=f"Installed: {known}. {install_hint(group)}"
+            f"There is no {name!r} in {group}", hint=f"Installed: {installed}. {install_hint(group)}"
         )
     if len(points) > 1:
         names = " and ".join(sorted(map(_distribution, points)))

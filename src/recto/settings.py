@@ -6,13 +6,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
-from shlex import quote
 from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
-from recto._util.files import read_limited
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.plugins import BUILT_IN, EMBEDDERS, STORES, choices, install_hint
 
@@ -35,6 +32,7 @@ DEFAULT_COLLECTIONS = (QUERY_COLLECTION, "humanoid_robotics_book", "website_embe
 CLOUD_VARIABLES = ("COHERE_API_KEY", "QDRANT_URL", "QDRANT_API_KEY")
 _COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _MAX_DIGITS = 9
+_HOME = "~/.recto"
 _PROJECT_ROOTS = ("pyproject.toml", ".git")
 _MAX_DOTENV = 64 * 1024
 ENVIRONMENT = "the environment"
@@ -224,8 +222,9 @@ class Settings:
 
     @property
     def key_home(self) -> Path:
-        """The directory of stored API keys: the home, unless a project's `.env` could bring its own keys."""
-        return _home({}) if self.variables.is_from_project("RECTO_HOME") else self.home
+        """The directory of stored API keys: not the home that a project's `.env` sets."""
+        is_from_project = self.variables.is_from_project("RECTO_HOME")
+        return Path(_HOME).expanduser() if is_from_project else self.home
 
     @property
     def extras(self) -> tuple[str, ...]:
@@ -281,7 +280,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
     return Settings(
         embedder=embedder,
         store=store,
-        home=_home(values),
+        home=parse_directory(values.get("RECTO_HOME", _HOME), "RECTO_HOME"),
         model=_model(embedder, values.get("RECTO_MODEL", _DEFAULT_MODELS.get(embedder, ""))),
         threads=_number(values, "RECTO_THREADS", 256) or _cores(),
         precision=_choice(values, "RECTO_PRECISION", get_args(Precision), "auto"),
@@ -293,7 +292,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         qdrant_url=values.endpoint("QDRANT_URL", "QDRANT_API_KEY"),
         qdrant_api_key=values.get("QDRANT_API_KEY", ""),
         cohere_api_key=values.get("COHERE_API_KEY", ""),
-        cohere_api_url=_address(values.endpoint("COHERE_API_URL", "COHERE_API_KEY"), "COHERE_API_URL"),
+        cohere_api_url=_endpoint(values, "COHERE_API_URL", "COHERE_API_KEY"),
         cohere_pace=_choice(values, "COHERE_PACE", get_args(CoherePace), "trial"),
         openai=_openai_options(values) if embedder == "openai" else OpenAIOptions(),
         dialect=values.get("RECTO_DIALECT", ""),
@@ -318,11 +317,13 @@ def check_collection_name(name: str, origin: str) -> None:
 
 def index_command(collection: str, source: str = "", *, rebuild: bool = False) -> str:
     """Return the command that indexes a book again; with `rebuild`, from scratch."""
-    more = " --rebuild" if rebuild else ""
+    from shlex import quote
+
+    options = " --rebuild" if rebuild else ""
     if collection == SAMPLE_COLLECTION:
-        return f"recto index --sample{more}"
-    known = source and ("://" in source or Path(source).exists())
-    return f"recto index {quote(source) if known else 'PATH'} --collection {collection}{more}"
+        return f"recto index --sample{options}"
+    exists = source and ("://" in source or Path(source).exists())
+    return f"recto index {quote(source) if exists else 'PATH'} --collection {collection}{options}"
 
 
 def _find_dotenv(directory: Path | None) -> Path | None:
@@ -367,7 +368,11 @@ def is_local_address(url: str) -> bool:
 
 
 def _parse_dotenv(path: Path) -> dict[str, str]:
+    from io import StringIO
+
     from dotenv import dotenv_values
+
+    from recto._util.files import read_limited
 
     try:
         text = read_limited(path, _MAX_DOTENV).decode("utf-8-sig")
@@ -386,13 +391,16 @@ def _is_cloud(values: Mapping[str, str]) -> bool:
     return bool(profile == "cloud")
 
 
+def _wrong(name: str, expected: str, text: str, hint: str = "") -> ConfigurationError:
+    hint = hint or "Unset it for the default."
+    return ConfigurationError(f"{name} must be {expected}, not {text!r}", hint=hint)
+
+
 def _choice(values: Mapping[str, str], name: str, allowed: tuple[str, ...], default: str) -> Any:
     value = values.get(name, default).lower()
     if value not in allowed:
-        raise ConfigurationError(
-            f"{name} must be one of {', '.join(allowed)}, not {values[name]!r}",
-            hint=f"Set {name}={default}, or unset it.",
-        )
+        hint = f"Set {name}={default}, or unset it."
+        raise _wrong(name, f"one of {', '.join(allowed)}", values[name], hint)
     return value
 
 
@@ -401,12 +409,10 @@ def _component(values: Mapping[str, str], name: str, group: str, default: str) -
     value = values.get(name, default)
     if value.lower() in BUILT_IN[group]:
         return value.lower()
-    known = choices(group)
-    if value not in known:
-        raise ConfigurationError(
-            f"{name} must be one of {', '.join(known)}, not {value!r}",
-            hint=f"Set {name}={default}, or unset it. {install_hint(group)}",
-        )
+    installed = choices(group)
+    if value not in installed:
+        hint = f"Set {name}={default}, or unset it. {install_hint(group)}"
+        raise _wrong(name, f"one of {', '.join(installed)}", value, hint)
     return value
 
 
@@ -419,23 +425,25 @@ def _require(values: Variables, embedder: str, store: str) -> None:
         if not urls:
             missing.append("QDRANT_URL")
         for number, url in enumerate(urls, 1):
-            _address(url, "QDRANT_URL" if len(urls) == 1 else f"Address {number} in QDRANT_URL")
+            name = "QDRANT_URL" if len(urls) == 1 else f"Address {number} in QDRANT_URL"
+            _check_address(url, name, "QDRANT_API_KEY")
         if "QDRANT_API_KEY" not in values and not all(map(is_local_address, urls or [""])):
             missing.append("QDRANT_API_KEY")
     if missing:
-        rest = f"Also missing: {', '.join(missing[1:])}. " if missing[1:] else ""
-        chosen = any(name in values for name in ("RECTO_PROFILE", "RECTO_EMBEDDER", "RECTO_STORE"))
-        found = [] if chosen else [name for name in CLOUD_VARIABLES if name in values]
-        reason = f"{found[0]} from {values.origin(found[0])} selects the cloud profile. " if found else ""
-        raise ConfigurationError(
-            f"{missing[0]} is required but not set",
-            hint=f"{reason}{rest}Set {'them' if rest else 'it'} in the environment or in .env; "
-            "RECTO_PROFILE=embedded needs no key and no service.",
-        )
+        raise _missing(values, missing)
 
 
-def _home(values: Mapping[str, str]) -> Path:
-    return parse_directory(values.get("RECTO_HOME", "~/.recto"), "RECTO_HOME")
+def _missing(values: Variables, names: list[str]) -> ConfigurationError:
+    """Return the error for variables that are not set, and say which variable selected the cloud profile."""
+    rest = f"Also missing: {', '.join(names[1:])}. " if names[1:] else ""
+    is_chosen = any(name in values for name in ("RECTO_PROFILE", "RECTO_EMBEDDER", "RECTO_STORE"))
+    selecting = None if is_chosen else next((name for name in CLOUD_VARIABLES if name in values), None)
+    reason = f"{selecting} from {values.origin(selecting)} selects the cloud profile. " if selecting else ""
+    return ConfigurationError(
+        f"{names[0]} is required but not set",
+        hint=f"{reason}{rest}Set {'them' if rest else 'it'} in the environment or in .env; "
+        "RECTO_PROFILE=embedded needs no key and no service.",
+    )
 
 
 def parse_directory(text: str, origin: str) -> Path:
@@ -483,7 +491,7 @@ def _openai_options(values: Variables) -> OpenAIOptions:
                 f"{name} is required but not set",
                 hint=f"RECTO_EMBEDDER=openai needs it. Example for Ollama: {name}={example}",
             )
-    url = _address(values.endpoint("RECTO_OPENAI_URL", "RECTO_OPENAI_API_KEY"), "RECTO_OPENAI_URL")
+    url = _endpoint(values, "RECTO_OPENAI_URL", "RECTO_OPENAI_API_KEY")
     return OpenAIOptions(
         url=url,
         api_key=_openai_key(values, url),
@@ -528,14 +536,17 @@ def _input_types(text: str | None) -> tuple[str, str] | None:
         return None
     query, comma, document = (part.strip() for part in text.partition(","))
     if not (query and comma and document) or "," in document:
-        raise ConfigurationError(
-            f"RECTO_OPENAI_INPUT_TYPE must be two words, for queries and for documents, not {text!r}",
-            hint="Example: RECTO_OPENAI_INPUT_TYPE=query,document",
-        )
+        name, hint = "RECTO_OPENAI_INPUT_TYPE", "Example: RECTO_OPENAI_INPUT_TYPE=query,document"
+        raise _wrong(name, "two words, for queries and for documents", text, hint)
     return query, document
 
 
-def _address(url: str, name: str) -> str:
+def _endpoint(values: Variables, name: str, key: str) -> str:
+    """Return the address in a variable, which must be valid, and trusted with the key in another variable."""
+    return _check_address(values.endpoint(name, key), name, key)
+
+
+def _check_address(url: str, name: str, key: str) -> str:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -546,9 +557,7 @@ def _address(url: str, name: str) -> str:
             f"{name} is not an http(s) address", hint="Example: https://xxx.cloud.qdrant.io:6333"
         )
     if url and "@" in parts.netloc:  # it would appear in messages, and the clients ignore it
-        raise ConfigurationError(
-            f"{name} contains a user name or a password", hint="Put the key into the variable of the key."
-        )
+        raise ConfigurationError(f"{name} contains a user name or a password", hint=f"Set {key} instead.")
     return url
 
 
@@ -564,19 +573,14 @@ def _number(values: Mapping[str, str], name: str, maximum: int, minimum: int = 1
         return None
     is_number = text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
     if not is_number or not minimum <= int(text) <= maximum:
-        raise ConfigurationError(
-            f"{name} must be a whole number from {minimum} to {maximum}, not {text[:20]!r}",
-            hint="Unset it for the default.",
-        )
+        raise _wrong(name, f"a whole number from {minimum} to {maximum}", text[:20])
     return int(text)
 
 
 def _weight(values: Mapping[str, str], name: str, default: float) -> float:
     text = values.get(name, str(default))
     if not re.fullmatch(r"0|1|[01]?\.[0-9]{1,6}", text) or float(text) > 1:
-        raise ConfigurationError(
-            f"{name} must be a number from 0 to 1, not {text[:20]!r}", hint="Unset it for the default."
-        )
+        raise _wrong(name, "a number from 0 to 1", text[:20])
     return float(text)
 
 
@@ -586,7 +590,7 @@ def _boolean(values: Mapping[str, str], name: str) -> bool | None:
         return bool(text) or None
     if text in ("0", "false", "no", "off"):
         return False
-    raise ConfigurationError(f"{name} must be true or false, not {text!r}", hint="Unset it for the default.")
+    raise _wrong(name, "true or false", text)
 
 
 def _cores() -> int:

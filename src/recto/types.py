@@ -80,8 +80,8 @@ class Block:
 class Section:
     """The text under one heading, without its subsections; `headings` begins with the page title.
 
-    `anchors` are all anchors in it, with their lines: its own, those of headings above it that have no text,
-    and those of headings and ids within its blocks.
+    `anchors` are all anchors in it, with their lines: its own anchor, the anchors of headings above it that
+    have no text, and the anchors of headings and ids within its blocks.
     """
 
     headings: tuple[str, ...]
@@ -350,7 +350,7 @@ class SearchResponse:
 
 @dataclass(frozen=True, slots=True)
 class EmbedderFingerprint:
-    """Identifies the vectors of an embedder: those of compatible fingerprints can be compared."""
+    """Identifies the vectors of an embedder: vectors with compatible fingerprints can be compared."""
 
     model: str
     revision: str
@@ -376,7 +376,7 @@ class Fingerprint:
 
     `analyzer` is the version of the lexical analysis, empty if the index has no lexical vectors. `modules`
     are the names and titles of the book's modules in reading order. `unresolved_includes` counts the included
-    files that could not be read. `title` and `logo` are those of the book for readers, "" if it has none; the
+    files that could not be read. Readers see the `title` and the `logo` of the book ("" if it has none); the
     logo is a `data:` URL.
     """
 
@@ -416,7 +416,7 @@ def _known_fields(kind: type[Any], data: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How the scores of off-topic queries compare with those of the book's own, for one model and one book.
+    """How off-topic queries score, compared with queries from the book, for one model and one book.
 
     `noise_floor` is the 95th percentile of the best scores of off-topic queries. `auroc` is the probability
     that a query from the book scores above an off-topic one. `off_topic` and `in_book` count the queries.

@@ -11,55 +11,25 @@ import pytest
 from bench import books, rare_words
 from bench.peers import table
 from bench.peers.listing import load
-from bench.question_sets import Answer, Book, Hit, Result, Scores, docs_root, lead, load_books, measure, score
+from bench.question_sets import (
+    Answer,
+    AnswerChunk,
+    Book,
+    Result,
+    Scores,
+    docs_root,
+    lead,
+    load_books,
+    measure,
+    score,
+)
 from recto.evaluation.suites import Expectation
-
-PAGES = {
-    "garden/seeds.md": "# Seeds\n\nSeeds are small.\n\n## Sowing `beans`\n\nBeans are sown after the last frost, two fingers deep.\n",
-    "kitchen/bread.md": "# Bread\n\n## Dough\n\nKnead the dough until it is smooth. The zwieback_oven must be hot.\n",
-}
-QUESTIONS = [
-    {
-        "id": "t-1",
-        "question": "When are beans sown?",
-        "type": "howto",
-        "match": "any",
-        "expected": [{"page": "garden/seeds.md", "section": "Sowing `beans`"}],
-    },
-    {
-        "id": "t-2",
-        "question": "How is dough made?",
-        "type": "concept",
-        "match": "any",
-        "expected": [{"page": "kitchen/bread.md", "section": ""}],
-    },
-    {
-        "id": "t-3",
-        "question": "Who won the football match?",
-        "type": "concept",
-        "match": "none",
-        "expected": [],
-    },
-]
-
-
-@pytest.fixture
-def corpora(tmp_path: Path) -> Path:
-    """A set of questions, and its book with the docs in a folder below."""
-    for path, text in PAGES.items():
-        (tmp_path / "books" / "tiny" / "website" / "docs" / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "books" / "tiny" / "website" / "docs" / path).write_text(text, "utf-8")
-    (tmp_path / "questions").mkdir()
-    (tmp_path / "questions" / "tiny.jsonl").write_text(
-        "".join(f"{json.dumps(each)}\n" for each in QUESTIONS), "utf-8"
-    )
-    return tmp_path
 
 
 def test_the_docs_root_is_where_the_expected_pages_are(corpora: Path) -> None:
     (book,) = load_books(corpora / "questions", corpora / "books", [])
     assert (book.name, book.docs.relative_to(corpora).as_posix()) == ("tiny", "books/tiny/website/docs")
-    assert [question.nothing for question in book.questions] == [False, False, True]
+    assert [question.nothing for question in book.questions] == [False, False, False, True]
     with pytest.raises(SystemExit, match="has all expected pages"):
         docs_root(corpora / "books" / "tiny", ["garden/seeds.md", "gone.md"])
     with pytest.raises(SystemExit, match="no question set other"):
@@ -73,18 +43,20 @@ def test_the_docs_root_is_where_the_expected_pages_are(corpora: Path) -> None:
 def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
     question = Expectation("q", pages=("b.md > The `cname` {#c}", "c.mdx"), tags=("howto",), id="1")
     hits = (
-        Hit("a.md", ("A", "x")),
-        Hit("a.md", ("A", "x")),
-        Hit("a.md", ("A", "y")),
-        Hit("b.md", ("B", "Other")),
-        Hit("b.md", ("B", "The cname", "Below")),
-        Hit("c.mdx", ("C",), opening=True),
+        AnswerChunk("a.md", ("A", "x")),
+        AnswerChunk("a.md", ("A", "x")),
+        AnswerChunk("a.md", ("A", "y")),
+        AnswerChunk("b.md", ("B", "Other")),
+        AnswerChunk("b.md", ("B", "The cname", "Below")),
+        AnswerChunk("c.mdx", ("C",), opening=True),
     )
     assert score(question, Answer(hits)) == Scores("1", "howto", 2, 2, 4)
-    assert score(question, Answer(tuple(Hit(hit.page) for hit in hits))) == Scores("1", "howto", 2, 2, None)
+    assert score(question, Answer(tuple(AnswerChunk(hit.page) for hit in hits))) == Scores(
+        "1", "howto", 2, 2, None
+    )
     assert score(question, Answer(hits[:3])) == Scores("1", "howto", 0, 0, 0)
     assert score(question, Answer(hits[5:])) == Scores("1", "howto", 1, 1, 1)
-    assert score(question, Answer((Hit("c.mdx", ("C", "Late")),))).section == 0
+    assert score(question, Answer((AnswerChunk("c.mdx", ("C", "Late")),))).section == 0
     assert score(question, Answer(hits), needs_all=True) == Scores("1", "howto", 2, 3, 4)
     assert score(question, Answer(hits[:5]), needs_all=True).measures()["page hit@5"] == 0
 
@@ -130,12 +102,8 @@ def test_a_lead_is_paired_and_the_same_in_every_run() -> None:
 
 
 def test_answerability_is_measured_where_every_answer_states_it() -> None:
-    questions = (
-        Expectation("a", pages=("a",)),
-        Expectation("b", pages=("b",)),
-        Expectation("c", nothing=True),
-    )
-    book = Book("tiny", Path(), questions)
+    answered = (Expectation("a", pages=("a",)), Expectation("b", pages=("b",)))
+    book = Book("tiny", Path(), (*answered, Expectation("c", nothing=True)))
     stated = [Answer((), 0.9), Answer((), 0.4), Answer((), 0.6)]
     assert measure([book], {"tiny": stated}).auroc == {"tiny": 0.5}
     assert measure([book], {"tiny": [*stated[:2], Answer(())]}).auroc == {}
@@ -147,23 +115,15 @@ def test_systems_are_chosen_with_or_without_their_mode() -> None:
     assert known[0] == "recto-dense"
     assert {"langchain-hybrid", "llamaindex-hybrid", "haystack-hybrid", "haystack-dense"} <= set(known)
     assert books.choose([], known) == known
-    assert books.choose(["haystack", "recto-dense"], known) == [
-        "recto-dense",
-        "haystack-dense",
-        "haystack-hybrid",
-    ]
+    chosen = books.choose(["haystack", "recto-dense"], known)
+    assert chosen == ["recto-dense", "haystack-dense", "haystack-hybrid"]
     with pytest.raises(SystemExit, match="no system rect"):
         books.choose(["rect"], known)
 
 
 def test_rare_words_are_the_same_in_every_run_and_typos_are_no_words_of_the_book() -> None:
-    texts = [
-        "The common Word once",
-        "the common word twice",
-        "a common word: RareName",
-        "common snake_case 12ab",
-        "common word _99x",
-    ]
+    texts = ["The common Word once", "the common word twice", "a common word: RareName"]
+    texts += ["common snake_case 12ab", "common word _99x"]
     draws = rare_words.draw(texts, 100, "book")
     assert draws == rare_words.draw(texts, 100, "book")
     assert sorted(each.word for each in draws) == ["RareName", "_99x", "once", "snake_case", "twice"]
@@ -173,9 +133,8 @@ def test_rare_words_are_the_same_in_every_run_and_typos_are_no_words_of_the_book
         assert bool(each.typo) == (each.word != "_99x")
         assert abs(len(each.typo) - len(each.word)) <= 1 or not each.typo
     assert len(rare_words.draw(texts, 2, "book")) == 2
-    assert {rare_words.misspell("text", {"ext"}, Random(seed)) for seed in range(200)}.isdisjoint(
-        {"text", "ext"}
-    )
+    typos = {rare_words.misspell("text", {"ext"}, Random(seed)) for seed in range(200)}
+    assert typos.isdisjoint({"text", "ext"})
 
 
 def test_a_word_is_found_as_a_whole_token_among_the_first_hits() -> None:
@@ -188,36 +147,16 @@ def test_recto_is_asked_from_the_files_to_the_tables(
     corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = corpora / "figures.json"
-    folders = [
-        "--questions",
-        str(corpora / "questions"),
-        "--books",
-        str(corpora / "books"),
-        "--cache",
-        str(corpora / "cache"),
-    ]
-    books.main(
-        [
-            *folders,
-            "--home",
-            str(shared_home),
-            "--systems",
-            "recto-dense",
-            "--rare",
-            "5",
-            "--json",
-            str(out),
-            "--threads",
-            "1",
-        ]
-    )
+    folders = [f"--{name}={corpora / name}" for name in ("questions", "books", "cache")]
+    chosen = ["--systems=recto-dense", "--rare=5", "--threads=1"]
+    books.main([*folders, *chosen, f"--home={shared_home}", f"--json={out}"])
     printed = capsys.readouterr()
-    assert "recto-dense: tiny, 3 queries, 5 rare words" in printed.err
+    assert "recto-dense: tiny, 4 queries, 5 rare words" in printed.err
     assert "`uv run --group bench python -m bench.books --systems recto-dense --rare 5`" in printed.out
     figures = json.loads(out.read_text("utf-8"))
     dense = figures["systems"]["recto-dense"]
-    assert dense["mean"]["page hit@1"] == 1
-    assert [ranks["section"] for ranks in dense["ranks"]["tiny"]] == [1, 1]
+    assert dense["mean"]["page hit@5"] == 1
+    assert [ranks["section"] for ranks in dense["ranks"]["tiny"]][:2] == [1, 1]
     assert figures["rare"]["recto-dense"]["tiny"]["exact"] > 0
     assert str(corpora) not in printed.out + out.read_text("utf-8")
 

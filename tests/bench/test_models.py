@@ -12,49 +12,18 @@ from recto.errors import ConfigurationError
 from recto.settings import BUILT_IN_MODEL, COHERE_MODEL, GRANITE_MODEL
 from tests.doubles.openai import OpenAIDouble
 
-PAGES = {
-    "seeds.md": "# Seeds\n\n## Sowing\n\nBeans are sown after the last frost, two fingers deep.\n",
-    "bread.md": "# Bread\n\n## Dough\n\nKnead the dough until it is smooth. The oven must be hot.\n",
-}
-QUESTIONS = [
-    ("t-1", "When are beans sown after the frost?", "any", ["seeds.md"]),
-    ("t-2", "How long do I knead the dough?", "any", ["bread.md"]),
-    ("t-3", "beans dough", "all", ["seeds.md", "bread.md"]),
-    ("t-4", "Who won the football match?", "none", []),
-]
-
 
 @pytest.fixture
-def folders(tmp_path: Path, shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def folders(corpora: Path, shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The options of a run on a tiny book, in a directory without settings."""
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(corpora)
     monkeypatch.setenv("RECTO_THREADS", "1")
-    for path, text in PAGES.items():
-        (tmp_path / "books" / "tiny").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "books" / "tiny" / path).write_text(text, "utf-8")
-    entries = (
-        {
-            "id": id,
-            "question": question,
-            "type": "howto",
-            "match": match,
-            "expected": [{"page": page, "section": ""} for page in pages],
-        }
-        for id, question, match, pages in QUESTIONS
-    )
-    (tmp_path / "questions").mkdir()
-    (tmp_path / "questions" / "tiny.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in entries))
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "cache").symlink_to(shared_home / "cache")
+    (corpora / "home").mkdir()
+    (corpora / "home" / "cache").symlink_to(shared_home / "cache")
     return [
-        f"--{name}={tmp_path / folder}"
-        for name, folder in {
-            "questions": "questions",
-            "books": "books",
-            "home": "home",
-            "cache": "vectors",
-            "json": "figures.json",
-        }.items()
+        *(f"--{name}={corpora / name}" for name in ("questions", "books", "home")),
+        f"--cache={corpora / 'vectors'}",
+        f"--json={corpora / 'figures.json'}",
     ]
 
 
@@ -77,7 +46,7 @@ def test_models_are_compared_and_those_that_fail_say_why(
     printed = capsys.readouterr()
     found = rows(printed.out)
     assert list(found)[2:] == names, "in the given order, after the heading and the line below it"
-    assert "hybrid page MRR minus that of local (95 % interval)" in found["model"], "the first that ran"
+    assert "hybrid page MRR minus local (95 % interval)" in found["model"], "the first that ran"
     assert "COHERE_API_KEY is required but not set" in found["cohere"][0]
     assert "does not have the model absent" in found["openai:absent"][0]
     assert "cohere failed: Configuration error: COHERE_API_KEY" in printed.err
@@ -92,12 +61,9 @@ def test_models_are_compared_and_those_that_fail_say_why(
         assert all(float(cell) > 0 for cell in found[name][8:]), "speed, time and size"
     figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
     assert "COHERE_API_KEY" in figures["cohere"]["failed"]
-    assert figures["local"]["embedded"] == figures["local"]["chunks"] == 2
-    assert [scores["all_pages"] for scores in figures["local"]["results"]["hybrid"]["scores"]["tiny"]] == [
-        1,
-        1,
-        2,
-    ]
+    assert figures["local"]["embedded"] == figures["local"]["chunks"] == 3
+    scores = figures["local"]["results"]["hybrid"]["scores"]["tiny"]
+    assert [score["all_pages"] for score in scores] == [1, 1, 2]
 
 
 def test_a_speed_is_not_stated_if_the_vectors_are_cached(

@@ -12,11 +12,12 @@ from bench.peers import table
 from bench.peers.chart import chart
 from bench.peers.command import PAGE, parse
 from bench.peers.dataset import Book, Dataset, read_book, write_dataset
-from bench.peers.environments import here, size_of
+from bench.peers.environments import here
 from bench.peers.figures import Figure, Results, Spread, ratio, spread
 from bench.peers.goals import goals
 from bench.peers.listing import SELF, load
 from bench.peers.process import RunnerError, RunnerProcess, cold
+from bench.peers.runners.protocol import reason
 from bench.peers.running import Bench, interleave
 from bench.peers.workloads import indexing, pipelines, querying, scifact, starting
 from bench.vectors import Vectors
@@ -61,17 +62,8 @@ def dataset(book: Book, vectors: Vectors, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 def bench(book: Book, vectors: Vectors, tmp_path: Path) -> Bench:
     systems = tuple(SYSTEMS[name] for name in HERE)
-    return Bench(
-        systems,
-        dict.fromkeys(HERE, here()),
-        book,
-        vectors,
-        tmp_path,
-        tmp_path / "cache",
-        Results({}),
-        rounds=2,
-        threads=1,
-    )
+    environments, cache = dict.fromkeys(HERE, here()), tmp_path / "cache"
+    return Bench(systems, environments, book, vectors, tmp_path, cache, Results({}), rounds=2, threads=1)
 
 
 def right(book: Book, number: int) -> str:
@@ -87,10 +79,8 @@ def test_a_runner_indexes_opens_and_answers(
 ) -> None:
     with RunnerProcess(SYSTEMS[name], here(), tmp_path) as runner:
         runner.ask("embed", how="precomputed", folder=str(dataset.folder), home=str(shared_home), threads=1)
-        assert (
-            runner.ask("index", pieces=str(dataset.pieces), folder=str(tmp_path / "index"))["pieces"]
-            == dataset.size
-        )
+        indexed = runner.ask("index", pieces=str(dataset.pieces), folder=str(tmp_path / "index"))
+        assert indexed["pieces"] == dataset.size
         assert runner.ask("open", folder=str(tmp_path / "index"))["wall"] > 0
         plain = runner.ask("ask", questions=list(book.questions), top=3, warm=1)
         assert [found[0][0] for found in plain["found"]] == [right(book, 0), right(book, 1)]
@@ -121,9 +111,8 @@ def test_a_fresh_process_gives_the_same_answer(book: Book, bench: Bench) -> None
     answer = bench.results.get(starting.cold_work(len(book.inputs)), SELF)
     assert answer is not None
     assert answer.more["found"][0] == right(book, 0)
-    assert all(
-        len(figure.values) == len(figure.cpu) == 1 for figure in bench.results.of(starting.IMPORT).values()
-    )
+    imports = bench.results.of(starting.IMPORT).values()
+    assert all(len(figure.values) == len(figure.cpu) == 1 for figure in imports)
     with pytest.raises(RunnerError):
         cold(SYSTEMS["numpy"], here(), bench.scratch, ["nowhere", "home", "1", "5", "?"])
 
@@ -155,16 +144,11 @@ def test_an_index_that_would_take_too_long_is_not_made(book: Book, bench: Bench)
     assert why.startswith("would take about")
 
 
-def test_only_questions_that_nothing_was_chosen_by_are_asked() -> None:
-    kept = BookQuestion("kept back", ("a.md",), held=True)
-    assert pipelines.held([*QUESTIONS, kept]) == (kept,)
-
-
-def test_the_rank_of_a_page_is_that_of_its_first_passage() -> None:
-    found = [
-        ["module-1-garden/01-soil.md", "module-1-garden/02-seeds.md", "module-1-garden/02-seeds.md"],
-        ["welcome.md"],
-    ]
+def test_held_out_questions_and_ranks_of_pages() -> None:
+    held = BookQuestion("kept back", ("a.md",), held=True)
+    assert pipelines.held([*QUESTIONS, held]) == (held,)
+    seeds = "module-1-garden/02-seeds.md"
+    found = [["module-1-garden/01-soil.md", seeds, seeds], ["welcome.md"]]
     assert pipelines.ranks(QUESTIONS, found) == [2, 0]
 
 
@@ -181,12 +165,10 @@ def test_copies_lie_near_what_they_are_copies_of(dataset: Dataset) -> None:
 
 def test_scifact_is_read_with_its_test_set_alone(tmp_path: Path) -> None:
     (tmp_path / "qrels").mkdir()
-    (tmp_path / "corpus.jsonl").write_text(
-        '{"_id": "7", "title": "T", "text": "x"}\n{"_id": "8", "title": "", "text": "y"}\n'
-    )
-    (tmp_path / "queries.jsonl").write_text(
-        '{"_id": "1", "text": "asked"}\n{"_id": "2", "text": "of the training set"}\n'
-    )
+    abstracts = [{"_id": "7", "title": "T", "text": "x"}, {"_id": "8", "title": "", "text": "y"}]
+    queries = [{"_id": "1", "text": "asked"}, {"_id": "2", "text": "of the training set"}]
+    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, abstracts)))
+    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
     (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t8\t1\n1\t7\t0\n")
     texts, claims = scifact.load(tmp_path)
     assert list(texts.values()) == ["T x", "y"]
@@ -198,9 +180,8 @@ def test_everything_that_is_installed_has_an_exact_version() -> None:
     assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][\w.+]*", pin) for pin in LISTING.pins)
     for system in (*LISTING.systems, *LISTING.hybrid):
         assert find_spec(f"bench.peers.runners.{system.runner}"), system.name
-        assert {*system.needs, *system.alone, *system.versions, *LISTING.model} - pinned <= {".", "recto"}, (
-            system.name
-        )
+        installed = {*system.needs, *system.alone, *system.versions, *LISTING.model}
+        assert installed - pinned <= {".", "recto"}, system.name
 
 
 def test_systems_are_chosen_by_name() -> None:
@@ -223,15 +204,12 @@ def test_the_command_line_says_what_it_does_not_know(capsys: pytest.CaptureFixtu
 def test_ratios_say_how_many_times_better_and_are_taken_within_a_round() -> None:
     mine, theirs = Figure("w", "recto", "ms", (1.0, 2.0, 4.0)), Figure("w", "other", "ms", (3.0, 6.0, 12.0))
     assert ratio(mine, theirs) == Spread(3.0, 3.0, 3.0)
-    fast, slow = (
-        Figure("w", "recto", "chunks/s", (30.0,), better="more"),
-        Figure("w", "other", "chunks/s", (10.0,), better="more"),
-    )
+    fast = Figure("w", "recto", "chunks/s", (30.0,), better="more")
+    slow = Figure("w", "other", "chunks/s", (10.0,), better="more")
     assert ratio(fast, slow) == Spread(3.0, 3.0, 3.0)
     assert ratio(mine, Figure("w", "other", "ms", why="cannot")) is None
-    assert ratio(
-        Figure("w", "recto", "ms", (-0.1, 1.0, 2.0)), Figure("w", "other", "ms", (4.0, 4.0, 4.0))
-    ) == Spread(4.0, 2.0, 1000.0)
+    negative = Figure("w", "recto", "ms", (-0.1, 1.0, 2.0))
+    assert ratio(negative, Figure("w", "other", "ms", (4.0, 4.0, 4.0))) == Spread(4.0, 2.0, 1000.0)
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
 
 
@@ -242,9 +220,8 @@ def test_rounds_are_interleaved_and_who_gives_up_is_left_out() -> None:
         order.append("b")
         raise RunnerError("no more")
 
-    answers, failed = interleave(
-        3, {"a": lambda: order.append("a"), "b": fail, "c": lambda: order.append("c")}
-    )
+    jobs = {"a": lambda: order.append("a"), "b": fail, "c": lambda: order.append("c")}
+    answers, failed = interleave(3, jobs)
     assert order == ["a", "b", "c", "c", "a", "c", "a"]
     assert (len(answers["a"]), len(answers["b"]), failed) == (3, 0, {"b": "no more"})
 
@@ -252,6 +229,7 @@ def test_rounds_are_interleaved_and_who_gives_up_is_left_out() -> None:
 def made_up() -> Results:
     results = Results({"machine": "a machine", "versions": {"recto": "recto 1", "chroma": "chromadb 2"}})
     cold_query = starting.cold_work(1000)
+    lead = {"mean": 0.1, "low": 0.02, "high": 0.18, "count": 9}
     for figure in (
         Figure(cold_query, "recto", "ms", (400.0, 500.0), (300.0, 300.0)),
         Figure(cold_query, "chroma", "ms", (2400.0, 2500.0), (2000.0, 2000.0)),
@@ -259,14 +237,7 @@ def made_up() -> Results:
         Figure(indexing.work_of(100), "recto", "chunks/s", (9.0,), (100.0,), "more"),
         Figure(indexing.work_of(100), "chroma", "chunks/s", (10.0,), (90.0,), "more"),
         Figure("book, page MRR", "recto", "", (0.8,), better="more"),
-        Figure(
-            "book, page MRR",
-            "chroma",
-            "",
-            (0.7,),
-            better="more",
-            more={"lead": {"mean": 0.1, "low": 0.02, "high": 0.18, "count": 9}},
-        ),
+        Figure("book, page MRR", "chroma", "", (0.7,), better="more", more={"lead": lead}),
     ):
         results.add(figure)
     return results
@@ -337,25 +308,10 @@ def test_the_chart_is_one_well_formed_picture() -> None:
     assert all(float(rect.get("width") or 0) > 0 for rect in svg.iter(f"{name}rect"))
 
 
-def test_a_folder_is_as_large_as_its_files(tmp_path: Path) -> None:
-    (tmp_path / "inner").mkdir()
-    (tmp_path / "inner" / "a").write_bytes(b"12345")
-    (tmp_path / "b").write_bytes(b"12")
-    assert size_of(tmp_path) == 7
-
-
 def test_a_failure_is_told_by_its_cause_and_without_directories() -> None:
-    from bench.peers.runners.protocol import reason
-
-    def fail() -> None:
-        try:
-            raise RuntimeError(
-                "Storage folder /tmp/some-where/indexes/peer-1000 is already accessed; and/or locked"
-            )
-        except RuntimeError as error:
-            raise ValueError("a component failed") from error
-
-    with pytest.raises(ValueError, match="component") as caught:
-        fail()
-    assert reason(caught.value) == "RuntimeError: Storage folder peer-1000 is already accessed; and/or locked"
+    error = ValueError("a component failed")
+    error.__cause__ = RuntimeError(
+        "Storage folder /tmp/some-where/peer-1000 is already accessed; and/or locked"
+    )
+    assert reason(error) == "RuntimeError: Storage folder peer-1000 is already accessed; and/or locked"
     assert reason(KeyError("x")) == "KeyError: 'x'"

@@ -28,7 +28,7 @@ def test_a_server_that_goes_away(tmp_path: Path) -> None:
 
 
 def test_a_wrong_answer_is_noticed(tmp_path: Path) -> None:
-    outcomes = soak.Outcomes(editions={"gen-1": 1})
+    outcomes = soak.SoakOutcomes(editions={"gen-1": 1})
     right = (
         '{"generation": "gen-1", "results": ['
         + ",".join(['{"text": "All about sowing beans. This is edition 1."}'] * 3)

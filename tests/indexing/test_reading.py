@@ -248,7 +248,7 @@ def test_readers_of_plugins_work_in_workers(tmp_path: Path, install_plugin: Call
         "demo-reader",
         {"recto.readers": "rst = demo_reader:read"},
         "import os\n"
-        "from recto import Block, Document, Section\n\n"
+        "from recto.types import Block, Document, Section\n\n"
         "def read(page):\n"
         "    block = Block('paragraph', f'{page.path} read in {os.getpid()}', 1, 1)\n"
         "    return Document('T', (Section(('T',), 1, '', 1, (block,)),))\n",

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 Checker = Callable[[Path, Path], str]
 PROJECT = Path(__file__).parent / "project"
 WRONG = """\
-import recto
+import recto.protocols
 
 recto.conect("my-book")
 recto.connect("my-book").search("x", top_k="5")
@@ -26,7 +26,7 @@ recto.connect("my-book").search("x", mode="fuzzy")
 recto.connect("my-book").search("x", filters=["ros2"])
 recto.index(5)
 recto.evaluate(None)
-embedder: recto.Embedder = object()
+embedder: recto.protocols.Embedder = object()
 print(recto.connect("my-book").search("x").hits[0].chunk.page)
 """
 

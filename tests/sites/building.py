@@ -20,14 +20,14 @@ from tests.running import ROOT, environment
 HERE = Path(__file__).parent
 PLUGIN = ROOT / "integrations" / "docusaurus"
 CORPORA = os.environ.get("RECTO_CORPORA", "")
-"""A directory with real books; their sites are built instead of those of the small book."""
+"""A directory with real books; their sites are built instead of the small book's sites."""
 _SOURCES = (
     HERE / "docusaurus",
     HERE / "mkdocs",
     HERE / "building.py",
     PLUGIN,
     ROOT / "src" / "recto" / "integrations",
-    ROOT / "tests" / "library.py",
+    ROOT / "tests" / "library.txt",
 )
 _MODEL_CACHE = "cache"
 _AS_MARKDOWN = "  markdown: {format: 'md', hooks: {onBrokenMarkdownLinks: 'ignore', onBrokenMarkdownImages: 'ignore'}},\n"

@@ -48,11 +48,6 @@ def axe(places: tuple[Path, Path]) -> str:
 
 
 @pytest.fixture(scope="package")
-def home(places: tuple[Path, Path]) -> Path:
-    return places[1]
-
-
-@pytest.fixture(scope="package")
 def sites(places: tuple[Path, Path]) -> Iterator[dict[str, PublishedSite]]:
     """Both sites with a key of their own each, which only their pages can use."""
     root, home = places

@@ -19,17 +19,9 @@ KEY = "recto_pk_of-the-test"
 _PROXIED = "/recto/"
 _INLINE_SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.DOTALL)
 _INLINE_STYLE = re.compile(rb"<style[^>]*>(.*?)</style>|\bstyle=\"([^\"]*)\"", re.DOTALL)
-_FORWARDED = (
-    "content-type",
-    "authorization",
-    "x-api-key",
-    "origin",
-    "accept",
-    "if-none-match",
-    "access-control-request-method",
-    "access-control-request-headers",
-)
-_RETURNED = (
+_FORWARDED = {"content-type", "authorization", "x-api-key", "origin", "accept", "if-none-match"}
+_PREFLIGHT = {"access-control-request-method", "access-control-request-headers"}
+_RETURNED = {
     "content-type",
     "etag",
     "cache-control",
@@ -37,9 +29,7 @@ _RETURNED = (
     "vary",
     "www-authenticate",
     "x-request-id",
-)
-
-
+}
 _PATHS = {"docusaurus": ("docusaurus/build", "/"), "mkdocs": ("mkdocs/site", "/book/")}
 """The files of each site in the directory of the sites, and its path on its own origin."""
 
@@ -69,7 +59,7 @@ class PublishedSite:
             def do_GET(self) -> None:
                 site.answer(self)
 
-            do_POST = do_OPTIONS = do_GET  # noqa: N815 - the names are those of the base class
+            do_POST = do_OPTIONS = do_GET  # noqa: N815 - the base class has these names
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -113,7 +103,7 @@ class PublishedSite:
     def _forward(self, request: BaseHTTPRequestHandler) -> None:
         """Pass a request on to the service, as nginx does with `proxy_pass` and a path."""
         body = request.rfile.read(int(request.headers.get("Content-Length") or 0))
-        headers = {name: request.headers[name] for name in _FORWARDED if name in request.headers}
+        headers = {name: request.headers[name] for name in _FORWARDED | _PREFLIGHT if name in request.headers}
         headers["X-Forwarded-For"] = request.client_address[0]
         path = request.path.removeprefix(_PROXIED.rstrip("/"))
         self.requests.append((request.command, path))

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Locator, Route, expect
 
-from recto.server.http.options import ServeOptions
-from recto.settings import Settings
 from tests.browser.hostile import ATTACKS
 from tests.browser.webui import PHONE
-from tests.running import ROOT, recto
-from tests.server.http.service import Service
+from tests.running import ROOT
 from tests.sites.building import CORPORA
-from tests.sites.conftest import add_key
 from tests.sites.serving import PublishedSite, policy
 from tests.sites.visitor import Visitor
 
@@ -46,6 +41,12 @@ def in_window(locator: Locator) -> bool:
     return found
 
 
+def make_dark(visitor: Visitor, site: PublishedSite) -> None:
+    """Switch to dark colours: in Docusaurus from "like the system" to "light" to "dark"."""
+    for _ in range(2 if site.name == "docusaurus" else 1):
+        visitor.page.locator(TOGGLE[site.name]).first.click()
+
+
 def test_search_opens_the_section_of_the_published_page(visitor: Visitor, site: PublishedSite) -> None:
     visitor.visit()
     visitor.search(QUERY)
@@ -60,30 +61,6 @@ def test_search_opens_the_section_of_the_published_page(visitor: Visitor, site: 
     expect(heading).to_contain_text("Sowing beans")
     expect(heading).to_be_in_viewport()
     expect(visitor.dialog).to_be_hidden()
-
-
-def test_keyboard_only(visitor: Visitor) -> None:
-    visitor.visit()
-    keyboard = visitor.page.keyboard
-    keyboard.press("Control+k")
-    expect(visitor.field).to_be_focused()
-    keyboard.type("bread")
-    visitor.settle_search()
-    first = visitor.field.get_attribute("aria-activedescendant")
-    keyboard.press("ArrowDown")
-    second = visitor.field.get_attribute("aria-activedescendant")
-    assert first
-    assert second != first
-    expect(visitor.page.locator(f"#{second}")).to_have_attribute("aria-selected", "true")
-    keyboard.press("Escape")
-    expect(visitor.dialog).to_be_hidden()
-    visitor.opener.focus()
-    keyboard.press("Enter")
-    expect(visitor.field).to_be_focused()
-    expect(visitor.field).to_have_value("bread")
-    visitor.settle_search()
-    keyboard.press("Enter")
-    expect(visitor.page).to_have_url(re.compile("bread/"))
 
 
 def test_selected_text_shows_related_passages(visitor: Visitor, site: PublishedSite) -> None:
@@ -144,9 +121,7 @@ def test_the_widget_has_the_colours_of_the_site(visitor: Visitor, site: Publishe
     background, text = colours()
     assert background > 0.9
     assert text < 0.4
-    visitor.page.locator(TOGGLE[site.name]).first.click()
-    if site.name == "docusaurus":  # from "like the system" to "light" to "dark"
-        visitor.page.locator(TOGGLE[site.name]).first.click()
+    make_dark(visitor, site)
     background, text = colours()
     assert background < 0.25
     assert text > 0.7
@@ -213,10 +188,7 @@ def test_axe_finds_nothing(browser: Browser, site: PublishedSite, axe: str, sche
     with Visitor(browser, site) as visitor:
         visitor.visit(PAGES[site.name]["bread"])
         if scheme == "dark":
-            visitor.page.locator(TOGGLE[site.name]).first.click()
-            if site.name == "docusaurus":
-                visitor.page.locator(TOGGLE[site.name]).first.click()
-
+            make_dark(visitor, site)
         visitor.search(QUERY)
         assert violations(visitor, axe) == []
         visitor.page.keyboard.press("Escape")
@@ -264,49 +236,3 @@ def test_the_service_is_down(visitor: Visitor, site: PublishedSite, closed_port:
     visitor.field.fill("How is soup made?")
     expect(visitor.dialog.locator(".message")).to_contain_text("cannot be reached")
     visitor.context.set_offline(False)
-
-
-def test_the_engine_is_down(visitor: Visitor, site: PublishedSite, home: Path, closed_port: int) -> None:
-    settings = Settings(
-        "local",
-        "server",
-        home,
-        threads=2,
-        collection=site.collection,
-        qdrant_url=f"http://127.0.0.1:{closed_port}",
-    )
-    with Service(settings, ServeOptions(has_stored_keys=True)) as service:
-        site.service_port = service.port
-        visitor.visit()
-        visitor.opener.click()
-        visitor.field.fill(QUERY)
-        expect(visitor.dialog.locator(".message")).to_contain_text("not available at the moment")
-        assert str(closed_port) not in visitor.page.content()
-
-
-def test_the_key_is_revoked(visitor: Visitor, site: PublishedSite, home: Path) -> None:
-    name = f"revoked-{site.name}"
-    site.key = add_key(home, site, name)
-    visitor.visit()
-    visitor.search(QUERY)
-    expect(visitor.options.first).to_be_visible()
-    assert recto(home, "keys", "revoke", name).returncode == 0
-    visitor.field.fill("How is jam made?")
-    expect(visitor.dialog.locator(".message")).to_contain_text("not available on this page")
-    expect(visitor.options).to_have_count(0)
-    assert [line for line in visitor.wrong if not line.startswith("warning: Recto: ")] == []
-    assert visitor.wrong, "the site's operator finds the reason in the console"
-    visitor.wrong.clear()
-
-
-def test_too_many_searches(visitor: Visitor, site: PublishedSite, home: Path) -> None:
-    settings = Settings("local", "edge", home, threads=2, precision="fp32", collection=site.collection)
-    with Service(settings, ServeOptions(rate=12, has_stored_keys=True)) as service:
-        site.service_port = service.port
-        visitor.visit()
-        visitor.search(QUERY)
-        message = visitor.dialog.locator(".message")
-        for number in range(10):
-            visitor.field.fill(f"How is jam made {number}?")
-            visitor.settle_search()
-        expect(message).to_contain_text(re.compile(r"Too many searches\. Trying again in \d+ seconds"))

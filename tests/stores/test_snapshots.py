@@ -119,7 +119,7 @@ def test_what_is_left_on_the_server_is_named(
     with pytest.raises(KeyboardInterrupt):
         telling.backup("books", tmp_path / "z.recto")
     hold.set()
-    assert told[-1].startswith("The server goes on with the snapshot.")
+    assert told[-1].startswith("The server keeps creating the snapshot.")
     assert told[-1].endswith("/snapshots/NAME")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
-from bench.peers.runners.system import Reader, System
+from bench.peers.runners.system import BookLoader, System
 
 Answer = dict[str, Any]
 
@@ -133,8 +133,8 @@ class CommandHandler:
     def _memory(self) -> Answer:
         return memory()
 
-    def _reader(self) -> Reader:
-        if not isinstance(self._system, Reader):
+    def _reader(self) -> BookLoader:
+        if not isinstance(self._system, BookLoader):
             raise NotImplementedError("the system has no loader and no splitter")
         return self._system
 

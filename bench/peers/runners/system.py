@@ -49,7 +49,7 @@ class System(Protocol):
 
 
 @runtime_checkable
-class Reader(Protocol):
+class BookLoader(Protocol):
     """A system that can also read the files of a book."""
 
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:

@@ -123,7 +123,7 @@ def open_cohere(settings: Settings, notify: Notify) -> CohereEmbedder:
 
 
 class CohereEmbedder:
-    """Embeds with Cohere: queries fail fast, documents keep the rate limit and are retry with backoff."""
+    """Embeds with Cohere: queries fail fast, documents keep the rate limit and are retried with backoff."""
 
     def __init__(
         self,

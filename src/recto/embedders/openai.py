@@ -358,7 +358,7 @@ class OpenAIEmbedder:
             response = client.get(url) if body is None else client.post(url, json=body)
             return response.json() if response.status_code == 200 else None
 
-        with suppress(Exception):  # the answer is a help, not a need
+        with suppress(Exception):  # the answer is optional
             return with_timeout(call, _ASK_SECONDS)
         return None
 

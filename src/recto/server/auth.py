@@ -225,9 +225,9 @@ class AdmissionMiddleware:
     def _check_key(self, key: Key, origin: str | None, path: str) -> None:
         """Refuse a key that is not for this page or path.
 
-        Without an Origin header, the request is no cross-origin request of a browser: it is a GET of the
+        Without an Origin header, the request is not a cross-origin browser request: it is a GET of the
         service's own origin, or from a program. A program can send any Origin, so requiring the header would
-        keep no one out, and would break pages that reach the service under their own host name.
+        not restrict anyone, and would break pages that reach the service under their own host name.
         """
         if origin is not None and key.origins and origin not in key.origins:
             raise Refused("origin", _WRONG_ORIGIN)

@@ -33,7 +33,7 @@ MAX_WAITING = 100
 """How many requests of one caller wait for a slot."""
 BODY_SECONDS = 10.0
 BURST_SECONDS = 5
-"""A caller may send the requests of so many seconds at once."""
+"""A caller may burst up to this many seconds' worth of requests."""
 MAX_READERS = 512
 """How many request bodies are read at once: slow clients do not block others, and 32 MiB are enough."""
 

@@ -8,35 +8,26 @@ from typing import assert_type
 
 import recto
 from recto import (
-    Block,
     BookPage,
     Chunk,
     ConfigurationError,
-    Document,
-    Embedder,
-    EmbedderFingerprint,
-    ErrorKind,
     Filters,
-    FiltersLike,
     Hit,
     IndexProgress,
     IndexReport,
     InvalidArgument,
-    Mode,
-    Notify,
     Outcome,
-    Page,
-    Progress,
-    Reader,
     RectoError,
     Retriever,
     Run,
     SearchResponse,
-    Section,
     Settings,
-    Store,
-    Vector,
 )
+from recto.errors import ErrorKind
+from recto.plugins import Notify
+from recto.protocols import Embedder, Progress, Reader, Store
+from recto.search.retriever import FiltersLike
+from recto.types import Block, Document, EmbedderFingerprint, Mode, Page, Section, Vector
 
 
 class ConstantEmbedder:

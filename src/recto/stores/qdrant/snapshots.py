@@ -113,7 +113,7 @@ def _make(http: httpx.Client, path: str, notify: Notify) -> _Snapshot:
         try:
             _delete(http, path, made.result(_CLEANUP_SECONDS).name, notify)
         except (Exception, KeyboardInterrupt):  # noqa: BLE001 - the first interruption is raised
-            notify(f"The server goes on with the snapshot. {_left(http, f'{path}/NAME')}")
+            notify(f"The server keeps creating the snapshot. {_left(http, f'{path}/NAME')}")
         raise
 
 

@@ -6,7 +6,11 @@ import math
 import zlib
 from collections.abc import Sequence
 
-from recto import EmbedderFingerprint, EmbeddingError, Notify, Progress, Settings, Vector
+from recto import Settings
+from recto.errors import EmbeddingError
+from recto.plugins import Notify
+from recto.protocols import Progress
+from recto.types import EmbedderFingerprint, Vector
 
 
 class HashEmbedder:

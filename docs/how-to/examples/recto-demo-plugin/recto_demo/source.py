@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile, is_zipfile
 
-from recto import Failure, InvalidArgument, Notify, Page, Settings
+from recto import InvalidArgument, Settings
+from recto.plugins import Notify
+from recto.types import Failure, Page
 
 FORMATS = {".md": "markdown", ".mdx": "mdx", ".rst": "rst"}
 

@@ -14,24 +14,18 @@ from operator import mul
 from pathlib import Path
 from typing import Any, Self
 
-from recto import (
+from recto import Chunk, CollectionMissing, ConfigurationError, Filters, Hit, Settings, StoreBusy
+from recto.errors import EmbeddingError
+from recto.plugins import Notify
+from recto.protocols import Index
+from recto.types import (
     Calibration,
     Candidates,
-    Chunk,
-    CollectionMissing,
-    ConfigurationError,
     EmbedderFingerprint,
-    EmbeddingError,
-    Filters,
     Fingerprint,
-    Hit,
-    Index,
     IndexInfo,
     IndexQuery,
-    Notify,
-    Settings,
     SparseVector,
-    StoreBusy,
     Vector,
 )
 

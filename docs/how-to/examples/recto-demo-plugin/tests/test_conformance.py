@@ -9,7 +9,7 @@ from recto_demo.reader import read_rst
 from recto_demo.source import ZipSource
 from recto_demo.store import SqliteStore
 
-from recto import Embedder, Reader, Source, Store
+from recto.protocols import Embedder, Reader, Source, Store
 from recto.testing import EmbedderConformance, ReaderConformance, SourceConformance, StoreConformance
 
 PAGE = """\

@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from recto import __version__
+from recto.book.sources.options import CrawlOptions, Resolve
 from recto.book.sources.website.urls import normal
 from recto.errors import InvalidArgument, missing_extra
 from recto.protocols import Progress
 from recto.types import Failure, Page
 
-Resolve = Callable[[str, int], list[str]]
-"""Resolves a host and a port to IP addresses; raises OSError."""
-
-
-@dataclass(frozen=True, slots=True)
-class CrawlOptions:
-    """Limits of a crawl, in seconds and bytes; `timeout` covers a whole request."""
-
-    max_pages: int = 2000
-    max_bytes: int = 4 << 20
-    delay: float = 0.5
-    max_delay: float = 10.0
-    timeout: float = 30.0
-    tries: int = 3
-    backoff: float = 1.0
-    max_wait: float = 60.0
-    allow_private: bool = False
-    user_agent: str = f"recto/{__version__}"
+__all__ = ["CrawlOptions", "WebsiteSource"]
 
 
 class WebsiteSource:

@@ -12,8 +12,7 @@ from urllib.parse import unquote, urlsplit
 from recto._util.text import ROOT_MODULE, module_keys, plural
 from recto.book.parsing.html import Head, read_head
 from recto.book.parsing.html.tokens import split_site_name
-from recto.book.sources.options import ROOT_TITLE, humanised
-from recto.book.sources.website import CrawlOptions
+from recto.book.sources.options import ROOT_TITLE, CrawlOptions, humanised
 from recto.book.sources.website.cache import PageCache
 from recto.book.sources.website.discovery import Robots, read_robots, sitemap_pages
 from recto.book.sources.website.fetch import (

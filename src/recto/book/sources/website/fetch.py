@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import httpcore
 
 from recto._util.retry import retry
-from recto.book.sources.website import CrawlOptions, Resolve
+from recto.book.sources.options import CrawlOptions, Resolve
 from recto.book.sources.website.urls import normal
 
 # The flags of `ipaddress` differ between versions of Python, so every network is listed here, too. The table
