@@ -24,7 +24,8 @@ from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import auroc, calibrate
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.lexical import analyze_query, read_lexicon
-from recto.search.response import COVERED_FROM, NOT_COVERED_BELOW, SPREAD, best_evidence
+from recto.search.pipeline import best_evidence
+from recto.search.response import COVERED_FROM, NOT_COVERED_BELOW, SPREAD
 from recto.stores.edge.store import EdgeStore
 from recto.types import IndexQuery
 

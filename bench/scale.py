@@ -40,7 +40,7 @@ from recto.errors import RectoError
 from recto.protocols import Index, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query, read_lexicon
-from recto.search.response import rank, to_hits, with_ties
+from recto.search.pipeline import rank, to_hits, with_ties
 from recto.settings import Settings, load_settings
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.layout import digest

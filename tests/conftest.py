@@ -120,8 +120,9 @@ def sample_home(shared_home: Path, embedder: Embedder) -> Path:
     kept = SHARED / index_key()
     with WriterLock(SHARED / "tests.lock", "The sample book", wait=print):
         if not (kept / "aliases.json").exists():
-            store = open_store(Settings("local", "edge", kept), print)
-            index_sample(embedder, store, kept / "journal", lambda _: None)
+            settings = Settings("local", "edge", kept)
+            store = open_store(settings, print)
+            index_sample(settings, embedder, store, lambda _: None)
             store.set_aliases(DEFAULT_COLLECTIONS, SAMPLE_COLLECTION)
         if not (shared_home / "aliases.json").exists():
             shutil.copytree(kept, shared_home, dirs_exist_ok=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from recto import plugins
 from recto._util.text import plural
@@ -25,7 +26,8 @@ from recto.types import IndexInfo, Mode
 if TYPE_CHECKING:
     from recto.evaluation.runs import Run
     from recto.evaluation.suites import Suite
-    from recto.indexing.indexer import IndexProgress, IndexReport
+    from recto.indexing.indexer import IndexJob, IndexProgress, IndexReport, ProgressCallback
+    from recto.indexing.planner import Plan
 
 __all__ = [
     "SourceOptions",
@@ -40,6 +42,8 @@ __all__ = [
 ]
 
 _log = logging.getLogger("recto")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def connect(collection: str | None = None, *, settings: Settings | None = None) -> Retriever:
@@ -58,7 +62,7 @@ def index(
     location: str | Path | Source,
     collection: str | None = None,
     *,
-    progress: Callable[[IndexProgress], None] | None = None,
+    progress: ProgressCallback | None = None,
     dry_run: bool = False,
     rebuild: bool = False,
     options: SourceOptions | None = None,
@@ -68,11 +72,9 @@ def index(
 
     Only text that is new to the collection is embedded. `dry_run` writes nothing and returns the plan, with
     an `info` that has no generation; `rebuild` embeds everything again. `collection` defaults to
-    COLLECTION_NAME, else to a name made from the title or the directory of the book.
+    COLLECTION_NAME, else to a name that is made from the directory or the address of the book.
     """
-    from recto.book.chunking import ChunkSize
-    from recto.evaluation.calibration import calibrate
-    from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
+    from recto.indexing.indexer import IndexReport
 
     if collection is not None:
         check_collection_name(collection, "collection")
@@ -93,20 +95,11 @@ def index(
         embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
         stack.callback(embedder.close)
         stack.callback(store.close)
-        name = collection or settings.collection or collection_for(source, store)
-        job = IndexJob(
-            source,
-            embedder,
-            ChunkSize(settings.chunk_tokens),
-            rebuild=rebuild,
-            calibrate=calibrate,
-            processes=settings.threads - 1,
-        )
-        journal = settings.home / "journal"
-        if dry_run:
-            plan = plan_book(job, store, name, journal=journal, progress=progress)
-            return IndexReport(IndexInfo(name, "", plan.chunks, None), plan, published=False)
-        return index_book(job, store, name, journal=journal, progress=progress, wait=_log.info)
+        runner = IndexRunner(settings, embedder, store, collection, rebuild=rebuild, wait=_log.info)
+        if not dry_run:
+            return runner.run(source, progress)
+        plan = runner.plan(source, progress)
+        return IndexReport(IndexInfo(runner.collection(source), "", plan.chunks, None), plan, published=False)
 
 
 def evaluate(
@@ -143,61 +136,84 @@ def evaluate(
         return run_suite(opened, questions, Options(top_k=top_k, measures=chosen, mode=mode))
 
 
-async def aconnect(collection: str | None = None, *, settings: Settings | None = None) -> Retriever:
-    """Open a collection for searching without blocking the event loop; see `connect`."""
-    from asyncio import to_thread
+def _in_thread(function: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+    """Return a function that can be awaited: it runs in a thread, and does not block the event loop."""
 
-    return await to_thread(connect, collection, settings=settings)
+    @wraps(function)
+    async def run(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        from asyncio import to_thread
 
+        return await to_thread(function, *args, **kwargs)
 
-async def aindex(
-    location: str | Path | Source,
-    collection: str | None = None,
-    *,
-    progress: Callable[[IndexProgress], None] | None = None,
-    dry_run: bool = False,
-    rebuild: bool = False,
-    options: SourceOptions | None = None,
-    settings: Settings | None = None,
-) -> IndexReport:
-    """Index a book without blocking the event loop; see `index`. `progress` is called in a worker thread."""
-    from asyncio import to_thread
-
-    return await to_thread(
-        index,
-        location,
-        collection,
-        progress=progress,
-        dry_run=dry_run,
-        rebuild=rebuild,
-        options=options,
-        settings=settings,
-    )
+    return run
 
 
-async def aevaluate(
-    suite: str | Path | Suite,
-    *,
-    collection: str | None = None,
-    top_k: int = 5,
-    mode: Mode = "hybrid",
-    measures: Sequence[str] = (),
-    retriever: Retriever | None = None,
-    settings: Settings | None = None,
-) -> Run:
-    """Evaluate an index without blocking the event loop; see `evaluate`."""
-    from asyncio import to_thread
+aconnect = _in_thread(connect)
+aindex = _in_thread(index)
+aevaluate = _in_thread(evaluate)
 
-    return await to_thread(
-        evaluate,
-        suite,
-        collection=collection,
-        top_k=top_k,
-        mode=mode,
-        measures=measures,
-        retriever=retriever,
-        settings=settings,
-    )
+
+@dataclass(frozen=True, slots=True)
+class IndexRunner:
+    """Plans and runs the indexing of books into one collection, with an embedder and a store that are open.
+
+    `name` defaults to the configured collection, else to the book's own name; a `sample` has its own, and
+    gets those of `sample_names` as aliases that no other book has. `wait` is called if another process is
+    writing; without it, that is an error.
+    """
+
+    settings: Settings
+    embedder: Embedder
+    store: Store
+    name: str | None = None
+    modules: tuple[str, ...] = ()
+    sample: bool = False
+    sample_names: Collection[str] = ()
+    rebuild: bool = False
+    wait: Notify | None = None
+
+    def collection(self, source: Source) -> str:
+        """Return the collection that a book is indexed into."""
+        if self.sample:
+            return SAMPLE_COLLECTION
+        return self.name or self.settings.collection or collection_for(source, self.store)
+
+    @property
+    def _journal(self) -> Path:
+        return self.settings.home / "journal"
+
+    def plan(self, source: Source, progress: ProgressCallback | None = None) -> Plan:
+        """Return what a run would do; write nothing."""
+        from recto.indexing.indexer import plan_book
+
+        job = self._job(source)
+        return plan_book(job, self.store, self.collection(source), journal=self._journal, progress=progress)
+
+    def run(self, source: Source, progress: ProgressCallback | None = None) -> IndexReport:
+        """Index a book, and set the aliases of the collection."""
+        from recto.indexing.indexer import index_book
+
+        job, store, name = self._job(source), self.store, self.collection(source)
+        report = index_book(job, store, name, journal=self._journal, progress=progress, wait=self.wait)
+        if self.sample:  # aliases of the user's own book are kept
+            taken = store.aliases()
+            store.set_aliases([alias for alias in self.sample_names if taken.get(alias, name) == name], name)
+        return report
+
+    def _job(self, source: Source) -> IndexJob:
+        from recto.book.chunking import ChunkSize
+        from recto.evaluation.calibration import calibrate
+        from recto.indexing.indexer import IndexJob
+
+        return IndexJob(
+            source,
+            self.embedder,
+            ChunkSize(self.settings.chunk_tokens),
+            modules=self.modules,
+            rebuild=self.rebuild,
+            calibrate=calibrate,
+            processes=self.settings.threads - 1,
+        )
 
 
 def open_embedder(settings: Settings, notify: Notify, *, single_query: bool = False) -> Embedder:
@@ -251,24 +267,25 @@ def open_collection(
         asks_for_sample = collection == SAMPLE_COLLECTION or collection in sample_names
         if not asks_for_sample or not store.is_local or set(store.collections()) - {SAMPLE_COLLECTION}:
             raise
-        _first_run(settings.home, retriever, store, notify, sample_names)
+        _first_run(settings, embedder, store, notify, sample_names)
+        retriever.open()
     return retriever
 
 
 def _first_run(
-    home: Path, retriever: Retriever, store: Store, notify: Notify, sample_names: Collection[str]
+    settings: Settings, embedder: Embedder, store: Store, notify: Notify, sample_names: Collection[str]
 ) -> None:
     """Index the sample book once. A second process waits for the first."""
     from recto._util.files import WriterLock, disk_errors, make_private
 
+    home = settings.home
     with disk_errors(home):
         make_private(home)
         with WriterLock(home / "first-run.lock", "The sample book", wait=notify):
             if SAMPLE_COLLECTION not in store.collections():
                 notify("First run: indexing the sample book, once.")
-                index_sample(retriever.embedder, store, home / "journal", notify)
+                index_sample(settings, embedder, store, notify)
             store.set_aliases(sample_names, SAMPLE_COLLECTION)
-            retriever.open()
 
 
 class Connection:
@@ -325,11 +342,8 @@ class Connection:
             return self._parts
 
 
-def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify) -> None:
+def index_sample(settings: Settings, embedder: Embedder, store: Store, notify: Notify) -> None:
     """Index the sample book and report every quarter of it."""
-    from recto.evaluation.calibration import calibrate
-    from recto.indexing.indexer import IndexJob, index_book
-
     reported = 0
 
     def progress(now: IndexProgress) -> None:
@@ -339,5 +353,4 @@ def index_sample(embedder: Embedder, store: Store, journal: Path, notify: Notify
             reported = quarter
             notify(f"Indexing the sample book: {now.done} of {plural(now.chunks, 'chunk')}")
 
-    job = IndexJob(sample_source(), embedder, calibrate=calibrate)
-    index_book(job, store, SAMPLE_COLLECTION, journal=journal, progress=progress, wait=notify)
+    IndexRunner(settings, embedder, store, sample=True, wait=notify).run(sample_source(), progress)

@@ -178,7 +178,7 @@ def test_an_interrupted_run_without_an_old_index(
         patch.setattr(RememberingEmbedder, "embed_documents", interrupted)
         done = recto(home, "index", str(small_book), "--collection", "garden")
         assert done.stderr.endswith("Interrupted.\nNothing was embedded, so nothing is kept.\n")
-    monkeypatch.setattr("recto.cli.indexing.calibrate", interrupted)
+    monkeypatch.setattr("recto.evaluation.calibration.calibrate", interrupted)
     done = recto(home, "index", str(small_book), "--collection", "garden")
     assert done.stderr.endswith(
         "Interrupted.\nThe new index is published. The noise floor was not measured. "

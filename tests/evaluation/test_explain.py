@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recto.errors import CollectionMissing, FingerprintMismatch, InvalidArgument, InvalidQuery
-from recto.evaluation.explain import Leg, Place, Verdict, explain, parse_place
+from recto.evaluation.explain import Leg, PageAnchor, Verdict, explain, parse_expected
 from recto.protocols import Embedder
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
@@ -57,7 +57,7 @@ def test_an_expected_place_that_comes(house_retriever: Retriever, page: str) -> 
 def publish_with_a_late_candidate(home: Path, query: str, embedder: HashEmbedder) -> Chunk:
     """Publish chunks of which the best one is a candidate only if `top_k` is more than 3; return it.
 
-    It is the 24th of the dense and of the lexical ranking, and has the best hybrid score.
+    It is the 16th of the dense and of the lexical ranking, and has the best hybrid score.
     """
     asked = embedder.embed_query(query)
     free = asked.index(0.0)
@@ -67,9 +67,9 @@ def publish_with_a_late_candidate(home: Path, query: str, embedder: HashEmbedder
         vector[free] = sqrt(1 - cosine**2)
         return vector
 
-    dense = [(chunk(number, text="Bread"), similar(0.9 - number / 1e3)) for number in range(23)]
-    best = chunk(23, text=f"{query} bread bread"), similar(0.87)
-    lexical = [(chunk(number, text=query), similar(number / 1e3)) for number in range(24, 47)]
+    dense = [(chunk(number, text="Bread"), similar(0.9 - number / 1e3)) for number in range(15)]
+    best = chunk(15, text=f"{query} bread bread"), similar(0.87)
+    lexical = [(chunk(number, text=query), similar(number / 1e3)) for number in range(16, 31)]
     chunks, vectors = zip(*dense, best, *lexical, strict=True)
     lexicon, made = LexiconBuilder(), embedder.fingerprint
     with EdgeStore(home).build("late", made, analyzer=ANALYZER, rebuild=True) as build:
@@ -161,7 +161,7 @@ def test_an_expected_place_that_is_too_low(house_retriever: Retriever) -> None:
     ],
 )
 def test_places_that_are_not_there(
-    house_retriever: Retriever, place: Place, verdict: Verdict, near: str
+    house_retriever: Retriever, place: PageAnchor, verdict: Verdict, near: str
 ) -> None:
     expected = explain(house_retriever, "compost", expect=place).expected
     assert expected is not None
@@ -231,5 +231,5 @@ def test_what_cannot_be_explained_is_an_error(house: Path, embedder: Embedder, t
     with pytest.raises(InvalidQuery):
         explain(Retriever(embedder, EdgeStore(house / "home"), "house"), " ")
     with pytest.raises(InvalidArgument):
-        parse_place("#anchor")
-    assert parse_place(" page#a ") == ("page", "a")
+        parse_expected("#anchor")
+    assert parse_expected(" page#a ") == ("page", "a")

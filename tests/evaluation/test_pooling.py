@@ -14,9 +14,9 @@ from recto.book.sources.tree import open_book
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import bind
 from recto.evaluation.pooling import (
-    Candidate,
-    Configuration,
     Pool,
+    PooledSearch,
+    PooledSection,
     grade_of,
     load_judged_suite,
     pool,
@@ -57,7 +57,7 @@ def write(directory: Path, queries: list[dict[str, Any]]) -> Path:
 
 
 def pooled(path: Path, *retrievers: Retriever, depth: int = 5) -> Pool:
-    return pool(load_suite(path), [Configuration(one, mode) for one in retrievers for mode in MODES], depth)
+    return pool(load_suite(path), [PooledSearch(one, mode) for one in retrievers for mode in MODES], depth)
 
 
 def entries(path: Path) -> list[dict[str, Any]]:
@@ -65,11 +65,11 @@ def entries(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def named(pool: Pool, number: int, name: str) -> Candidate:
+def named(pool: Pool, number: int, name: str) -> PooledSection:
     return next(one for one in pool.questions[number].candidates if one.name == name)
 
 
-def section(candidate: Candidate) -> tuple[str, str, tuple[str, ...]]:
+def section(candidate: PooledSection) -> tuple[str, str, tuple[str, ...]]:
     first = candidate.chunks[0]
     return first.source, first.anchor, first.headings
 
@@ -82,9 +82,7 @@ def test_the_sections_of_all_configurations_are_pooled_once(path: Path, retrieve
     assert len(names) == len(set(names))
     results = [chunk for _, results in found.results for chunk in results[0]]
     assert len(names) < len(results), "three modes find many of the same sections"
-    again = pool(
-        load_suite(path), [Configuration(retriever, "lexical"), Configuration(retriever, "dense")], 5
-    )
+    again = pool(load_suite(path), [PooledSearch(retriever, "lexical"), PooledSearch(retriever, "dense")], 5)
     shared = [one.name for one in again.questions[0].candidates if one.name in names]
     assert shared == [name for name in names if name in shared], (
         "the order does not depend on the configurations"

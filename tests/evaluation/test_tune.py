@@ -16,7 +16,7 @@ from recto.evaluation.suites import Expectation, Suite, load_suite
 from recto.evaluation.tune import (
     DEFAULT_MEASURE,
     LEVEL,
-    Configuration,
+    SearchConfiguration,
     advice,
     decide,
     run_configurations,
@@ -41,8 +41,11 @@ def test_every_configuration_ranks_as_a_search_does(
     sample_home: Path, embedder: Embedder, filters: Filters
 ) -> None:
     store = EdgeStore(sample_home)
-    wanted = [Configuration(QUERY_COLLECTION, "dense"), Configuration(QUERY_COLLECTION, "lexical")]
-    wanted += [Configuration(QUERY_COLLECTION, "hybrid", weight) for weight in WEIGHTS]
+    wanted = [
+        SearchConfiguration(QUERY_COLLECTION, "dense"),
+        SearchConfiguration(QUERY_COLLECTION, "lexical"),
+    ]
+    wanted += [SearchConfiguration(QUERY_COLLECTION, "hybrid", weight) for weight in WEIGHTS]
     found = search_all(Retriever(embedder, store, QUERY_COLLECTION), QUERIES, wanted, 10, filters)
     for configuration, results in found.items():
         weighted = Retriever(embedder, store, QUERY_COLLECTION, configuration.weight or 0.0)
@@ -79,7 +82,7 @@ def test_scores_are_those_of_a_run_and_texts_are_embedded_once(sample_home: Path
 def test_a_better_mode_is_recommended(retriever: Retriever) -> None:
     worse = Retriever(retriever.embedder, retriever.store, retriever.collection, 1.0)
     result = tune([worse], HELD_OUT, ["dense", "hybrid"], [0.1])
-    assert result.current == Configuration(retriever.collection, "hybrid", 1.0)
+    assert result.current == SearchConfiguration(retriever.collection, "hybrid", 1.0)
     assert result.questions == 100
     data = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert [score["mean"] for score in data["configurations"]] == [

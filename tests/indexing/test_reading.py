@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -10,7 +12,9 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import NoReturn, cast
 
+import psutil
 import pytest
 
 from recto.book.chunking import DEFAULT_SIZE
@@ -22,13 +26,13 @@ from recto.embedders.onnx import LocalEmbedder
 from recto.errors import ConfigurationError
 from recto.indexing import reading
 from recto.indexing.journal import Journal
-from recto.indexing.planner import Plan, PlannedChunk, Planner
-from recto.indexing.reading import PageJob, PageReader, read_in_order
+from recto.indexing.planner import IndexJob, Plan, PlannedChunk, Planner
+from recto.indexing.reading import PageJob, read_in_order
 from recto.protocols import Embedder, PortableCounter
 from recto.search.lexical import LexiconBuilder
 from recto.testing import HashEmbedder
 from recto.types import Block, Document, Page, Section
-from tests.indexing.word_count import count_words
+from tests.indexing.word_count import count_words, end_at_once
 
 PAGES = 24
 
@@ -50,6 +54,18 @@ class Unsendable(HashEmbedder):
         return lambda text: len(text.split())
 
 
+class OfTheScript(HashEmbedder):
+    """What counts its words is in a module that workers cannot import."""
+
+    def token_counter(self) -> Callable[[str], int]:
+        return cast("Callable[[str], int]", OnlyHere())
+
+
+class OnlyHere:
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[str]]:
+        return importlib.import_module, ("no_such_module",)
+
+
 def page(number: int, text: str = "", format: str = "markdown") -> Page:
     body = text or " ".join(f"word{number}x{place}" for place in range(40 * (number % 5 + 1)))
     text = f"# Page {number}\n\n{body}\n\n## Part\n\nThe end of {number}.\n"
@@ -64,20 +80,12 @@ def jobs(*special: Page) -> list[PageJob]:
 
 
 @pytest.fixture(autouse=True)
-def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[reading._Worker]]:
-    """The workers that were started; each gets a few pages, and none is left at the end."""
-    found: list[reading._Worker] = []
-
-    class Recorded(reading._Worker):
-        def __init__(self) -> None:
-            super().__init__()
-            found.append(self)
-
-    monkeypatch.setattr(reading, "_Worker", Recorded)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Workers read all but the first page, a few pages at a time, and none is left at the end."""
     monkeypatch.setattr(reading, "_START_AFTER", 0)
     monkeypatch.setattr(reading, "_BATCH", 2_000)
-    yield found
-    assert all(worker._process.returncode is not None for worker in found)
+    yield
+    assert multiprocessing.active_children() == []
 
 
 def read_all(
@@ -97,13 +105,14 @@ def plain(found: list[tuple[PageJob, reading.ReadPage | None]]) -> list[object]:
 
 @pytest.mark.parametrize("processes", [1, 3])
 def test_workers_read_the_same_chunks_in_the_same_order(
-    processes: int, started: list[reading._Worker]
+    processes: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     work = jobs(page(100, "noisy words"), page(101, "Grüße <b>aus</b> der Küche"))
     here, there = read_all(work, 0), read_all(work, processes)
-    assert not any(job is not wanted for (job, _), wanted in zip(there, work, strict=True))
+    assert all(job is expected for (job, _), expected in zip(there, work, strict=True))
     assert plain(here) == plain(there)
-    assert 1 <= len(started) <= processes
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "This is not an answer.\n" * 2), "what a worker prints is not an answer"
 
 
 def test_unchanged_pages_keep_their_place() -> None:
@@ -130,31 +139,35 @@ def test_pages_of_a_slow_source_do_not_wait_for_each_other(monkeypatch: pytest.M
     assert len(found) < 200, "pages were read before the source ended"
 
 
-def test_a_small_book_starts_no_process(
-    monkeypatch: pytest.MonkeyPatch, started: list[reading._Worker]
-) -> None:
-    monkeypatch.setattr(reading, "_START_AFTER", 512 << 10)
-    assert len(read_all(jobs(), 3)) == PAGES
-    assert started == []
-
-
-@pytest.mark.parametrize("embedder", [HashEmbedder(), Unsendable()])
-def test_an_embedder_that_cannot_be_sent(embedder: Embedder, started: list[reading._Worker]) -> None:
+@pytest.mark.parametrize("embedder", [PortableEmbedder(), HashEmbedder(), Unsendable(), OfTheScript()])
+def test_without_workers(monkeypatch: pytest.MonkeyPatch, embedder: Embedder) -> None:
+    """A small book, embedders whose tokens only this process can count, and a worker that cannot load one."""
+    if isinstance(embedder, PortableEmbedder):
+        monkeypatch.setattr(reading, "_START_AFTER", 512 << 10)
+    if not isinstance(embedder, OfTheScript):
+        monkeypatch.setattr(reading, "_WorkerPool", None)
     assert plain(read_all(jobs(), 3, embedder)) == plain(read_all(jobs(), 0, embedder))
-    assert started == []
 
 
 def test_a_page_that_kills_its_worker_fails_alone() -> None:
-    work = jobs(page(100, "a deadly page"))
-    found = {job.page.path: read for job, read in read_all(work, 2) if read}
-    failures = {path: read.failure for path, read in found.items() if read.failure}
-    assert failures == {"page100.md": "the process that read it ended unexpectedly"}
-    assert sum(bool(read.chunks) for read in found.values()) == PAGES
+    deadly = [page(100, "a deadly page"), page(101), page(102, "a deadly page")]
+    pages = {job.page.path: read for job, read in read_all(jobs(*deadly), 2) if read}
+    ended = "the process that read it ended unexpectedly"
+    failures = {path: read.failure for path, read in pages.items() if read.failure}
+    assert failures == {"page100.md": ended, "page102.md": ended}
+    assert sum(bool(read.chunks) for read in pages.values()) == PAGES + 1
+
+
+def refuse(*_: object) -> NoReturn:
+    raise BlockingIOError(11, "Resource temporarily unavailable")
 
 
 def test_workers_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_MAIN", "raise SystemExit(3)")
-    assert plain(read_all(jobs(), 2)) == plain(read_all(jobs(), 0))
+    here = plain(read_all(jobs(), 0))
+    monkeypatch.setattr(reading, "_prepare_worker", end_at_once)
+    assert plain(read_all(jobs(), 2)) == here
+    monkeypatch.setattr(reading, "_submit", refuse)
+    assert plain(read_all(jobs(), 2)) == here
 
 
 def test_an_error_that_concerns_all_pages_keeps_its_type() -> None:
@@ -163,26 +176,55 @@ def test_an_error_that_concerns_all_pages_keeps_its_type() -> None:
     assert caught.value.hint == "Install it."
 
 
-def test_leaving_early_ends_the_workers(started: list[reading._Worker]) -> None:
+def test_leaving_early_ends_the_workers() -> None:
     found = read_in_order(jobs(), PortableEmbedder(), "book", DEFAULT_SIZE, 2)
     for _ in range(6):
         next(found)
+    assert multiprocessing.active_children()
     found.close()
-    assert started
-    assert all(worker._process.poll() is not None for worker in started)
+    assert multiprocessing.active_children() == []
 
 
-def test_a_worker_ends_with_its_parent() -> None:
-    reader = PageReader("book", DEFAULT_SIZE, 256, partial(count_words, parent=0))
-    done = subprocess.run(
-        [sys.executable, "-c", reading._MAIN],
-        input=pickle.dumps(reader) + pickle.dumps(jobs()[:2]),
-        capture_output=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        check=True,
-    )
-    assert b"page1.md" in done.stdout
+SCRIPT = """
+import sys
+from recto.book.chunking import DEFAULT_SIZE
+from recto.indexing import reading
+from recto.testing import HashEmbedder
+from recto.types import Page
+from tests.indexing.word_count import count_words
+
+class PortableEmbedder(HashEmbedder):
+    def token_counter(self):
+        return count_words
+
+print("the script runs", flush=True)
+reading._START_AFTER = 0
+pages = [Page(str(n), str(n), "", "m", ("m",), f"# {n}", str(n)) for n in range(30)]
+jobs = [reading.PageJob(page, page.revision, unchanged=False) for page in pages]
+reader = reading.read_in_order(jobs, PortableEmbedder(), "book", DEFAULT_SIZE, 1)
+print(len([next(reader) for _ in range(5)]), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_script_without_a_guard_runs_once_and_its_workers_end_with_it(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), *sys.path)))
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as process:
+        assert process.stdout
+        assert [process.stdout.readline() for _ in range(2)] == ["the script runs\n", "5\n"]
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert workers
+        process.kill()
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert alive == []
 
 
 def test_a_format_that_only_this_process_knows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,13 +263,10 @@ def test_readers_of_plugins_work_in_workers(tmp_path: Path, install_plugin: Call
 
 
 def planned(book: Path, processes: int) -> tuple[Plan, list[PlannedChunk]]:
-    found: list[PlannedChunk] = []
-    embedder = PortableEmbedder()
-    journal = Journal(book / "none.vectors", embedder.fingerprint)
-    planner = Planner(
-        MarkdownTree(book), embedder, DEFAULT_SIZE, None, journal, processes=processes, emit=found.extend
-    )
-    return planner.plan(), found
+    chunks: list[PlannedChunk] = []
+    job = IndexJob(MarkdownTree(book), PortableEmbedder(), processes=processes)
+    journal = Journal(book / "none.vectors", job.embedder.fingerprint)
+    return Planner(job, None, journal, LexiconBuilder(), chunks.extend).plan(), chunks
 
 
 @pytest.mark.parametrize(

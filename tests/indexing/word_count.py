@@ -1,4 +1,4 @@
-"""Count tokens in worker processes, which import this module alone."""
+"""What worker processes import: it counts tokens, or ends the process."""
 
 from __future__ import annotations
 
@@ -20,3 +20,8 @@ def count_words(text: str, parent: int = 0) -> int:
     if "fatal" in text:
         raise ConfigurationError("The tokenizer is missing", hint="Install it.")
     return len(text.split())
+
+
+def end_at_once(remote: bytes) -> None:
+    """End a worker before it can read."""
+    os._exit(3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -36,53 +37,40 @@ TOPICS = (
 QUESTIONS = [f"What does the book say about {topic} and {other}?" for topic in TOPICS for other in TOPICS[:4]]
 
 
-def test_32_threads_share_a_retriever(sample_home: Path) -> None:
-    with TextbookRetriever(
-        settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")
-    ) as shared:
-        alone = [list(shared.search(question)) for question in QUESTIONS]
-        with ThreadPoolExecutor(32) as threads:
-            together = list(threads.map(lambda question: list(shared.search(question)), QUESTIONS * 2))
+@pytest.fixture
+def shared(sample_home: Path) -> Iterator[TextbookRetriever]:
+    settings = Settings("local", "edge", sample_home, threads=2, precision="fp32")
+    with TextbookRetriever(settings=settings) as retriever:
+        yield retriever
+
+
+async def ask_all(shared: TextbookRetriever, times: int) -> list[list[object]]:
+    results = await asyncio.gather(*(shared.asearch(question) for question in QUESTIONS * times))
+    return [list(result) for result in results]
+
+
+def test_threads_and_coroutines_share_a_retriever(shared: TextbookRetriever) -> None:
+    alone: list[list[object]] = [list(shared.search(question)) for question in QUESTIONS]
+    with ThreadPoolExecutor(32) as threads:
+        together = list(threads.map(lambda question: list(shared.search(question)), QUESTIONS * 2))
     assert together == alone * 2
-
-
-def test_256_async_searches_at_once(sample_home: Path) -> None:
-    async def ask(shared: TextbookRetriever, times: int) -> list[list[object]]:
-        return [
-            list(found)
-            for found in await asyncio.gather(*(shared.asearch(question) for question in QUESTIONS * times))
-        ]
-
-    with TextbookRetriever(
-        settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")
-    ) as shared:
-        alone: list[list[object]] = [list(shared.search(question)) for question in QUESTIONS]
-        assert asyncio.run(ask(shared, 8)) == alone * 8
+    assert asyncio.run(ask_all(shared, 8)) == alone * 8
 
 
 @pytest.mark.slow
-def test_async_searches_do_not_leak(sample_home: Path) -> None:
-    async def ask(shared: TextbookRetriever) -> None:
-        await asyncio.gather(*(shared.asearch(question) for question in QUESTIONS * 8))
-
-    with TextbookRetriever(
-        settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")
-    ) as shared:
-        asyncio.run(ask(shared))
-        before = psutil.Process().memory_info().rss
-        asyncio.run(ask(shared))
-        after = psutil.Process().memory_info().rss
-    assert after - before < 64 << 20
+def test_async_searches_do_not_leak(shared: TextbookRetriever) -> None:
+    asyncio.run(ask_all(shared, 8))
+    before = psutil.Process().memory_info().rss
+    asyncio.run(ask_all(shared, 8))
+    assert psutil.Process().memory_info().rss - before < 64 << 20
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("calls", [256])
 def test_256_async_searches_on_services(
     cohere: CohereDouble,
     qdrant: QdrantDouble,
     home: Path,
     small_book: Path,
-    calls: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cohere_module, "_QUERY_SECONDS", 120.0)  # the doubles may be slow on a busy machine
@@ -95,15 +83,13 @@ def test_256_async_searches_on_services(
 
     async def ask() -> list[str]:
         try:
-            found = await asyncio.gather(
-                *(shared.asearch(questions[number % 4], 2) for number in range(calls))
-            )
+            found = await asyncio.gather(*(shared.asearch(questions[number % 4], 2) for number in range(256)))
             return [response.hits[0].chunk.page_title for response in found]
         finally:
             await shared.aclose()
 
     try:
         alone = [shared.search(question, 2).hits[0].chunk.page_title for question in questions]
-        assert asyncio.run(ask()) == alone * (calls // 4)
+        assert asyncio.run(ask()) == alone * 64
     finally:
         shared.close()

@@ -95,7 +95,9 @@ def test_a_chunk_over_the_budget_ends_after_a_sentence(retriever: Retriever) -> 
     (hit,) = retriever.search(QUESTION, 1).hits
     sentences = " ".join(f"Sentence {number} tells about the messages of nodes." for number in range(60))
     long = replace(hit, chunk=replace(hit.chunk, id="gone", text=sentences))
-    context = build_context(retriever, replace(retriever.search(QUESTION), hits=(long, hit)), None, 100, 2)
+    context = build_context(
+        retriever.open_index(), replace(retriever.search(QUESTION), hits=(long, hit)), None, 100, 2
+    )
     first, *_ = context.sections
     assert first.truncated
     assert first.text.endswith("of nodes.")
@@ -110,7 +112,7 @@ def test_omitted_chunks_are_marked(retriever: Retriever) -> None:
     count = retriever.embedder.count_tokens
     budget = count(f"{to_markdown(section[:1])}\n\n{OMISSION}\n\n{to_markdown(section[-1:])}")
     response = replace(retriever.search(QUESTION), hits=hits)
-    (shown,) = build_context(retriever, response, None, budget, 0).sections
+    (shown,) = build_context(retriever.open_index(), response, None, budget, 0).sections
     assert shown.chunks == (section[0], section[-1])
     assert f"\n\n{OMISSION}\n\n" in shown.text
     assert shown.missing == len(section) - 2

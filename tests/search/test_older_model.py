@@ -13,7 +13,7 @@ from recto.embedders.granite.embedder import FINGERPRINT, GRANITE
 from recto.errors import FingerprintMismatch
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.gaps import Asked, AskedQuery, find_gaps
-from recto.evaluation.tune import Configuration, search_all
+from recto.evaluation.tune import SearchConfiguration, search_all
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
@@ -93,7 +93,7 @@ def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embed
     granite = Retriever(shared_embedder(SHARED, 2, "fp32", "granite"), older, NAME)
     mine = Retriever(embedder, older, NAME)
     asked = Asked({QUERY: AskedQuery(Counter([QUERY]))})
-    hybrid = (Configuration(NAME, "hybrid", 0.25),)
+    hybrid = (SearchConfiguration(NAME, "hybrid", 0.25),)
     for result in (
         lambda retriever: find_gaps(retriever, asked),
         lambda retriever: search_all(retriever, [QUERY], hybrid, 5, NO_FILTERS)[hybrid[0]],

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.search.lexical import LexicalQuery
-from recto.search.response import answerable, best_evidence, coverage, noise_score, rank
+from recto.search.pipeline import best_evidence, rank
+from recto.search.response import answerable, coverage, noise_score
 from recto.settings import LEXICAL_WEIGHT
 from recto.types import Calibration, Candidates, SparseVector
 

@@ -47,37 +47,40 @@ def test_related_beats_a_plain_search(retriever: Retriever) -> None:
 
 
 class TestSelectionQuery:
-    def test_a_short_selection_is_used_whole(self) -> None:
-        text, selected = build_selection_query("  Two words. ", None, 10, words)
-        assert (text, selected.text, selected.given, selected.cut) == ("Two words.", "Two words.", 10, False)
-
-    def test_the_question_comes_first(self) -> None:
-        assert build_selection_query("Two words.", "Why?", 10, words)[0] == "Why?\n\nTwo words."
-
-    def test_a_long_selection_is_cut_after_a_sentence(self) -> None:
-        text, selected = build_selection_query(
-            "One two three. Four five six! Seven eight nine.", None, 7, words
-        )
-        assert text == selected.text == "One two three. Four five six!"
-        assert selected.cut
-        assert selected.given == 47
-
-    def test_the_question_counts_toward_the_limit(self) -> None:
-        assert (
-            build_selection_query("One two three. Four five six.", "Why is that so?", 8, words)[1].text
-            == "One two three."
-        )
-
-    def test_a_sentence_that_is_too_long_is_cut_after_a_word(self) -> None:
-        assert build_selection_query("one two three four", None, 2, words)[1].text == "one two"
+    @pytest.mark.parametrize(
+        ("selection", "question", "limit", "text", "cut"),
+        [
+            ("  Two words. ", None, 10, "Two words.", False),
+            ("Two words.", "Why?", 10, "Why?\n\nTwo words.", False),
+            (
+                "One two three. Four five six! Seven eight nine.",
+                None,
+                7,
+                "One two three. Four five six!",
+                True,
+            ),
+            # The question counts toward the limit.
+            ("One two three. Four five six.", "Why is it so?", 8, "Why is it so?\n\nOne two three.", True),
+            # A sentence that is too long ends after a word.
+            ("one two three four", None, 2, "one two", True),
+        ],
+    )
+    def test_whole_sentences_that_fit_are_used(
+        self, selection: str, question: str | None, limit: int, text: str, cut: bool
+    ) -> None:
+        query = build_selection_query(selection, question, limit, words)
+        assert (query.text, query.selection.cut) == (text, cut)
+        assert text.endswith(query.selection.text)
+        assert query.selection.given == len(selection.strip())
 
     def test_text_without_spaces_is_cut_where_it_fits(self) -> None:
-        assert build_selection_query("x" * 50, None, 10, len)[1].text == "x" * 10
+        assert build_selection_query("x" * 50, None, 10, len).text == "x" * 10
 
     @given(st.text(min_size=1, max_size=400).filter(str.strip), st.integers(3, 40))
     def test_the_query_is_a_prefix_that_fits(self, selection: str, limit: int) -> None:
-        text, selected = build_selection_query(selection, None, limit, words)
-        assert words(text) <= limit
+        query = build_selection_query(selection, None, limit, words)
+        selected = query.selection
+        assert words(query.text) <= limit
         assert selection.strip().startswith(selected.text)
         assert selected.cut == (selected.text != selection.strip())
 
@@ -89,11 +92,9 @@ class TestSelectionQuery:
 
     @pytest.mark.parametrize("blank", ["", " \n"])
     def test_a_blank_question_is_ignored(self, retriever: Retriever, blank: str) -> None:
-        asked, unasked = (
-            retriever.related("Some text about sensors.", blank),
-            retriever.related("Some text about sensors."),
-        )
-        assert asked.query == unasked.query == "Some text about sensors."
+        text = "Some text about sensors."
+        asked, unasked = retriever.related(text, blank), retriever.related(text)
+        assert asked.query == unasked.query == text
         assert asked.hits == unasked.hits
 
     def test_top_k_is_checked(self, retriever: Retriever) -> None:
@@ -117,32 +118,19 @@ class TestExcludeAndDiversify:
 
     def test_chunks_that_overlap_the_edge_of_a_long_selection_are_excluded(self) -> None:
         selection = " ".join(f"word{number}" for number in range(200))
-        edge = (
-            " ".join(f"word{number}" for number in range(175, 200))
-            + " "
-            + " ".join(f"other{number}" for number in range(100))
-        )
+        edge = " ".join((*selection.split()[175:], *(f"other{number}" for number in range(100))))
         assert exclude_and_diversify([hit(0.9, edge)], selection, 3) == ([], 1)
 
     def test_a_single_term_excludes_nothing(self) -> None:
-        assert (
-            exclude_and_diversify(
-                [hit(0.9, "A costmap marks what is in the way of the robot.")], "costmap", 3
-            )[1]
-            == 0
-        )
+        hits = [hit(0.9, "A costmap marks what is in the way of the robot.")]
+        assert exclude_and_diversify(hits, "costmap", 3) == (hits, 0)
 
     def test_at_most_half_of_the_hits_are_from_one_page(self) -> None:
-        hits = [hit(0.9 - number / 100, f"passage number {number} of one page", "one") for number in range(8)]
-        hits += [
-            hit(0.5, "a passage that stands elsewhere", "two"),
-            hit(0.4, "one more that stands elsewhere", "three"),
-        ]
-        chosen, _ = exclude_and_diversify(hits, self.SELECTION, 5)
-        assert [one.chunk.page_url for one in chosen] == ["one", "one", "one", "two", "three"]
-        assert [one.chunk.page_url for one in exclude_and_diversify(hits[:8], self.SELECTION, 5)[0]] == [
-            "one"
-        ] * 5
+        one = [hit(0.9 - number / 100, f"passage number {number} of one page", "one") for number in range(8)]
+        others = [hit(0.5, "a passage of another page", "two"), hit(0.4, "one more elsewhere", "three")]
+        for hits, pages in (([*one, *others], "one one one two three"), (one, "one one one one one")):
+            chosen, _ = exclude_and_diversify(hits, self.SELECTION, 5)
+            assert [each.chunk.page_url for each in chosen] == pages.split()
 
     def test_one_hit_per_section(self) -> None:
         hits = [
@@ -169,10 +157,8 @@ class TestRelated:
         assert response.selection.cut
         assert response.selection.left_out > 0
         assert "of its" not in response.warnings[-1]
-        assert (
-            f"first {len(response.selection.text)} of {response.selection.given} characters"
-            in response.warnings[-1]
-        )
+        lengths = f"first {len(response.selection.text)} of {response.selection.given} characters"
+        assert lengths in response.warnings[-1]
         assert all(hit.chunk.text not in page.markdown() for hit in response.hits)
 
     def test_other_chunks_of_the_same_page_are_allowed(self, retriever: Retriever) -> None:
@@ -188,26 +174,19 @@ class TestRelated:
 
     def test_arelated_returns_the_same(self, retriever: Retriever) -> None:
         selection = retriever.page(PAGE).section("qos-profiles")[0].text
-        here, there = (
-            retriever.related(selection, "In Python?"),
-            asyncio.run(retriever.arelated(selection, "In Python?")),
-        )
+        here = retriever.related(selection, "In Python?")
+        there = asyncio.run(retriever.arelated(selection, "In Python?"))
         assert (here.hits, here.selection, here.query) == (there.hits, there.selection, there.query)
 
     def test_the_message_says_if_only_the_selection_was_found(
         self, tmp_path: Path, embedder: Embedder
     ) -> None:
-        (tmp_path / "book").mkdir()
-        (tmp_path / "book" / "only.md").write_text(
-            "# Only\n\nThis is the only sentence of a very short book.\n"
-        )
+        book, text = tmp_path / "book", "This is the only sentence of a very short book."
+        book.mkdir()
+        (book / "only.md").write_text(f"# Only\n\n{text}\n")
         store = EdgeStore(tmp_path / "home")
-        index_book(
-            IndexJob(MarkdownTree(tmp_path / "book"), embedder), store, "only", journal=tmp_path / "journal"
-        )
-        response = Retriever(embedder, store, "only").related(
-            "This is the only sentence of a very short book."
-        )
+        index_book(IndexJob(MarkdownTree(book), embedder), store, "only", journal=tmp_path / "journal")
+        response = Retriever(embedder, store, "only").related(text)
         store.close()
         assert response.hits == ()
         assert response.outcome is Outcome.NO_MATCH
@@ -229,12 +208,8 @@ class TestPages:
         for url in retriever.pages():
             lines = retriever.page(url).markdown().split("\n")
             for chunk in retriever.page(url).chunks:
-                stated = [
-                    line
-                    for line in lines
-                    if line.lstrip("#") == f" {chunk.headings[-1]}" and line.startswith("#")
-                ]
-                assert len(stated) == 1, (url, chunk.headings)
+                headings = [line.lstrip("#").strip() for line in lines if line.startswith("#")]
+                assert headings.count(chunk.headings[-1]) == 1, (url, chunk.headings)
 
     def test_a_section_is_part_of_the_page(self, retriever: Retriever) -> None:
         page = retriever.page(PAGE)
@@ -263,8 +238,8 @@ class TestPages:
 def test_cutting_a_long_selection_needs_little_memory(text: str) -> None:
     tracemalloc.start()
     try:
-        _, selection = build_selection_query(text, None, 128_000, len)
-        assert len(selection.text) == pytest.approx(128_000, abs=3)
+        query = build_selection_query(text, None, 128_000, len)
+        assert len(query.text) == pytest.approx(128_000, abs=3)
         assert tracemalloc.get_traced_memory()[1] < 100_000_000
     finally:
         tracemalloc.stop()

@@ -143,13 +143,11 @@ def test_settings(tmp_path: Path) -> None:
     assert (both.otel, both.otel_capture_query) == (True, True)
 
 
-def test_connect_uses_the_setting(sample_home: Path) -> None:
-    from recto.search.tracing import TracedRetriever
-
-    with connect(settings=Settings("local", "edge", sample_home, otel=True)) as retriever:
-        assert isinstance(retriever, TracedRetriever)
-    with connect(settings=Settings("local", "edge", sample_home)) as retriever:
-        assert type(retriever) is Retriever
+def test_connect_uses_the_setting(spans: Any, sample_home: Path) -> None:
+    for otel in (True, False):
+        with connect(settings=Settings("local", "edge", sample_home, otel=otel)) as retriever:
+            retriever.search(QUESTION)
+            assert len(spans()) == 3
 
 
 def test_without_the_package(tmp_path: Path) -> None:

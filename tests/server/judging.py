@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from recto.evaluation.pooling import Configuration, load_judged_suite, pool
+from recto.evaluation.pooling import PooledSearch, load_judged_suite, pool
 from recto.search.retriever import Retriever
 from recto.server.judge import Judging, judge_app
 from recto.types import MODES
@@ -29,7 +29,7 @@ class JudgingService(ThreadServer):
     """The service for a suite, with all modes."""
 
     def __init__(self, path: Path, retriever: Retriever, depth: int = 5) -> None:
-        configurations = [Configuration(retriever, mode) for mode in MODES]
+        configurations = [PooledSearch(retriever, mode) for mode in MODES]
         self.pool = pool(load_judged_suite(path), configurations, depth)
         self._path = path
 

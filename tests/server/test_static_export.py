@@ -23,7 +23,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Index
 from recto.search.display import chunk_matches, make_snippet, response_words
 from recto.search.lexical import LexicalQuery, analyze_query, read_lexicon
-from recto.search.response import rank, to_hits
+from recto.search.pipeline import rank, to_hits
 from recto.search.retriever import Retriever
 from recto.server.http.models import HitModel, RelatedResponseModel
 from recto.server.static_export import export_static

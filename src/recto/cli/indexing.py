@@ -5,33 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
 from recto._util.text import plural
-from recto.api import open_embedder, open_store
-from recto.book.chunking import ChunkSize
+from recto.api import IndexRunner, open_embedder, open_store
 from recto.book.parsing.formats import page_suffixes
 from recto.book.sources.tree import SKIPPED
 from recto.cli.output import one_line
 from recto.cli.runner import close_later, notify, warn
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument
-from recto.evaluation.calibration import calibrate
-from recto.indexing.indexer import (
-    IndexJob,
-    IndexProgress,
-    IndexReport,
-    ProgressCallback,
-    index_book,
-    plan_book,
-)
-from recto.indexing.naming import collection_for
+from recto.indexing.indexer import IndexProgress, IndexReport, ProgressCallback
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Metered, Source
-from recto.settings import SAMPLE_COLLECTION, check_collection_name, load_settings
+from recto.settings import check_collection_name, load_settings
 from recto.types import CostEstimate
 
 _SITE_SETTINGS = (".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts")
@@ -40,78 +30,56 @@ _LOG_SECONDS = 5.0
 _MAX_NOTES = 10
 
 
-class IndexRunner:
-    """Opens embedder and store once, and plans or runs the indexing of a source with them."""
+def open_runner(
+    collection: str | None, modules: tuple[str, ...], *, sample: bool = False, rebuild: bool = False
+) -> IndexRunner:
+    """Open the configured embedder and store for indexing; they are closed at the end of the command."""
+    if sample and collection is not None:
+        raise InvalidArgument("--sample has its own collection", hint="Leave out --collection.")
+    if collection is not None:
+        check_collection_name(collection, "--collection")
+    settings = load_settings()
+    embedder, store = open_embedder(settings, notify), open_store(settings, notify, close_at_exit=True)
+    close_later(embedder, store)
+    return IndexRunner(
+        settings,
+        embedder,
+        store,
+        collection,
+        modules=modules,
+        sample=sample,
+        sample_names=DEFAULT_COLLECTIONS,
+        rebuild=rebuild,
+    )
 
-    def __init__(
-        self,
-        collection: str | None,
-        modules: tuple[str, ...],
-        *,
-        sample: bool = False,
-        rebuild: bool = False,
-    ) -> None:
-        if sample and collection is not None:
-            raise InvalidArgument("--sample has its own collection", hint="Leave out --collection.")
-        if collection is not None:
-            check_collection_name(collection, "--collection")
-        self.settings = load_settings()
-        self._collection = SAMPLE_COLLECTION if sample else collection or self.settings.collection
-        self._sample = sample
-        self._modules = modules
-        self._rebuild = rebuild
-        self._journal = self.settings.home / "journal"
-        self._embedder = open_embedder(self.settings, notify)
-        self._store = open_store(self.settings, notify, close_at_exit=True)
-        close_later(self._embedder, self._store)
 
-    def collection(self, source: Source) -> str:
-        """Return the collection of a source: the given one, else COLLECTION_NAME, else the book's name."""
-        return self._collection or collection_for(source, self._store)
+def show_plan(runner: IndexRunner, source: Source) -> tuple[Plan, CostEstimate | None]:
+    """Plan a run with its progress; return the plan and, if the embedder is metered, what it would cost."""
+    with index_progress() as progress:
+        plan = runner.plan(source, progress)
+    _print_notes(plan)
+    embedder = runner.embedder
+    return plan, embedder.estimate(plan.texts, plan.tokens) if isinstance(embedder, Metered) else None
 
-    def plan(self, source: Source) -> tuple[Plan, CostEstimate | None]:
-        """Return what a run would do and, if the embedder is metered, what it would cost."""
-        job, embedder = self._job(source), self._embedder
-        with index_progress() as progress:
-            plan = plan_book(
-                job, self._store, self.collection(source), journal=self._journal, progress=progress
-            )
-        self._print_notes(plan)
-        return plan, embedder.estimate(plan.texts, plan.tokens) if isinstance(embedder, Metered) else None
 
-    def run(self, source: Source) -> IndexReport:
-        """Index a source."""
-        job, name = self._job(source), self.collection(source)
-        with index_progress() as progress:
-            report = index_book(job, self._store, name, journal=self._journal, progress=progress)
-        if self._sample:  # it answers to the default names of the contracts that no other book has
-            aliases = self._store.aliases()
-            free = [alias for alias in DEFAULT_COLLECTIONS if aliases.get(alias, name) == name]
-            self._store.set_aliases(free, name)
-        self._print_notes(report.plan)
-        for note in report.notes:
-            notify(note)
-        return report
+def run_index(runner: IndexRunner, source: Source) -> IndexReport:
+    """Index a source, and print the progress and the notes."""
+    with index_progress() as progress:
+        report = runner.run(source, progress)
+    _print_notes(report.plan)
+    for note in report.notes:
+        notify(note)
+    return report
 
-    def _job(self, source: Source) -> IndexJob:
-        return IndexJob(
-            source,
-            self._embedder,
-            ChunkSize(self.settings.chunk_tokens),
-            modules=self._modules,
-            rebuild=self._rebuild,
-            calibrate=calibrate,
-            processes=self.settings.threads - 1,
-        )
 
-    def _print_notes(self, plan: Plan) -> None:
-        for note in plan.notes[:_MAX_NOTES]:
-            notify(note)
-        if (more := len(plan.notes) - _MAX_NOTES) > 0:
-            notify(f"... and {more} more; --json has them all.")
-        kept = [page.path for page in plan.pages if page.state is PageState.KEPT]
-        for failure in plan.failed:
-            warn(f"{'Kept the old version of' if any(map(failure.covers, kept)) else 'Left out'} {failure}")
+def _print_notes(plan: Plan) -> None:
+    for note in plan.notes[:_MAX_NOTES]:
+        notify(note)
+    if (more := len(plan.notes) - _MAX_NOTES) > 0:
+        notify(f"... and {more} more; --json has them all.")
+    kept = [page.path for page in plan.pages if page.state is PageState.KEPT]
+    for failure in plan.failed:
+        warn(f"{'Kept the old version of' if any(map(failure.covers, kept)) else 'Left out'} {failure}")
 
 
 _FileState = dict[str, tuple[int, int]]
@@ -130,14 +98,12 @@ class WatchedFiles:
 
     def state(self) -> _FileState:
         """Return the modification time and the size of every file."""
-        found: _FileState = {}
+        state: _FileState = {}
         for file in self._files():
-            try:
+            with suppress(OSError):  # deleted in the meantime
                 status = os.stat(file)
-            except OSError:  # deleted in the meantime
-                continue
-            found[file] = (status.st_mtime_ns, status.st_size)
-        return found
+                state[file] = (status.st_mtime_ns, status.st_size)
+        return state
 
     def include(self, files: Mapping[Path, tuple[int, int]]) -> _FileState:
         """Also watch included files; return the state in which they were read."""

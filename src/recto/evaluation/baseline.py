@@ -20,11 +20,11 @@ from recto.evaluation.measures import GATED_MEASURES, ScoreEstimate, estimate, h
 from recto.evaluation.records import write_file
 from recto.evaluation.runs import QueryResult, Run
 from recto.evaluation.suites import Suite
-from recto.indexing.promotion import differs, search_index, shared_modes
+from recto.indexing.promotion import differs, search_both, shared_modes
 from recto.protocols import Embedder, Index
 from recto.types import Mode
 
-FORMAT = "recto-baseline-1"
+BASELINE_FORMAT = "recto-baseline-1"
 RISK = 0.05
 _MIN_DROP = 0.01
 _HINT = "Write it again with `recto validate --suite FILE --baseline FILE --update-baseline`."
@@ -70,11 +70,11 @@ class Baseline:
     @staticmethod
     def of(run: Run) -> Baseline:
         """Keep what a later run is compared with."""
-        made = run.fingerprint
-        index = made and {
-            "model": str(made.embedder),
-            "chunker": made.chunker,
-            "content_hash": made.content_hash,
+        fingerprint = run.fingerprint
+        index = fingerprint and {
+            "model": str(fingerprint.embedder),
+            "chunker": fingerprint.chunker,
+            "content_hash": fingerprint.content_hash,
         }
         answers = {answer.key: BaselineResult.of(answer, run.top_k) for answer in run.answers}
         return Baseline(
@@ -85,7 +85,7 @@ class Baseline:
 def save_baseline(path: Path, baseline: Baseline) -> None:
     """Write a baseline atomically, one line per result, so that a diff shows what changed."""
     data = {
-        "format": FORMAT,
+        "format": BASELINE_FORMAT,
         "suite": {"name": baseline.suite, "digest": baseline.suite_digest},
         "collection": baseline.collection,
         "index": baseline.index,
@@ -98,7 +98,7 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
                 "expect": answer.targets,
                 "rank": answer.rank,
                 "measures": answer.measures,
-                "found": [{"place": place, "score": score} for place, score in answer.found],
+                "found": [{"place": link, "score": score} for link, score in answer.found],
             }
             for key, answer in sorted(baseline.answers.items())
         ],
@@ -117,8 +117,8 @@ def load_baseline(path: Path) -> Baseline:
         raise InvalidArgument(f"The baseline {path} cannot be read: {reason}", hint=_HINT) from error
     except (ValueError, RecursionError) as error:
         raise InvalidArgument(f"The baseline {path} is damaged: {error}", hint=_HINT) from error
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InvalidArgument(f"{path} is not a baseline of the format {FORMAT}", hint=_HINT)
+    if not isinstance(data, dict) or data.get("format") != BASELINE_FORMAT:
+        raise InvalidArgument(f"{path} is not a baseline of the format {BASELINE_FORMAT}", hint=_HINT)
     try:
         answers = {str(entry["id"]): _parse(entry) for entry in data["queries"]}
         return Baseline(
@@ -140,7 +140,7 @@ def _parse(entry: dict[str, Any]) -> BaselineResult:
         str(entry["query"]),
         tuple(map(str, entry["expect"])),
         None if entry["rank"] is None else int(entry["rank"]),
-        tuple((str(found["place"]), float(found["score"])) for found in entry["found"]),
+        tuple((str(result["place"]), float(result["score"])) for result in entry["found"]),
         {str(name): float(value) for name, value in entry["measures"].items()},
     )
 
@@ -245,25 +245,25 @@ def compare(run: Run, baseline: Baseline) -> Comparison:
 def _deltas(
     names: Iterable[str], pairs: list[tuple[dict[str, float], dict[str, float]]]
 ) -> tuple[Delta, ...]:
-    found: dict[str, Delta] = {}
+    deltas_by_name: dict[str, Delta] = {}
     gated = set(map(str, GATED_MEASURES))
     for name in names:
         values = [(before[name], now[name]) for before, now in pairs if name in before and name in now]
         deltas = [round(now - before, 9) for before, now in values]
         if (change := estimate(deltas)) is not None:
             before, now = (sum(side) / len(values) for side in zip(*values, strict=True))
-            found[name] = Delta(name, before, now, change, p_value_of_loss(deltas), name in gated)
-    watched = [delta for delta in found.values() if delta.gated]
+            deltas_by_name[name] = Delta(name, before, now, change, p_value_of_loss(deltas), name in gated)
+    watched = [delta for delta in deltas_by_name.values() if delta.gated]
     for delta, rejected in zip(watched, holm([one.p_value for one in watched], RISK), strict=True):
         drop = rejected and delta.delta.mean <= -_MIN_DROP
-        found[delta.measure] = replace(delta, significant_drop=drop)
-    return tuple(found.values())
+        deltas_by_name[delta.measure] = replace(delta, significant_drop=drop)
+    return tuple(deltas_by_name.values())
 
 
 def _change(key: str, before: BaselineResult, now: BaselineResult) -> Change | None:
-    old, new = (list(dict.fromkeys(place for place, _ in one.found)) for one in (before, now))
-    entered = tuple(place for place in new if place not in old)
-    left = tuple(place for place in old if place not in new)
+    old, new = (list(dict.fromkeys(link for link, _ in one.found)) for one in (before, now))
+    entered = tuple(link for link in new if link not in old)
+    left = tuple(link for link in old if link not in new)
     changed = entered or left or before.rank != now.rank
     return Change(key, now.query, entered, left, before.rank, now.rank) if changed else None
 
@@ -272,12 +272,11 @@ def compare_indexes(
     embedder: Embedder, left: Index, right: Index, suite: Suite, top_k: int
 ) -> dict[Mode, list[tuple[str, str]]]:
     """Search two indexes in each mode that both support; return queries with their differences."""
-    found: dict[Mode, list[tuple[str, str]]] = {mode: [] for mode in shared_modes(left, right)}
+    differences: dict[Mode, list[tuple[str, str]]] = {mode: [] for mode in shared_modes(left, right)}
     for start in range(0, len(suite.expectations), _PARITY_BATCH):
         queries = [expectation.query for expectation in suite.expectations[start : start + _PARITY_BATCH]]
         vectors = embedder.embed_queries(queries)
-        for mode, differences in found.items():
-            answers = [search_index(index, mode, vectors, queries, top_k) for index in (left, right)]
-            pairs = zip(queries, *answers, strict=True)
-            differences += [(query, what) for query, one, other in pairs if (what := differs(one, other))]
-    return found
+        for mode, in_mode in differences.items():
+            results = zip(queries, *search_both((left, right), mode, vectors, queries, top_k), strict=True)
+            in_mode += [(query, text) for query, one, other in results if (text := differs(one, other))]
+    return differences

@@ -19,8 +19,9 @@ from recto._util.numbers import cosine, percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import analyze_query, read_lexicon
+from recto.search.pipeline import best_evidence
 from recto.search.query import MAX_QUERY
-from recto.search.response import answerable, best_evidence
+from recto.search.response import answerable
 from recto.types import Calibration, Chunk, IndexQuery
 
 _FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)

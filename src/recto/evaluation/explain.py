@@ -12,23 +12,22 @@ from recto._util.numbers import cosine
 from recto._util.text import filter_keys, nearest, page_key, with_anchor
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import passage_target
-from recto.protocols import Embedder, Index
 from recto.search.display import matched_query_words, words_to_match
-from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
+from recto.search.lexical import QueryWord, analyzed_text
+from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, search_index
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
-from recto.search.response import rank
 from recto.search.retriever import Retriever
-from recto.types import NO_FILTERS, Chunk, Coverage, Filters, Hit, IndexQuery, Mode, Vector
+from recto.types import NO_FILTERS, Chunk, Coverage, Filters, Hit, Mode
 
 _NEAR_MISSES = 5
 _FIRST_LIMIT = 200  # hits requested first for an expected page; then more, up to all
 
 
-Place = tuple[str, str]
+PageAnchor = tuple[str, str]
 """A page and, if one is named, an anchor on it."""
 
 
-def parse_place(text: str) -> Place:
+def parse_expected(text: str) -> PageAnchor:
     """Read `page#anchor`."""
     page, _, anchor = text.strip().partition("#")
     if not page:
@@ -49,7 +48,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedHit:
     """A hit with its rank, its lead over the next hit, and the query words that it contains."""
 
     rank: int
@@ -96,8 +95,8 @@ class Explanation:
     top_k: int
     chunks: int
     candidates: int
-    shown: tuple[Ranked, ...]
-    near_misses: tuple[Ranked, ...]
+    shown: tuple[RankedHit, ...]
+    near_misses: tuple[RankedHit, ...]
     noise_floor: float | None
     auroc: float | None
     timings_ms: dict[str, float]
@@ -120,7 +119,7 @@ def explain(
     query: str,
     top_k: int = DEFAULT_TOP_K,
     filters: Filters = NO_FILTERS,
-    expect: Place | None = None,
+    expect: PageAnchor | None = None,
     passage: str = "",
     mode: Mode = "hybrid",
 ) -> Explanation:
@@ -165,10 +164,9 @@ def explain(
     )
     if expect is None and not passage:
         return explanation
-    embedder = retriever.query_embedder
-    vector = embedder.embed_query(text)
-    search = _Search(retriever, embedder, index, vector, lexical, explanation)
-    expected = search.expected(expect, passage)
+    current = retriever.open_index()
+    search = _ExpectedPage(retriever, current, current.prepare([text])[0], explanation)
+    expected = search.find(expect, passage)
     if expected.hit is not None:
         expected = replace(expected, words=matched_query_words(analyzed_text(expected.hit.chunk), words))
     timings = timings | {"find the expected page": (perf_counter() - searched) * 1e3}
@@ -185,76 +183,80 @@ def _append_new(hits: Sequence[Hit], deeper: Sequence[Hit]) -> list[Hit]:
     return [*hits, *(hit for hit in deeper if hit.chunk.id not in ids)]
 
 
-def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[Ranked, ...]:
+def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[RankedHit, ...]:
     leads = [hit.score - lower.score for hit, lower in pairwise(hits)]
     return tuple(
-        Ranked(place, hit, lead, matched_query_words(analyzed_text(hit.chunk), words))
-        for place, (hit, lead) in enumerate(zip(hits, (*leads, None), strict=False), 1)
+        RankedHit(rank, hit, lead, matched_query_words(analyzed_text(hit.chunk), words))
+        for rank, (hit, lead) in enumerate(zip(hits, (*leads, None), strict=False), 1)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
-    """Finds an expected page, section or passage in the ranking of an embedded query."""
+class _ExpectedPage:
+    """Finds an expected page, section or passage in the ranking of a query."""
 
     retriever: Retriever
-    embedder: Embedder
-    index: Index
-    vector: Vector
-    lexical: LexicalQuery | None
+    opened: OpenIndex
+    query: PreparedQuery
     explanation: Explanation
 
-    def expected(self, place: Place | None, passage: str) -> Expected:
+    def find(self, page_anchor: PageAnchor | None, passage: str) -> Expected:
         """Return the outcome for a page, a passage, or a passage on a page."""
-        wanted = with_anchor(*place) if place else f'"{passage}"'
-        found = self._find(place) if place else ([], "")
-        if isinstance(found, Expected):
-            return found
-        chunks, note = found
+        name = with_anchor(*page_anchor) if page_anchor else f'"{passage}"'
+        chunks: list[Chunk] = []
+        note = ""
+        if page_anchor:
+            on_page = self._chunks_of(page_anchor)
+            if isinstance(on_page, Expected):
+                return on_page
+            chunks, note = on_page
         if passage:
             where, target = chunks[0].link if chunks else "the index", passage_target(passage)
-            chunks = [chunk for chunk in chunks or self.index.scroll() if target.holds(chunk)]
+            chunks = [chunk for chunk in chunks or self.opened.index.scroll() if target.holds(chunk)]
             if not chunks:
-                return self._no_passage(wanted, passage, where)
+                return self._no_passage(name, passage, where)
         if excluded := self._excluded(chunks):
-            ranked = self._ranked(wanted, chunks, NO_FILTERS)
+            ranked = self._ranked(name, chunks, NO_FILTERS)
             return replace(ranked, verdict=Verdict.FILTERED_OUT, message=excluded)
-        ranked = self._ranked(wanted, chunks, self.explanation.filters)
+        ranked = self._ranked(name, chunks, self.explanation.filters)
         return replace(ranked, message=f"{note} {ranked.message}".strip())
 
-    def _find(self, place: Place) -> tuple[list[Chunk], str] | Expected:
+    def _chunks_of(self, page_anchor: PageAnchor) -> tuple[list[Chunk], str] | Expected:
         """Return the chunks of a page or section with a note, or say what is not in the index."""
-        (page, anchor), wanted = place, page_key(place[0])
-        chunks = list(self.index.scroll(Filters(page_url=page)))
+        page, anchor = page_anchor
+        index, key = self.opened.index, page_key(page)
+        chunks = list(index.scroll(Filters(page_url=page)))
         if not chunks:
-            known: dict[str, str] = {}
-            for chunk in self.index.scroll():
-                known |= {page_key(name): name for name in (chunk.source, chunk.page_url)}
-                if wanted == page_key(chunk.source):
+            names: dict[str, str] = {}
+            for chunk in index.scroll():
+                names |= {page_key(name): name for name in (chunk.source, chunk.page_url)}
+                if key == page_key(chunk.source):
                     chunks.append(chunk)
             if not chunks:
                 message = f"There is no page '{page}' in the index."
-                return Expected(with_anchor(*place), Verdict.NO_PAGE, message, _nearest(wanted, known))
+                return Expected(
+                    with_anchor(*page_anchor), Verdict.NO_PAGE, message, _nearest_page(key, names)
+                )
         if not anchor:
             return chunks, ""
         anchors = {chunk.id: {chunk.anchor, *chunk.anchors} - {""} for chunk in chunks}
-        if there := [chunk for chunk in chunks if anchor in anchors[chunk.id]]:
-            return there, ""
+        if section := [chunk for chunk in chunks if anchor in anchors[chunk.id]]:
+            return section, ""
         if not any(anchors.values()):
             return chunks, f"No anchors are stored for '{page}', so the whole page counts."
         near = nearest(anchor, sorted(set().union(*anchors.values())))
         message = f"There is no '#{anchor}' on '{page}'."
         return Expected(
-            with_anchor(*place), Verdict.NO_ANCHOR, message, with_anchor(page, near) if near else ""
+            with_anchor(*page_anchor), Verdict.NO_ANCHOR, message, with_anchor(page, near) if near else ""
         )
 
-    def _no_passage(self, wanted: str, passage: str, where: str) -> Expected:
+    def _no_passage(self, name: str, passage: str, where: str) -> Expected:
         """Return the chunk nearest to a text that no chunk contains."""
-        near = self.index.query(self.embedder.embed_query(passage), 1)
+        near = self.opened.index.query(self.opened.embedder.embed_query(passage), 1)
         message = (
             f"The quoted text is in no chunk of {where}. It may have changed, or span two chunks: quote less."
         )
-        return Expected(wanted, Verdict.NO_PASSAGE, message, near[0].chunk.link if near else "")
+        return Expected(name, Verdict.NO_PASSAGE, message, near[0].chunk.link if near else "")
 
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
         """Say which filter excludes all of the chunks, if one does."""
@@ -266,7 +268,7 @@ class _Search:
             return f"Its page {first.page_url} is excluded by --url {page}."
         return ""
 
-    def _ranked(self, wanted: str, chunks: Sequence[Chunk], filters: Filters) -> Expected:
+    def _ranked(self, name: str, chunks: Sequence[Chunk], filters: Filters) -> Expected:
         mode, top_k, noise = self.explanation.mode, self.explanation.top_k, self.explanation.noise_floor
         listed = self._up_to({chunk.id for chunk in chunks}, mode, filters)
         hit = listed[-1] if listed else self._most_similar(chunks)
@@ -274,12 +276,12 @@ class _Search:
         if dense.score is None:
             dense = replace(dense, score=hit.dense)
         expected = Expected(
-            wanted,
+            name,
             Verdict.TOO_LOW,
             "The search does not return it, whatever the top k.",
             hit=hit,
             dense=dense,
-            lexical=self._leg(hit, "lexical", filters) if self.lexical else None,
+            lexical=self._leg(hit, "lexical", filters) if self.query.lexical else None,
         )
         if not listed:
             lexical = "It contains none of the query's words."
@@ -287,8 +289,8 @@ class _Search:
         rank, above = len(listed), tuple(listed[:-1])
         message = f"It is at rank {rank}."
         if rank <= top_k:
-            found = Verdict.FOUND
-            return replace(expected, verdict=found, message=message, rank=rank, lacks=0.0, lost_to=above)
+            shown = Verdict.FOUND
+            return replace(expected, verdict=shown, message=message, rank=rank, lacks=0.0, lost_to=above)
         lacks = above[top_k - 1].score - hit.score
         message = f"It is at rank {rank} and lacks {lacks:.3f} for the first {top_k}."
         if lacks < 0:
@@ -303,52 +305,37 @@ class _Search:
 
     def _most_similar(self, chunks: Sequence[Chunk]) -> Hit:
         """Return the chunk most similar to the query by stored vectors, without a search."""
-        vectors = self.index.vectors([chunk.id for chunk in chunks])
-        similar = [(cosine(self.vector, vectors[one.id]), one) for one in chunks if one.id in vectors]
+        vectors = self.opened.index.vectors([chunk.id for chunk in chunks])
+        similar = [(cosine(self.query.vector, vectors[one.id]), one) for one in chunks if one.id in vectors]
         score, chunk = max(similar or [(0.0, chunks[0])], key=lambda one: one[0])
         return Hit(score, chunk, score)
 
-    def _up_to(self, wanted: set[str], mode: Mode, filters: Filters) -> list[Hit]:
-        """Return the hits up to the first wanted one, with a growing limit; empty if it never appears."""
+    def _up_to(self, ids: set[str], mode: Mode, filters: Filters) -> list[Hit]:
+        """Return the hits up to the first with one of the ids, or nothing, with a growing limit."""
         limit, everything = _FIRST_LIMIT, self.explanation.chunks
         hits = self._first_hits(mode, filters)
         while True:
-            deeper = self._hits(limit, mode, filters)
+            options = SearchOptions(limit, mode, filters)
+            deeper = search_index(self.opened.index, [self.query], options)[0].hits
             hits = _append_new(hits, deeper)
-            for place, hit in enumerate(hits, 1):
-                if hit.chunk.id in wanted:
-                    return hits[:place]
+            for rank, hit in enumerate(hits, 1):
+                if hit.chunk.id in ids:
+                    return hits[:rank]
             if len(deeper) < limit or limit >= everything:
                 return []
             limit = min(everything, limit * 10)
 
     def _first_hits(self, mode: Mode, filters: Filters) -> list[Hit]:
-        """Return the hits that are explained; for another mode or other filters, those of the same search."""
+        """Return the hits that are explained; for another mode or other filters, search again."""
         explanation = self.explanation
         if (mode, filters) == (explanation.mode, explanation.filters):
             return [ranked.hit for ranked in (*explanation.shown, *explanation.near_misses)]
         return list(self.retriever.search(explanation.query, explanation.top_k, filters, mode=mode).hits)
 
-    def _hits(self, limit: int, mode: Mode, filters: Filters) -> list[Hit]:
-        if mode == "dense":
-            return self.index.query(self.vector, limit, filters)
-        if self.lexical is None:
-            return []
-        query = IndexQuery(self.vector if mode == "hybrid" else None, self.lexical.vector)
-        (found,) = self.index.candidates([query], limit, filters)
-        best = rank(found, mode, self.lexical.weight)[:limit]
-        chunks = self.index.chunks([id for id, _ in best])
-        hits = [
-            Hit(score, chunks[id], found.dense.get(id), found.lexical.get(id, 0.0))
-            for id, score in best
-            if id in chunks
-        ]
-        hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
-        return hits
 
-
-def _nearest(wanted: str, known: dict[str, str]) -> str:
+def _nearest_page(key: str, names: dict[str, str]) -> str:
     """Guess a page by its whole name, else by its last part: people often leave out the rest."""
-    last = {name.rpartition("/")[2]: name for name in known}
-    meant = nearest(wanted, known) or last.get(nearest(wanted.rpartition("/")[2], last) or "")
-    return known[meant] if meant else ""
+    by_last_part = {name.rpartition("/")[2]: name for name in names}
+    last_part = nearest(key.rpartition("/")[2], by_last_part) or ""
+    meant = nearest(key, names) or by_last_part.get(last_part)
+    return names[meant] if meant else ""

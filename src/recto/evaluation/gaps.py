@@ -20,12 +20,13 @@ from recto.errors import InvalidArgument
 from recto.evaluation.suites import read_file
 from recto.protocols import Index, Progress, Store
 from recto.search.analyzer import STOP_WORDS, count_words, query_words, word_terms
-from recto.search.lexical import Lexicon, analyze_query, analyzed_text, count_terms, read_lexicon
+from recto.search.lexical import Lexicon, analyzed_text, count_terms
+from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, search_index
 from recto.search.query import MAX_QUERY
 from recto.search.query_log import normalize, read_query_log
-from recto.search.response import NOT_COVERED_BELOW, answerable, best_evidence
+from recto.search.response import NOT_COVERED_BELOW, answerable
 from recto.search.retriever import Retriever
-from recto.types import Chunk, Hit, IndexQuery, Vector
+from recto.types import Chunk, Hit, Vector
 
 MAX_DISTINCT = 5000
 """Distinct queries that are clustered, the most frequent ones: the comparison of all pairs takes memory."""
@@ -158,11 +159,12 @@ class Gaps:
     @property
     def unclicked(self) -> list[Cluster]:
         """The clusters that the book seems to answer, but of which no result was opened."""
-        found = [one for one in self.clusters if not one.is_gap and one.count >= _MIN_UNCLICKED]
-        return sorted(
-            (one for one in found if one.no_click is not None and one.no_click == one.count),
-            key=lambda one: (-one.count, one.label),
-        )
+        unclicked = [
+            one
+            for one in self.clusters
+            if not one.is_gap and one.count >= _MIN_UNCLICKED and one.no_click == one.count
+        ]
+        return sorted(unclicked, key=lambda one: (-one.count, one.label))
 
 
 def read_queries(path: Path) -> Asked:
@@ -184,9 +186,9 @@ def read_queries(path: Path) -> Asked:
 def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -> Asked:
     """Read the queries about a collection, which may have several names, from a query log."""
     queries: dict[str, AskedQuery] = defaultdict(AskedQuery)
-    wanted, without_text = frozenset(names), 0
+    accepted, without_text = frozenset(names), 0
     for entry in read_query_log(log, since):
-        if entry.get("collection") not in wanted:
+        if entry.get("collection") not in accepted:
             continue
         text = entry.get("query")
         if not isinstance(text, str) or not text.strip():
@@ -210,28 +212,26 @@ def names_of(store: Store, collection: str) -> set[str]:
 
 def find_gaps(retriever: Retriever, asked: Asked, progress: Progress | None = None) -> Gaps:
     """Search for all queries, cluster them, and rank the clusters."""
-    index = retriever.open()
+    opened = retriever.open_index()
+    index, info = opened.index, opened.index.info
     ordered = sorted(asked.queries.values(), key=lambda one: (-one.count, one.text))
-    queries = ordered[:MAX_DISTINCT]
-    lexicon = read_lexicon(index)
+    asked_most = ordered[:MAX_DISTINCT]
     vectors: list[Vector] = []
-    hits: list[list[Hit]] = []
-    likely: list[float | None] = []
-    for start in range(0, len(queries), _BATCH):
-        batch = [one.text for one in queries[start : start + _BATCH]]
-        found = retriever.query_embedder.embed_queries(batch)
-        vectors += found
-        hits += index.query_batch(found, _NEAREST)
-        likely += _probabilities(batch, found, index, lexicon)
+    results: list[_Result] = []
+    for start in range(0, len(asked_most), _BATCH):
+        batch = asked_most[start : start + _BATCH]
+        queries = opened.prepare([one.text for one in batch])
+        nearest = search_index(index, queries, SearchOptions(_NEAREST, "dense"))
+        probabilities = _probabilities(queries, opened)
+        vectors += [query.vector for query in queries]
+        results += [
+            _Result(query, near.hits, probability, info.noise_floor)
+            for query, near, probability in zip(batch, nearest, probabilities, strict=True)
+        ]
         if progress:
-            progress(len(vectors), len(queries))
-    info = index.info
-    results = [
-        _Result(query, found, _or_above_noise(probability, found, info.noise_floor), info.noise_floor)
-        for query, found, probability in zip(queries, hits, likely, strict=True)
-    ]
+            progress(len(vectors), len(asked_most))
     groups = cluster(vectors, _book_vectors(index)) if vectors else []
-    clusters = [_summary(members, vectors, results, lexicon, asked.has_clicks) for members in groups]
+    clusters = [_summary(members, vectors, results, opened.lexicon, asked.has_clicks) for members in groups]
     return Gaps(
         info.collection,
         info.generation,
@@ -244,35 +244,32 @@ def find_gaps(retriever: Retriever, asked: Asked, progress: Progress | None = No
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A query, its nearest chunks, and the probability that the book answers it."""
+    """A query, its nearest chunks, and the probability that the book answers it, None if it is unknown."""
 
     query: AskedQuery
     hits: Sequence[Hit]
-    answerable: float
+    probability: float | None
     noise_floor: float | None
 
     @property
     def is_below_noise(self) -> bool:
         return self.noise_floor is not None and (not self.hits or self.hits[0].score < self.noise_floor)
 
+    @property
+    def answerable(self) -> float:
+        """The probability; without one, whether the nearest chunk is above the noise floor."""
+        if self.probability is not None:
+            return self.probability
+        return float(bool(self.hits) and not self.is_below_noise)
 
-def _probabilities(
-    queries: Sequence[str], vectors: Sequence[Vector], index: Index, lexicon: Lexicon | None
-) -> list[float | None]:
+
+def _probabilities(queries: Sequence[PreparedQuery], opened: OpenIndex) -> list[float | None]:
     """Return the probability that the book answers each query; None if it is unknown."""
-    calibration = index.info.calibration
-    if lexicon is None or calibration is None:
+    calibration = opened.index.info.calibration
+    if opened.lexicon is None or calibration is None:
         return [None] * len(queries)
-    analyzed = [analyze_query(query, lexicon) for query in queries]
-    both = [IndexQuery(vector, query.vector) for vector, query in zip(vectors, analyzed, strict=True)]
-    found = zip(index.candidates(both, 1), analyzed, strict=True)
-    return [answerable(best_evidence(candidates), query, calibration) for candidates, query in found]
-
-
-def _or_above_noise(probability: float | None, hits: Sequence[Hit], noise_floor: float | None) -> float:
-    if probability is not None:
-        return probability
-    return float(bool(hits) and (noise_floor is None or hits[0].score >= noise_floor))
+    results = search_index(opened.index, queries, SearchOptions(1))
+    return [answerable(result.evidence, result.query.lexical, calibration) for result in results]
 
 
 def _book_vectors(index: Index) -> list[Vector]:

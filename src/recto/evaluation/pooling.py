@@ -1,20 +1,20 @@
 """Judge results: pool the sections that several configurations find, and record grades in a suite's file.
 
-A section is judged once, whichever configuration found it, and by its place in the book: `page#anchor`, or a
-quotation if the section has no anchor. So grades stay valid if the book is split into other chunks.
+A section is judged once, whichever configuration found it, and by its URL `page#anchor`, or by a quotation if
+the section has no anchor. So grades stay valid if the book is split into other chunks.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 from urllib.parse import unquote
 
@@ -47,7 +47,7 @@ _Key = tuple[str, str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class PooledSearch:
     """A collection, and the mode to search it in."""
 
     retriever: Retriever
@@ -60,7 +60,7 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Candidate:
+class PooledSection:
     """A section to judge, with its chunks in reading order; `name` is how a suite names it."""
 
     name: str
@@ -83,7 +83,7 @@ class PooledQuestion:
     """A question, and the sections to judge for it, in an order that does not depend on their ranks."""
 
     expectation: Expectation
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[PooledSection, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Pool:
     """The questions of a suite with their candidates, and the results of each configuration."""
 
     questions: tuple[PooledQuestion, ...]
-    results: tuple[tuple[Configuration, tuple[tuple[Chunk, ...], ...]], ...]
+    results: tuple[tuple[PooledSearch, tuple[tuple[Chunk, ...], ...]], ...]
     depth: int
 
 
@@ -103,18 +103,18 @@ def load_judged_suite(path: Path) -> Suite:
     return load_strict_suite(path)
 
 
-def pool(suite: Suite, configurations: Sequence[Configuration], depth: int) -> Pool:
+def pool(suite: Suite, searches: Sequence[PooledSearch], depth: int) -> Pool:
     """Search with each configuration, and pool the sections of the first `depth` results of each question.
 
-    The sections that a question expects are judged, too. Texts are those of the first collection.
+    The sections that a question expects are judged, too. The texts come from the first collection.
     """
-    results = tuple((one, _search(one, suite, depth)) for one in configurations)
+    results = tuple((search, _search(search, suite, depth)) for search in searches)
     sections: list[dict[_Key, dict[str, Chunk]]] = [{} for _ in suite.expectations]
-    for _, found in results:
-        for pooled, chunks in zip(sections, found, strict=True):
+    for _, chunks_by_question in results:
+        for pooled, chunks in zip(sections, chunks_by_question, strict=True):
             for chunk in chunks:
                 pooled.setdefault(_section(chunk), {})[chunk.id] = chunk
-    whole = _read_sections(suite, configurations[0].retriever.open().scroll(), sections)
+    whole = _read_sections(suite, searches[0].retriever.open().scroll(), sections)
     questions = (
         PooledQuestion(
             expectation,
@@ -125,21 +125,19 @@ def pool(suite: Suite, configurations: Sequence[Configuration], depth: int) -> P
     return Pool(tuple(questions), results, depth)
 
 
-def _search(configuration: Configuration, suite: Suite, depth: int) -> tuple[tuple[Chunk, ...], ...]:
-    groups: dict[Filters, list[int]] = defaultdict(list)
-    for number, one in enumerate(suite.expectations):
-        groups[one.filters].append(number)
-    found: dict[int, tuple[Chunk, ...]] = {}
-    for filters, numbers in groups.items():
+def _search(search: PooledSearch, suite: Suite, depth: int) -> tuple[tuple[Chunk, ...], ...]:
+    numbers_by_filters: dict[Filters, list[int]] = defaultdict(list)
+    for number, expectation in enumerate(suite.expectations):
+        numbers_by_filters[expectation.filters].append(number)
+    chunks: dict[int, tuple[Chunk, ...]] = {}
+    for filters, numbers in numbers_by_filters.items():
         for start in range(0, len(numbers), _BATCH):
             batch = numbers[start : start + _BATCH]
             queries = [suite.expectations[number].query for number in batch]
-            search = configuration.retriever.search_batch
-            for number, response in zip(
-                batch, search(queries, depth, filters, mode=configuration.mode), strict=True
-            ):
-                found[number] = tuple(hit.chunk for hit in response.hits)
-    return tuple(found[number] for number in range(len(suite.expectations)))
+            responses = search.retriever.search_batch(queries, depth, filters, mode=search.mode)
+            for number, response in zip(batch, responses, strict=True):
+                chunks[number] = tuple(hit.chunk for hit in response.hits)
+    return tuple(chunks[number] for number in range(len(suite.expectations)))
 
 
 def _section(chunk: Chunk) -> _Key:
@@ -155,7 +153,7 @@ def _read_sections(
     expecting: dict[tuple[str, str], list[int]] = defaultdict(list)
     for number, expectation in enumerate(suite.expectations):
         for name in expectation.pages:
-            page, anchor, heading = _place(name, suite)
+            page, anchor, heading = _parse_target(name, suite)
             if anchor and not heading:
                 expecting[page, anchor].append(number)
     pooled = {key for question in sections for key in question}
@@ -171,17 +169,19 @@ def _read_sections(
     return whole
 
 
-def _candidates(pooled: dict[_Key, dict[str, Chunk]], whole: dict[_Key, list[Chunk]]) -> Iterator[Candidate]:
-    for key, found in pooled.items():
-        chunks = tuple(sorted(whole.get(key) or found.values(), key=lambda chunk: chunk.chunk_index))
+def _candidates(
+    pooled: dict[_Key, dict[str, Chunk]], whole: dict[_Key, list[Chunk]]
+) -> Iterator[PooledSection]:
+    for key, hits in pooled.items():
+        chunks = tuple(sorted(whole.get(key) or hits.values(), key=lambda chunk: chunk.chunk_index))
         first = chunks[0]
         page = page_key(first.source) if first.source else first.page_url
         if first.anchor:
-            yield Candidate(with_anchor(page, first.anchor), chunks)
+            yield PooledSection(with_anchor(page, first.anchor), chunks)
         elif quotation := _quotation(chunks):
-            yield Candidate(quotation, chunks, is_quoted=True)
+            yield PooledSection(quotation, chunks, is_quoted=True)
         else:
-            yield Candidate(HEADING_SEPARATOR.join((page, *first.headings[-1:])), chunks)
+            yield PooledSection(HEADING_SEPARATOR.join((page, *first.headings[-1:])), chunks)
 
 
 def _quotation(chunks: Iterable[Chunk]) -> str:
@@ -196,27 +196,27 @@ def _shuffled(key: str, name: str) -> bytes:
     return hashlib.sha256(f"{key}\n{name}".encode()).digest()
 
 
-def _place(name: str, suite: Suite) -> tuple[str, str, str]:
+def _parse_target(name: str, suite: Suite) -> tuple[str, str, str]:
     """Return the key of the page that a suite names, the anchor, and the heading for comparison."""
-    place, _, heading = suite.page(name).partition(HEADING_SEPARATOR)
-    page, _, anchor = place.partition("#")
+    url, _, heading = suite.page(name).partition(HEADING_SEPARATOR)
+    page, _, anchor = url.partition("#")
     return page_key(page), unquote(anchor), heading_key(heading)
 
 
-def names_of(expectation: Expectation, candidate: Candidate, suite: Suite) -> list[str]:
-    """Return the targets and graded places of a question that are this very section, or text of it.
+def names_of(expectation: Expectation, candidate: PooledSection, suite: Suite) -> list[str]:
+    """Return the targets and graded sections of a question that are this very section, or text of it.
 
-    A whole page and a module are no judgment of a section.
+    A whole page or a module does not judge a section.
     """
     names = dict.fromkeys((*expectation.pages, *expectation.passages, *dict(expectation.grades)))
     return [name for name in names if _is_named(name, expectation, candidate, suite)]
 
 
-def _is_named(name: str, expectation: Expectation, candidate: Candidate, suite: Suite) -> bool:
+def _is_named(name: str, expectation: Expectation, candidate: PooledSection, suite: Suite) -> bool:
     if name == candidate.name:
         return True
     if name not in expectation.passages:
-        page, anchor, heading = _place(name, suite)
+        page, anchor, heading = _parse_target(name, suite)
         chunk = candidate.chunks[0]
         if page in candidate.pages:
             same = not anchor or anchor == unquote(chunk.anchor)
@@ -225,15 +225,17 @@ def _is_named(name: str, expectation: Expectation, candidate: Candidate, suite: 
     return is_text and without_space(name) in candidate.text
 
 
-def grade_of(expectation: Expectation, candidate: Candidate, suite: Suite) -> int | None:
+def grade_of(expectation: Expectation, candidate: PooledSection, suite: Suite) -> int | None:
     """Return the grade of a candidate, or None if it is not judged; what is drafted is not judged."""
     grades = dict(expectation.grades)
     names = names_of(expectation, candidate, suite)
-    known = [grades[name] for name in names if name in grades]
-    return max(known) if known else 1 if names and not expectation.drafted else None
+    own = [grades[name] for name in names if name in grades]
+    if own:
+        return max(own)
+    return 1 if names and not expectation.drafted else None
 
 
-def record(path: Path, question: PooledQuestion, candidate: Candidate, grade: int) -> dict[str, Any]:
+def record(path: Path, question: PooledQuestion, candidate: PooledSection, grade: int) -> dict[str, Any]:
     """Write a grade into a suite's file, and return the question's entry as it was before.
 
     The file is read again, so that changes by an editor stay. When all candidates of a drafted question are
@@ -273,7 +275,11 @@ def _change(
 
 
 def _with_grade(
-    entry: dict[str, Any], expectation: Expectation, candidate: Candidate, grade: int, names: Sequence[str]
+    entry: dict[str, Any],
+    expectation: Expectation,
+    candidate: PooledSection,
+    grade: int,
+    names: Sequence[str],
 ) -> dict[str, Any]:
     """Return the entry of a question with the grade of a section, in place of what it said about it."""
     name = names[0] if names else candidate.name
@@ -282,7 +288,7 @@ def _with_grade(
     is_passage = name in expectation.passages or (name not in expectation.pages and is_quotation(name))
     if grade:
         (passages if is_passage or candidate.is_quoted else pages).append(name)
-    grades = {place: known for place, known in expectation.grades if place not in names} | {name: grade}
+    others = {other: value for other, value in expectation.grades if other not in names}
     if "question" in entry:  # a reader's question; its evidence is for people
         note = {"note": entry["evidence"]} if "evidence" in entry else {}
         entry = expectation.to_dict() | note
@@ -291,7 +297,7 @@ def _with_grade(
         "page": _one_or_all(pages),
         "passage": _one_or_all(passages),
         "nothing": expectation.nothing and not grade,
-        "grades": grades,
+        "grades": others | {name: grade},
     }
     rest = {field: value for field, value in entry.items() if field != "nothing"}
     return rest | {"expect": {field: value for field, value in expect.items() if value}}
@@ -305,20 +311,16 @@ def summarize(pool: Pool, suite: Suite) -> list[tuple[str, dict[str, float | Non
     """Return the mean of Judged@k and nDCG@k of each configuration, over the questions with grades."""
     measures = (Measure("Judged", pool.depth), Measure("nDCG", pool.depth))
     summary: list[tuple[str, dict[str, float | None]]] = []
-    for configuration, results in pool.results:
-        bound = {one.expectation.key: one for one in bind(suite, configuration.retriever.open()).questions}
-        judged = [
-            bound[question.expectation.key].judge(chunks)
-            for question, chunks in zip(pool.questions, results, strict=True)
-            if question.expectation.key in bound and bound[question.expectation.key].expectation.grades
-        ]
-        values = {
-            str(measure): _mean([value for one in judged if (value := measure.of(one)) is not None])
-            for measure in measures
-        }
-        summary.append((configuration.name, values))
+    for search, results in pool.results:
+        bound = {one.expectation.key: one for one in bind(suite, search.retriever.open()).questions}
+        judged = []
+        for question, chunks in zip(pool.questions, results, strict=True):
+            one = bound.get(question.expectation.key)
+            if one is not None and one.expectation.grades:
+                judged.append(one.judge(chunks))
+        means: dict[str, float | None] = {}
+        for measure in measures:
+            values = [value for each in judged if (value := measure.of(each)) is not None]
+            means[str(measure)] = fmean(values) if values else None
+        summary.append((search.name, means))
     return summary
-
-
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None

@@ -5,15 +5,15 @@ of a hybrid search do not depend on the weight.
 
 The test corrects for the number of configurations: the differences of all of them from the current one get
 the same random sign for each question, and the largest standardised sum of each draw is the null distribution
-(Westfall and Young's maximum statistic). The expected gain is that of choosing on other questions: repeated
+(Westfall and Young's maximum statistic). The expected gain is measured on other questions: repeated
 cross-validation chooses the best configuration on nine tenths of the questions, and measures it on the rest.
 A configuration has no fitted parameters, so the inner loop of the nested cross-validation is the mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recto.errors import InvalidArgument
@@ -21,10 +21,10 @@ from recto.evaluation.binding import Bound, bind
 from recto.evaluation.measures import Measure, ScoreEstimate, estimate
 from recto.evaluation.runs import batches
 from recto.evaluation.suites import Suite
-from recto.search.lexical import LexicalQuery, hybrid_weight
-from recto.search.response import rank, to_hits, with_ties
+from recto.search.lexical import hybrid_weight
+from recto.search.pipeline import PreparedQuery, SearchOptions, index_queries, rank_queries, search_index
 from recto.search.retriever import Retriever
-from recto.types import Candidates, Filters, Hit, IndexQuery, Mode, Vector
+from recto.types import Candidates, Filters, Hit, Mode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,7 +45,7 @@ _SEED = 20_260_201
 
 
 @dataclass(frozen=True, slots=True)
-class Configuration:
+class SearchConfiguration:
     """How to search: a collection, a mode, and the weight of the lexical score in hybrid mode."""
 
     collection: str
@@ -85,7 +85,7 @@ class Decision:
 class ConfigurationScore:
     """The mean of a configuration, and its difference from the current one; None for the current one."""
 
-    configuration: Configuration
+    configuration: SearchConfiguration
     mean: float
     change: ScoreEstimate | None
     p_value: float | None
@@ -108,12 +108,12 @@ class Tuning:
     questions: int
     left_out: int
     scores: tuple[ConfigurationScore, ...]
-    recommended: Configuration | None
+    recommended: SearchConfiguration | None
     expected_gain: ScoreEstimate
     detectable: float
 
     @property
-    def current(self) -> Configuration:
+    def current(self) -> SearchConfiguration:
         """The configuration that the others are compared with."""
         return self.scores[0].configuration
 
@@ -134,11 +134,11 @@ class Tuning:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcomes:
+class ScoreTable:
     """The value of a measure for each question (row) with each configuration (column)."""
 
     keys: tuple[str, ...]
-    configurations: tuple[Configuration, ...]
+    configurations: tuple[SearchConfiguration, ...]
     scores: NDArray[np.float64]
 
 
@@ -150,25 +150,22 @@ def tune(
     measure: Measure = DEFAULT_MEASURE,
 ) -> Tuning:
     """Compare the modes and weights on each index; the first index is the current one."""
-    found = run_configurations(retrievers, suite, modes, weights, measure)
-    decision = decide(found.scores)
-    chosen = found.configurations[decision.chosen] if decision.chosen else None
-    expected, *changes = (
-        _interval(values) for values in (decision.gains, *(found.scores - found.scores[:, :1]).T[1:])
-    )
-    scores = [
-        ConfigurationScore(configuration, float(mean), change, p_value)
-        for configuration, mean, change, p_value in zip(
-            found.configurations,
-            found.scores.mean(axis=0),
-            (None, *changes),
-            (None, *decision.p_values[1:]),
-            strict=True,
-        )
-    ]
-    left_out = len(suite.expectations) - len(found.keys)
+    table = run_configurations(retrievers, suite, modes, weights, measure)
+    decision = decide(table.scores)
+    current, means = table.scores[:, 0], table.scores.mean(axis=0)
+    scores = [ConfigurationScore(table.configurations[0], float(means[0]), None, None)]
+    for column in range(1, len(table.configurations)):
+        change, p_value = _interval(table.scores[:, column] - current), decision.p_values[column]
+        scores.append(ConfigurationScore(table.configurations[column], float(means[column]), change, p_value))
     return Tuning(
-        suite.name, measure, len(found.keys), left_out, tuple(scores), chosen, expected, decision.detectable
+        suite.name,
+        measure,
+        len(table.keys),
+        len(suite.expectations) - len(table.keys),
+        tuple(scores),
+        table.configurations[decision.chosen] if decision.chosen else None,
+        _interval(decision.gains),
+        decision.detectable,
     )
 
 
@@ -183,7 +180,7 @@ def run_configurations(
     modes: Sequence[Mode],
     weights: Sequence[float],
     measure: Measure,
-) -> Outcomes:
+) -> ScoreTable:
     """Ask all questions with each configuration.
 
     Questions that the measure does not apply to, or whose targets are not in all indexes, are left out.
@@ -200,24 +197,25 @@ def run_configurations(
             f"No question of '{suite.name}' can be measured by {measure} on all indexes",
             hint="Check the suite with `recto suite lint FILE --collection NAME`.",
         )
-    columns: dict[Configuration, list[float]] = {}
-    for retriever, each in zip(retrievers, bound, strict=True):
-        wanted = configurations(retriever, modes, weights, with_current=retriever is retrievers[0])
-        columns |= _scores(retriever, [each[key] for key in keys], wanted, measure)
-    return Outcomes(tuple(keys), tuple(columns), np.array(list(columns.values()), dtype=np.float64).T)
+    columns: dict[SearchConfiguration, list[float]] = {}
+    for retriever, questions in zip(retrievers, bound, strict=True):
+        chosen = configurations(retriever, modes, weights, with_current=retriever is retrievers[0])
+        columns |= _scores(retriever, [questions[key] for key in keys], chosen, measure)
+    return ScoreTable(tuple(keys), tuple(columns), np.array(list(columns.values()), dtype=np.float64).T)
 
 
 def configurations(
     retriever: Retriever, modes: Sequence[Mode], weights: Sequence[float], *, with_current: bool
-) -> list[Configuration]:
+) -> list[SearchConfiguration]:
     """Return the configurations of an index, the current one first; one without lexical vectors is dense."""
     name = retriever.collection
     if retriever.analyze("lexical") is None:
-        return [Configuration(name, "dense")]
-    found = [Configuration(name, "hybrid", retriever.lexical_weight)] if with_current else []
+        return [SearchConfiguration(name, "dense")]
+    chosen = [SearchConfiguration(name, "hybrid", retriever.lexical_weight)] if with_current else []
     for mode in modes:
-        found += [Configuration(name, mode, weight) for weight in (weights if mode == "hybrid" else (None,))]
-    return list(dict.fromkeys(found))
+        mode_weights = weights if mode == "hybrid" else (None,)
+        chosen += [SearchConfiguration(name, mode, weight) for weight in mode_weights]
+    return list(dict.fromkeys(chosen))
 
 
 def _applies(measure: Measure, bound: Bound) -> bool:
@@ -225,16 +223,18 @@ def _applies(measure: Measure, bound: Bound) -> bool:
 
 
 def _scores(
-    retriever: Retriever, questions: Sequence[Bound], wanted: Sequence[Configuration], measure: Measure
-) -> dict[Configuration, list[float]]:
+    retriever: Retriever,
+    questions: Sequence[Bound],
+    chosen: Sequence[SearchConfiguration],
+    measure: Measure,
+) -> dict[SearchConfiguration, list[float]]:
     """Return the value of each question with each configuration of an index."""
     depth = max(_MIN_DEPTH, measure.cutoff or 1)
-    scores = {configuration: [0.0] * len(questions) for configuration in wanted}
+    scores = {configuration: [0.0] * len(questions) for configuration in chosen}
     for numbers in batches(questions):
-        batch = [questions[number] for number in numbers]
-        queries = [question.expectation.query for question in batch]
-        found = search_all(retriever, queries, wanted, depth, batch[0].expectation.filters)
-        for configuration, results in found.items():
+        queries = [questions[number].expectation.query for number in numbers]
+        filters = questions[numbers[0]].expectation.filters
+        for configuration, results in search_all(retriever, queries, chosen, depth, filters).items():
             for number, hits in zip(numbers, results, strict=True):
                 judged = questions[number].judge(hit.chunk for hit in hits)
                 scores[configuration][number] = measure.of(judged) or 0.0
@@ -243,50 +243,35 @@ def _scores(
 
 def search_all(
     retriever: Retriever,
-    queries: Sequence[str],
-    wanted: Sequence[Configuration],
+    texts: Sequence[str],
+    configurations: Sequence[SearchConfiguration],
     depth: int,
     filters: Filters,
-) -> dict[Configuration, list[list[Hit]]]:
+) -> dict[SearchConfiguration, list[list[Hit]]]:
     """Return the hits of each query with each configuration, the same as `Retriever.search_batch` does."""
-    index, modes = retriever.open(), {configuration.mode for configuration in wanted}
-    analyzed = [retriever.analyze(query) for query in queries]
-    vectors = retriever.query_embedder.embed_queries(queries) if modes - {"lexical"} else []
-    dense = index.query_batch(vectors, depth, filters) if "dense" in modes else []
-    candidates: dict[Mode, list[Candidates]] = {
-        mode: index.candidates(list(_index_queries(mode, analyzed, vectors)), depth, filters)
-        for mode in modes - {"dense"}
-    }
-    ranked = {
-        configuration: [
-            with_ties(
-                rank(found, configuration.mode, hybrid_weight(query, configuration.weight or 0.0)), depth
-            )
-            for query, found in zip(queries, candidates[configuration.mode], strict=True)
-        ]
-        for configuration in wanted
-        if configuration.mode != "dense"
-    }
-    chunks = index.chunks(
-        dict.fromkeys(id for lists in ranked.values() for found in lists for id, _ in found)
-    )
-    return {
-        configuration: [
-            to_hits(best, found, chunks, depth)
-            for best, found in zip(ranked[configuration], candidates[configuration.mode], strict=True)
-        ]
-        if configuration in ranked
-        else dense
-        for configuration in wanted
-    }
+    opened = retriever.open_index()
+    index = opened.index
+    only_lexical = all(configuration.mode == "lexical" for configuration in configurations)
+    queries = opened.analyze(texts) if only_lexical else opened.prepare(texts)
+    hits: dict[SearchConfiguration, list[list[Hit]]] = {}
+    candidates: dict[Mode, list[Candidates]] = {}
+    for configuration in configurations:
+        mode, options = configuration.mode, SearchOptions(depth, configuration.mode, filters)
+        if mode == "dense":
+            results = search_index(index, queries, options)
+        else:
+            if mode not in candidates:
+                candidates[mode] = index.candidates(index_queries(queries, mode), depth, filters)
+            weighted = [_with_weight(query, configuration.weight or 0.0) for query in queries]
+            ranking = rank_queries(weighted, candidates[mode], options)
+            results = ranking.to_hits(index.chunks(ranking.ids))
+        hits[configuration] = [result.hits for result in results]
+    return hits
 
 
-def _index_queries(
-    mode: Mode, analyzed: Sequence[LexicalQuery | None], vectors: Sequence[Vector]
-) -> Iterator[IndexQuery]:
-    for number, query in enumerate(analyzed):
-        if query is not None:  # an index without lexical vectors has only the dense configuration
-            yield IndexQuery(vectors[number] if mode == "hybrid" else None, query.vector)
+def _with_weight(query: PreparedQuery, weight: float) -> PreparedQuery:
+    lexical = query.lexical and replace(query.lexical, weight=hybrid_weight(query.text, weight))
+    return replace(query, lexical=lexical)
 
 
 def decide(scores: NDArray[np.float64]) -> Decision:
@@ -363,16 +348,15 @@ def advice(tuning: Tuning) -> list[str]:
     new, current = tuning.recommended, tuning.current
     if new is None:
         return []
-    found = []
-    if new.collection != current.collection:
-        found.append(
-            f"Search '{new.collection}': set COLLECTION_NAME={new.collection}, or pass --collection."
-        )
-    if new.mode != "hybrid":
-        found.append(f'Search in {new.mode} mode: pass --mode {new.mode}, or mode="{new.mode}" in requests.')
+    name, mode = new.collection, new.mode
+    steps = []
+    if name != current.collection:
+        steps.append(f"Search '{name}': set COLLECTION_NAME={name}, or pass --collection.")
+    if mode != "hybrid":
+        steps.append(f'Search in {mode} mode: pass --mode {mode}, or mode="{mode}" in requests.')
     elif new.weight != current.weight or current.mode != "hybrid":
-        found.append(f"Set RECTO_LEXICAL_WEIGHT={new.weight:g} in the environment or in .env.")
-    return found
+        steps.append(f"Set RECTO_LEXICAL_WEIGHT={new.weight:g} in the environment or in .env.")
+    return steps
 
 
 def verdict(tuning: Tuning) -> str:

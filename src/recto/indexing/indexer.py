@@ -11,15 +11,32 @@ from pathlib import Path
 
 from recto import __version__
 from recto._util.text import plural
-from recto.book.chunking import DEFAULT_SIZE, ChunkSize
 from recto.errors import EmbeddingError, InvalidArgument, RectoError
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.pipeline import Check, ReadAhead, WriteBehind
-from recto.indexing.planner import Emit, IndexSnapshot, Plan, PlannedChunk, Planner, Spool, current_state
-from recto.protocols import Build, Embedder, Index, Metered, Source, Store
+from recto.indexing.planner import (
+    Emit,
+    IndexJob,
+    IndexSnapshot,
+    Plan,
+    PlannedChunk,
+    Planner,
+    Spool,
+    current_state,
+)
+from recto.protocols import Build, Embedder, Metered, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
 from recto.types import Calibration, Fingerprint, IndexInfo, Vector
+
+__all__ = [
+    "IndexJob",
+    "IndexProgress",
+    "IndexReport",
+    "ProgressCallback",
+    "index_book",
+    "plan_book",
+]
 
 _BATCH = 96  # texts per embedding call and journal entry, if the embedder states no size; Cohere's limit
 _READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded
@@ -51,26 +68,6 @@ class IndexReport:
     plan: Plan
     published: bool
     notes: tuple[str, ...] = ()
-
-
-Calibrate = Callable[[Embedder, Index], Calibration]
-"""Measures the noise floor of a published index."""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexJob:
-    """What to index and how; without `calibrate`, the noise floor of a new index stays unknown.
-
-    A large book is read by `processes` processes besides this one.
-    """
-
-    source: Source
-    embedder: Embedder
-    size: ChunkSize = DEFAULT_SIZE
-    modules: tuple[str, ...] = ()
-    rebuild: bool = False
-    calibrate: Calibrate | None = None
-    processes: int = 0
 
 
 def plan_book(
@@ -108,8 +105,8 @@ def index_book(
         with building as build:
             report, before = _publish(job, store, collection, build, journal, progress)
     except EmbeddingError as error:
-        if known := _journal(journal, collection, job.embedder):
-            error.hint = f"{error.hint} {_kept(known, store, collection)}".strip()
+        if vectors := _journal(journal, collection, job.embedder):
+            error.hint = f"{error.hint} {_kept(vectors, store, collection)}".strip()
         raise
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(_kept(_journal(journal, collection, job.embedder), store, collection))
@@ -126,28 +123,24 @@ def _publish(
     store: Store,
     collection: str,
     build: Build,
-    journal: Path,
+    directory: Path,
     progress: ProgressCallback | None,
 ) -> tuple[IndexReport, Calibration | None]:
     """Write and publish the new index; return the report, and the calibration of the old index."""
-    known = _journal(journal, collection, job.embedder)
+    journal = _journal(directory, collection, job.embedder)
     previous = current_state(store, collection, job.embedder, reuse=not job.rebuild)
-    run = _Run(job, previous, known, progress)
+    run = _Run(job, previous, journal, progress)
     reusable = previous is not None and previous.reusable
     if reusable or isinstance(job.embedder, Metered):
         with Spool() as spool:
             plan = run.plan(spool.extend)
             fingerprint = _checked_fingerprint(job, plan)
-            if (
-                previous is not None
-                and not plan.changes
-                and not job.rebuild
-                and _is_current(previous.index.info, fingerprint)
-            ):
-                known.clear()
-                return IndexReport(previous.index.info, plan, published=False), None
             if previous is not None:
-                _carry_over(spool, previous, known)
+                info = previous.index.info
+                if not plan.changes and not job.rebuild and _is_current(info, fingerprint):
+                    journal.clear()
+                    return IndexReport(info, plan, published=False), None
+                _carry_over(spool, previous, journal)
             run.write(spool, build)
     else:
         with ReadAhead(run.plan, _READ_AHEAD) as reading:
@@ -155,9 +148,9 @@ def _publish(
             plan = reading.result
         fingerprint = _checked_fingerprint(job, plan)
     info = build.publish(fingerprint, run.lexicon.to_bytes())
-    known.clear()
+    journal.clear()
     before = previous.index.info.calibration if previous is not None and reusable else None
-    return IndexReport(info, plan, published=True, notes=(*info.warnings, *known.notes)), before
+    return IndexReport(info, plan, published=True, notes=(*info.warnings, *journal.notes)), before
 
 
 def _kept(journal: Journal, store: Store, collection: str) -> str:
@@ -224,16 +217,19 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
     )
 
 
-def _is_current(info: IndexInfo, wanted: Fingerprint) -> bool:
+def _is_current(info: IndexInfo, new: Fingerprint) -> bool:
     """Return whether the fingerprint of an up-to-date index is up to date, too."""
-    made = info.fingerprint
-    return (
-        made is not None
-        and not info.warnings
-        and made.embedder.is_compatible(wanted.embedder)
-        and replace(made, embedder=wanted.embedder, content_hash="", recto_version="", created_at="")
-        == replace(wanted, content_hash="", recto_version="", created_at="")
+    current = info.fingerprint
+    if current is None or info.warnings or not current.embedder.is_compatible(new.embedder):
+        return False
+    same = replace(
+        current,
+        embedder=new.embedder,
+        content_hash=new.content_hash,  # the plan has compared the content
+        recto_version=new.recto_version,
+        created_at=new.created_at,
     )
+    return same == new
 
 
 def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None:
@@ -241,8 +237,8 @@ def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None
     moved: dict[str, str] = {}
 
     def flush() -> None:
-        found = previous.index.vectors(list(moved.values()))
-        usable = {name: found[id] for name, id in moved.items() if id in found}
+        vectors = previous.index.vectors(list(moved.values()))
+        usable = {name: vectors[id] for name, id in moved.items() if id in vectors}
         if usable:
             journal.add(list(usable), list(usable.values()))
         moved.clear()
@@ -297,18 +293,7 @@ class _Run:
             self._pages, self._chunks = pages, chunks
             self._notify()
 
-        planner = Planner(
-            self._job.source,
-            self._embedder,
-            self._job.size,
-            self._previous,
-            self._journal,
-            modules=self._job.modules,
-            lexicon=self.lexicon,
-            processes=self._job.processes,
-            emit=emit,
-            progress=notify,
-        )
+        planner = Planner(self._job, self._previous, self._journal, self.lexicon, emit, notify)
         self._plan = plan = planner.plan()
         self._pages, self._chunks = len(plan.indexed), plan.chunks
         return plan
@@ -321,7 +306,7 @@ class _Run:
                 done = self._done
                 if step == "unchanged":
                     writing.put(_WrittenBatch(entries))
-                elif step == "known":
+                elif step == "embedded":
                     hashes = [entry.input.chunk.content_hash for entry in entries]
                     writing.put(_WrittenBatch(entries, self._journal.vectors(hashes)))
                 else:
@@ -366,11 +351,13 @@ def _grouped(
     planned: Iterable[PlannedChunk], journal: Journal, batch_size: int
 ) -> Iterator[tuple[list[PlannedChunk], str]]:
     """Yield batches of chunks that need the same step."""
-    sizes = {"unchanged": _WRITE_BATCH, "known": _WRITE_BATCH, "new": batch_size}
+    sizes = {"unchanged": _WRITE_BATCH, "embedded": _WRITE_BATCH, "new": batch_size}
     groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
     for entry in planned:
-        known = entry.input.chunk.content_hash in journal
-        step = "unchanged" if entry.unchanged else "known" if known else "new"
+        if entry.unchanged:
+            step = "unchanged"
+        else:
+            step = "embedded" if entry.input.chunk.content_hash in journal else "new"
         groups[step].append(entry)
         if len(groups[step]) >= sizes[step]:
             yield groups[step], step

@@ -64,16 +64,15 @@ class Journal:
 
     def vectors(self, hashes: Sequence[str]) -> dict[str, Vector]:
         """Return the vectors of the texts that are known."""
-        wanted = sorted((self._offsets[_key(name)], name) for name in set(hashes) if name in self)
-        found: dict[str, Vector] = {}
-        if wanted:
+        vectors: dict[str, Vector] = {}
+        if offsets := sorted((self._offsets[_key(name)], name) for name in set(hashes) if name in self):
             with self._path.open("rb") as file:
-                for offset, name in wanted:
+                for offset, name in offsets:
                     file.seek(offset)
                     numbers = array("f")
                     numbers.frombytes(file.read(self._size))
-                    found[name] = numbers.tolist()
-        return found
+                    vectors[name] = numbers.tolist()
+        return vectors
 
     def add(self, hashes: Sequence[str], vectors: Sequence[Vector]) -> None:
         """Append a batch, over anything damaged."""
@@ -109,10 +108,10 @@ class Journal:
                 self.notes = (_OTHER_FORMAT,)
                 return False
             model, revision, variant, dim = rest
-            made = EmbedderFingerprint(str(model), str(revision), int(dim), str(variant))
+            written_by = EmbedderFingerprint(str(model), str(revision), int(dim), str(variant))
         except (ValueError, TypeError):
             return False
-        return made.is_compatible(self._embedder)
+        return written_by.is_compatible(self._embedder)
 
     def _note(self, hashes: Sequence[str], start: int) -> None:
         self._offsets.update((_key(name), start + index * self._size) for index, name in enumerate(hashes))

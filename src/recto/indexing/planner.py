@@ -5,21 +5,24 @@ from __future__ import annotations
 import hashlib
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from typing import Self
 
 from recto._util.text import filter_keys, nearest
-from recto.book.chunking import ChunkSize, EmbeddingInput
+from recto.book.chunking import DEFAULT_SIZE, ChunkSize, EmbeddingInput
 from recto.book.parsing.formats import reader_version
 from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument
 from recto.indexing.journal import Journal
 from recto.indexing.reading import PageJob, ReadChunk, ReadPage, read_in_order
 from recto.protocols import Embedder, Index, Source, Store
 from recto.search.lexical import LexiconBuilder
-from recto.types import Chunk, Failure, Page, SparseVector
+from recto.types import Calibration, Chunk, Failure, Page, SparseVector
+
+Calibrate = Callable[[Embedder, Index], Calibration]
+"""Measures the noise floor of a published index."""
 
 
 class PageState(StrEnum):
@@ -62,8 +65,8 @@ class IndexSnapshot:
             self._note(chunk)
 
     def _note(self, chunk: Chunk) -> None:
-        known = self.pages.get(chunk.source)
-        count = known.chunks + 1 if known else 1
+        page = self.pages.get(chunk.source)
+        count = page.chunks + 1 if page else 1
         self.pages[chunk.source] = PagePlan(
             chunk.source, chunk.page_url, chunk.module_name, count, PageState.GONE, chunk.module_title
         )
@@ -90,13 +93,10 @@ class IndexSnapshot:
 
     def is_same(self, path: str, revision: str) -> bool:
         """Return whether the index has all chunks of this revision of a page."""
-        known = self.pages.get(path)
-        return (
-            self.reusable
-            and known is not None
-            and self._revisions[path] == revision
-            and known.chunks == self._totals[path]
-        )
+        page = self.pages.get(path)
+        if page is None or not self.reusable:
+            return False
+        return self._revisions[path] == revision and page.chunks == self._totals[path]
 
     def module_keys(self, path: str) -> tuple[str, ...]:
         """Return the names of a page's module."""
@@ -113,9 +113,10 @@ def current_state(
     replaced = () if reuse else (FormatMismatch,)
     with suppress(CollectionMissing, IndexDamaged, *replaced):
         index = store.open(collection)
-        made = index.info.fingerprint
-        if made is not None and index.info.collection == collection:
-            return IndexSnapshot(index, reusable=reuse and made.embedder.is_compatible(embedder.fingerprint))
+        fingerprint = index.info.fingerprint
+        if fingerprint is not None and index.info.collection == collection:
+            compatible = fingerprint.embedder.is_compatible(embedder.fingerprint)
+            return IndexSnapshot(index, reusable=reuse and compatible)
     return None
 
 
@@ -188,7 +189,7 @@ class Plan:
         return tuple(page for page in self.pages if page.state is not PageState.GONE)
 
     def module_titles(self) -> tuple[tuple[str, str], ...]:
-        """Return the names and titles of modules in reading order; those of pages not read now come last."""
+        """Return the names and titles of modules in reading order, first of the pages that were read."""
         read_first = sorted(self.indexed, key=lambda page: page.position or len(self.pages) + 1)
         titles: dict[str, str] = {}
         for page in read_first:
@@ -204,34 +205,43 @@ class Plan:
         return counts
 
 
+@dataclass(frozen=True, slots=True)
+class IndexJob:
+    """What to index and how; without `calibrate`, the noise floor of a new index stays unknown.
+
+    A large book is read by `processes` processes besides this one.
+    """
+
+    source: Source
+    embedder: Embedder
+    size: ChunkSize = DEFAULT_SIZE
+    modules: tuple[str, ...] = ()
+    rebuild: bool = False
+    calibrate: Calibrate | None = None
+    processes: int = 0
+
+
 class Planner:
     """Reads a book once, compares it with the current index, and emits the chunks of the new one.
 
-    `lexicon` gets the vocabulary of the pages that are read; `processes` read a large book.
+    `lexicon` gets the vocabulary of the pages that are read; `progress` the numbers of pages and chunks.
     """
 
     def __init__(
         self,
-        source: Source,
-        embedder: Embedder,
-        size: ChunkSize,
+        job: IndexJob,
         previous: IndexSnapshot | None,
         journal: Journal,
-        *,
-        modules: Sequence[str] = (),
-        lexicon: LexiconBuilder | None = None,
-        processes: int = 0,
+        lexicon: LexiconBuilder,
         emit: Emit | None = None,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Callable[[int, int], None] = lambda _pages, _chunks: None,
     ) -> None:
-        self._source = source
-        self._embedder = embedder
-        self._size = size
+        self._job = job
+        self._source = job.source
         self._previous = previous
         self._journal = journal
-        self._modules = frozenset(filter_keys(modules))
-        self._lexicon = lexicon or LexiconBuilder()
-        self._processes = processes
+        self._modules = frozenset(filter_keys(job.modules))
+        self._lexicon = lexicon
         self._emit = emit
         self._ready: list[PlannedChunk] = []
         self._progress = progress
@@ -240,19 +250,19 @@ class Planner:
         self._pages: list[PagePlan] = []
         self._failed: list[Failure] = []
         self._notes: list[str] = []
-        self._wanted: set[bytes] = set()
+        self._new_texts: set[bytes] = set()
         self._other_modules: set[str] = set()
         self._other_positions: dict[str, int] = {}
         self._chunks = self._unchanged = self._reused = self._tokens = 0
 
     def plan(self) -> Plan:
         """Read the book and return the plan."""
-        reading = read_in_order(self._jobs(), self._embedder, self._source.book, self._size, self._processes)
+        job = self._job
+        reading = read_in_order(self._jobs(), job.embedder, self._source.book, job.size, job.processes)
         with closing(reading) as pages:
-            for job, found in pages:
-                self._add_page(job, found)
-                if self._progress:
-                    self._progress(len(self._pages), self._chunks)
+            for page_job, page in pages:
+                self._add_page(page_job, page)
+                self._progress(len(self._pages), self._chunks)
         if self._modules and not self._pages and not self._failed:
             raise self._no_such_module()
         self._failed[:0] = self._source.failed
@@ -263,7 +273,7 @@ class Planner:
             pages=tuple(self._pages),
             chunks=self._chunks,
             reused=self._reused,
-            texts=len(self._wanted),
+            texts=len(self._new_texts),
             tokens=self._tokens,
             changes=self._previous is None or not self._unchanged == self._chunks == len(self._previous),
             content_hash=f"{self._content:064x}",
@@ -272,7 +282,7 @@ class Planner:
         )
 
     def _jobs(self) -> Iterator[PageJob]:
-        """Yield the pages of the wanted modules."""
+        """Yield the pages of the modules to index."""
         for page in self._source.pages():
             if self._modules and self._modules.isdisjoint(page.module_keys):
                 self._other_modules.add(page.module)
@@ -282,22 +292,22 @@ class Planner:
             unchanged = self._previous is not None and self._previous.is_same(page.path, revision)
             yield PageJob(page, revision, unchanged)
 
-    def _add_page(self, job: PageJob, found: ReadPage | None) -> None:
+    def _add_page(self, job: PageJob, read: ReadPage | None) -> None:
         page = job.page
         before = self._previous.pages.get(page.path) if self._previous else None
-        if found is None:  # it is unchanged
+        if read is None:  # it is unchanged
             if before is not None:
                 self._kept.add(page.path)
                 self._pages.append(replace(before, state=PageState.UNCHANGED, position=page.position))
             return
-        if found.failure:
-            self._failed.append(Failure(page.path, found.failure))
+        if read.failure:
+            self._failed.append(Failure(page.path, read.failure))
             return
-        if found.lexicon:
-            self._lexicon.merge(found.lexicon)
-        if not found.chunks:
+        if read.lexicon:
+            self._lexicon.merge(read.lexicon)
+        if not read.chunks:
             self._notes.append(f"{page.path} has no text.")
-        unchanged = [self._add(one) for one in found.chunks]
+        unchanged = [self._add(chunk) for chunk in read.chunks]
         state = PageState.NEW
         if before is not None:
             same = all(unchanged) and before.chunks == len(unchanged)
@@ -313,8 +323,8 @@ class Planner:
         everything = (
             *astuple(replace(page, text="", lines=(), position=0)),
             self._source.book,
-            str(self._size),
-            self._embedder.max_tokens,
+            str(self._job.size),
+            self._job.embedder.max_tokens,
         )
         if version := reader_version(page.format):  # a new version of a plugin may read the page differently
             everything += (version,)
@@ -326,10 +336,10 @@ class Planner:
         unchanged = self._previous is not None and self._previous.has(chunk)
         tokens, key = 0, bytes.fromhex(chunk.content_hash)
         # First, because the text of a planned chunk may be in the journal by now.
-        if unchanged or (key not in self._wanted and self._is_known(chunk.content_hash)):
+        if unchanged or (key not in self._new_texts and self._is_known(chunk.content_hash)):
             self._reused += 1
-        elif key not in self._wanted:
-            self._wanted.add(key)
+        elif key not in self._new_texts:
+            self._new_texts.add(key)
             tokens = read.tokens
             self._tokens += tokens
         self._emit_chunk(PlannedChunk(read.input, unchanged, tokens, read.lexical))
@@ -375,8 +385,8 @@ class Planner:
         failed = any(failure.covers(path) for failure in self._failed)
         if not (outside or failed) or previous.books != {self._source.book}:
             return PageState.GONE
-        made = previous.index.info.fingerprint
-        if made is None or not made.embedder.is_compatible(self._embedder.fingerprint):
+        fingerprint = previous.index.info.fingerprint
+        if fingerprint is None or not fingerprint.embedder.is_compatible(self._job.embedder.fingerprint):
             self._notes.append(
                 f"{path} was embedded by another model, so it leaves the index until it can be read again."
             )
@@ -389,10 +399,10 @@ class Planner:
             self._emit_chunk(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
 
     def _no_such_module(self) -> InvalidArgument:
-        known = sorted(self._other_modules)
-        wanted = ", ".join(repr(name) for name in sorted(self._modules))
-        near = nearest(min(self._modules), known)
+        modules = sorted(self._other_modules)
+        asked = ", ".join(repr(name) for name in sorted(self._modules))
+        near = nearest(min(self._modules), modules)
         return InvalidArgument(
-            f"There is no page of module {wanted} in {self._source.location}",
-            hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(known) or 'none'}.",
+            f"There is no page of module {asked} in {self._source.location}",
+            hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(modules) or 'none'}.",
         )

@@ -11,8 +11,8 @@ from recto.errors import ConfigurationError, IndexDamaged
 from recto.protocols import Index, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder, analyze_query, read_lexicon
-from recto.search.response import rank
-from recto.types import MODES, Chunk, Hit, IndexInfo, IndexQuery, Mode, Vector
+from recto.search.pipeline import PreparedQuery, SearchOptions, search_index
+from recto.types import MODES, Chunk, Hit, IndexInfo, Mode, Vector
 
 _BATCH = 256
 _SAMPLES = 20
@@ -32,16 +32,16 @@ def promote(
     source: Index, target: Store, collection: str, progress: Callable[[int, int], None] | None = None
 ) -> Promotion:
     """Copy all chunks with their vectors, then compare a sample of searches."""
-    made = source.info.fingerprint
-    if made is None:
+    fingerprint = source.info.fingerprint
+    if fingerprint is None:
         raise ConfigurationError(
             "The index has no fingerprint, so it cannot be copied",
             hint="Index the book again with `recto index`.",
         )
     samples: list[tuple[Chunk, Vector]] = []
     builder = LexiconBuilder()
-    made = replace(made, analyzer=ANALYZER)  # lexical vectors are made from the text
-    with target.build(collection, made.embedder, analyzer=ANALYZER, rebuild=True) as build:
+    fingerprint = replace(fingerprint, analyzer=ANALYZER)  # lexical vectors are made from the text
+    with target.build(collection, fingerprint.embedder, analyzer=ANALYZER, rebuild=True) as build:
         done = 0
         for batch in _batches(source.scroll()):
             vectors = source.vectors([chunk.id for chunk in batch])
@@ -50,7 +50,7 @@ def promote(
             samples.append((batch[0], vectors[batch[0].id]))
             if progress:
                 progress(done, source.info.chunks)
-        info = build.publish(made, builder.to_bytes())
+        info = build.publish(fingerprint, builder.to_bytes())
     if source.info.calibration is not None:  # the same vectors have the same noise
         target.save_calibration(info, source.info.calibration)
     compared = samples[:: max(1, len(samples) // _SAMPLES)]
@@ -62,8 +62,8 @@ def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]
     """Search both indexes by the vectors and headings of some chunks; raise an error if they differ."""
     vectors, headings = [vector for _, vector in samples], [chunk.heading_path for chunk, _ in samples]
     for mode in shared_modes(source, copy):
-        found = [search_index(index, mode, vectors, headings, _TOP_K) for index in (source, copy)]
-        for one, other in zip(*found, strict=True):
+        results = search_both((source, copy), mode, vectors, headings, _TOP_K)
+        for one, other in zip(*results, strict=True):
             if difference := differs(one, other):
                 raise IndexDamaged(
                     f"The copy returns other results in {mode} mode: {difference}",
@@ -76,22 +76,20 @@ def shared_modes(left: Index, right: Index) -> tuple[Mode, ...]:
     return MODES if read_lexicon(left) is not None and read_lexicon(right) is not None else ("dense",)
 
 
-def search_index(
-    index: Index, mode: Mode, vectors: Sequence[Vector], queries: Sequence[str], top_k: int
-) -> list[list[Hit]]:
-    """Return the best hits of queries with known vectors, analyzed with the index's own lexicon."""
-    lexicon = read_lexicon(index)
-    if mode == "dense" or lexicon is None:
-        return index.query_batch(vectors, top_k)
-    analyzed = [analyze_query(query, lexicon) for query in queries]
-    legs = [
-        IndexQuery(None if mode == "lexical" else vector, query.vector)
-        for vector, query in zip(vectors, analyzed, strict=True)
-    ]
-    pairs = zip(index.candidates(legs, top_k), analyzed, strict=True)
-    ranked = [rank(found, mode, query.weight)[:top_k] for found, query in pairs]
-    chunks = index.chunks({id for best in ranked for id, _ in best})
-    return [[Hit(score, chunks[id]) for id, score in best] for best in ranked]
+def search_both(
+    indexes: Sequence[Index], mode: Mode, vectors: Sequence[Vector], queries: Sequence[str], top_k: int
+) -> list[list[list[Hit]]]:
+    """Search indexes for queries with known vectors, each analysed with the vocabulary of the index."""
+    hits = []
+    for index in indexes:
+        lexicon = read_lexicon(index)
+        prepared = [
+            PreparedQuery(text, analyze_query(text, lexicon) if lexicon else None, vector)
+            for text, vector in zip(queries, vectors, strict=True)
+        ]
+        results = search_index(index, prepared, SearchOptions(top_k, mode))
+        hits.append([result.hits for result in results])
+    return hits
 
 
 def differs(left: list[Hit], right: list[Hit]) -> str:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from recto.errors import InvalidArgument, PageMissing
-from recto.search.pages import BookPage, read_page, to_markdown
+from recto.protocols import Index
+from recto.search.pages import read_page, to_markdown
+from recto.search.pipeline import OpenIndex
 from recto.search.selection import truncate
 from recto.types import Chunk, Filters, Hit, Outcome, SearchResponse
-
-if TYPE_CHECKING:
-    from recto.search.retriever import Retriever
 
 MIN_TOKENS, MAX_TOKENS = 100, 100_000
 MAX_NEIGHBORS = 5
@@ -24,8 +22,6 @@ _PAGE_SHARE = 0.7
 # Of 100 questions drafted from the sample book, 86 reach it on their own page (13 are noise in the whole
 # book), and 0.25 % do on other pages.
 _CHARACTERS_PER_TOKEN = 8  # more than any tokenizer needs for prose
-
-Count = Callable[[str], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +100,7 @@ def check_context(max_tokens: int, neighbors: int, page: str | None, filters: Fi
 
 
 def build_context(
-    retriever: Retriever,
+    opened: OpenIndex,
     response: SearchResponse,
     on_page: SearchResponse | None,
     max_tokens: int,
@@ -116,31 +112,31 @@ def build_context(
     after on the page. Each of these steps takes the most relevant section first.
     """
     hits, page_used = prefer_page(response, on_page) if on_page else (response.hits, None)
-    budget = _Budget(max_tokens, retriever.query_embedder.count_tokens)
-    drafts, left_out = _place_hits(_drafts(retriever, hits), hits, budget)
-    for draft in drafts:
-        draft.extend(draft.rest_of_section(), budget)
-    taken = {chunk.id for draft in drafts for chunk in draft.page[draft.start : draft.end]}
-    for draft in drafts if neighbors else ():
-        draft.extend(
-            (place for place in draft.around(neighbors) if draft.page[place].id not in taken), budget
-        )
-        taken.update(draft.page[place].id for place in draft.chosen)
-    sections = tuple(draft.section() for draft in drafts)
+    budget = _Budget(max_tokens, opened.embedder.count_tokens)
+    builders, left_out = _take_hits(hits, opened.index, budget)
+    for builder in builders:
+        builder.extend(builder.rest_of_section(), budget)
+    # A section that is a result itself, or the neighbor of an earlier result, is not repeated.
+    used = {chunk.id for builder in builders for chunk in builder.page[builder.start : builder.end]}
+    for builder in builders if neighbors else ():
+        around = builder.around(neighbors)
+        builder.extend((position for position in around if builder.page[position].id not in used), budget)
+        used.update(builder.page[position].id for position in builder.chosen)
+    sections = tuple(builder.section() for builder in builders)
     message = _page_message(on_page, used=bool(page_used)) if on_page else ""
     return Context(response, sections, budget.used, max_tokens, left_out, page_used, message)
 
 
 def prefer_page(response: SearchResponse, on_page: SearchResponse) -> tuple[tuple[Hit, ...], bool]:
-    """Put the relevant hits of a page before those of the whole book; return whether there are any.
+    """Put the relevant hits of a page before the hits of the whole book; return whether there are any.
 
     A hit is relevant if its score is at least 70 % as far above the noise floor as the best one of the book
     (in lexical mode: if it has 70 % of the best score). If the noise floor is unknown, it
     must be among the hits of the book.
     """
     book = {hit.chunk.id for hit in response.hits}
-    known = [value for hit in response.hits if (value := _above_noise(hit, response)) is not None]
-    least = _PAGE_SHARE * max(known, default=0.0)
+    distances = [value for hit in response.hits if (value := _above_noise(hit, response)) is not None]
+    least = _PAGE_SHARE * max(distances, default=0.0)
     relevant = []
     for hit in on_page.hits:
         value = _above_noise(hit, response)
@@ -170,7 +166,7 @@ def _page_message(on_page: SearchResponse, *, used: bool) -> str:
 class _Budget:
     """Counts tokens up to a maximum."""
 
-    def __init__(self, max_tokens: int, count: Count) -> None:
+    def __init__(self, max_tokens: int, count: Callable[[str], int]) -> None:
         self._max_tokens = max_tokens
         self.count = count
         self.used = 0
@@ -180,8 +176,8 @@ class _Budget:
         return self._max_tokens - self.used
 
 
-class _Draft:
-    """A section on its page, and which chunks of the page were chosen; all places are indices into `page`."""
+class _SectionBuilder:
+    """A section from `start` to `end` of its page, and which chunks of the page were chosen, by position."""
 
     def __init__(self, page: Sequence[Chunk], start: int, end: int) -> None:
         self.page = page
@@ -191,9 +187,9 @@ class _Draft:
         self._text, self._tokens = "", 0
         self._truncated = False
 
-    def add(self, places: Iterable[int], budget: _Budget) -> bool:
-        """Choose more chunks if they fit."""
-        chosen = self.chosen | set(places)
+    def add(self, position: int, budget: _Budget) -> bool:
+        """Choose a chunk if it fits."""
+        chosen = self.chosen | {position}
         text = _render(self.page, sorted(chosen))
         tokens = budget.count(text)
         if tokens - self._tokens > budget.free:
@@ -202,83 +198,76 @@ class _Draft:
         self.chosen, self._text, self._tokens = chosen, text, tokens
         return True
 
-    def truncate(self, place: int, budget: _Budget) -> None:
+    def truncate(self, position: int, budget: _Budget) -> None:
         """Choose the beginning of a chunk that does not fit as a whole."""
-        whole, most = _render(self.page, [place]), budget.free
+        whole, most = _render(self.page, [position]), budget.free
         self._text = truncate(whole, lambda text: budget.count(text) <= most, most * _CHARACTERS_PER_TOKEN)
         self._tokens = budget.count(self._text)
         budget.used += self._tokens
-        self.chosen, self._truncated = {place}, True
+        self.chosen, self._truncated = {position}, True
 
-    def extend(self, places: Iterable[int], budget: _Budget) -> None:
+    def extend(self, positions: Iterable[int], budget: _Budget) -> None:
         """Choose chunks one by one until one does not fit."""
-        for place in places:
-            if self._truncated or not self.add([place], budget):
+        for position in positions:
+            if self._truncated or not self.add(position, budget):
                 return
 
     def rest_of_section(self) -> list[int]:
-        """Return the other chunks of the section, those next to a hit first, and what follows it before."""
-        rest = [place for place in range(self.start, self.end) if place not in self.chosen]
+        """Return the other chunks of the section, the nearest to a hit first, and what follows it before."""
+        rest = [position for position in range(self.start, self.end) if position not in self.chosen]
         return sorted(rest, key=self._distance)
 
     def around(self, neighbors: int) -> list[int]:
         """Return the chunks of the sections before and after, the nearest first."""
         runs = _runs(self.page)
-        own = next(number for number, (start, _) in enumerate(runs) if start == self.start)
+        own = runs.index((self.start, self.end))
         start = runs[max(0, own - neighbors)][0]
         end = runs[min(len(runs) - 1, own + neighbors)][1]
-        outside = (*range(start, self.start), *range(self.end, end))
-        return sorted(outside, key=self._distance)
+        return sorted((*range(start, self.start), *range(self.end, end)), key=self._distance)
 
-    def _distance(self, place: int) -> tuple[int, bool]:
-        nearest = min(self.chosen, key=lambda chosen: abs(place - chosen))
-        return abs(place - nearest), place < nearest
+    def _distance(self, position: int) -> tuple[int, bool]:
+        nearest = min(self.chosen, key=lambda chosen: abs(position - chosen))
+        return abs(position - nearest), position < nearest
 
     def section(self) -> ContextSection:
-        missing = sum(place not in self.chosen for place in range(self.start, self.end))
-        chunks = tuple(self.page[place] for place in sorted(self.chosen))
+        missing = sum(position not in self.chosen for position in range(self.start, self.end))
+        chunks = tuple(self.page[position] for position in sorted(self.chosen))
         return ContextSection(tuple(self.hits), chunks, self._text, self._tokens, missing, self._truncated)
 
 
-def _drafts(retriever: Retriever, hits: Sequence[Hit]) -> dict[str, tuple[_Draft, int]]:
-    """Return the section of each hit, and the place of the hit on its page, by the id of the hit's chunk."""
-    index = retriever.open()
-    pages: dict[str, BookPage | None] = {}
-    sections: dict[tuple[str, int], _Draft] = {}
-    found: dict[str, tuple[_Draft, int]] = {}
-    for chunk in (hit.chunk for hit in hits):
-        if chunk.page_url not in pages:
-            try:
-                pages[chunk.page_url] = read_page(index, chunk.page_url, retriever.collection)
-            except PageMissing:  # a new generation without it was published after the search
-                pages[chunk.page_url] = None
-        page = pages[chunk.page_url]
-        chunks = page.chunks if page else ()
-        place = next((place for place, one in enumerate(chunks) if one.id == chunk.id), None)
-        if place is None:
-            found[chunk.id] = _Draft((chunk,), 0, 1), 0
-            continue
-        start, end = next(run for run in _runs(chunks) if run[0] <= place < run[1])
-        found[chunk.id] = sections.setdefault((chunk.page_url, start), _Draft(chunks, start, end)), place
-    return found
-
-
-def _place_hits(
-    drafts: dict[str, tuple[_Draft, int]], hits: Sequence[Hit], budget: _Budget
-) -> tuple[list[_Draft], tuple[Hit, ...]]:
+def _take_hits(
+    hits: Sequence[Hit], index: Index, budget: _Budget
+) -> tuple[list[_SectionBuilder], tuple[Hit, ...]]:
     """Choose the chunks of the hits; return the sections, best hit first, and the hits that did not fit."""
-    chosen: dict[int, _Draft] = {}
+    pages: dict[str, tuple[Chunk, ...]] = {}
+    builders: dict[tuple[str, int], _SectionBuilder] = {}
     left_out = []
     for hit in hits:
-        draft, place = drafts[hit.chunk.id]
-        if not draft.add([place], budget):
-            if chosen:
+        url = hit.chunk.page_url
+        if url not in pages:
+            pages[url] = _page_chunks(index, url)
+        chunks, position = pages[url], 0
+        while position < len(chunks) and chunks[position].id != hit.chunk.id:
+            position += 1
+        if position == len(chunks):  # a new generation without the chunk was published after the search
+            chunks, position, url = (hit.chunk,), 0, hit.chunk.id
+        start, end = next(run for run in _runs(chunks) if run[0] <= position < run[1])
+        builder = builders.get((url, start)) or _SectionBuilder(chunks, start, end)
+        if not builder.add(position, budget):
+            if builders:
                 left_out.append(hit)
                 continue
-            draft.truncate(place, budget)
-        draft.hits.append(hit)
-        chosen.setdefault(id(draft), draft)
-    return list(chosen.values()), tuple(left_out)
+            builder.truncate(position, budget)
+        builder.hits.append(hit)
+        builders[url, start] = builder
+    return list(builders.values()), tuple(left_out)
+
+
+def _page_chunks(index: Index, url: str) -> tuple[Chunk, ...]:
+    try:
+        return read_page(index, url, index.info.collection).chunks
+    except PageMissing:
+        return ()
 
 
 def _runs(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
@@ -291,13 +280,9 @@ def _runs(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
     return runs
 
 
-def _render(page: Sequence[Chunk], places: Sequence[int]) -> str:
+def _render(page: Sequence[Chunk], positions: Sequence[int]) -> str:
     """Return chunks of a page as Markdown; a mark stands for those that are left out between them."""
-    runs: list[list[int]] = []
-    for place in places:
-        if runs and runs[-1][-1] == place - 1:
-            runs[-1].append(place)
-        else:
-            runs.append([place])
-    texts = (to_markdown([page[place] for place in run]) for run in runs)
+    # Consecutive positions have the same difference from their rank.
+    runs = groupby(enumerate(positions), key=lambda item: item[1] - item[0])
+    texts = (to_markdown([page[position] for _, position in run]) for _, run in runs)
     return f"\n\n{OMISSION}\n\n".join(texts)

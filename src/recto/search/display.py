@@ -105,19 +105,20 @@ def find_matches(text: str, words: Sequence[QueryWord]) -> list[Match]:
     positions = {term: number for number, word in reversed(list(enumerate(words))) for term in word.terms}
     matches = []
     for token in tokens(text) if words else ():
-        found = [positions[term] for term in token.terms if term in positions]
-        if found and (token.terms[0] in positions or text[token.start : token.end].lower() not in STOP_WORDS):
-            matches.append(Match(token.start, token.end, found[0]))
+        matching = [positions[term] for term in token.terms if term in positions]
+        is_stop_word = text[token.start : token.end].lower() in STOP_WORDS
+        if matching and (token.terms[0] in positions or not is_stop_word):
+            matches.append(Match(token.start, token.end, matching[0]))
     return matches
 
 
 def matched_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
     """Return the distinct words of a text that match a query, as the text spells them."""
-    found: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for match in find_matches(text, words):
         word = text[match.start : match.end]
-        found.setdefault(word.lower(), word)
-    return tuple(found.values())
+        spellings.setdefault(word.lower(), word)
+    return tuple(spellings.values())
 
 
 def matched_query_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
@@ -133,7 +134,7 @@ def chunk_matches(chunk: Chunk, words: Sequence[QueryWord]) -> tuple[str, ...]:
 
 def make_snippet(text: str, words: Sequence[QueryWord], length: int = SNIPPET) -> Snippet:
     """Return the part of a text with the most and rarest matches, or its beginning if nothing matches."""
-    bare = _ADMONITION.sub(lambda found: f"{found['title']}:" if found["title"] else "", text)
+    bare = _ADMONITION.sub(lambda mark: f"{mark['title']}:" if mark["title"] else "", text)
     flat = " ".join(part for part in bare.split() if not _MARKUP.fullmatch(part))
     matches = find_matches(flat, words)
     start, end = _window(flat, _best_cluster(matches, words, length), length)

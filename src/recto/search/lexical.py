@@ -161,21 +161,20 @@ class Lexicon:
 
     def _nearest(self, word: str) -> tuple[str, ...]:
         """Return the words of the book that are nearest to a misspelled one, the most frequent first."""
-        found = {
-            other: count
-            for other, count in self._similar(word, word[:_PREFIX])
-            if _distance(word, other) == 1
-        }
+        # Words with the same first letters are neighbours in the vocabulary, so they are compared one by one.
+        # Other first letters would be anywhere: for them, each possible edit is looked up.
+        similar = self._similar(word, word[:_PREFIX], 1)
+        counts = {other: count for other, count in similar if _distance(word, other) == 1}
         for edit in _edits(word, _PREFIX):
             if count := self.words(stem(edit)).get(edit):
-                found[edit] = count
-        if not found and len(word) >= _MIN_TWO_EDITS:
+                counts[edit] = count
+        if not counts and len(word) >= _MIN_TWO_EDITS:
             similar = self._similar(word, word[: _PREFIX - 1], 2)
-            found = {other: count for other, count in similar if _distance(word, other) <= 2}
-        ranked = sorted(found, key=lambda other: (other[0] != word[0], -found[other], other))
+            counts = {other: count for other, count in similar if _distance(word, other) <= 2}
+        ranked = sorted(counts, key=lambda other: (other[0] != word[0], -counts[other], other))
         return tuple(ranked[:_MAX_CORRECTIONS])
 
-    def _similar(self, word: str, prefix: str, edits: int = 1) -> Iterator[tuple[str, int]]:
+    def _similar(self, word: str, prefix: str, edits: int) -> Iterator[tuple[str, int]]:
         """Yield the words with a prefix that are about as long as a word, with their counts."""
         key = prefix.encode()
         first = bisect_left(range(self._size), key, key=self._row)
@@ -207,13 +206,14 @@ def read_lexicon(index: Index) -> Lexicon | None:
 
 def other_analyzer(info: IndexInfo) -> str:
     """Return why an index is searched in dense mode and what to do, or "" if its analysis is this one."""
-    made = info.fingerprint
-    if made is None or made.analyzer == ANALYZER:
+    fingerprint = info.fingerprint
+    if fingerprint is None or fingerprint.analyzer == ANALYZER:
         return ""
-    reason = f"with another lexical analysis ({made.analyzer})" if made.analyzer else "without lexical search"
+    analyzer = fingerprint.analyzer
+    reason = f"with another lexical analysis ({analyzer})" if analyzer else "without lexical search"
     return (
         f"The index of '{info.collection}' was made {reason}, so it is searched in dense mode. "
-        f"For hybrid search, run `{index_command(info.collection, made.source)}`."
+        f"For hybrid search, run `{index_command(info.collection, fingerprint.source)}`."
     )
 
 
@@ -290,10 +290,10 @@ def _analyze_word(lexicon: Lexicon, word: str) -> QueryWord:
 
 def is_common(word: str) -> bool:
     """Return whether a word or its stem is common English."""
-    known = common_words()
+    ids = common_words()
     for form in (word, stem(word), f"{stem(word)}e"):
-        position = bisect_left(known, id := term_id(form))
-        if position < len(known) and known[position] == id:
+        position = bisect_left(ids, id := term_id(form))
+        if position < len(ids) and ids[position] == id:
             return True
     return False
 
@@ -326,11 +326,11 @@ def _distance(one: str, other: str) -> int:
         one, other = one[:-1], other[:-1]
     before: Sequence[int] = ()
     row: Sequence[int] = range(len(other) + 1)
-    for place, letter in enumerate(one, 1):
-        earlier, before, current = before, row, [place]
+    for line, letter in enumerate(one, 1):
+        earlier, before, current = before, row, [line]
         for column, target in enumerate(other, 1):
             cost = min(before[column] + 1, current[-1] + 1, before[column - 1] + (letter != target))
-            if column > 1 and place > 1 and letter == other[column - 2] and one[place - 2] == target:
+            if column > 1 and line > 1 and letter == other[column - 2] and one[line - 2] == target:
                 cost = min(cost, earlier[column - 2] + 1)
             current.append(cost)
         row = current

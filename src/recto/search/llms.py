@@ -43,7 +43,7 @@ def full_text(page: BookPage) -> str:
 def export_llms(index: Index, name: str, directory: Path, site_url: str = "") -> int:
     """Write llms.txt, llms-full.txt and each page as Markdown; return the number of pages.
 
-    The path of a page is that of its URL below `site_url`, or else below its host.
+    Each page has the path of its URL below `site_url`, or else below its host.
     """
     outline = read_outline(index)
     if site_url and not any(page.url.startswith(site_url) for page in outline.pages):

@@ -39,8 +39,10 @@ class BookPage:
             (index for index, chunk in enumerate(chunks) if anchor in (chunk.anchor, *chunk.anchors)), None
         )
         if first is None:
-            known = dict.fromkeys(name for chunk in chunks for name in (chunk.anchor, *chunk.anchors) if name)
-            near = nearest(anchor, known)
+            anchors = dict.fromkeys(
+                name for chunk in chunks for name in (chunk.anchor, *chunk.anchors) if name
+            )
+            near = nearest(anchor, anchors)
             raise PageMissing(
                 f"There is no section '#{anchor}' on {self.url}",
                 hint=f"Did you mean '#{near}'?" if near else "Leave the anchor out to get the whole page.",

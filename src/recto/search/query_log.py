@@ -26,7 +26,7 @@ from recto.errors import InvalidArgument, StorageError
 from recto.settings import QueryLogOptions, Settings
 from recto.types import SearchResponse
 
-FORMAT = "recto-queries-1"
+QUERY_LOG_FORMAT = "recto-queries-1"
 Via = Literal["search", "related", "batch", "retrieve"]
 """The route that a query came through."""
 
@@ -162,7 +162,7 @@ class QueryLog:
             make_private(self._directory)
             self._file = os.open(self._directory / name, _APPEND, 0o600)
             self._day, self._size = today, 0
-            data = _line({"format": FORMAT}) + data
+            data = _line({"format": QUERY_LOG_FORMAT}) + data
         self._size += len(data)
         while data:
             data = data[os.write(self._file, data) :]
@@ -234,26 +234,26 @@ def remove_old_files(options: QueryLogOptions, today: date | None = None) -> Non
 def log_files(directory: Path) -> list[tuple[str, Path]]:
     """Return the files of a log with their days; nothing if there is no such directory."""
     try:
-        found = [(_NAME.fullmatch(path.name), path) for path in directory.iterdir()]
+        paths = list(directory.iterdir())
     except FileNotFoundError:
         return []
-    return [(match[1], path) for match, path in found if match]
+    return [(match[1], path) for path in paths if (match := _NAME.fullmatch(path.name))]
 
 
-def read_query_log(place: Path, since: datetime | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log, the oldest day first; `place` is its directory or one of its files."""
+def read_query_log(path: Path, since: datetime | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a log, the oldest day first; `path` is its directory or one of its files."""
     earliest = _time(since.timestamp()) if since else ""
-    if place.is_file():
-        files = [place]
+    if path.is_file():
+        files = [path]
     else:
-        files = [path for day, path in sorted(log_files(place)) if day >= earliest[:10]]
-    if not files and not place.is_dir():
+        files = [file for day, file in sorted(log_files(path)) if day >= earliest[:10]]
+    if not files and not path.is_dir():
         raise InvalidArgument(
-            f"There is no query log at {place}",
+            f"There is no query log at {path}",
             hint="Start the service with `recto serve --query-log DIRECTORY`, or set RECTO_QUERY_LOG.",
         )
-    for path in files:
-        yield from (entry for entry in _read_file(path) if entry["time"] >= earliest)
+    for file in files:
+        yield from (entry for entry in _read_file(file) if entry["time"] >= earliest)
 
 
 def _read_file(path: Path) -> Iterator[dict[str, Any]]:

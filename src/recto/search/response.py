@@ -1,31 +1,15 @@
-"""Rank candidates, turn them into hits, and build the response to a query."""
+"""Build the response to a query from its hits, and estimate whether the book covers the query."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 
 from recto._util.text import filter_keys, nearest
 from recto.protocols import Index
 from recto.search.lexical import LexicalQuery
-from recto.settings import LEXICAL_WEIGHT
-from recto.types import (
-    Calibration,
-    Candidates,
-    Chunk,
-    Coverage,
-    Filters,
-    Hit,
-    Mode,
-    Outcome,
-    PageGroup,
-    SearchResponse,
-    Timings,
-    hit_order,
-)
-
-Ranked = list[tuple[Hashable, float]]
-"""The ids and scores of candidates, best first."""
+from recto.search.pipeline import QueryHits, SearchedBatch, SearchOptions
+from recto.types import Calibration, Coverage, Filters, Hit, Mode, Outcome, PageGroup, SearchResponse
 
 COVERED_FROM, NOT_COVERED_BELOW = 0.5, 0.25
 """The probabilities that separate the grades of `SearchResponse.coverage`."""
@@ -37,79 +21,27 @@ SPREAD = 0.05
 _ABOVE_WEIGHT, _KNOWN_WEIGHT, _OFFSET = 16.0, 6.4, -7.2
 
 
-def rank(candidates: Candidates, mode: Mode, weight: float, min_score: float | None = None) -> Ranked:
-    """Return the ids and scores of candidates, best first.
-
-    The hybrid score is the weighted mean of the cosine similarity, with weight 1, and the lexical score.
-    Scores are added, not ranks, because ranks do not tell how much better a chunk is than the next.
-    """
-    if mode == "lexical":
-        scores = candidates.lexical
-    elif mode == "dense" or not candidates.lexical:
-        scores = candidates.dense
-    else:
-        lexical = candidates.lexical
-        scores = {
-            id: (cosine + weight * lexical.get(id, 0.0)) / (1 + weight)
-            for id, cosine in candidates.dense.items()
-        }
-    ranked = sorted(scores.items(), key=lambda item: -item[1])
-    return ranked if min_score is None else [item for item in ranked if item[1] >= min_score]
-
-
-def with_ties(ranked: Ranked, limit: int) -> Ranked:
-    """Return the best candidates up to a limit, and those that have the same score as the last of them."""
-    end = limit
-    while 0 < end < len(ranked) and ranked[end][1] == ranked[limit - 1][1]:
-        end += 1
-    return ranked[:end]
-
-
-def to_hits(
-    ranked: Ranked, candidates: Candidates, chunks: Mapping[Hashable, Chunk], limit: int
-) -> list[Hit]:
-    """Return the hits of ranked candidates; skip chunks that were deleted in the meantime."""
-    dense, lexical = candidates.dense, candidates.lexical
-    hits = [
-        Hit(score, chunks[id], dense.get(id), lexical.get(id, 0.0)) for id, score in ranked if id in chunks
+def build_responses(searched: SearchedBatch) -> list[SearchResponse]:
+    """Build the response to each query; warnings about the index are in the first one."""
+    return [
+        _build_response(searched, result, searched.run.warnings if number == 0 else ())
+        for number, result in enumerate(searched.results)
     ]
-    hits.sort(key=hit_order)
-    return hits[:limit]
 
 
-def group_by_page(hits: Sequence[Hit], pages: int) -> tuple[PageGroup, ...]:
-    """Return the best pages with their hits, the page of the best hit first."""
-    groups: dict[str, list[Hit]] = {}
-    for hit in hits:
-        if hit.chunk.page_url in groups or len(groups) < pages:
-            groups.setdefault(hit.chunk.page_url, []).append(hit)
-    return tuple(PageGroup(tuple(group)) for group in groups.values())
-
-
-def build_response(
-    index: Index,
-    collection: str,
-    query: str,
-    hits: list[Hit],
-    filters: Filters,
-    min_score: float | None,
-    timings: Timings,
-    mode: Mode = "dense",
-    lexical: LexicalQuery | None = None,
-    evidence: float | None = None,
-    warnings: tuple[str, ...] = (),
-) -> SearchResponse:
-    """Build the response to a query from its hits."""
-    outcome, message = (Outcome.FOUND, "") if hits else _explain_empty(index, filters, min_score, mode)
+def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[str, ...]) -> SearchResponse:
+    run, lexical = searched.run, result.query.lexical
+    index, mode = run.opened.index, run.options.mode
+    outcome, message = (Outcome.FOUND, "") if result.hits else _explain_empty(index, run.options)
     info = index.info  # read once, because an embedded index checks the disk for it
-    probability = answerable(evidence, lexical, info.calibration)
+    probability = answerable(result.evidence, lexical, info.calibration)
     return SearchResponse(
-        query,
-        tuple(hits),
-        filters,
-        collection,
+        result.query.text,
+        tuple(result.hits),
+        run.options.filters,
+        run.collection,
         outcome,
-        timings,
+        searched.timings,
         message,
         info.warnings + warnings,
         noise_score(info.noise_floor, mode, lexical),
@@ -121,12 +53,21 @@ def build_response(
     )
 
 
-def _explain_empty(
-    index: Index, filters: Filters, min_score: float | None, mode: Mode
-) -> tuple[Outcome, str]:
+def group_by_page(response: SearchResponse, pages: int) -> SearchResponse:
+    """Return a response with the hits of its best pages, the best hit of each page first."""
+    hits_by_page: dict[str, list[Hit]] = {}
+    for hit in response.hits:
+        hits_by_page.setdefault(hit.chunk.page_url, []).append(hit)
+    best = list(hits_by_page.values())[:pages]
+    groups = tuple(PageGroup(tuple(hits)) for hits in best)
+    return replace(response, hits=tuple(hit for hits in best for hit in hits), groups=groups)
+
+
+def _explain_empty(index: Index, options: SearchOptions) -> tuple[Outcome, str]:
     """Return why there are no hits: filters that exclude every chunk, or no chunk with the minimum score."""
+    filters, min_score = options.filters, options.min_score
     if not filters or index.count(filters):
-        if mode == "lexical" and min_score is None:
+        if options.mode == "lexical" and min_score is None:
             return Outcome.NO_MATCH, "No chunk contains any word of the query"
         return Outcome.NO_MATCH, f"No chunk reaches the minimum score of {min_score}"
     reasons = []
@@ -146,13 +87,6 @@ def _explain_empty(
 
 def _did_you_mean(name: str | None) -> str:
     return f" Did you mean '{name}'?" if name else ""
-
-
-def best_evidence(candidates: Candidates) -> float | None:
-    """Return the largest sum of cosine similarity and weighted lexical score, or None without both."""
-    lexical = candidates.lexical
-    sums = (cosine + LEXICAL_WEIGHT * lexical.get(id, 0.0) for id, cosine in candidates.dense.items())
-    return max(sums, default=None)
 
 
 def answerable(

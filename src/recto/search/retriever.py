@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import CollectionEmpty, FingerprintMismatch
 from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, MultiModel, Store
-from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, other_analyzer, read_lexicon
+from recto.search.lexical import LexicalQuery, other_analyzer, read_lexicon
+from recto.search.pipeline import (
+    OpenIndex,
+    SearchedBatch,
+    SearchHook,
+    SearchOptions,
+    SearchRun,
+    asearch_index,
+    search_index,
+    with_vectors,
+)
 from recto.search.query import (
     DEFAULT_CONTEXT_TOKENS,
     DEFAULT_CONTEXT_TOP_K,
@@ -21,33 +32,9 @@ from recto.search.query import (
     check_search,
     to_filters,
 )
-from recto.search.response import (
-    Ranked,
-    best_evidence,
-    build_response,
-    group_by_page,
-    rank,
-    to_hits,
-    with_ties,
-)
+from recto.search.response import build_responses, group_by_page
 from recto.settings import LEXICAL_WEIGHT, Settings, index_command
-from recto.stores.points import no_lexical_vectors
-from recto.types import (
-    NO_FILTERS,
-    Candidates,
-    Chunk,
-    Filters,
-    GroupBy,
-    Hit,
-    IndexInfo,
-    IndexQuery,
-    Mode,
-    Module,
-    SearchResponse,
-    Selection,
-    Timings,
-    Vector,
-)
+from recto.types import NO_FILTERS, Filters, GroupBy, IndexInfo, Mode, Module, SearchResponse
 
 if TYPE_CHECKING:
     from recto.search.context import Context
@@ -64,143 +51,58 @@ FiltersLike = Filters | Mapping[str, Any]
 """`Filters`, or a mapping such as `{"module": "ros2"}`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Parameters:
-    """The parameters of a search; `limit` chunks are ranked."""
-
-    limit: int
-    filters: Filters
-    min_score: float | None
-    mode: Mode
-
-
-@dataclass(frozen=True, slots=True)
-class _CheckedIndex:
-    """An index, the embedder for its queries, and its vocabulary if it has lexical vectors."""
-
-    index: Index
-    embedder: Embedder
-    lexicon: Lexicon | None
-
-
-@dataclass(frozen=True, slots=True)
-class _QueryResult:
-    """The hits of one query, and what the response says about it."""
-
-    hits: list[Hit]
-    lexical: LexicalQuery | None
-    evidence: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Queries that are searched together.
-
-    `mode` is the mode that the index supports.
-    """
-
-    parameters: _Parameters
-    index: Index
-    embedder: Embedder
-    mode: Mode
-    texts: Sequence[str]
-    analyzed: Sequence[LexicalQuery | None]
-    started: float
-    opened: float
-
-    def index_queries(self, vectors: Sequence[Vector]) -> list[IndexQuery]:
-        dense: Sequence[Vector | None] = vectors or [None] * len(self.analyzed)
-        return [
-            IndexQuery(vector, query.vector if query else None)
-            for vector, query in zip(dense, self.analyzed, strict=True)
-        ]
-
-    def rank(self, candidates: Sequence[Candidates]) -> list[Ranked]:
-        parameters = self.parameters
-        return [
-            with_ties(
-                rank(found, self.mode, query.weight if query else 0.0, parameters.min_score), parameters.limit
-            )
-            for found, query in zip(candidates, self.analyzed, strict=True)
-        ]
-
-    def dense_results(self, found: Sequence[list[Hit]]) -> list[_QueryResult]:
-        return [_QueryResult(hits, query, None) for hits, query in zip(found, self.analyzed, strict=True)]
-
-    def results(
-        self, ranked: Sequence[Ranked], candidates: Sequence[Candidates], chunks: Mapping[Hashable, Chunk]
-    ) -> list[_QueryResult]:
-        limit = self.parameters.limit
-        return [
-            _QueryResult(to_hits(best, found, chunks, limit), query, best_evidence(found))
-            for best, found, query in zip(ranked, candidates, self.analyzed, strict=True)
-        ]
-
-    def timings(self, embedded: float) -> Timings:
-        """Return the average times per query."""
-        ended, ms = perf_counter(), 1e3 / len(self.texts)
-        return Timings((embedded - self.opened) * ms, (ended - embedded) * ms, (ended - self.started) * ms)
-
-
-_Found = tuple[_Batch, list[_QueryResult], Timings]
+def _no_hook(*_: object) -> AbstractContextManager[Callable[[SearchedBatch], None]]:
+    return nullcontext(lambda _: None)
 
 
 class Retriever:
-    """Searches one collection. It is thread-safe, and uses a new index as soon as one is published."""
+    """Searches one collection. It is thread-safe, and uses a new index as soon as one is published.
+
+    `embedder` is the configured one, which embeds new indexes; `query_embedder` embeds queries to the current
+    index. `lexical_weight` is the weight of the lexical score in hybrid search. `hook` wraps each search.
+    """
 
     def __init__(
-        self, embedder: Embedder, store: Store, collection: str, lexical_weight: float = LEXICAL_WEIGHT
+        self,
+        embedder: Embedder,
+        store: Store,
+        collection: str,
+        lexical_weight: float = LEXICAL_WEIGHT,
+        hook: SearchHook = _no_hook,
     ) -> None:
-        self._embedder = embedder
-        self._store = store
-        self._collection = collection
-        self._lexical_weight = lexical_weight
-        self._checked: _CheckedIndex | None = None
+        self.embedder = embedder
+        self.store = store
+        self.collection = collection
+        self.lexical_weight = lexical_weight
+        self._hook = hook
+        self._opened: OpenIndex | None = None
         self._warned: Index | None = None
 
     @property
-    def collection(self) -> str:
-        """The name of the collection."""
-        return self._collection
-
-    @property
-    def embedder(self) -> Embedder:
-        """The configured embedder, which embeds new indexes."""
-        return self._embedder
-
-    @property
     def query_embedder(self) -> Embedder:
-        """The embedder for queries to the current index: that of the model that made the index."""
-        return self._open().embedder
-
-    @property
-    def lexical_weight(self) -> float:
-        """The weight of the lexical score in hybrid search."""
-        return self._lexical_weight
-
-    @property
-    def store(self) -> Store:
-        """The store of the collection."""
-        return self._store
+        """The embedder for queries to the current index, of the model that made the index."""
+        return self.open_index().embedder
 
     def with_collection(self, collection: str) -> Retriever:
         """Return a retriever of another collection that shares the embedder and the store."""
-        return Retriever(self._embedder, self._store, collection, self._lexical_weight)
+        return Retriever(self.embedder, self.store, collection, self.lexical_weight, self._hook)
 
     def open(self) -> Index:
         """Return the current index; raise an error if it is empty or does not match the embedder."""
-        return self._open().index
+        return self.open_index().index
 
-    def _open(self) -> _CheckedIndex:
-        index, checked = self._store.open(self._collection), self._checked
-        if checked is None or checked.index is not index:
-            embedder = query_embedder(index, self._embedder)
-            checked = self._checked = _CheckedIndex(index, embedder, read_lexicon(index))
-        return checked
+    def open_index(self) -> OpenIndex:
+        """Return the current index with what its queries need; raise the same errors as `open`."""
+        index, opened = self.store.open(self.collection), self._opened
+        if opened is None or opened.index is not index:
+            embedder = query_embedder(index, self.embedder)
+            opened = OpenIndex(index, embedder, read_lexicon(index), self.lexical_weight)
+            self._opened = opened
+        return opened
 
     def warm_up(self) -> None:
         """Open the index and load the model, so that the first search is as fast as the others."""
-        self._open().embedder.warm_up()
+        self.query_embedder.warm_up()
 
     def search(
         self,
@@ -212,8 +114,8 @@ class Retriever:
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
     ) -> SearchResponse:
-        """Return the best chunks for a query, best first; with `group_by="page"`, those of the best pages."""
-        return self._search([check_query(query)], top_k, filters, min_score, mode, group_by)[0]
+        """Return the best chunks for a query, best first; with `group_by="page"`, by page."""
+        return self.search_batch([query], top_k, filters, min_score, mode=mode, group_by=group_by)[0]
 
     def search_batch(
         self,
@@ -226,7 +128,9 @@ class Retriever:
         group_by: GroupBy | None = None,
     ) -> list[SearchResponse]:
         """Search for several queries with one call of the model and one of the engine."""
-        return self._search(check_queries(queries), top_k, filters, min_score, mode, group_by)
+        texts = check_queries(queries)
+        options = _checked_options(top_k, filters, min_score, mode, group_by)
+        return _responses(self._find(texts, options), top_k, group_by) if texts else []
 
     async def asearch(
         self,
@@ -255,11 +159,10 @@ class Retriever:
         from asyncio import to_thread
 
         texts = check_queries(queries)
-        parameters = _parameters(top_k, filters, min_score, mode, group_by)
+        options = _checked_options(top_k, filters, min_score, mode, group_by)
         if not texts:
             return []
-        found = await self._afind(texts, parameters)
-        return await to_thread(self._responses, texts, found, top_k, group_by)
+        return await to_thread(_responses, await self._afind(texts, options), top_k, group_by)
 
     def related(
         self,
@@ -275,10 +178,13 @@ class Retriever:
 
         Chunks that contain the selected text are left out.
         """
-        parameters = _parameters(top_k, filters, min_score, mode)
-        text, selected = self._selection_query(selection, question)
-        found = self._find([text], replace(parameters, limit=top_k + SELECTION_CANDIDATES))
-        return self._related(selection, question, selected, found, top_k)
+        from recto.search.selection import build_related_response, build_selection_query
+
+        options = _checked_options(top_k, filters, min_score, mode)
+        embedder = self.embedder
+        query = build_selection_query(selection, question, embedder.max_tokens, embedder.count_tokens)
+        searched = self._find([query.text], replace(options, limit=top_k + SELECTION_CANDIDATES))
+        return build_related_response(query, searched, top_k)
 
     async def arelated(
         self,
@@ -293,10 +199,13 @@ class Retriever:
         """Do the same as `related` without blocking the event loop."""
         from asyncio import to_thread
 
-        parameters = _parameters(top_k, filters, min_score, mode)
-        text, selected = await to_thread(self._selection_query, selection, question)
-        found = await self._afind([text], replace(parameters, limit=top_k + SELECTION_CANDIDATES))
-        return await to_thread(self._related, selection, question, selected, found, top_k)
+        from recto.search.selection import build_related_response, build_selection_query
+
+        options = _checked_options(top_k, filters, min_score, mode)
+        most, count = self.embedder.max_tokens, self.embedder.count_tokens
+        query = await to_thread(build_selection_query, selection, question, most, count)
+        searched = await self._afind([query.text], replace(options, limit=top_k + SELECTION_CANDIDATES))
+        return await to_thread(build_related_response, query, searched, top_k)
 
     def context(
         self,
@@ -320,7 +229,7 @@ class Retriever:
         page_filters = check_context(max_tokens, neighbors, page, filters)
         response = self.search(query, top_k, filters, mode=mode)
         on_page = self.search(query, top_k, page_filters, mode=mode) if page_filters else None
-        return build_context(self, response, on_page, max_tokens, neighbors)
+        return build_context(self.open_index(), response, on_page, max_tokens, neighbors)
 
     async def acontext(
         self,
@@ -342,18 +251,18 @@ class Retriever:
         page_filters = check_context(max_tokens, neighbors, page, filters)
         response = await self.asearch(query, top_k, filters, mode=mode)
         on_page = await self.asearch(query, top_k, page_filters, mode=mode) if page_filters else None
-        return await to_thread(build_context, self, response, on_page, max_tokens, neighbors)
+        opened = await to_thread(self.open_index)
+        return await to_thread(build_context, opened, response, on_page, max_tokens, neighbors)
 
     def analyze(self, query: str) -> LexicalQuery | None:
         """Return a query as lexical search sees it, or None if the index has no lexical vectors."""
-        lexicon = self._open().lexicon
-        return analyze_query(check_query(query), lexicon, self._lexical_weight) if lexicon else None
+        return self.open_index().analyze([check_query(query)])[0].lexical
 
     def page(self, url: str) -> BookPage:
         """Return a page of the book by its URL."""
         from recto.search.pages import read_page
 
-        return read_page(self.open(), url, self._collection)
+        return read_page(self.open(), url, self.collection)
 
     def modules(self) -> tuple[Module, ...]:
         """Return the modules in reading order."""
@@ -367,123 +276,66 @@ class Retriever:
         """Count the chunks of each page URL."""
         return self.open().pages()
 
-    def _search(
-        self,
-        texts: list[str],
-        top_k: int,
-        filters: FiltersLike,
-        min_score: float | None,
-        mode: Mode,
-        group_by: GroupBy | None,
-    ) -> list[SearchResponse]:
-        parameters = _parameters(top_k, filters, min_score, mode, group_by)
-        return self._responses(texts, self._find(texts, parameters), top_k, group_by) if texts else []
-
-    def _find(self, texts: Sequence[str], parameters: _Parameters) -> _Found:
+    def _find(self, texts: Sequence[str], options: SearchOptions) -> SearchedBatch:
         """Embed and analyse queries, and search for all of them."""
-        batch = self._prepare(texts, parameters)
-        vectors = batch.embedder.embed_queries(batch.texts) if batch.mode != "lexical" else []
-        embedded = perf_counter()
-        return batch, _search_index(batch, vectors), batch.timings(embedded)
+        with self._hook(self.collection, texts, options) as record:
+            run = self._start(texts, options)
+            queries = run.queries
+            if run.options.mode != "lexical":
+                queries = with_vectors(queries, run.opened.embedder.embed_queries(texts))
+            embedded_at = perf_counter()
+            searched = run.finish(search_index(run.opened.index, queries, run.options), embedded_at)
+            record(searched)
+        return searched
 
-    async def _afind(self, texts: Sequence[str], parameters: _Parameters) -> _Found:
-        """Do the same as `_find`, and await services."""
+    async def _afind(self, texts: Sequence[str], options: SearchOptions) -> SearchedBatch:
+        """Do the same as `_find`, and await services; a model on this machine works in a thread."""
         from asyncio import to_thread
 
-        embedder = self._embedder
-        if not isinstance(embedder, AsyncEmbedder):
-            return await to_thread(self._find, texts, parameters)
-        batch = await to_thread(self._prepare, texts, parameters)
-        vectors = await embedder.aembed_queries(batch.texts) if batch.mode != "lexical" else []
-        embedded = perf_counter()
-        if isinstance(batch.index, AsyncIndex):
-            return batch, await _asearch_index(batch, batch.index, vectors), batch.timings(embedded)
-        return batch, await to_thread(_search_index, batch, vectors), batch.timings(embedded)
+        if not isinstance(self.embedder, AsyncEmbedder):
+            return await to_thread(self._find, texts, options)
+        with self._hook(self.collection, texts, options) as record:
+            run = await to_thread(self._start, texts, options)
+            queries, index = run.queries, run.opened.index
+            if run.options.mode != "lexical":
+                queries = with_vectors(queries, await self.embedder.aembed_queries(texts))
+            embedded_at = perf_counter()
+            if isinstance(index, AsyncIndex):
+                results = await asearch_index(index, queries, run.options)
+            else:
+                results = await to_thread(search_index, index, queries, run.options)
+            searched = run.finish(results, embedded_at)
+            record(searched)
+        return searched
 
-    def _prepare(self, texts: Sequence[str], parameters: _Parameters) -> _Batch:
-        """Open the index and analyse the queries."""
-        started = perf_counter()
-        checked = self._open()
-        mode = _effective_mode(parameters.mode, checked)
-        opened = perf_counter()
-        lexicon = checked.lexicon
-        weight = self._lexical_weight
-        analyzed = (
-            [analyze_query(text, lexicon, weight) for text in texts] if lexicon else [None] * len(texts)
-        )
-        return _Batch(parameters, checked.index, checked.embedder, mode, texts, analyzed, started, opened)
-
-    def _responses(
-        self, texts: list[str], found: _Found, top_k: int, group_by: GroupBy | None
-    ) -> list[SearchResponse]:
-        batch, results, timings = found
-        responses = [
-            self._response(text, batch, result, timings) for text, result in zip(texts, results, strict=True)
-        ]
-        if group_by is None:
-            return responses
-        grouped = [(response, group_by_page(response.hits, top_k)) for response in responses]
-        return [
-            replace(response, hits=tuple(hit for group in groups for hit in group.hits), groups=groups)
-            for response, groups in grouped
-        ]
-
-    def _response(self, text: str, batch: _Batch, result: _QueryResult, timings: Timings) -> SearchResponse:
-        parameters = batch.parameters
+    def _start(self, texts: Sequence[str], options: SearchOptions) -> SearchRun:
+        """Open the index and analyse the queries; warn once about each index."""
+        started_at = perf_counter()
+        opened = self.open_index()
+        mode = opened.supported_mode(options.mode)
+        opened_at = perf_counter()
         warnings: tuple[str, ...] = ()
-        if self._warned is not batch.index:
-            self._warned = batch.index
-            if batch.mode != parameters.mode:
-                warnings = (other_analyzer(batch.index.info) or _DENSE_ONLY,)
-            elif batch.embedder is not self._embedder:
-                warnings = (other_model(batch.index.info, self._embedder),)
-        return build_response(
-            batch.index,
-            self._collection,
-            text,
-            result.hits,
-            parameters.filters,
-            parameters.min_score,
-            timings,
-            batch.mode,
-            result.lexical,
-            result.evidence,
+        if self._warned is not opened.index:
+            self._warned = opened.index
+            if mode != options.mode:
+                warnings = (other_analyzer(opened.index.info) or _DENSE_ONLY,)
+            elif opened.embedder is not self.embedder:
+                warnings = (other_model(opened.index.info, self.embedder),)
+        return SearchRun(
+            self.collection,
+            opened,
+            replace(options, mode=mode),
+            opened.analyze(texts),
             warnings,
+            started_at,
+            opened_at,
         )
-
-    def _selection_query(self, selection: str, question: str | None) -> tuple[str, Selection]:
-        from recto.search.selection import build_selection_query
-
-        embedder = self._embedder
-        return build_selection_query(
-            selection, _blank_to_none(question), embedder.max_tokens, embedder.count_tokens
-        )
-
-    def _related(
-        self, selection: str, question: str | None, selected: Selection, found: _Found, top_k: int
-    ) -> SearchResponse:
-        from recto.search.selection import exclude_and_diversify
-
-        batch, (result,), timings = found
-        hits, excluded = exclude_and_diversify(result.hits, selection, top_k)
-        question = _blank_to_none(question)
-        query = selected.text if question is None else question.strip()
-        response = self._response(query, batch, replace(result, hits=hits), timings)
-        if result.hits and not hits:
-            response = replace(response, message="Only the selected text itself was found.")
-        warnings = response.warnings
-        if selected.cut:
-            warnings += (
-                f"The selected text is too long: only the first {len(selected.text)} of {selected.given} "
-                "characters were searched for.",
-            )
-        return replace(response, warnings=warnings, selection=replace(selected, left_out=excluded))
 
     def close(self) -> None:
         """Close the embedder and the store; the next search opens them again."""
-        self._checked = None
-        self._embedder.close()
-        self._store.close()
+        self._opened = None
+        self.embedder.close()
+        self.store.close()
 
     def __enter__(self) -> Self:
         """Return the retriever."""
@@ -497,7 +349,7 @@ class Retriever:
 
     async def aclose(self) -> None:
         """Close the connections of async searches in this event loop; call it before the loop ends."""
-        for part in (self._embedder, self._store):
+        for part in (self.embedder, self.store):
             if isinstance(part, AsyncEmbedder | AsyncStore):
                 await part.aclose()
 
@@ -506,15 +358,15 @@ def make_retriever(settings: Settings, embedder: Embedder, store: Store, collect
     """Return a retriever that records spans if the settings say so."""
     if not settings.otel:
         return Retriever(embedder, store, collection, settings.lexical_weight)
-    from recto.search.tracing import TracedRetriever
+    from recto.search.tracing import SearchTracer
 
-    return TracedRetriever(settings, embedder, store, collection)
+    return Retriever(embedder, store, collection, settings.lexical_weight, SearchTracer(settings).trace)
 
 
 def query_embedder(index: Index, embedder: Embedder) -> Embedder:
-    """Return the embedder for queries to an index: the given one, or that of the model that made the index.
+    """Return the embedder for queries to an index: the given one, or one of the model that made the index.
 
-    Raise an error if the index is empty, or if no embedder's vectors can be compared with those of the index.
+    Raise an error if the index is empty, or if no embedder's vectors can be compared with the index's.
     """
     info, mine = index.info, embedder.fingerprint
     if info.chunks == 0:
@@ -529,12 +381,12 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
             hint="Set RECTO_MODEL to the model that the collection was made with, or index the book again.",
         )
     if info.fingerprint is not None and not info.fingerprint.embedder.is_compatible(mine):
-        made = info.fingerprint.embedder
-        if isinstance(embedder, MultiModel) and (other := embedder.for_index(made)):
+        theirs = info.fingerprint.embedder
+        if isinstance(embedder, MultiModel) and (other := embedder.for_index(theirs)):
             return other
-        same_name = (made.model, made.dim, made.variant) == (mine.model, mine.dim, mine.variant)
+        same_name = (theirs.model, theirs.dim, theirs.variant) == (mine.model, mine.dim, mine.variant)
         raise FingerprintMismatch(
-            f"Collection '{info.collection}' was indexed with {made}, but queries are embedded with {mine}",
+            f"Collection '{info.collection}' was indexed with {theirs}, but queries are embedded with {mine}",
             hint=f"Run `{index_command(info.collection, info.fingerprint.source)}`, or "
             + ("restore the model that had this name before." if same_name else "set RECTO_MODEL back."),
         )
@@ -543,57 +395,24 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
 
 def other_model(info: IndexInfo, embedder: Embedder) -> str:
     """Return the hint for an index whose queries another built-in model embeds."""
-    made, source = (
-        (info.fingerprint.embedder.model, info.fingerprint.source) if info.fingerprint else ("", "")
-    )
+    made_with = info.fingerprint
+    model, source = (made_with.embedder.model, made_with.source) if made_with else ("", "")
     return (
-        f"{made} made this index and embeds its queries. Index the book again to use "
+        f"{model} made this index and embeds its queries. Index the book again to use "
         f"{embedder.fingerprint.model}: {index_command(info.collection, source)}"
     )
 
 
-def _parameters(
+def _checked_options(
     top_k: int, filters: FiltersLike, min_score: float | None, mode: Mode, group_by: GroupBy | None = None
-) -> _Parameters:
+) -> SearchOptions:
     """Check the parameters of a search."""
     filters = to_filters(filters)
     check_search(top_k, filters, min_score, mode=mode, group_by=group_by)
     limit = top_k if group_by is None else min(top_k * CHUNKS_PER_PAGE, 2 * MAX_TOP_K)
-    return _Parameters(limit, filters, min_score, mode)
+    return SearchOptions(limit, mode, filters, min_score)
 
 
-def _effective_mode(mode: Mode, checked: _CheckedIndex) -> Mode:
-    """Return the mode that an index supports: hybrid falls back to dense, lexical is an error."""
-    if mode == "dense" or checked.lexicon is not None:
-        return mode
-    if mode == "lexical":
-        raise no_lexical_vectors(checked.index.info)
-    return "dense"
-
-
-def _search_index(batch: _Batch, vectors: Sequence[Vector]) -> list[_QueryResult]:
-    index, limit, filters = batch.index, batch.parameters.limit, batch.parameters.filters
-    if batch.mode == "dense":
-        return batch.dense_results(index.query_batch(vectors, limit, filters, batch.parameters.min_score))
-    candidates = index.candidates(batch.index_queries(vectors), limit, filters)
-    ranked = batch.rank(candidates)
-    return batch.results(ranked, candidates, index.chunks(_ids(ranked)))
-
-
-async def _asearch_index(batch: _Batch, index: AsyncIndex, vectors: Sequence[Vector]) -> list[_QueryResult]:
-    limit, filters = batch.parameters.limit, batch.parameters.filters
-    if batch.mode == "dense":
-        found = await index.aquery_batch(vectors, limit, filters, batch.parameters.min_score)
-        return batch.dense_results(found)
-    candidates = await index.acandidates(batch.index_queries(vectors), limit, filters)
-    ranked = batch.rank(candidates)
-    return batch.results(ranked, candidates, await index.achunks(_ids(ranked)))
-
-
-def _ids(ranked: Sequence[Ranked]) -> list[Hashable]:
-    return list(dict.fromkeys(id for found in ranked for id, _ in found))
-
-
-def _blank_to_none(question: str | None) -> str | None:
-    """Return None for a blank question, which is what an empty form field sends."""
-    return None if isinstance(question, str) and not question.strip() else question
+def _responses(searched: SearchedBatch, top_k: int, group_by: GroupBy | None) -> list[SearchResponse]:
+    responses = build_responses(searched)
+    return responses if group_by is None else [group_by_page(response, top_k) for response in responses]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from recto.errors import InvalidQuery
+from recto.search.pipeline import SearchedBatch
 from recto.search.query import check_query, clean_text
-from recto.types import Chunk, Hit, Selection
+from recto.search.response import build_responses
+from recto.types import Chunk, Hit, SearchResponse, Selection
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]|\n\s*\n")
 _WORD_END = re.compile(r"\s+")
@@ -20,24 +23,53 @@ _MIN_WORDS = 5  # a shorter text is a term that occurs everywhere in the book
 OVERLAP_RULES = {"shingle": _SHINGLE, "long_run": _LONG_RUN, "min_words": _MIN_WORDS}
 
 
+@dataclass(frozen=True, slots=True)
+class SelectionQuery:
+    """The query for a selected text: a question, if there is one, and as much of the text as fits.
+
+    `given` is the whole selected text, `selection` the part that is searched for.
+    """
+
+    text: str
+    question: str
+    given: str
+    selection: Selection
+
+
 def build_selection_query(
     selection: str, question: str | None, max_tokens: int, count: Callable[[str], int]
-) -> tuple[str, Selection]:
-    """Return the query for a selected text, and the part of the text in it.
-
-    The query is the question, if there is one, and as many sentences of the selected text as the model can
-    read.
-    """
+) -> SelectionQuery:
+    """Combine a question, unless it is blank, with as many sentences of the selected text as fit."""
     selected = clean_text(selection, "Selected text")
     if not selected:
         raise InvalidQuery(
             "Selected text cannot be empty", hint="Select a sentence or more, or search with a question."
         )
-    before = f"{check_query(question)}\n\n" if question is not None else ""
+    if isinstance(question, str) and not question.strip():
+        question = None  # an empty form field sends a blank question
+    asked = "" if question is None else check_query(question)
+    before = f"{asked}\n\n" if asked else ""
     used = truncate(
         selected, lambda text: count(before + text) <= max_tokens, max_tokens * _CHARACTERS_PER_TOKEN
     )
-    return before + used, Selection(used, len(selected))
+    return SelectionQuery(before + used, asked, selection, Selection(used, len(selected)))
+
+
+def build_related_response(query: SelectionQuery, searched: SearchedBatch, top_k: int) -> SearchResponse:
+    """Build the response to a selected text: without the chunks that contain it."""
+    (result,), selection = searched.results, query.selection
+    hits, excluded = exclude_and_diversify(result.hits, query.given, top_k)
+    shown = replace(result.query, text=query.question or selection.text)
+    (response,) = build_responses(replace(searched, results=[replace(result, query=shown, hits=hits)]))
+    if result.hits and not hits:
+        response = replace(response, message="Only the selected text itself was found.")
+    warnings = response.warnings
+    if selection.cut:
+        warnings += (
+            f"The selected text is too long: only the first {len(selection.text)} of {selection.given} "
+            "characters were searched for.",
+        )
+    return replace(response, warnings=warnings, selection=replace(selection, left_out=excluded))
 
 
 def exclude_and_diversify(hits: Sequence[Hit], selection: str, top_k: int) -> tuple[list[Hit], int]:

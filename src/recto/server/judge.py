@@ -20,9 +20,9 @@ from recto._util.retry import Notify
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation.pooling import (
     GRADES,
-    Candidate,
     Pool,
     PooledQuestion,
+    PooledSection,
     grade_of,
     record,
     restore,
@@ -121,7 +121,7 @@ def _by_key(suite: Suite) -> dict[str, Expectation]:
     return {expectation.key: expectation for expectation in suite.expectations}
 
 
-def _view(candidate: Candidate) -> dict[str, Any]:
+def _view(candidate: PooledSection) -> dict[str, Any]:
     return pick(candidate.chunks[0].to_dict(), ("section", "headings", "module_title", "url")) | {
         "html": "".join(render_markdown(chunk.text) for chunk in candidate.chunks)
     }

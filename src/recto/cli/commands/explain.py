@@ -16,7 +16,7 @@ from recto.search.query import FLAGS, check_query, check_search
 from recto.types import Mode
 
 if TYPE_CHECKING:
-    from recto.evaluation.explain import Expected, Explanation, Leg, Ranked
+    from recto.evaluation.explain import Expected, Explanation, Leg, RankedHit
     from recto.types import Hit
 
 _HIT_FIELDS = (
@@ -57,9 +57,9 @@ def explain(
     check_query(query)
     check_search(top_k, filters, None, FLAGS, mode)
     from recto.evaluation.explain import explain as explain_query
-    from recto.evaluation.explain import parse_place
+    from recto.evaluation.explain import parse_expected
 
-    target = parse_place(expect) if expect is not None else None
+    target = parse_expected(expect) if expect is not None else None
     quotation = " ".join((passage or "").split())
     with connect(collection) as retriever:
         explanation = explain_query(retriever, query, top_k, filters, target, quotation, mode)
@@ -102,7 +102,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         yield from _expected_lines(explanation.expected, explanation)
 
 
-def _row(ranked: Ranked, explanation: Explanation) -> tuple[str, ...]:
+def _row(ranked: RankedHit, explanation: Explanation) -> tuple[str, ...]:
     hit, chunk = ranked.hit, ranked.hit.chunk
     noise = "  (noise)" if (_margin(hit, explanation) or 0) < 0 else ""
     lines = [f"{one_line(chunk.heading_path or chunk.page_title)}{noise}", one_line(chunk.link)]
@@ -188,7 +188,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _ranked_data(ranked: Ranked, explanation: Explanation) -> dict[str, Any]:
+def _ranked_data(ranked: RankedHit, explanation: Explanation) -> dict[str, Any]:
     margin = _margin(ranked.hit, explanation)
     return {
         "rank": ranked.rank,

@@ -58,20 +58,20 @@ def index(
     from recto.cli import indexing
 
     names = options.split_names(modules)
-    runner = indexing.IndexRunner(collection, names, sample=sample, rebuild=rebuild)
+    runner = indexing.open_runner(collection, names, sample=sample, rebuild=rebuild)
     if location is None:
         source = sample_source()
     else:
         cache = None if dry_run else runner.settings.home / "websites"
         source = open_source(location, SourceOptions(**source_options), cache, notify)
     if dry_run:
-        plan, estimate = runner.plan(source)
+        plan, estimate = indexing.show_plan(runner, source)
         name = runner.collection(source)
         data = indexing.plan_data(plan, name, estimate)
         lines = indexing.plan_lines(plan, name, estimate, verbose=verbose)
     else:
         began = perf_counter()
-        report = runner.run(source)
+        report = indexing.run_index(runner, source)
         plan, seconds = report.plan, perf_counter() - began
         data = indexing.report_data(report, seconds)
         lines = indexing.report_lines(report, seconds, verbose=verbose)
@@ -103,14 +103,14 @@ def watch(
             hint="Run `recto index` again: it reads only pages that changed.",
         )
     files = indexing.WatchedFiles(Path(path))
-    runner = indexing.IndexRunner(collection, options.split_names(modules))
+    runner = indexing.open_runner(collection, options.split_names(modules))
     notify(f"Watching {files.root}. Press Ctrl-C to stop.")
     while True:
         state = files.state()
         began = perf_counter()
         try:
             source = open_source(path, SourceOptions(**source_options), None, notify)
-            report = runner.run(source)
+            report = indexing.run_index(runner, source)
         except RectoError as error:
             warn(f"{error}. {error.hint}".strip())
         else:

@@ -190,7 +190,7 @@ def judge(
     The results of all modes and collections are pooled, and the page does not say which of them found what.
     Grades are written into SUITE.
     """
-    from recto.evaluation.pooling import Configuration, load_judged_suite, pool
+    from recto.evaluation.pooling import PooledSearch, load_judged_suite, pool
 
     try:
         from recto.server.judge import Judging, serve_judging
@@ -199,7 +199,7 @@ def judge(
     chosen, others = options.parse_modes(modes), [options.parse_index(index) for index in indexes]
     questions = load_judged_suite(suite)
     with connect_all(collection, others) as retrievers:
-        configurations = [Configuration(one, mode) for one in retrievers for mode in chosen]
+        configurations = [PooledSearch(one, mode) for one in retrievers for mode in chosen]
         notify(f"Searching for {plural(len(questions.expectations), 'question')}.")
         serve_judging(Judging(suite, pool(questions, configurations, depth)), port, notify)
     return Exit.OK

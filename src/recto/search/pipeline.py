@@ -1,0 +1,252 @@
+"""The search pipeline: query an index, rank the candidates, and turn the best of them into hits.
+
+Every search runs through `search_index`, or through `asearch_index` if the index is on a server: searches of
+a retriever, comparisons of two indexes, tuning and explanations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+
+from recto.protocols import AsyncIndex, Embedder, Index
+from recto.search.lexical import LexicalQuery, Lexicon, analyze_query
+from recto.settings import LEXICAL_WEIGHT
+from recto.stores.points import no_lexical_vectors
+from recto.types import (
+    NO_FILTERS,
+    Candidates,
+    Chunk,
+    Filters,
+    Hit,
+    IndexQuery,
+    Mode,
+    Timings,
+    Vector,
+    hit_order,
+)
+
+ScoredIds = list[tuple[Hashable, float]]
+"""The ids and scores of candidates, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How to search an index; `limit` chunks are ranked for each query."""
+
+    limit: int
+    mode: Mode = "hybrid"
+    filters: Filters = NO_FILTERS
+    min_score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """A query with its vector, empty if no mode needs it, and its words, None without a vocabulary."""
+
+    text: str
+    lexical: LexicalQuery | None
+    vector: Vector = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryHits:
+    """The hits of a query; `evidence` is what `best_evidence` returns, None in dense mode."""
+
+    query: PreparedQuery
+    hits: list[Hit]
+    evidence: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenIndex:
+    """An index, the embedder for its queries, and its vocabulary if it can be searched lexically."""
+
+    index: Index
+    embedder: Embedder
+    lexicon: Lexicon | None
+    lexical_weight: float = LEXICAL_WEIGHT
+
+    def supported_mode(self, mode: Mode) -> Mode:
+        """Return the mode to search in: hybrid falls back to dense, lexical raises an error."""
+        if mode == "dense" or self.lexicon is not None:
+            return mode
+        if mode == "lexical":
+            raise no_lexical_vectors(self.index.info)
+        return "dense"
+
+    def analyze(self, texts: Sequence[str]) -> list[PreparedQuery]:
+        """Look up the words of queries; their vectors are still missing."""
+        lexicon, weight = self.lexicon, self.lexical_weight
+        return [
+            PreparedQuery(text, analyze_query(text, lexicon, weight) if lexicon else None) for text in texts
+        ]
+
+    def prepare(self, texts: Sequence[str]) -> list[PreparedQuery]:
+        """Analyse and embed queries."""
+        return with_vectors(self.analyze(texts), self.embedder.embed_queries(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRun:
+    """A search that has begun: its index is open, and its queries are analysed.
+
+    `options` have the mode that the index supports. Moments are values of `perf_counter`.
+    """
+
+    collection: str
+    opened: OpenIndex
+    options: SearchOptions
+    queries: Sequence[PreparedQuery]
+    warnings: tuple[str, ...]
+    started_at: float
+    opened_at: float
+
+    def finish(self, results: list[QueryHits], embedded_at: float) -> SearchedBatch:
+        """Add the results, and the average times per query."""
+        ended_at, ms = perf_counter(), 1e3 / len(self.queries)
+        timings = Timings(
+            (embedded_at - self.opened_at) * ms,
+            (ended_at - embedded_at) * ms,
+            (ended_at - self.started_at) * ms,
+        )
+        return SearchedBatch(self, results, timings)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedBatch:
+    """The results of queries that were searched for together."""
+
+    run: SearchRun
+    results: list[QueryHits]
+    timings: Timings
+
+
+SearchHook = Callable[
+    [str, Sequence[str], SearchOptions], AbstractContextManager[Callable[[SearchedBatch], None]]
+]
+"""Called with the collection, the queries and the options of each search; records the result."""
+
+
+def with_vectors(queries: Sequence[PreparedQuery], vectors: Sequence[Vector]) -> list[PreparedQuery]:
+    """Add the vectors of queries."""
+    return [replace(query, vector=vector) for query, vector in zip(queries, vectors, strict=True)]
+
+
+def search_index(index: Index, queries: Sequence[PreparedQuery], options: SearchOptions) -> list[QueryHits]:
+    """Return the best hits of each query."""
+    if options.mode == "dense":
+        vectors = [query.vector for query in queries]
+        hits = index.query_batch(vectors, options.limit, options.filters, options.min_score)
+        return list(map(QueryHits, queries, hits))
+    candidates = index.candidates(index_queries(queries, options.mode), options.limit, options.filters)
+    ranking = rank_queries(queries, candidates, options)
+    return ranking.to_hits(index.chunks(ranking.ids))
+
+
+async def asearch_index(
+    index: AsyncIndex, queries: Sequence[PreparedQuery], options: SearchOptions
+) -> list[QueryHits]:
+    """Do the same as `search_index`, and await the server."""
+    if options.mode == "dense":
+        vectors = [query.vector for query in queries]
+        hits = await index.aquery_batch(vectors, options.limit, options.filters, options.min_score)
+        return list(map(QueryHits, queries, hits))
+    candidates = await index.acandidates(index_queries(queries, options.mode), options.limit, options.filters)
+    ranking = rank_queries(queries, candidates, options)
+    return ranking.to_hits(await index.achunks(ranking.ids))
+
+
+def index_queries(queries: Sequence[PreparedQuery], mode: Mode) -> list[IndexQuery]:
+    """Return the vectors of queries that a mode needs."""
+    return [
+        IndexQuery(
+            None if mode == "lexical" else query.vector, query.lexical.vector if query.lexical else None
+        )
+        for query in queries
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The ranked candidates of several queries, whose chunks are still to be read."""
+
+    queries: Sequence[PreparedQuery]
+    candidates: Sequence[Candidates]
+    ranked: Sequence[ScoredIds]
+    limit: int
+
+    @property
+    def ids(self) -> list[Hashable]:
+        """The distinct ids of all ranked candidates."""
+        return list(dict.fromkeys(id for ranked in self.ranked for id, _ in ranked))
+
+    def to_hits(self, chunks: Mapping[Hashable, Chunk]) -> list[QueryHits]:
+        """Return the hits of each query."""
+        return [
+            QueryHits(query, to_hits(ranked, candidates, chunks, self.limit), best_evidence(candidates))
+            for query, ranked, candidates in zip(self.queries, self.ranked, self.candidates, strict=True)
+        ]
+
+
+def rank_queries(
+    queries: Sequence[PreparedQuery], candidates: Sequence[Candidates], options: SearchOptions
+) -> Ranking:
+    """Rank the candidates of each query, each with the lexical weight of its query."""
+    ranked = []
+    for query, own in zip(queries, candidates, strict=True):
+        weight = query.lexical.weight if query.lexical else 0.0
+        ranked.append(with_ties(rank(own, options.mode, weight, options.min_score), options.limit))
+    return Ranking(queries, candidates, ranked, options.limit)
+
+
+def rank(candidates: Candidates, mode: Mode, weight: float, min_score: float | None = None) -> ScoredIds:
+    """Return the ids and scores of candidates, best first.
+
+    The hybrid score is the weighted mean of the cosine similarity, with weight 1, and the lexical score.
+    Scores are added, not ranks, because ranks do not tell how much better a chunk is than the next.
+    """
+    if mode == "lexical":
+        scores = candidates.lexical
+    elif mode == "dense" or not candidates.lexical:
+        scores = candidates.dense
+    else:
+        lexical = candidates.lexical
+        scores = {
+            id: (cosine + weight * lexical.get(id, 0.0)) / (1 + weight)
+            for id, cosine in candidates.dense.items()
+        }
+    ranked = sorted(scores.items(), key=lambda item: -item[1])
+    return ranked if min_score is None else [item for item in ranked if item[1] >= min_score]
+
+
+def with_ties(ranked: ScoredIds, limit: int) -> ScoredIds:
+    """Return the best candidates up to a limit, and those that have the same score as the last of them.
+
+    Ties are broken by the page and the position of chunks, which are read later.
+    """
+    end = limit
+    while 0 < end < len(ranked) and ranked[end][1] == ranked[limit - 1][1]:
+        end += 1
+    return ranked[:end]
+
+
+def to_hits(
+    ranked: ScoredIds, candidates: Candidates, chunks: Mapping[Hashable, Chunk], limit: int
+) -> list[Hit]:
+    """Return the hits of ranked candidates; skip chunks that were deleted in the meantime."""
+    dense, lexical = candidates.dense, candidates.lexical
+    hits = [
+        Hit(score, chunks[id], dense.get(id), lexical.get(id, 0.0)) for id, score in ranked if id in chunks
+    ]
+    hits.sort(key=hit_order)
+    return hits[:limit]
+
+
+def best_evidence(candidates: Candidates) -> float | None:
+    """Return the largest sum of cosine similarity and weighted lexical score, or None without both."""
+    lexical = candidates.lexical
+    sums = (cosine + LEXICAL_WEIGHT * lexical.get(id, 0.0) for id, cosine in candidates.dense.items())
+    return max(sums, default=None)
