@@ -17,7 +17,7 @@ async def asked(
         for part in parts:
             yield part
 
-    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    sent = {name.replace("_", "-").encode(): value.encode("latin-1") for name, value in headers.items()}
     transport = ASGITransport(application, client=("127.0.0.1", 1))
     async with AsyncClient(transport=transport, base_url="http://localhost") as client:
         answer = await client.request(method, path, content=body() if parts else None, headers=sent)

@@ -93,7 +93,7 @@ def test_doctor_shows_the_probe(double: OpenAIDouble, home: Path, small_book: Pa
     assert [one["message"] for one in findings if one["check"] == "model"][1:] == [
         f"Endpoint: {double.base}",
         "Dimension 256, normalised",
-        "Reads 2048 tokens (says Ollama); texts of 192 tokens are read to their end",
+        "Reads 2048 tokens (says the model card); texts of 192 tokens are read to their end",
         "Prefix of queries 'search_query: ', of documents 'search_document: ' (of the model card)",
     ]
     (made,) = (one for one in findings if one["check"] == "fingerprint")

@@ -11,13 +11,13 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
-from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 from recto import __version__
 from recto._util.files import disk_advice, replacing
@@ -90,17 +90,17 @@ class _ChecksumStream:
         """Do nothing: the file is closed by its owner."""
 
 
-def write_archive(
-    path: Path, header: Header, files: Iterable[Iterable[bytes]], compressed: Collection[str] = ()
-) -> int:
-    """Write an archive atomically, readable by this user only, and return its size."""
+def write_archive(path: Path, header: Header, files: Iterable[Iterable[bytes]]) -> int:
+    """Write an archive atomically, readable by this user only, and return its size.
+
+    Everything is compressed: the files of an index are mostly zeros.
+    """
     try:
         with replacing(path) as file:
             stream = _ChecksumStream(file)
-            with ZipFile(stream, "w", compresslevel=1) as archive:
+            with ZipFile(stream, "w", ZIP_DEFLATED, compresslevel=1) as archive:
                 archive.writestr(_HEADER_FILE, header.to_json())
                 for name, blocks in zip(header.files, files, strict=True):
-                    archive.compression = ZIP_DEFLATED if name in compressed else ZIP_STORED
                     with archive.open(_FOLDER + name, "w", force_zip64=True) as member:
                         for block in blocks:
                             member.write(block)

@@ -32,7 +32,6 @@ from recto.stores.edge.layout import (
     parse_manifest,
     read_blocks,
     read_calibration,
-    size_on_disk,
     sync_files,
     write_blocks,
     write_calibration,
@@ -40,7 +39,6 @@ from recto.stores.edge.layout import (
 from recto.types import Calibration, GenerationInfo, IndexInfo
 
 KIND = "embedded"
-_ALWAYS_COMPRESSED = 16 << 20  # bytes
 _TRIES, _PAUSE = 50, 0.02  # of opening a generation while others are published; seconds between two
 
 
@@ -61,25 +59,18 @@ def write_backup(
     """Write the current generation into an archive. Writers are not blocked."""
     with ExitStack() as resources:
         directory, opened = _open_current(find, resources)
-        states = {name: os.fstat(file.fileno()) for name, file in opened.files.items()}
         header = Header(
             KIND,
             directory.path.name,
             opened.name,
             tuple(sorted(aliases)),
-            {name: state.st_size for name, state in states.items()},
+            {name: os.fstat(file.fileno()).st_size for name, file in opened.files.items()},
             {
                 "manifest": opened.manifest,
                 "calibration": opened.calibration.to_dict() if opened.calibration else None,
             },
         )
-        # Holes and zeros take no space if they are compressed. Large files of vectors would gain little.
-        compressed = {
-            name
-            for name, state in states.items()
-            if size_on_disk(state) < state.st_size or state.st_size < _ALWAYS_COMPRESSED
-        }
-        size = write_archive(target, header, _verified_files(directory, opened, header, progress), compressed)
+        size = write_archive(target, header, _verified_files(directory, opened, header, progress))
     created = str(opened.body.get("fingerprint", {}).get("created_at", ""))
     return GenerationInfo(opened.name, created, opened.body.get("chunks", 0), size, current=True)
 
