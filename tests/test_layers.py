@@ -29,29 +29,9 @@ RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 BETWEEN_ENTRY_POINTS = {("__main__", "cli"), ("cli", "server"), ("cli", "contracts"), ("server", "contracts")}
 MAX_FUNCTION_LINES, MAX_METHODS, MAX_EXPORTS = 60, 25, 35
 
-KNOWN_CYCLES = {
-    "recto.search.context",
-    "recto.search.retriever",
-    "recto.search.tracing",
-    "recto.stores.qdrant.build",
-    "recto.stores.qdrant.generations",
-    "recto.stores.qdrant.index",
-    "recto.stores.qdrant.schema",
-    "recto.stores.qdrant.store",
-}
+KNOWN_CYCLES: set[str] = set()
 """Modules that still need each other. Do not add any."""
-KNOWN_SIZES = {
-    "recto.embedders.openai.OpenAIEmbedder",
-    "recto.search.retriever.Retriever",
-    "recto.server.http.routes.book_router",
-    "recto.server.http.routes.health_router",
-    "recto.server.http.routes.search_router",
-    "recto.server.http.service.SearchService",
-    "recto.stores.edge.store.EdgeStore",
-    "recto.stores.qdrant.index.ServerIndex",
-    "recto.stores.qdrant.store.ServerStore",
-    "recto.testing.stores.StoreConformance",
-}
+KNOWN_SIZES = {"recto.embedders.openai.OpenAIEmbedder"}
 """Functions and classes that are still too large. Do not add any."""
 
 Graph = dict[str, set[str]]
