@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from recto.contracts import QUERY_COLLECTION
 from recto.settings import SAMPLE_COLLECTION
 from tests.live.nodes import Node
 from tests.running import Done, recto
@@ -116,9 +115,9 @@ def test_keys(home: Path, small_book: Path, node: Node, server: dict[str, str]) 
 
 
 def test_a_missing_collection_is_named(home: Path, server: dict[str, str]) -> None:
-    missing = recto(home, "search", "compost", **server)
+    missing = recto(home, "search", "compost", "--collection", "absent", **server)
     assert missing.returncode == 2
-    assert f"Collection '{QUERY_COLLECTION}' does not exist at {server['QDRANT_URL']}" in missing.stderr
+    assert f"Collection 'absent' does not exist at {server['QDRANT_URL']}" in missing.stderr
 
 
 def token(secret: str, claims: dict[str, Any]) -> str:
