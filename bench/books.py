@@ -33,7 +33,7 @@ from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, IndexProgress, index_book
 from recto.stores.edge.store import EdgeStore
-from recto.types import Mode
+from recto.types.search import Mode
 
 COMMAND = "uv run --group bench python -m bench.books"
 PAGE = ROOT / "docs" / "explanation" / "benchmark.md"

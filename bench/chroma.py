@@ -19,7 +19,7 @@ from bench.splitters import recursive, windows
 from bench.variations import EmbeddedChunk, Variation, chunk_pages
 from bench.vectors import Vectors
 from recto.book.chunking import ChunkSize
-from recto.types import Page
+from recto.types.book import Page
 
 TOP = 5
 BUDGET = 1600  # tokens of retrieved text, for every chunk size

@@ -16,7 +16,8 @@ from recto._util.text import page_key
 from recto.book.chunking import ChunkSize
 from recto.evaluation.suites import load_suite
 from recto.protocols import Source
-from recto.types import Chunk, Page
+from recto.types.book import Page
+from recto.types.search import Chunk
 
 
 @dataclass(frozen=True, slots=True)

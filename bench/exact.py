@@ -21,7 +21,7 @@ from bench.synthetic import TOP, batches, make_questions, mixed_chunks, sample_b
 from recto.search.lexical import LexiconBuilder
 from recto.stores.edge import engine
 from recto.stores.points import to_payload
-from recto.types import NO_FILTERS
+from recto.types.search import NO_FILTERS
 
 SIZES = "20000,50000"
 KINDS = {"as written": 0, "int8": engine.MAPPED_FROM, "HNSW and int8": engine.HNSW_FROM}

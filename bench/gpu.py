@@ -29,7 +29,7 @@ from recto.embedders.granite.embedder import MAX_TOKENS, built_in_embedder
 from recto.embedders.granite.gpu import GpuEmbedder, TorchRunner, gpu_embedder
 from recto.protocols import Store
 from recto.settings import Device, Precision, Settings
-from recto.types import Vector
+from recto.types.search import Vector
 
 _SAMPLE = 500  # texts whose vectors are compared with the CPU's
 _PLAIN_BATCH = 256

@@ -36,7 +36,7 @@ from recto.search.lexical import LexiconBuilder
 from recto.settings import Settings
 from recto.stores.edge.worker import send
 from recto.stores.points import check_vectors, to_payload
-from recto.types import Vector
+from recto.types.search import Vector
 from tests.counting import Counting
 
 WORDS_PER_PAGE = 1_000

@@ -33,7 +33,7 @@ from recto.search.retriever import Retriever
 from recto.server.mcp.server import build_server
 from recto.server.mcp.tools import LazyRetriever
 from recto.settings import Settings
-from recto.types import SearchResponse
+from recto.types.search import SearchResponse
 
 Call = Callable[[str], Awaitable[object]]
 

@@ -23,7 +23,7 @@ from recto.book.parsing.formats import read
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
-from recto.types import Page
+from recto.types.book import Page
 
 _ELSEWHERE = "not a page of this book"
 

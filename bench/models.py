@@ -47,7 +47,7 @@ from recto.settings import (
 )
 from recto.stores.edge.layout import CollectionDirectory, size_on_disk
 from recto.stores.edge.store import EdgeStore
-from recto.types import Mode
+from recto.types.search import Mode
 
 MODES: tuple[Mode, ...] = ("dense", "hybrid")
 MEASURES = ("page hit@1", "page hit@5", "page MRR")

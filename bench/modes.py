@@ -26,7 +26,8 @@ from recto.search.lexical import LexiconBuilder
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.stores.edge.store import EdgeStore
-from recto.types import Chunk, EmbedderFingerprint, Fingerprint
+from recto.types.index import EmbedderFingerprint, Fingerprint
+from recto.types.search import Chunk
 
 SUITE = Path(__file__).parent.parent / "src" / "recto" / "sample" / "development.json"
 _ROUNDS = 9

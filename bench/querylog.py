@@ -95,7 +95,7 @@ from pathlib import Path
 from recto.search.query_log import QueryLog
 from recto.settings import QueryLogOptions
 from recto.testing.values import chunk
-from recto.types import NO_FILTERS, Hit, Outcome, SearchResponse, Timings
+from recto.types.search import Hit, NO_FILTERS, Outcome, SearchResponse, Timings
 log, hits = QueryLog(QueryLogOptions(Path(sys.argv[1]))), tuple(Hit(0.5, chunk(i), 0.5) for i in range(5))
 number = 0
 while True:

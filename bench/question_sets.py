@@ -20,7 +20,7 @@ from recto.evaluation.binding import heading_key
 from recto.evaluation.calibration import auroc
 from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.suites import Expectation, load_strict_suite
-from recto.types import HEADING_SEPARATOR, Coverage
+from recto.types.search import HEADING_SEPARATOR, Coverage
 
 MEASURES = ("page hit@1", "page hit@5", "page MRR", "section hit@1", "section hit@5")
 _RESAMPLES = 10_000

@@ -48,16 +48,8 @@ from recto.stores.edge.store import EdgeStore
 from recto.stores.points import LEXICAL
 from recto.stores.qdrant import open_server
 from recto.stores.qdrant.schema import MAX_LEXICON
-from recto.types import (
-    NO_FILTERS,
-    Chunk,
-    EmbedderFingerprint,
-    Filters,
-    Fingerprint,
-    Hit,
-    IndexQuery,
-    Vector,
-)
+from recto.types.index import EmbedderFingerprint, Fingerprint, IndexQuery
+from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector
 
 SIZES = (1_000, 10_000, 100_000)
 COLLECTION = "scale"

@@ -19,7 +19,7 @@ from recto.embedders.granite.embedder import MODELS, VARIANTS, built_in_embedder
 from recto.embedders.onnx import LocalEmbedder
 from recto.evaluation.measures import Measure, estimate
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
-from recto.types import Chunk
+from recto.types.search import Chunk
 
 MEASURE = Measure("nDCG", 10)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from recto.api import connect
 from recto.evaluation.measures import estimate
 from recto.search.retriever import Retriever
-from recto.types import Chunk, Hit
+from recto.types.search import Chunk, Hit
 
 SUITE = Path(__file__).parent / "questions" / "selections.json"
 _LONGEST_QUERY = 2000

@@ -30,7 +30,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder, Source, Store
 from recto.search.retriever import Retriever
 from recto.settings import Settings
-from recto.types import NO_FILTERS, Filters, Vector
+from recto.types.search import NO_FILTERS, Filters, Vector
 
 ROOT = Path(__file__).parent.parent
 QUESTIONS = [

@@ -31,7 +31,7 @@ from recto.search.retriever import Retriever
 from recto.server.static_export import export_static
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
-from recto.types import Chunk, Mode
+from recto.types.search import Chunk, Mode
 
 SYSTEMS = ("hybrid", "lexical", "static")
 _MODES: tuple[Mode, ...] = ("hybrid", "lexical")
@@ -97,7 +97,7 @@ def measure_book(
     }
     export = export_static(retriever.open(), directory)
     chunks = list(retriever.open().scroll())
-    by_link = {(one.link, one.text): one for one in chunks}
+    by_link = {(one.url, one.text): one for one in chunks}
     draws = rare_words.draw([one.text for one in chunks], _RARE, book.name)
     words = [word for one in draws for word in (one.word, one.typo)]
     results = search_static(directory, [*queries, *words])

@@ -18,7 +18,8 @@ from typing import Any
 from recto.api import connect
 from recto.search.analyzer import query_words
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query
-from recto.types import Chunk, SparseVector
+from recto.types.index import SparseVector
+from recto.types.search import Chunk
 
 QUESTIONS = 200
 TOP = 10
@@ -80,7 +81,7 @@ def numbered_chunk(texts: list[Chunk], number: int) -> Chunk:
         text,
         id=chunk_id(number),
         page_url=page,
-        module_name=module,
+        module=module,
         module_keys=(module,),
         chunk_index=number % PAGE,
         total_chunks=PAGE,

@@ -37,7 +37,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.stores.edge.store import EdgeStore
-from recto.types import MODES
+from recto.types.search import MODES
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,7 +10,8 @@ from typing import Literal
 from bench.vectors import Vectors
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.formats import read
-from recto.types import Chunk, Page
+from recto.types.book import Page
+from recto.types.search import Chunk
 
 Variation = Literal["default", "no heading path", "one sentence of overlap"]
 VARIATIONS: tuple[Variation, ...] = ("default", "no heading path", "one sentence of overlap")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from recto.protocols import Store
 from recto.testing.values import vector
-from recto.types import Chunk, Vector
+from recto.types.search import Chunk, Vector
 
 Passages = list[tuple[Chunk, Vector]]
 Breaker = Callable[[Passages], Passages]
@@ -83,7 +83,7 @@ def with_passages_shuffled(source: str) -> Breaker:
 def without_module(passages: Passages) -> Passages:
     """Empty the module of one passage in three."""
     return [
-        (replace(chunk, module_name="", module_keys=()) if number % 3 == 0 else chunk, numbers)
+        (replace(chunk, module="", module_keys=()) if number % 3 == 0 else chunk, numbers)
         for number, (chunk, numbers) in enumerate(passages)
     ]
 

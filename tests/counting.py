@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recto.protocols import Embedder, Progress
-from recto.types import Vector
+from recto.types.search import Vector
 from tests.shared_embedder import ForwardingEmbedder
 
 

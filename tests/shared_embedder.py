@@ -9,7 +9,8 @@ from pathlib import Path
 from recto.embedders.granite import embedder as granite
 from recto.protocols import Embedder, Progress
 from recto.settings import BUILT_IN_MODEL, Precision
-from recto.types import EmbedderFingerprint, Vector
+from recto.types.index import EmbedderFingerprint
+from recto.types.search import Vector
 
 _open = granite.built_in_embedder
 

@@ -259,7 +259,7 @@ def test_index_connect_and_evaluate(tmp_path: Path, small_book: Path, embedder: 
     assert seen[-1].done == 4
     with recto.connect("garden", settings=settings) as retriever:
         response = retriever.search("When are beans sown?", top_k=1, filters={"module": "garden"})
-        assert response.hits[0].chunk.page_title == "Seeds"
+        assert response.hits[0].chunk.title == "Seeds"
         assert retriever.search("beans", filters={}).hits == retriever.search("beans").hits
         run = recto.evaluate(_suite(small_book), retriever=retriever, measures=["Hit@1"])
     assert (run.passed, list(run.scores())) == (1, ["Hit@1"])

@@ -17,7 +17,7 @@ from recto.settings import BUILT_IN_MODEL, Settings, load_settings
 Install = Callable[..., None]
 FACTORIES = """
 from recto.errors import EmbeddingError
-from recto.types import Failure
+from recto.types.book import Failure
 from recto.testing import HashEmbedder
 
 class Memory:

@@ -83,10 +83,11 @@ def test_every_answerable_query_of_the_test_contract_has_its_page_first(
 
 
 def test_visualization_and_simulation_and_a_very_short_query(retriever: Retriever) -> None:
-    assert {
-        hit.chunk.module_name for hit in retriever.search("Robot visualization and simulation").hits[:2]
-    } <= {"simulation", "isaac"}
-    assert retriever.search("ros2").hits[0].chunk.module_name == "ros2"
+    assert {hit.chunk.module for hit in retriever.search("Robot visualization and simulation").hits[:2]} <= {
+        "simulation",
+        "isaac",
+    }
+    assert retriever.search("ros2").hits[0].chunk.module == "ros2"
     irrelevant, relevant = retriever.search("quantum entanglement"), retriever.search("What is ROS 2?")
     assert irrelevant.hits[0].score < relevant.hits[0].score - 0.15
 

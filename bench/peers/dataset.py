@@ -15,7 +15,7 @@ from bench.vectors import Vectors
 from recto.book.chunking import DEFAULT_SIZE, EmbeddingInput, chunk_page
 from recto.book.parsing.formats import read
 from recto.protocols import Source
-from recto.types import Chunk
+from recto.types.search import Chunk
 
 _NOISE = 0.35  # length of the noise in the vector of a copy: its cosine to the original is about 0.94
 _SEED = 8
@@ -55,7 +55,7 @@ def read_book(source: Source, asked: Sequence[BookQuestion], vectors: Vectors, m
     ]
     step = max(1, len(asked) // most)
     # Copies do not change the share of a module: filter by one with about a fifth of the book at every size.
-    counts = Counter(one.chunk.module_name for one in inputs)
+    counts = Counter(one.chunk.module for one in inputs)
     module = min(counts, key=lambda name: (abs(counts[name] / len(inputs) - 0.2), name))
     questions = tuple(question.text for question in asked[::step][:most])
     return Book(source.book, tuple(inputs), questions, module, counts[module] / len(inputs))
@@ -149,7 +149,7 @@ def _piece(chunk: Chunk, text: str) -> dict[str, Any]:
     return {
         "id": chunk.id,
         "text": text,
-        "module": chunk.module_name,
+        "module": chunk.module,
         "page_url": chunk.page_url,
         "source": chunk.source,
         "chunk": asdict(chunk),

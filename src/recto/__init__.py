@@ -18,7 +18,7 @@ _EXPORTS = {
     "recto.search.pages": "BookPage",
     "recto.search.retriever": "Retriever",
     "recto.settings": "Settings load_settings",
-    "recto.types": "Chunk Filters Hit Module Outcome SearchResponse",
+    "recto.types.search": "Chunk Filters Hit Module Outcome SearchResponse",
 }
 """The public names by module. `scripts/make_stubs.py` writes `__init__.pyi` from it, for type checkers."""
 
@@ -43,11 +43,12 @@ _MOVED = {
         "CoherePace Device OpenAIOptions Precision QueryDevice QueryLogOptions QueryLogText ServerOptions "
         "VariableSource Variables"
     ),
-    "recto.types": (
-        "AnchorStyle Block Calibration Candidates CostEstimate Coverage Document EmbedderFingerprint Failure "
-        "Fingerprint GenerationInfo GroupBy IndexInfo IndexQuery Mode Page PageGroup PayloadSchema Section "
-        "Selection SparseVector StoreProblem Timings Vector"
+    "recto.types.book": "AnchorStyle Block Document Failure Page Section",
+    "recto.types.index": (
+        "Calibration Candidates CostEstimate EmbedderFingerprint Fingerprint GenerationInfo IndexInfo "
+        "IndexQuery PayloadSchema SparseVector StoreProblem"
     ),
+    "recto.types.search": "Coverage GroupBy Mode PageGroup Selection Timings Vector",
 }
 """Names that `recto` exported in 0.2, by their new module. They are removed in the next version."""
 

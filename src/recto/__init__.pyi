@@ -17,7 +17,7 @@ from recto.search.context import Context
 from recto.search.pages import BookPage
 from recto.search.retriever import Retriever
 from recto.settings import Settings, load_settings
-from recto.types import Chunk, Filters, Hit, Module, Outcome, SearchResponse
+from recto.types.search import Chunk, Filters, Hit, Module, Outcome, SearchResponse
 
 __version__: str
 

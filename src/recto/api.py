@@ -21,7 +21,8 @@ from recto.protocols import Embedder, Source, Store
 from recto.search.query import check_mode, check_top_k
 from recto.search.retriever import Retriever, make_retriever
 from recto.settings import SAMPLE_COLLECTION, Settings, check_collection_name, load_settings
-from recto.types import IndexInfo, Mode
+from recto.types.index import IndexInfo
+from recto.types.search import Mode
 
 if TYPE_CHECKING:
     from recto.evaluation.runs import Run

@@ -7,27 +7,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from recto.types import (
-    NO_FILTERS,
+from recto.types.book import Document, Failure, Page
+from recto.types.index import (
     Calibration,
     Candidates,
-    Chunk,
     CostEstimate,
-    Document,
     EmbedderFingerprint,
-    Failure,
-    Filters,
     Fingerprint,
     GenerationInfo,
-    Hit,
     IndexInfo,
     IndexQuery,
-    Page,
     PayloadSchema,
     SparseVector,
     StoreProblem,
-    Vector,
 )
+from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished items and their total number."""

@@ -10,7 +10,7 @@ import pytest
 
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.markdown import parse
-from recto.types import Page
+from recto.types.book import Page
 from tests.running import ROOT
 
 SIZE = 1 << 18

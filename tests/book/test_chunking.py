@@ -18,7 +18,7 @@ from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.markdown import parse
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
-from recto.types import Page
+from recto.types.book import Page
 
 SIZE = ChunkSize()
 
@@ -57,7 +57,7 @@ def test_short_page_is_one_chunk() -> None:
     chunk = input_.chunk
     assert chunk.text == "One line.\n\nAnother line."
     assert input_.embedded == "Title\n\nOne line.\n\nAnother line."
-    assert (chunk.page_title, chunk.module_name, chunk.headings, chunk.anchor) == (
+    assert (chunk.title, chunk.module, chunk.headings, chunk.anchor) == (
         "Title",
         "x",
         ("Title",),

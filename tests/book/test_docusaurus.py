@@ -13,7 +13,7 @@ import pytest
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError, InvalidArgument
-from recto.types import Page
+from recto.types.book import Page
 from tests.book.files import write, write_pages
 
 SITE = Path(__file__).parent / "sites" / "docusaurus"

@@ -20,7 +20,7 @@ from recto.stores.edge.store import EdgeStore
 from recto.testing import HashEmbedder
 
 READER = """
-from recto.types import Block, Document, Section
+from recto.types.book import Block, Document, Section
 
 def read(page):
     if "broken" in page.text:

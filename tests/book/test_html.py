@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from recto.book.parsing.html import parse_html, read_head
 from recto.book.parsing.html.tokens import Tag, simplify, tokens
-from recto.types import Block, Document, Section
+from recto.types.book import Block, Document, Section
 
 # What four generators make of the same page, without what their themes put around it.
 DOCUSAURUS = """<!doctype html><html><head><title data-rh="true">Hives | Bee Book</title>

@@ -10,7 +10,7 @@ import pytest
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.formats import read
 from recto.book.sources.tree import BookTree, open_book
-from recto.types import Page
+from recto.types.book import Page
 from tests.book.files import write
 
 DOCUSAURUS = "export default {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]};"

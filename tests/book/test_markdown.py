@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from recto.book.parsing.markdown import parse
 from recto.book.parsing.markdown.headings import heading_texts
-from recto.types import Section
+from recto.types.book import Section
 
 TORTURE = """\
 ---

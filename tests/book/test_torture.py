@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.parsing.markdown import parse
-from recto.types import Document
+from recto.types.book import Document
 
 FOLDER = Path(__file__).parent / "torture"
 

@@ -16,7 +16,7 @@ import click
 import pytest
 
 from recto.cli import runner
-from recto.types import Vector
+from recto.types.search import Vector
 from tests.cli.terminals import piped
 from tests.running import ROOT, Done, environment, recto
 from tests.shared_embedder import RememberingEmbedder

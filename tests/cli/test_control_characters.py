@@ -21,7 +21,7 @@ from recto.cli import render
 from recto.cli.output import echo, echo_text
 from recto.server.listening import JsonFormatter
 from recto.testing.values import chunk
-from recto.types import Filters, Hit, Outcome, PageGroup, SearchResponse, Timings
+from recto.types.search import Filters, Hit, Outcome, PageGroup, SearchResponse, Timings
 from tests.cli.terminals import piped
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import status
@@ -92,8 +92,8 @@ def test_any_text_in_results(name: str, text: str, padding: int, verbose: bool, 
     title = f"{name} {'x' * padding} {FORGED}"  # after some padding, it is wrapped to the beginning of a line
     bad = replace(
         chunk(0, text=text),
-        page_title=title,
-        module_name=title,
+        title=title,
+        module=title,
         headings=(title, text),
         page_url=f"x:{title}",
     )

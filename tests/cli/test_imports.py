@@ -122,7 +122,7 @@ def test_the_overview_of_the_commands_imports_no_settings_and_no_values(home: Pa
     )
     loaded = set(done.stdout.splitlines()[-1].split())
     assert "recto.cli.runner" in loaded
-    assert loaded & {"recto.settings", "recto.types", "recto.api", "recto.protocols"} == set()
+    assert loaded & {"recto.settings", "recto.types.search", "recto.api", "recto.protocols"} == set()
 
 
 def test_a_query_imports_only_the_embedded_engine(sample_home: Path) -> None:

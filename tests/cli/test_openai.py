@@ -12,7 +12,7 @@ import pytest
 from recto.api import open_retriever
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
-from recto.types import SearchResponse
+from recto.types.search import SearchResponse
 from tests.doubles.openai import OpenAIDouble
 from tests.running import Done, recto
 

@@ -21,7 +21,7 @@ from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
-from recto.types import Filters
+from recto.types.search import Filters
 from tests.cli.terminals import piped
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import status

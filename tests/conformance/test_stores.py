@@ -19,7 +19,8 @@ from recto.stores.qdrant.store import ServerStore
 from recto.testing import StoreConformance
 from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, terms
 from recto.testing.values import EMBEDDER, chunk, publish, publish_lexical, vector
-from recto.types import Candidates, Filters, IndexQuery, SparseVector
+from recto.types.index import Candidates, IndexQuery, SparseVector
+from recto.types.search import Filters
 from tests.doubles.qdrant import QdrantDouble
 
 

@@ -20,7 +20,7 @@ from recto.errors import CollectionMissing, ErrorKind, InvalidArgument, InvalidQ
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.settings import Settings
-from recto.types import Outcome
+from recto.types.search import Outcome
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble

@@ -16,7 +16,7 @@ from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, publish
-from recto.types import Chunk
+from recto.types.search import Chunk
 
 
 @pytest.fixture
@@ -110,9 +110,9 @@ def test_a_second_chunk_of_a_place_gains_nothing_but_takes_its_rank(index: Index
     first, second, third = (
         found
         for found in sorted(index.scroll(), key=lambda found: found.chunk_index)
-        if found.page_title == "GUIDE/A"
+        if found.title == "GUIDE/A"
     )
-    other = next(found for found in index.scroll() if found.page_title == "B")
+    other = next(found for found in index.scroll() if found.title == "B")
     (question,) = bound(index, Expectation("q", pages=("guide/a", "b"))).questions
     judged = question.judge([first, second, third, other])
     assert judged.gains == (1, 0, 0, 1)
@@ -144,9 +144,7 @@ def test_a_place_named_twice_counts_once(index: Index) -> None:
 def test_passages_are_found_across_chunks(index: Index, passage: str, found: set[int]) -> None:
     (question,) = bound(index, Expectation("q", passages=(passage,))).questions
     ids = {id for target in question.targets for id in target.chunks}
-    assert {
-        one.chunk_index for one in index.scroll() if one.id in ids and one.page_title == "GUIDE/A"
-    } == found
+    assert {one.chunk_index for one in index.scroll() if one.id in ids and one.title == "GUIDE/A"} == found
     assert question.measured == bool(found)
 
 

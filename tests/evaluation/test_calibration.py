@@ -24,7 +24,8 @@ from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import chunk, publish
-from recto.types import Calibration, Vector
+from recto.types.index import Calibration
+from recto.types.search import Vector
 from tests.breaking import of_another_model, publish_broken
 from tests.counting import Counting
 from tests.doubles.qdrant import QdrantDouble

@@ -16,7 +16,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk
-from recto.types import MODES
+from recto.types.search import MODES
 from tests.breaking import Passages, publish_broken
 from tests.library import PAGES, write_library
 
@@ -44,7 +44,7 @@ def test_headings_without_text_count_and_are_found_through_their_subsections() -
         chunk(0, text="Text."), headings=("T", "Empty", "Full"), anchor="full", anchors=("full", "empty")
     )
     empty, full = sections_of([below])
-    assert (empty.headings, empty.link, empty.has_text) == (("T", "Empty"), f"{below.page_url}#empty", False)
+    assert (empty.headings, empty.url, empty.has_text) == (("T", "Empty"), f"{below.page_url}#empty", False)
     assert (full.headings, full.anchor, full.has_text) == (("T", "Empty", "Full"), "full", True)
     assert empty.holds(below)
     assert sections_of(
@@ -103,7 +103,7 @@ def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     assert {
         (reached.section.page_url.rpartition("/")[2], reached.section.anchor) for reached in found.duplicates
     } == {(page, anchor) for page in ("01-soil", "05-soil-again") for anchor in ("", "compost", "mulch")}
-    mulch = next(reached for reached in found.duplicates if reached.section.link.endswith("01-soil#mulch"))
+    mulch = next(reached for reached in found.duplicates if reached.section.url.endswith("01-soil#mulch"))
     assert mulch.copies == ("local://docs/docs/module-3-workshop/05-soil-again#mulch",)
 
 

@@ -30,7 +30,8 @@ from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.schema import LEXICON_KEY
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import chunk, publish
-from recto.types import Calibration, Vector
+from recto.types.index import Calibration
+from recto.types.search import Vector
 from tests import breaking
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
@@ -445,7 +446,7 @@ def test_another_pipelines_collection(
                 payload={
                     "content": chunk.text,
                     "url": chunk.page_url,
-                    "title": chunk.page_title,
+                    "title": chunk.title,
                     "chunk_index": chunk.chunk_index,
                     **payload,
                 },

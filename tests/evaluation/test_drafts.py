@@ -10,7 +10,8 @@ from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.formats import read
 from recto.evaluation.draft_rules import Usage, clean
 from recto.evaluation.drafts import Questions, choose_drafts, find_questions
-from recto.types import Chunk, Page
+from recto.types.book import Page
+from recto.types.search import Chunk
 
 PROSE = """
 The robot walks to the table and a controller keeps it in balance. It reads the sensor, and the program that you

@@ -26,7 +26,7 @@ from recto.evaluation.integrity import (
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.stores.edge.store import EdgeStore
-from recto.types import Chunk
+from recto.types.search import Chunk
 from tests import breaking
 from tests.breaking import Passages
 
@@ -142,7 +142,7 @@ def test_a_part_of_a_large_index_is_checked(house: Path, monkeypatch: pytest.Mon
 
 def test_fields_that_are_wrong(store: EdgeStore) -> None:
     changes: list[tuple[IssueKind, dict[str, Any]]] = [
-        (IssueKind.NO_TITLE, {"page_title": " "}),
+        (IssueKind.NO_TITLE, {"title": " "}),
         (IssueKind.BAD_URL, {"page_url": "no address"}),
         (IssueKind.NO_URL, {"page_url": ""}),
         (IssueKind.NO_TEXT, {"text": " "}),

@@ -29,7 +29,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.types import MODES
+from recto.types.search import MODES
 
 LEAVEN = "module-2-kitchen/01-bread#leaven"
 BREAD = "module-2-kitchen/01-bread"

@@ -15,7 +15,7 @@ from recto.evaluation.runs import Options, run_suite, validate
 from recto.evaluation.suite_tools import lint
 from recto.evaluation.suites import Expectation, Suite, load_suite
 from recto.search.retriever import Retriever
-from recto.types import MODES, Filters
+from recto.types.search import MODES, Filters
 from tests.running import ROOT
 
 HELD_OUT = load_suite(ROOT / "tests" / "evaluation" / "heldout.json")

@@ -19,7 +19,7 @@ from recto.evaluation.suites import (
     load_suite,
     survey,
 )
-from recto.types import Filters
+from recto.types.search import Filters
 from tests.running import ROOT
 
 GOOD: dict[str, Any] = {"query": "x", "expect": {"module": "a"}}

@@ -27,7 +27,7 @@ from recto.evaluation.tune import (
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.types import MODES, NO_FILTERS, Filters, Mode
+from recto.types.search import MODES, NO_FILTERS, Filters, Mode
 from tests.counting import CountingQueries
 from tests.running import ROOT
 

@@ -20,7 +20,9 @@ from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
-from recto.types import Chunk, EmbedderFingerprint, Failure, Fingerprint, IndexInfo, Page, Vector
+from recto.types.book import Failure, Page
+from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo
+from recto.types.search import Chunk, Vector
 from tests.conftest import QDRANT_KEY
 from tests.counting import Counting
 from tests.doubles.qdrant import QdrantDouble
@@ -165,7 +167,7 @@ def test_modules_have_titles_in_reading_order(indexed: Indexed) -> None:
     modules = (("garden", "Garden"), ("kitchen", "Kitchen"), ("intro", "Introduction"))
     assert fingerprint_of(indexed.index().info).modules == modules
     assert fingerprint_of(indexed.store.open(NAME).info).modules == modules
-    assert {(chunk.module_name, chunk.module_title) for chunk in indexed.chunks().values()} == set(modules)
+    assert {(chunk.module, chunk.module_title) for chunk in indexed.chunks().values()} == set(modules)
     report = indexed.index(
         "module-1-garden/01-soil.md", modules=("kitchen",)
     )  # an unreadable page, and other modules
@@ -186,7 +188,7 @@ def test_a_new_module_title_needs_no_embedding(indexed: Indexed) -> None:
     indexed.write("module-2-kitchen/index.md", "# Cooking at home\n")
     report = indexed.index()
     assert dict(fingerprint_of(report.info).modules)["kitchen"] == "Cooking at home"
-    assert {chunk.module_title for chunk in indexed.chunks().values() if chunk.module_name == "kitchen"} == {
+    assert {chunk.module_title for chunk in indexed.chunks().values() if chunk.module == "kitchen"} == {
         "Cooking at home"
     }
     assert indexed.counting.embedded == []
@@ -236,7 +238,7 @@ def test_a_page_that_fails_keeps_its_old_version(indexed: Indexed) -> None:
 
 def test_index_one_module(indexed: Indexed) -> None:
     indexed.index(modules=("module-1-garden",))
-    assert {chunk.module_name for chunk in indexed.chunks().values()} == {"garden"}
+    assert {chunk.module for chunk in indexed.chunks().values()} == {"garden"}
     indexed.write("module-1-garden/02-seeds.md", "# Seeds\n\nChanged, and not asked for.\n")
     indexed.index(modules=("kitchen", "intro"))
     texts = {chunk.source: chunk.text for chunk in indexed.chunks().values()}

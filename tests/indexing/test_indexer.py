@@ -16,7 +16,7 @@ from recto.indexing.indexer import IndexJob, IndexProgress, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.types import Fingerprint
+from recto.types.index import Fingerprint
 
 
 def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
@@ -37,7 +37,7 @@ def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
     assert made is not None
     assert (made.embedder, made.pages, made.recto_version) == (embedder.fingerprint, 4, __version__)
     best = Retriever(embedder, store, "garden").search("How do I make dough?").hits[0].chunk
-    assert (best.page_url, best.module_name, best.source) == (
+    assert (best.page_url, best.module, best.source) == (
         "local://docs/docs/module-2-kitchen/01-bread",
         "kitchen",
         "module-2-kitchen/01-bread.md",

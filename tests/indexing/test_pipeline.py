@@ -16,7 +16,9 @@ from recto.protocols import Build, Progress
 from recto.stores.edge.build import EdgeBuild
 from recto.stores.edge.store import EdgeStore
 from recto.testing import HashEmbedder
-from recto.types import Chunk, CostEstimate, Failure, Page, SparseVector, Vector
+from recto.types.book import Failure, Page
+from recto.types.index import CostEstimate, SparseVector
+from recto.types.search import Chunk, Vector
 
 WAIT = 30.0  # seconds after which a stage that should have run has not
 BATCH = 96

@@ -31,7 +31,7 @@ from recto.indexing.reading import PageJob, read_in_order
 from recto.protocols import Embedder, PortableCounter
 from recto.search.lexical import LexiconBuilder
 from recto.testing import HashEmbedder
-from recto.types import Block, Document, Page, Section
+from recto.types.book import Block, Document, Page, Section
 from tests.indexing.word_count import count_words, end_at_once
 
 PAGES = 24
@@ -190,7 +190,7 @@ import sys
 from recto.book.chunking import DEFAULT_SIZE
 from recto.indexing import reading
 from recto.testing import HashEmbedder
-from recto.types import Page
+from recto.types.book import Page
 from tests.indexing.word_count import count_words
 
 class PortableEmbedder(HashEmbedder):
@@ -248,7 +248,7 @@ def test_readers_of_plugins_work_in_workers(tmp_path: Path, install_plugin: Call
         "demo-reader",
         {"recto.readers": "rst = demo_reader:read"},
         "import os\n"
-        "from recto.types import Block, Document, Section\n\n"
+        "from recto.types.book import Block, Document, Section\n\n"
         "def read(page):\n"
         "    block = Block('paragraph', f'{page.path} read in {os.getpid()}', 1, 1)\n"
         "    return Document('T', (Section(('T',), 1, '', 1, (block,)),))\n",

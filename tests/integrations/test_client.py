@@ -29,7 +29,7 @@ def test_metadata(retriever: Retriever) -> None:
     found = metadata(hit, response)
     assert json.loads(json.dumps(found)) == found
     assert found["url"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
-    assert (found["title"], found["module"], found["score"]) == (hit.chunk.page_title, "ros2", hit.score)
+    assert (found["title"], found["module"], found["score"]) == (hit.chunk.title, "ros2", hit.score)
     assert (found["mode"], found["dense"], found["lexical"]) == ("hybrid", hit.dense, hit.lexical)
     assert found["above_noise"] is True
     assert found["headings"] == list(hit.chunk.headings)

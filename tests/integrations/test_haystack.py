@@ -35,8 +35,8 @@ def test_documents_have_citations(retriever: Retriever) -> None:
     for document, hit in zip(found, expected, strict=True):
         assert document.content == hit.chunk.text
         assert document.score == hit.score
-        assert document.meta["url"] == hit.chunk.link
-        assert document.meta["title"] == hit.chunk.page_title
+        assert document.meta["url"] == hit.chunk.url
+        assert document.meta["title"] == hit.chunk.title
 
 
 def test_arguments_override_the_configuration(retriever: Retriever) -> None:

@@ -22,7 +22,7 @@ from recto.integrations.langchain import RectoLangChainRetriever
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.types import Mode
+from recto.types.search import Mode
 
 QUESTION = "What is a ROS 2 node?"
 
@@ -60,9 +60,9 @@ def test_documents_have_citations(retriever: Retriever) -> None:
     assert [document.id for document in documents] == [hit.chunk.id for hit in expected]
     for document, hit in zip(documents, expected, strict=True):
         assert document.page_content == hit.chunk.text
-        assert document.metadata["url"] == hit.chunk.link
-        assert document.metadata["title"] == hit.chunk.page_title
-        assert document.metadata["module"] == hit.chunk.module_name
+        assert document.metadata["url"] == hit.chunk.url
+        assert document.metadata["title"] == hit.chunk.title
+        assert document.metadata["module"] == hit.chunk.module
         assert document.metadata["score"] == hit.score
 
 
@@ -94,7 +94,7 @@ def test_mode_of_the_retriever_and_of_a_call(retriever: Retriever) -> None:
 def test_async_and_in_a_chain(retriever: Retriever) -> None:
     adapter = RectoLangChainRetriever(retriever=retriever, k=2)
     chain = adapter | RunnableLambda(lambda documents: [document.metadata["url"] for document in documents])
-    expected = [hit.chunk.link for hit in retriever.search(QUESTION, 2).hits]
+    expected = [hit.chunk.url for hit in retriever.search(QUESTION, 2).hits]
     assert chain.invoke(QUESTION) == expected
     assert asyncio.run(chain.ainvoke(QUESTION)) == expected
     assert adapter.batch([QUESTION, "What is URDF?"])[0][0].metadata["url"] == expected[0]

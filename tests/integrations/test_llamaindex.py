@@ -29,9 +29,9 @@ def test_nodes_have_citations(retriever: Retriever) -> None:
     assert [node.score for node in nodes] == [hit.score for hit in expected]
     for node, hit in zip(nodes, expected, strict=True):
         assert node.text == hit.chunk.text
-        assert node.metadata["url"] == hit.chunk.link
-        assert node.metadata["module"] == hit.chunk.module_name
-        assert hit.chunk.link in node.node.get_content(MetadataMode.LLM)
+        assert node.metadata["url"] == hit.chunk.url
+        assert node.metadata["module"] == hit.chunk.module
+        assert hit.chunk.url in node.node.get_content(MetadataMode.LLM)
         assert "content_hash" not in node.node.get_content(MetadataMode.LLM)
         assert "start_line" not in node.node.get_content(MetadataMode.LLM)
 

@@ -13,7 +13,7 @@ from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import chunk, publish_lexical, vector
-from recto.types import Calibration
+from recto.types.index import Calibration
 from tests.stores.test_backup import forge, read_header
 
 NAME, COPY, ALIAS = "backup-books", "backup-copy", "backup-library"

@@ -22,7 +22,7 @@ from recto.search.retriever import Retriever
 from recto.settings import SAMPLE_COLLECTION, load_settings
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.store import ServerStore
-from recto.types import MODES, Hit, Mode
+from recto.types.search import MODES, Hit, Mode
 from tests.live.nodes import Cluster, Node, wait_until
 from tests.running import recto
 

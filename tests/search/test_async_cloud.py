@@ -17,7 +17,7 @@ from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
-from recto.types import NO_FILTERS, Filters, Outcome, SearchResponse
+from recto.types.search import NO_FILTERS, Filters, Outcome, SearchResponse
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import delay, hang, status
@@ -64,7 +64,7 @@ def test_async_searches_return_the_same_hits(retriever: Retriever) -> None:
         one, other = ask(retriever, question), retriever.search(question)
         assert [hit.chunk for hit in one.hits] == [hit.chunk for hit in other.hits]
     only = ask(retriever, "soil", Filters(modules=("garden",)))
-    assert {hit.chunk.module_name for hit in only.hits} == {"garden"}
+    assert {hit.chunk.module for hit in only.hits} == {"garden"}
     nothing = ask(retriever, "soil", Filters(modules=("gardn",)))
     assert nothing.outcome is Outcome.FILTERED_OUT
     assert "garden" in nothing.message
@@ -78,7 +78,7 @@ def test_async_searches_run_concurrently(retriever: Retriever, cohere: CohereDou
     async def all_at_once() -> int:
         answers = await asyncio.gather(*(retriever.asearch("knead the dough") for _ in range(40)))
         await retriever.aclose()
-        return sum(answer.hits[0].chunk.page_title == "Bread" for answer in answers)
+        return sum(answer.hits[0].chunk.title == "Bread" for answer in answers)
 
     assert asyncio.run(all_at_once()) == 40
     arrived = [request.at for request in cohere.requests]

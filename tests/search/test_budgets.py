@@ -20,7 +20,8 @@ from recto.search.retriever import Retriever
 from recto.stores.edge import index as edge_index
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
-from recto.types import Calibration, Filters, Vector
+from recto.types.index import Calibration
+from recto.types.search import Filters, Vector
 
 SMALL, LARGE = 300, 6_000
 PAGE = 20

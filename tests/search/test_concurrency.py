@@ -84,12 +84,12 @@ def test_256_async_searches_on_services(
     async def ask() -> list[str]:
         try:
             found = await asyncio.gather(*(shared.asearch(questions[number % 4], 2) for number in range(256)))
-            return [response.hits[0].chunk.page_title for response in found]
+            return [response.hits[0].chunk.title for response in found]
         finally:
             await shared.aclose()
 
     try:
-        alone = [shared.search(question, 2).hits[0].chunk.page_title for question in questions]
+        alone = [shared.search(question, 2).hits[0].chunk.title for question in questions]
         assert asyncio.run(ask()) == alone * 64
     finally:
         shared.close()

@@ -13,7 +13,7 @@ from recto.evaluation.drafts import draft
 from recto.search.context import OMISSION, Context, build_context, prefer_page
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
-from recto.types import Chunk, Filters, Hit, Mode
+from recto.types.search import Chunk, Filters, Hit, Mode
 
 QUESTION = "How do nodes exchange messages?"
 FUNDAMENTALS = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
@@ -43,7 +43,7 @@ def test_hits_become_whole_sections(retriever: Retriever) -> None:
     for section in context.sections:
         assert section.chunks == section_of(retriever, section.hits[0])
         assert section.text == to_markdown(section.chunks)
-        assert section.url == section.hits[0].chunk.link
+        assert section.url == section.hits[0].chunk.url
         assert section.url in context.text
         assert section.text in context.text
 

@@ -21,7 +21,7 @@ from recto.search.lexical import (
 )
 from recto.settings import LEXICAL_WEIGHT
 from recto.testing import values
-from recto.types import Chunk
+from recto.types.search import Chunk
 from scripts.make_common_words import build
 
 TEXTS = (

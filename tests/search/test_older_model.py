@@ -20,7 +20,7 @@ from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
 from recto.settings import load_settings
 from recto.stores.edge.store import EdgeStore
-from recto.types import NO_FILTERS
+from recto.types.search import NO_FILTERS
 from tests.conftest import SHARED
 from tests.counting import Counting
 from tests.running import recto

@@ -9,7 +9,7 @@ import pytest
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.formats import read
 from recto.search.pages import BookPage
-from recto.types import Page
+from recto.types.book import Page
 
 ROWS = "\n".join(f"| pin {number} | the signal number {number} of the controller |" for number in range(40))
 CODE = "\n".join(

@@ -8,7 +8,7 @@ import pytest
 
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_queries, check_search
-from recto.types import NO_FILTERS, Filters
+from recto.types.search import NO_FILTERS, Filters
 
 
 @pytest.mark.parametrize("value", [float("nan"), 2, -1.1])

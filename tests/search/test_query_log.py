@@ -24,7 +24,7 @@ from recto.search.query_log import (
 )
 from recto.settings import QueryLogOptions, QueryLogText, Settings
 from recto.testing.values import chunk
-from recto.types import Filters, Hit, Outcome, SearchResponse, Timings
+from recto.types.search import Filters, Hit, Outcome, SearchResponse, Timings
 
 
 def response(query: str, **changes: Any) -> SearchResponse:
@@ -65,7 +65,7 @@ def test_an_entry_has_these_fields_and_no_others(tmp_path: Path) -> None:
         "via": "search",
         "mode": "hybrid",
         "filters": {"module": ["garden"], "url": None},
-        "hits": [{"url": chunk(number).link, "score": round(0.9 - number / 10, 4)} for number in range(5)],
+        "hits": [{"url": chunk(number).url, "score": round(0.9 - number / 10, 4)} for number in range(5)],
         "answerable": 0.8,
         "coverage": None,
         "covered": True,

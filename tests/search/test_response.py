@@ -12,7 +12,7 @@ from recto.search.lexical import LexicalQuery
 from recto.search.pipeline import best_evidence, rank
 from recto.search.response import answerable, coverage, noise_score
 from recto.settings import LEXICAL_WEIGHT
-from recto.types import Calibration, Candidates, SparseVector
+from recto.types.index import Calibration, Candidates, SparseVector
 
 CALIBRATION = Calibration(noise_floor=0.6, auroc=1.0, off_topic=32, in_book=16, spread=0.05)
 

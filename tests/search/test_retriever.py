@@ -24,7 +24,7 @@ from recto.search.pages import nearest_page
 from recto.search.retriever import Retriever
 from recto.settings import LEXICAL_WEIGHT
 from recto.stores.edge.store import EdgeStore
-from recto.types import MODES, Filters, Mode, Outcome, SearchResponse
+from recto.types.search import MODES, Filters, Mode, Outcome, SearchResponse
 
 SUITE = Path(recto.__file__).parent / "sample" / "development.json"
 QUESTIONS = [
@@ -53,8 +53,8 @@ def test_hits_are_ranked(retriever: Retriever) -> None:
     assert len(response.hits) == 5
     scores = [hit.score for hit in response.hits]
     assert scores == sorted(scores, reverse=True)
-    assert response.hits[0].chunk.page_title == "ROS 2 Fundamentals"
-    assert {hit.chunk.module_name for hit in response.hits[:3]} == {"ros2"}
+    assert response.hits[0].chunk.title == "ROS 2 Fundamentals"
+    assert {hit.chunk.module for hit in response.hits[:3]} == {"ros2"}
     assert response.outcome is Outcome.FOUND
     assert 0 < response.timings.embed_ms + response.timings.search_ms <= response.timings.total_ms
 
@@ -125,7 +125,7 @@ def test_a_module_filter_excludes_other_modules(
 ) -> None:
     response = retriever.search(query, top_k, Filters(modules=tuple(names)))
     allowed = {name.lower().removeprefix("module-3-") for name in names}
-    assert {hit.chunk.module_name for hit in response.hits} <= allowed
+    assert {hit.chunk.module for hit in response.hits} <= allowed
     assert bool(response.hits) == bool(allowed - {"nothing"})
 
 
@@ -250,7 +250,7 @@ def test_hits_are_grouped_by_page(retriever: Retriever) -> None:
 def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mode) -> None:
     queries = ["joint limits of a robot arm", "camera calibration", "What is ROS 2?"]
     alone = [retriever.search(query, 7, Filters(modules=("ros2",)), mode=mode) for query in queries]
-    assert all(hit.chunk.module_name == "ros2" for response in alone for hit in response.hits)
+    assert all(hit.chunk.module == "ros2" for response in alone for hit in response.hits)
     together = retriever.search_batch(queries, 7, Filters(modules=("ros2",)), mode=mode)
     awaited = asyncio.run(retriever.asearch_batch(queries, 7, Filters(modules=("ros2",)), mode=mode))
     for one, other, third in zip(alone, together, awaited, strict=True):

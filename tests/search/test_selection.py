@@ -18,7 +18,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.search.selection import build_selection_query, exclude_and_diversify
 from recto.stores.edge.store import EdgeStore
-from recto.types import Chunk, Filters, Hit, Outcome
+from recto.types.search import Chunk, Filters, Hit, Outcome
 
 PAGE = "local://docs/docs/module-1-ros2/04-dds-and-qos"
 
@@ -167,7 +167,7 @@ class TestRelated:
 
     def test_filters_apply(self, retriever: Retriever) -> None:
         found = retriever.related("Friction of the feet on the ground.", filters=Filters(modules=("isaac",)))
-        assert {hit.chunk.module_name for hit in found.hits} == {"isaac"}
+        assert {hit.chunk.module for hit in found.hits} == {"isaac"}
         nothing = retriever.related("Friction of the feet on the ground.", filters=Filters(modules=("isac",)))
         assert nothing.outcome is Outcome.FILTERED_OUT
         assert "isaac" in nothing.message

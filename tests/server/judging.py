@@ -9,7 +9,7 @@ from typing import Any
 from recto.evaluation.pooling import PooledSearch, load_judged_suite, pool
 from recto.search.retriever import Retriever
 from recto.server.judge import Judging, judge_app
-from recto.types import MODES
+from recto.types.search import MODES
 from tests.server.http.service import Reply, ThreadServer
 
 TOKEN = "a-token-of-this-test"

@@ -18,7 +18,7 @@ from recto.server.http.app import make_app
 from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
-from recto.types import MODES
+from recto.types.search import MODES
 from tests.library import PAGES
 from tests.running import ROOT, environment, recto, wait_until
 from tests.server.judging import JudgingService, read_entries, write_suite

@@ -30,7 +30,8 @@ from recto.server.static_export import export_static
 from recto.settings import SAMPLE_COLLECTION
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import HashEmbedder, chunk, publish, publish_lexical
-from recto.types import Chunk, Hit, IndexQuery
+from recto.types.index import IndexQuery
+from recto.types.search import Chunk, Hit
 from tests.running import ROOT
 
 _MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
@@ -119,7 +120,7 @@ def compare(directory: Path, retriever: Retriever, queries: Sequence[str], top_k
         words = response_words(retriever, expected)
         hits = [hit.chunk for hit in expected.hits]
         assert [(hit["url"], hit["text"]) for hit in found["results"]] == [
-            (one.link, one.text) for one in hits
+            (one.url, one.text) for one in hits
         ], query
         assert [hit["score"] for hit in found["results"]] == pytest.approx(
             [hit.score for hit in expected.hits]
@@ -171,7 +172,7 @@ def test_related_chunks_are_those_of_lexical_search(exported: Path, retriever: R
     for question in (None, "Which sensors?"):
         (found,) = ask(exported, [["related", selection, {"question": question, "top_k": 6}]])
         expected = retriever.related(selection, question, 6, mode="lexical")
-        assert [hit["url"] for hit in found["results"]] == [hit.chunk.link for hit in expected.hits]
+        assert [hit["url"] for hit in found["results"]] == [hit.chunk.url for hit in expected.hits]
         assert expected.selection is not None
         assert found["selection"]["left_out"] == expected.selection.left_out > 0
         assert any(hit["matches"] for hit in found["results"]) == (question is not None)
@@ -202,7 +203,7 @@ def test_odd_texts_are_analysed_alike(home: Path, tmp_path: Path) -> None:
         analyzed, hits = lexical_search(index, query)
         assert found["corrections"] == {word: list(meant) for word, meant in analyzed.corrections}
         checked += bool(hits)
-        assert [hit["url"] for hit in found["results"]] == [hit.chunk.link for hit in hits], query
+        assert [hit["url"] for hit in found["results"]] == [hit.chunk.url for hit in hits], query
         assert [hit["score"] for hit in found["results"]] == pytest.approx(
             [hit.score for hit in hits], rel=1e-5
         ), query

@@ -51,7 +51,7 @@ def test_every_result_has_a_valid_address(
         file = site.file(url.removeprefix(site.origin))
         assert file, url
         ids[url] = set(re.findall(r'\bid="?([^"\s>]+)', html.unescape(file.read_text("utf-8"))))
-    missing = {chunk.link for chunk in chunks if chunk.anchor and chunk.anchor not in ids[chunk.page_url]}
+    missing = {chunk.url for chunk in chunks if chunk.anchor and chunk.anchor not in ids[chunk.page_url]}
     if CORPORA:  # sections of an imported file, which the real book shows only if it is built as MDX
         missing = {link for link in missing if "#tags-file" not in link}
     assert missing == set()

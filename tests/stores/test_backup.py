@@ -33,7 +33,8 @@ from recto.stores.edge import backup, build, layout
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import to_payload
 from recto.testing.values import chunk, publish, publish_lexical
-from recto.types import Calibration, Chunk
+from recto.types.index import Calibration
+from recto.types.search import Chunk
 from tests.running import wait_until
 
 CALIBRATION = Calibration(0.6, 0.97, 20, 30)

@@ -40,7 +40,7 @@ from recto.stores.qdrant.filters import (
     url_filter,
 )
 from recto.testing.values import chunk as own_chunk
-from recto.types import Chunk, Filters, Hit
+from recto.types.search import Chunk, Filters, Hit
 
 ANY = Dialect("any")
 SITE = "https://example.github.io/robot-book/docs"
@@ -344,8 +344,8 @@ def test_payloads_of_known_pipelines(name: str, detected: bool) -> None:
         id="7",
         text=TEXT,
         page_url=example.url,
-        page_title=example.title,
-        module_name=example.module,
+        title=example.title,
+        module=example.module,
         module_keys=chunk.module_keys,
         headings=example.headings,
         anchor="",
@@ -367,7 +367,7 @@ def test_own_payloads() -> None:
     damaged = {**to_payload(chunk), "module_keys": None, "headings": "Title > Section", "anchor": 4}
     assert not is_recto(damaged)
     assert RECTO.read(chunk.id, damaged).headings == ("Title", "Section")
-    assert RECTO.read(chunk.id, damaged).module_name == "ros2"
+    assert RECTO.read(chunk.id, damaged).module == "ros2"
 
 
 @pytest.mark.slow
@@ -375,11 +375,11 @@ def test_own_payloads() -> None:
 def test_any_payload_can_be_read(payload: dict[str, Any]) -> None:
     chunk = detect([payload, {}]).read("x", payload)
     assert chunk.total_chunks > chunk.chunk_index >= 0
-    assert chunk.module_keys[0] == chunk.module_name
+    assert chunk.module_keys[0] == chunk.module
     assert all(key == key.strip().lower() for key in chunk.module_keys)
-    assert matches(chunk, Filters(modules=(chunk.module_name,), page_url=chunk.page_url))
+    assert matches(chunk, Filters(modules=(chunk.module,), page_url=chunk.page_url))
     stored_modules(ANY, [payload])
-    json.dumps([chunk.text, chunk.page_title, chunk.headings, chunk.content_hash, chunk.source])
+    json.dumps([chunk.text, chunk.title, chunk.headings, chunk.content_hash, chunk.source])
 
 
 @pytest.mark.parametrize(
@@ -415,7 +415,7 @@ def test_unusable_values_are_skipped() -> None:
         "metadata": "none",
     }
     chunk = ANY.read("x", payload)
-    assert (chunk.text, chunk.page_title, chunk.page_url, chunk.module_name) == (
+    assert (chunk.text, chunk.title, chunk.page_url, chunk.module) == (
         "One\nTwo",
         "2024",
         "",
@@ -441,7 +441,7 @@ def test_the_field_source_has_several_meanings(source: str, url: str, title: str
     payloads: list[dict[str, Any]] = [{"source": source}, {"metadata": {"source": source}}]
     for payload in payloads:
         chunk = ANY.read("x", payload)
-        assert (chunk.page_url, chunk.page_title, chunk.source) == (url, title, url)
+        assert (chunk.page_url, chunk.title, chunk.source) == (url, title, url)
 
 
 @pytest.mark.parametrize(
@@ -559,7 +559,7 @@ def test_detection_in_mixed_payloads() -> None:
     assert "module" in dialect.partial
     assert "module from module_name (not in every point)" in dialect.describe()
     assert [dialect.read(0, payload).text for payload in payloads] == [TEXT] * 3
-    assert dialect.read(0, payloads[2]).module_name == "vla"
+    assert dialect.read(0, payloads[2]).module == "vla"
 
 
 def test_detection_reads_a_sample() -> None:
@@ -729,7 +729,7 @@ def test_mapping_files(tmp_path: Path) -> None:
         stored = json.loads(json.dumps(EXAMPLES[example].payload).replace("module-3", "module-2"))
         chosen = choose(aliases, [stored], own=False)
         assert chosen == replace(detect([stored]), modules=aliases.modules)
-        assert chosen.read(0, stored).module_name == "simulation"
+        assert chosen.read(0, stored).module == "simulation"
         assert {"simulation", directory} <= set(chosen.read(0, stored).module_keys)
     assert choose(aliases, [], own=True) is RECTO
     assert choose(expected, [EXAMPLES["1"].payload], own=False) is expected
@@ -740,7 +740,7 @@ def test_mapping_files(tmp_path: Path) -> None:
         "title": "A",
     }
     chunk = expected.read(0, payload)
-    assert (chunk.text, chunk.page_url, chunk.module_name, chunk.page_title) == (
+    assert (chunk.text, chunk.page_url, chunk.module, chunk.title) == (
         TEXT,
         "https://example.org/a",
         "hands",

@@ -25,7 +25,8 @@ from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.worker import _build, send
 from recto.stores.points import to_payload
 from recto.testing.values import chunk, fingerprint
-from recto.types import NO_FILTERS, Filters, IndexInfo, Payload, SparseVector, Vector
+from recto.types.index import IndexInfo, SparseVector
+from recto.types.search import NO_FILTERS, Filters, Payload, Vector
 
 pytestmark = pytest.mark.slow
 DIM = 384

@@ -7,14 +7,14 @@ from dataclasses import fields, replace
 import pytest
 
 from recto.stores.points import from_payload, to_payload
-from recto.types import Chunk
+from recto.types.search import Chunk
 
 CHUNK = Chunk(
     id="0190b3c2-0000-5000-8000-000000000001",
     text="Soil holds water.",
     page_url="https://example.org/soil/",
-    page_title="Soil",
-    module_name="garden",
+    title="Soil",
+    module="garden",
     module_keys=("garden", "module-1-garden"),
     headings=("Soil", "Water"),
     anchor="water",

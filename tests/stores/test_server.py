@@ -38,7 +38,8 @@ from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
-from recto.types import MODES, NO_FILTERS, Filters, IndexQuery, SparseVector
+from recto.types.index import IndexQuery, SparseVector
+from recto.types.search import MODES, NO_FILTERS, Filters
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
 
@@ -264,16 +265,14 @@ def test_filters_without_a_payload_index(
     create_foreign(other_client, "theirs", payloads)
     index = store.open("theirs")
     hits = index.query(vector(3), 5, Filters(modules=("ros2",)))
-    assert {hit.chunk.module_name for hit in hits} == {"ros2"}
+    assert {hit.chunk.module for hit in hits} == {"ros2"}
     assert "recto prepare theirs" in index.info.warnings[0]
     assert index.count(Filters(modules=("ros2",))) == 10
     assert len(list(index.scroll(Filters(modules=("ros2",))))) == 10
     assert store.prepare("theirs") == ("created payload indexes on module, url",)
     assert store.prepare("theirs") == ()
     index = store.open("theirs")
-    assert {hit.chunk.module_name for hit in index.query(vector(3), 5, Filters(modules=("ros2",)))} == {
-        "ros2"
-    }
+    assert {hit.chunk.module for hit in index.query(vector(3), 5, Filters(modules=("ros2",)))} == {"ros2"}
     assert index.info.warnings == ()
 
 
@@ -283,7 +282,7 @@ def test_modules_are_derived_from_urls(store: ServerStore, other_client: QdrantC
     assert index.modules() == {"isaac": 10, "ros2": 10}
     hits = index.query(vector(3), 5, Filters(modules=("module-1-ros2",)))
     assert len(hits) == 5
-    assert {hit.chunk.module_name for hit in hits} == {"ros2"}
+    assert {hit.chunk.module for hit in hits} == {"ros2"}
     assert index.info.warnings
 
 
@@ -475,7 +474,7 @@ def test_candidates_without_a_payload_index(store: ServerStore, other_client: Qd
 
     for found in (asyncio.run(ask()), index.candidates(queries, 50, filters)):
         assert [one.lexical.keys() for one in found] == expected
-        assert {index.chunks([id])[id].module_name for id in found[0].dense} == {"ros2"}
+        assert {index.chunks([id])[id].module for id in found[0].dense} == {"ros2"}
     assert "recto prepare books" in index.info.warnings[0]
 
 

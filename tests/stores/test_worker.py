@@ -15,7 +15,7 @@ import pytest
 
 from recto.stores.edge import engine
 from recto.stores.edge.worker import find_fault, send
-from recto.types import Vector
+from recto.types.search import Vector
 from tests.running import wait_until
 
 COUNT = 64

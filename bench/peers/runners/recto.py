@@ -106,7 +106,7 @@ class Recto:
 
 
 def _chunk(piece: Piece) -> Any:
-    from recto.types import Chunk
+    from recto.types.search import Chunk
 
     lists = {name: tuple(value) for name, value in piece.chunk.items() if isinstance(value, list)}
     return Chunk(**{**piece.chunk, **lists})
@@ -114,7 +114,7 @@ def _chunk(piece: Piece) -> Any:
 
 def _fingerprint(embedder: Any) -> Any:
     from recto import __version__
-    from recto.types import Fingerprint
+    from recto.types.index import Fingerprint
 
     return Fingerprint(
         embedder.fingerprint, "given", COLLECTION, "given", "", 1, __version__, "2026-01-01T00:00:00+00:00"

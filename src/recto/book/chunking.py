@@ -14,7 +14,8 @@ from itertools import pairwise
 
 from recto.errors import ConfigurationError
 from recto.settings import CHUNK_TOKENS
-from recto.types import HEADING_SEPARATOR, Block, Chunk, Document, Page, Section
+from recto.types.book import Block, Document, Page, Section
+from recto.types.search import HEADING_SEPARATOR, Chunk
 
 Count = Callable[[str], int]
 """Counts the tokens of a text."""
@@ -274,8 +275,8 @@ def chunk_page(
             id=chunk_id(book, page.path, index),
             text=draft.text,
             page_url=page.url,
-            page_title=document.title,
-            module_name=page.module,
+            title=document.title,
+            module=page.module,
             module_keys=page.module_keys,
             headings=draft.section.headings,
             anchor=draft.section.anchor,

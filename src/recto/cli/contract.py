@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from recto._util.numbers import clamp
 from recto._util.text import escape_controls, plural, to_json
 from recto.cli.output import filters_dict, one_line
-from recto.types import Hit, Outcome, SearchResponse
+from recto.types.search import Hit, Outcome, SearchResponse
 
 if TYPE_CHECKING:
     from recto.evaluation.runs import QueryResult, Run
@@ -42,8 +42,8 @@ def results_json(response: SearchResponse) -> str:
         "results": [
             {
                 "score": _score(hit, response),
-                "module_name": hit.chunk.module_name,
-                "page_title": hit.chunk.page_title,
+                "module_name": hit.chunk.module,
+                "page_title": hit.chunk.title,
                 "page_url": hit.chunk.page_url,
                 "chunk_index": hit.chunk.chunk_index,
                 "text": hit.chunk.text,
@@ -113,8 +113,8 @@ def _score(hit: Hit, response: SearchResponse) -> float:
 
 def _hit_lines(number: int, hit: Hit, response: SearchResponse, *, verbose: bool) -> Iterator[str]:
     chunk = hit.chunk
-    yield f"[{number}] Score: {_score(hit, response):.3f} | Module: {one_line(chunk.module_name)}"
-    yield f"    Title: {one_line(chunk.page_title)}"
+    yield f"[{number}] Score: {_score(hit, response):.3f} | Module: {one_line(chunk.module)}"
+    yield f"    Title: {one_line(chunk.title)}"
     yield f"    URL: {one_line(chunk.page_url)}"
     if verbose:
         yield from _quoted("    Text: ", chunk.text)
@@ -127,7 +127,7 @@ def _answer_lines(answer: QueryResult, *, verbose: bool) -> Iterator[str]:
     if verbose and answer.response and answer.response.hits:
         chunk = answer.response.hits[0].chunk
         yield f"       Results: {len(answer.found)} | Time: {answer.ms:.1f}ms"
-        yield f"       Title: {one_line(chunk.page_title)}"
+        yield f"       Title: {one_line(chunk.title)}"
         yield f"       URL: {one_line(chunk.page_url)}"
         yield from _quoted("       Text: ", chunk.text)
 

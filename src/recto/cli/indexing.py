@@ -22,7 +22,7 @@ from recto.indexing.indexer import IndexProgress, IndexReport, ProgressCallback
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Metered, Source
 from recto.settings import check_collection_name, load_settings
-from recto.types import CostEstimate
+from recto.types.index import CostEstimate
 
 _SITE_SETTINGS = (".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts")
 _SETTLE_SECONDS = 0.3  # without a change; then the author has finished saving

@@ -11,7 +11,7 @@ import click
 
 from recto.errors import InvalidArgument
 from recto.search.query import DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
-from recto.types import MODES, Filters, Mode
+from recto.types.search import MODES, Filters, Mode
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -12,7 +12,7 @@ import click
 from recto._util.text import escape_controls, to_json
 
 if TYPE_CHECKING:
-    from recto.types import Filters
+    from recto.types.search import Filters
 
 _STYLES = re.compile(r"(\x1b\[(?:[012]|3[1236])m)")  # the codes that `render.Style` writes
 

@@ -15,7 +15,7 @@ from recto.cli.output import filters_dict, one_line, printable
 from recto.search import display
 from recto.search.display import find_matches, make_snippet
 from recto.search.lexical import QueryWord
-from recto.types import Hit, Outcome, PageGroup, SearchResponse
+from recto.types.search import Hit, Outcome, PageGroup, SearchResponse
 
 INDENT = " " * 4
 Words = Sequence[QueryWord]
@@ -158,7 +158,7 @@ def results_json(response: SearchResponse, words: Words) -> str:
 
 def title_of(hit: Hit) -> str:
     """Return the title of a hit's page, or its URL if it has none."""
-    return one_line(hit.chunk.page_title or hit.chunk.page_url)
+    return one_line(hit.chunk.title or hit.chunk.page_url)
 
 
 def _summary(response: SearchResponse, style: Style) -> Iterator[str]:
@@ -189,11 +189,11 @@ def _hit(
     chunk = hit.chunk
     score, weak = f"{hit.score:.3f}", " weak" if display.is_weak(hit, response) else ""
     start = f"{number:>2}  {score}{weak}  "
-    title = list(wrap(f"{title_of(hit)} ({one_line(chunk.module_name)})", style.width - cells(start)))
+    title = list(wrap(f"{title_of(hit)} ({one_line(chunk.module)})", style.width - cells(start)))
     yield f"{style.bold(f'{number:>2}')}  {score}{style.yellow(weak)}  {style.bold(title[0])}"
     yield from (" " * cells(start) + style.bold(line) for line in title[1:])
     yield from (style.highlight(line, words) for line in wrap(_section(hit), style.width, INDENT))
-    yield INDENT + style.cyan(one_line(chunk.link))
+    yield INDENT + style.cyan(one_line(chunk.url))
     if verbose:
         text = wrap_markdown(chunk.text, style.width, INDENT)
     else:
@@ -205,7 +205,7 @@ def _other_sections(group: PageGroup, words: Words, style: Style) -> Iterator[st
     """Yield the other sections of a page that match, best first, each once."""
     sections: dict[str, Hit] = {}
     for hit in group.hits:
-        sections.setdefault(hit.chunk.link, hit)
+        sections.setdefault(hit.chunk.url, hit)
     _, *others = sections.values()
     for hit in others[:_OTHER_SECTIONS]:
         start = f"{INDENT}  {hit.score:.3f}  "

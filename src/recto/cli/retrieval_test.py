@@ -39,7 +39,7 @@ from recto.search.query import CONTRACT_MODES, DEFAULT_TOP_K
 if TYPE_CHECKING:
     from datetime import date
 
-    from recto.types import Mode
+    from recto.types.search import Mode
 
 LOG_FILE = "retrieval_test.log"
 _INTERRUPTED = 130

@@ -11,7 +11,7 @@ from recto.cli.runner import Exit, connect, make_main, print_results
 from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
 from recto.search.query import CONTRACT_MODES, FLAGS, check_query, check_search
-from recto.types import Mode
+from recto.types.search import Mode
 
 _EPILOG = """\b
 Examples:

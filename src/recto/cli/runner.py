@@ -21,7 +21,7 @@ from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
 if TYPE_CHECKING:
     from recto.protocols import Embedder, Store
     from recto.search.retriever import Retriever
-    from recto.types import SearchResponse
+    from recto.types.search import SearchResponse
 
 
 class Exit(IntEnum):

@@ -12,7 +12,7 @@ from recto.cli.output import one_line, printable
 from recto.cli.render import Style, results, results_json, wrap_markdown, wrap_message
 from recto.errors import InvalidArgument, RectoError
 from recto.search.query import ARGUMENTS, DEFAULT_TOP_K, MAX_TOP_K, check_search
-from recto.types import MODES, NO_FILTERS, Filters, Hit, Mode
+from recto.types.search import MODES, NO_FILTERS, Filters, Hit, Mode
 
 if TYPE_CHECKING:
     from recto.protocols import Index
@@ -259,7 +259,7 @@ class ShellSession:
         """Show the section of a result, or a page or section by its URL."""
         if not argument:
             raise InvalidArgument(":page needs the number of a result or a URL", hint="Such as `:page 1`.")
-        url = self._hit(argument).chunk.link if argument.isdecimal() else argument
+        url = self._hit(argument).chunk.url if argument.isdecimal() else argument
         page, style, anchor = self.retriever.page(url), self.style(), url.partition("#")[2]
         text = page.markdown(anchor)
         body = [printable(text)] if self._scripted else wrap_markdown(text, style.width)

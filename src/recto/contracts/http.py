@@ -13,7 +13,8 @@ from recto._util.numbers import clamp
 from recto.contracts import HTTP_COLLECTION
 from recto.errors import CollectionMissing, ErrorKind, RectoError
 from recto.search.query import DEFAULT_TOP_K, MAX_QUERY
-from recto.types import Hit, IndexInfo, Mode, SearchResponse
+from recto.types.index import IndexInfo
+from recto.types.search import Hit, Mode, SearchResponse
 
 MAX_LIMIT = 10
 _SAMPLE_QUERY = "What is this book about?"
@@ -184,16 +185,16 @@ def _result(hit: Hit) -> dict[str, Any]:
         "score": round(clamp(hit.score), 6),
         "payload": {
             "url": chunk.page_url,
-            "title": chunk.page_title,
+            "title": chunk.title,
             "content": chunk.text,
             "headings": list(chunk.headings),
             "chunk_index": chunk.chunk_index,
             "source_document": chunk.source,
             "metadata": {
                 "id": chunk.id,
-                "module": chunk.module_name,
+                "module": chunk.module,
                 "anchor": chunk.anchor,
-                "link": chunk.link,
+                "link": chunk.url,
                 "total_chunks": chunk.total_chunks,
                 "start_line": chunk.start_line,
                 "end_line": chunk.end_line,
@@ -202,7 +203,7 @@ def _result(hit: Hit) -> dict[str, Any]:
             },
         },
         "url": chunk.page_url,
-        "title": chunk.page_title,
+        "title": chunk.title,
         "content": _preview(chunk.text),
     }
 

@@ -15,7 +15,7 @@ from recto.errors import InvalidArgument, RectoError
 from recto.search.query import CONTRACT_MODES, check_mode, check_top_k, to_filters
 from recto.search.retriever import Retriever
 from recto.settings import Settings, check_collection_name, load_settings
-from recto.types import Filters, Hit, Mode, SearchResponse
+from recto.types.search import Filters, Hit, Mode, SearchResponse
 
 DEFAULT_TOP_K, MIN_TOP_K, MAX_TOP_K = 5, 3, 10
 _CORE_NAMES = {"page_url": "url"} | dict.fromkeys(
@@ -165,10 +165,10 @@ class TextbookRetriever:
 def _result(hit: Hit) -> RetrievalResult:
     chunk = hit.chunk
     metadata = {
-        "module_name": chunk.module_name,
+        "module_name": chunk.module,
         "headings": list(chunk.headings),
         "anchor": chunk.anchor,
-        "link": chunk.link,
+        "link": chunk.url,
         "chunk_id": chunk.id,
         "source": chunk.source,
         "start_line": chunk.start_line,
@@ -183,7 +183,7 @@ def _result(hit: Hit) -> RetrievalResult:
     }
     score = clamp(hit.score)
     return RetrievalResult(
-        chunk.text, chunk.page_url, chunk.page_title, score, chunk.chunk_index, chunk.total_chunks, metadata
+        chunk.text, chunk.page_url, chunk.title, score, chunk.chunk_index, chunk.total_chunks, metadata
     )
 
 

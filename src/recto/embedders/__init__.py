@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import hypot, isfinite
 
 from recto.errors import EmbeddingError
-from recto.types import Vector
+from recto.types.search import Vector
 
 _UNIT_TOLERANCE = 1e-6  # rounding error of a length in single precision
 

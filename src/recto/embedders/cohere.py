@@ -27,7 +27,8 @@ from recto.embedders.remote import (
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
 from recto.settings import Settings
-from recto.types import CostEstimate, EmbedderFingerprint, Vector
+from recto.types.index import CostEstimate, EmbedderFingerprint
+from recto.types.search import Vector
 
 if TYPE_CHECKING:
     import cohere

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, missing_extra
 from recto.protocols import Progress
-from recto.types import EmbedderFingerprint, Vector
+from recto.types.index import EmbedderFingerprint
+from recto.types.search import Vector
 
 if TYPE_CHECKING:
     from fastembed import TextEmbedding

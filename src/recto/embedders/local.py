@@ -15,7 +15,7 @@ from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session,
 from recto.errors import ConfigurationError, missing_extra
 from recto.protocols import Embedder
 from recto.settings import BUILT_IN_MODELS, Device, Settings
-from recto.types import EmbedderFingerprint
+from recto.types.index import EmbedderFingerprint
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

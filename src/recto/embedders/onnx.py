@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
-from recto.types import EmbedderFingerprint, Vector
+from recto.types.index import EmbedderFingerprint
+from recto.types.search import Vector
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -27,7 +27,8 @@ from recto.embedders.remote import Result, Steps, arun, document_backoff, retrie
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, missing_extra
 from recto.protocols import Progress
 from recto.settings import OpenAIOptions, Settings
-from recto.types import EmbedderFingerprint, Vector
+from recto.types.index import EmbedderFingerprint
+from recto.types.search import Vector
 
 if TYPE_CHECKING:
     import httpx

@@ -15,7 +15,7 @@ from recto.embedders import normalize_vectors
 from recto.embedders.remote import Call, TransientEmbeddingError
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions, is_local_address
-from recto.types import Vector
+from recto.types.search import Vector
 
 if TYPE_CHECKING:
     import httpx

@@ -22,7 +22,7 @@ from recto.evaluation.runs import QueryResult, Run
 from recto.evaluation.suites import Suite
 from recto.indexing.promotion import differs, search_both, shared_modes
 from recto.protocols import Embedder, Index
-from recto.types import Mode
+from recto.types.search import Mode
 
 BASELINE_FORMAT = "recto-baseline-1"
 RISK = 0.05
@@ -50,7 +50,7 @@ class BaselineResult:
             answer.query,
             tuple(dict.fromkeys((*answer.targets, *answer.modules))),
             answer.rank,
-            tuple((one.link, round(one.score, 4)) for one in answer.found[:top_k]),
+            tuple((one.url, round(one.score, 4)) for one in answer.found[:top_k]),
             {name: round(value, 6) for name, value in answer.measures.items()},
         )
 

@@ -19,7 +19,7 @@ from recto._util.text import filter_keys, nearest, page_key, with_anchor, withou
 from recto.evaluation.measures import Judged
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
-from recto.types import HEADING_SEPARATOR, Chunk
+from recto.types.search import HEADING_SEPARATOR, Chunk
 
 _MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the same by accident
 _SUGGESTIONS = 50
@@ -273,7 +273,7 @@ class _Book:
 
     def _read(self, chunk: Chunk) -> None:
         for name in chunk.module_keys:
-            self._modules.setdefault(name, chunk.module_name)
+            self._modules.setdefault(name, chunk.module)
         key = page_key(chunk.page_url)
         if key not in self._anchors:
             self._pages[key] = key

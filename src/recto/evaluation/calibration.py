@@ -22,7 +22,8 @@ from recto.search.lexical import analyze_query, read_lexicon
 from recto.search.pipeline import best_evidence
 from recto.search.query import MAX_QUERY
 from recto.search.response import answerable
-from recto.types import Calibration, Chunk, IndexQuery
+from recto.types.index import Calibration, IndexQuery
+from recto.types.search import Chunk
 
 _FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
 _MARKS = re.compile(r"^[ \t]*(?:#{1,6} |[-*+] |\d+[.)] |>|:::.*$|\|.*$|```.*$|~~~.*$|!\[.*$)", re.MULTILINE)
@@ -53,7 +54,7 @@ def first_sentence(text: str) -> str:
 
 def heading_question(chunk: Chunk) -> str:
     """Return the heading path of a chunk, or its page's title if it has none."""
-    return (chunk.heading_path or chunk.page_title)[:MAX_QUERY].strip()
+    return (chunk.heading_path or chunk.title)[:MAX_QUERY].strip()
 
 
 def _cut(sentence: str) -> str:

@@ -12,7 +12,7 @@ from recto.evaluation.integrity import similar
 from recto.protocols import Index, Progress
 from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
-from recto.types import HEADING_SEPARATOR, Chunk, Hit, Mode
+from recto.types.search import HEADING_SEPARATOR, Chunk, Hit, Mode
 
 WITHIN = 5
 """A section is reached if it is among this many first hits."""
@@ -29,7 +29,7 @@ class CoverageSection:
 
     module: str
     page_url: str
-    page_title: str
+    title: str
     anchor: str
     headings: tuple[str, ...]
     chunk_id: str
@@ -39,7 +39,7 @@ class CoverageSection:
     has_text: bool = True
 
     @property
-    def link(self) -> str:
+    def url(self) -> str:
         """The URL that opens it."""
         return with_anchor(self.page_url, self.anchor)
 
@@ -70,7 +70,7 @@ class Reached:
     @property
     def shadowed_by(self) -> str:
         """The module that always outranks it, or an empty string."""
-        modules = {chunk.module_name for chunk in self.first}
+        modules = {chunk.module for chunk in self.first}
         return modules.pop() if len(modules) == 1 and self.section.module not in modules else ""
 
 
@@ -141,7 +141,7 @@ class Coverage:
             PageCoverage(
                 module,
                 url,
-                inside[0].section.page_title,
+                inside[0].section.title,
                 len(inside),
                 sum(one.heading_rank is not None for one in inside),
                 sum(one.sentence_rank is not None for one in inside),
@@ -160,7 +160,7 @@ def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "
     for start in range(0, len(sections), _BATCH):
         for reached in _ask(retriever, index, sections[start : start + _BATCH], mode):
             results.append(reached)
-            confusion[reached.section.module].update(chunk.module_name for chunk in reached.first)
+            confusion[reached.section.module].update(chunk.module for chunk in reached.first)
         if progress:
             progress(len(results), len(sections))
     matrix = {module: dict(sorted(row.items())) for module, row in sorted(confusion.items())}
@@ -189,9 +189,9 @@ def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:
 
 def _section(chunk: Chunk, headings: tuple[str, ...], *, has_text: bool) -> CoverageSection:
     return CoverageSection(
-        module=chunk.module_name,
+        module=chunk.module,
         page_url=chunk.page_url,
-        page_title=chunk.page_title,
+        title=chunk.title,
         anchor=chunk.anchor if has_text else _own_anchor(chunk, headings[-1]),
         headings=headings,
         chunk_id=chunk.id,
@@ -224,7 +224,7 @@ def _reached(section: CoverageSection, hits: Mapping[str, Sequence[Hit]], near: 
     by_heading, by_sentence = hits.get(section.by_heading, ()), hits.get(section.by_sentence, ())
     text = next((hit.chunk.text for hit in near if hit.chunk.id == section.chunk_id), None)
     others = (hit.chunk for hit in near if not section.holds(hit.chunk))
-    copies = [chunk.link for chunk in others if text is not None and similar(text, chunk.text) >= _SAME_TEXT]
+    copies = [chunk.url for chunk in others if text is not None and similar(text, chunk.text) >= _SAME_TEXT]
     return Reached(
         section,
         _rank(section, by_heading),

@@ -26,7 +26,7 @@ from recto.evaluation.draft_rules import (
 )
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
-from recto.types import Chunk
+from recto.types.search import Chunk
 
 Questions = dict[DraftedQuestion, tuple[str, ...]]
 """Drafted questions with the places that answer them."""
@@ -83,7 +83,7 @@ def _sections(chunks: Iterable[Chunk]) -> list[SectionText]:
     for (page, _, headings), inside in parts.items():
         first, text = inside[0], "\n\n".join(chunk.text for chunk in inside)
         place = section_name(first)
-        sections.append(SectionText(place, page, first.module_name, first.page_title, headings, text))
+        sections.append(SectionText(place, page, first.module, first.title, headings, text))
     return sections
 
 

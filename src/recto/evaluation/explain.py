@@ -17,7 +17,7 @@ from recto.search.lexical import QueryWord, analyzed_text
 from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, search_index
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
 from recto.search.retriever import Retriever
-from recto.types import NO_FILTERS, Chunk, Coverage, Filters, Hit, Mode
+from recto.types.search import NO_FILTERS, Chunk, Coverage, Filters, Hit, Mode
 
 _NEAR_MISSES = 5
 _FIRST_LIMIT = 200  # hits requested first for an expected page; then more, up to all
@@ -211,7 +211,7 @@ class _ExpectedPage:
                 return on_page
             chunks, note = on_page
         if passage:
-            where, target = chunks[0].link if chunks else "the index", passage_target(passage)
+            where, target = chunks[0].url if chunks else "the index", passage_target(passage)
             chunks = [chunk for chunk in chunks or self.opened.index.scroll() if target.holds(chunk)]
             if not chunks:
                 return self._no_passage(name, passage, where)
@@ -256,14 +256,14 @@ class _ExpectedPage:
         message = (
             f"The quoted text is in no chunk of {where}. It may have changed, or span two chunks: quote less."
         )
-        return Expected(name, Verdict.NO_PASSAGE, message, near[0].chunk.link if near else "")
+        return Expected(name, Verdict.NO_PASSAGE, message, near[0].chunk.url if near else "")
 
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
         """Say which filter excludes all of the chunks, if one does."""
         filters, first = self.explanation.filters, chunks[0]
         asked, page = set(filter_keys(filters.modules)), filters.page_url
         if asked and all(asked.isdisjoint(chunk.module_keys) for chunk in chunks):
-            return f"Its module '{first.module_name}' is excluded by --module {', '.join(filters.modules)}."
+            return f"Its module '{first.module}' is excluded by --module {', '.join(filters.modules)}."
         if page is not None and all(page_key(chunk.page_url) != page_key(page) for chunk in chunks):
             return f"Its page {first.page_url} is excluded by --url {page}."
         return ""

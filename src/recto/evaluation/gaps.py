@@ -26,7 +26,7 @@ from recto.search.query import MAX_QUERY
 from recto.search.query_log import normalize, read_query_log
 from recto.search.response import NOT_COVERED_BELOW, answerable
 from recto.search.retriever import Retriever
-from recto.types import Chunk, Hit, Vector
+from recto.types.search import Chunk, Hit, Vector
 
 MAX_DISTINCT = 5000
 """Distinct queries that are clustered, the most frequent ones: the comparison of all pairs takes memory."""
@@ -365,7 +365,7 @@ def _nearest(own: Sequence[_Result]) -> list[tuple[NearSection, Chunk]]:
     best: dict[str, Hit] = {}
     for one in own:
         for hit in one.hits:
-            url = hit.chunk.link
+            url = hit.chunk.url
             weights[url] += hit.score * one.query.count
             if url not in best or hit.score > best[url].score:
                 best[url] = hit

@@ -20,7 +20,8 @@ from recto._util.numbers import cosine
 from recto._util.text import plural
 from recto.book.chunking import chunk_id
 from recto.protocols import Embedder, Index, Source
-from recto.types import HEADING_SEPARATOR, Chunk, Page, Vector
+from recto.types.book import Page
+from recto.types.search import HEADING_SEPARATOR, Chunk, Vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -346,9 +347,9 @@ def _check_fields(chunk: Chunk, issues: Issues, *, own: bool) -> None:
         issues.add(IssueKind.NO_URL, where)
     elif not _is_address(chunk.page_url, strict=own):
         issues.add(IssueKind.BAD_URL, where)
-    if not chunk.page_title.strip():
+    if not chunk.title.strip():
         issues.add(IssueKind.NO_TITLE, where)
-    if not chunk.module_name.strip() or not any(key.strip() for key in chunk.module_keys):
+    if not chunk.module.strip() or not any(key.strip() for key in chunk.module_keys):
         issues.add(IssueKind.NO_MODULE, where)
     if not 0 <= chunk.chunk_index < chunk.total_chunks:
         issues.add(IssueKind.BAD_NUMBER, where)

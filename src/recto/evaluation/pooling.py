@@ -33,7 +33,7 @@ from recto.evaluation.suites import (
     read_file,
 )
 from recto.search.retriever import Retriever
-from recto.types import HEADING_SEPARATOR, Chunk, Filters, Mode
+from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, Mode
 
 GRADES = (0, 1, 2)
 """Not relevant, partly relevant, relevant."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recto.evaluation.coverage import Coverage, Reached
     from recto.evaluation.gaps import Gaps
     from recto.evaluation.runs import QueryResult, Run
-    from recto.types import IndexInfo
+    from recto.types.index import IndexInfo
 
 _RECORD_FORMAT = 1
 
@@ -48,11 +48,11 @@ def keep_coverage(home: Path, info: IndexInfo, coverage: Coverage) -> None:
         section = reached.section
         page = {
             "url": section.page_url,
-            "title": section.page_title,
+            "title": section.title,
             "module": section.module,
             "sections": [],
         }
-        title = section.headings[-1] if section.headings else section.page_title
+        title = section.headings[-1] if section.headings else section.title
         pages.setdefault(section.page_url, page)["sections"].append(
             {"title": title, "anchor": section.anchor, "state": _state(reached)}
         )
@@ -136,5 +136,5 @@ def _why(answer: QueryResult) -> str:
     """Say in one line what was found instead."""
     if answer.nothing:
         return "results above the noise floor, although the book does not cover the query"
-    first = answer.found[0].link if answer.found else "nothing"
+    first = answer.found[0].url if answer.found else "nothing"
     return f"expected {answer.expected}; the first result is {first}"

@@ -16,7 +16,8 @@ from recto.evaluation.measures import DEFAULT_MEASURES, Measure, ScoreEstimate, 
 from recto.evaluation.suites import DEFAULT_THRESHOLD, Expectation, Suite
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K
 from recto.search.retriever import Retriever
-from recto.types import Filters, Fingerprint, Hit, Mode, SearchResponse
+from recto.types.index import Fingerprint
+from recto.types.search import Filters, Hit, Mode, SearchResponse
 
 Search = Callable[[Sequence[Expectation]], Iterable[SearchResponse | RectoError]]
 """Answers questions that have the same filters, in their order."""
@@ -40,7 +41,7 @@ class FoundChunk:
         """Take from a hit what a report needs; its text is not kept."""
         chunk = hit.chunk
         # Interned: the results of a large suite repeat the same URLs.
-        page, anchor, module, id = map(intern, (chunk.page_url, chunk.anchor, chunk.module_name, chunk.id))
+        page, anchor, module, id = map(intern, (chunk.page_url, chunk.anchor, chunk.module, chunk.id))
         return FoundChunk(page, anchor, module, hit.score, id, hit.dense)
 
     @property
@@ -49,14 +50,14 @@ class FoundChunk:
         return self.score if self.cosine is None else self.cosine
 
     @property
-    def link(self) -> str:
+    def url(self) -> str:
         """The URL that opens the section."""
         return with_anchor(self.page, self.anchor)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         score = round(self.score, 6)
-        return {"place": self.link, "module": self.module, "score": score, "chunk_id": self.chunk_id}
+        return {"place": self.url, "module": self.module, "score": score, "chunk_id": self.chunk_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +206,7 @@ class Run:
     def unjudged(self) -> list[dict[str, Any]]:
         """Return the results among the first `top_k` that nobody has judged, of questions with grades."""
         return [
-            {"id": answer.key, "query": answer.query, "rank": rank, "place": result.link}
+            {"id": answer.key, "query": answer.query, "rank": rank, "place": result.url}
             for answer in self.answers
             if answer.graded
             for rank, (result, place) in enumerate(zip(answer.found, answer.places, strict=True), 1)

@@ -32,7 +32,7 @@ from recto.evaluation.suites import (
 from recto.protocols import Index
 from recto.search.query import check_query
 from recto.search.query_log import normalize
-from recto.types import HEADING_SEPARATOR
+from recto.types.search import HEADING_SEPARATOR
 
 if TYPE_CHECKING:
     from recto.evaluation.gaps import Cluster, Gaps
@@ -105,7 +105,7 @@ def questions_from(gaps: Gaps, index: Index, asked: Iterable[str], count: int) -
     drafts: a person decides.
     """
     already = {normalize(query) for query in asked}
-    places = {chunk.link: section_name(chunk) for chunk in index.scroll()}
+    places = {chunk.url: section_name(chunk) for chunk in index.scroll()}
     rest = sorted((one for one in gaps.clusters if not one.is_gap), key=lambda one: (-one.count, one.label))
     entries: list[dict[str, Any]] = []
     for cluster in (*gaps.gaps, *rest):
@@ -245,7 +245,7 @@ def _run_lines(answer: QueryResult) -> Iterator[str]:
     step = _STEP * max([1.0, *(chunk.score for chunk in answer.found)])
     last = float("inf")
     for number, (chunk, place) in enumerate(zip(answer.found, answer.places, strict=True), 1):
-        name = _encode(place or chunk.link)
+        name = _encode(place or chunk.url)
         seen[name] = seen.get(name, 0) + 1
         last = min(chunk.score, last - step)  # trec_eval sorts by score, and ties by name
         document = name if seen[name] == 1 else f"{name}~{seen[name]}"

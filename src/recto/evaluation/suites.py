@@ -17,7 +17,7 @@ from typing import Any
 from recto._util.text import encodable, nearest, page_key, plural, with_anchor
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query
-from recto.types import HEADING_SEPARATOR, NO_FILTERS, Filters
+from recto.types.search import HEADING_SEPARATOR, NO_FILTERS, Filters
 
 SUITE_FORMAT, GRADED_FORMAT = "recto-suite-1", "recto-suite-2"
 """Only a suite with grades has the second format, so that older versions can read all others."""

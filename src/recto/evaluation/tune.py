@@ -24,7 +24,8 @@ from recto.evaluation.suites import Suite
 from recto.search.lexical import hybrid_weight
 from recto.search.pipeline import PreparedQuery, SearchOptions, index_queries, rank_queries, search_index
 from recto.search.retriever import Retriever
-from recto.types import Candidates, Filters, Hit, Mode
+from recto.types.index import Candidates
+from recto.types.search import Filters, Hit, Mode
 
 if TYPE_CHECKING:
     import numpy as np

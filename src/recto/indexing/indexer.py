@@ -27,7 +27,8 @@ from recto.indexing.planner import (
 from recto.protocols import Build, Embedder, Metered, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
-from recto.types import Calibration, Fingerprint, IndexInfo, Vector
+from recto.types.index import Calibration, Fingerprint, IndexInfo
+from recto.types.search import Vector
 
 __all__ = [
     "IndexJob",

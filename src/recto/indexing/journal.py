@@ -10,7 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from recto._util.files import disk_errors, make_private
-from recto.types import EmbedderFingerprint, Vector
+from recto.types.index import EmbedderFingerprint
+from recto.types.search import Vector
 
 _FORMAT = "recto-journal-1"
 _OTHER_FORMAT = (

@@ -19,7 +19,9 @@ from recto.indexing.journal import Journal
 from recto.indexing.reading import PageJob, ReadChunk, ReadPage, read_in_order
 from recto.protocols import Embedder, Index, Source, Store
 from recto.search.lexical import LexiconBuilder
-from recto.types import Calibration, Chunk, Failure, Page, SparseVector
+from recto.types.book import Failure, Page
+from recto.types.index import Calibration, SparseVector
+from recto.types.search import Chunk
 
 Calibrate = Callable[[Embedder, Index], Calibration]
 """Measures the noise floor of a published index."""
@@ -68,7 +70,7 @@ class IndexSnapshot:
         page = self.pages.get(chunk.source)
         count = page.chunks + 1 if page else 1
         self.pages[chunk.source] = PagePlan(
-            chunk.source, chunk.page_url, chunk.module_name, count, PageState.GONE, chunk.module_title
+            chunk.source, chunk.page_url, chunk.module, count, PageState.GONE, chunk.module_title
         )
         self._keys[chunk.source] = chunk.module_keys
         if self._revisions.setdefault(chunk.source, chunk.revision) != chunk.revision:

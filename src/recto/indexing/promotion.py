@@ -12,7 +12,8 @@ from recto.protocols import Index, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder, analyze_query, read_lexicon
 from recto.search.pipeline import PreparedQuery, SearchOptions, search_index
-from recto.types import MODES, Chunk, Hit, IndexInfo, Mode, Vector
+from recto.types.index import IndexInfo
+from recto.types.search import MODES, Chunk, Hit, Mode, Vector
 
 _BATCH = 256
 _SAMPLES = 20

@@ -27,7 +27,8 @@ from recto.book.parsing.formats import formats, read
 from recto.errors import RectoError
 from recto.protocols import Embedder, PortableCounter
 from recto.search.lexical import LexiconBuilder
-from recto.types import Page, SparseVector
+from recto.types.book import Page
+from recto.types.index import SparseVector
 
 MAX_PROCESSES = 8
 """Eight processes read 8 700 chunks a second (`bench.gpu --index`), more than a store writes."""

@@ -12,7 +12,7 @@ from recto import api
 from recto.errors import install_command
 from recto.search.display import pick
 from recto.search.retriever import Retriever
-from recto.types import Filters, Hit, Mode, SearchResponse
+from recto.types.search import Filters, Hit, Mode, SearchResponse
 
 ModuleFilter = str | Sequence[str] | None
 """One module, any of several, or all."""

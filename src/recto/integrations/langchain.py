@@ -6,7 +6,7 @@ from typing import Any
 
 from recto.integrations import CollectionClient, ModuleFilter, metadata, not_installed
 from recto.search.query import DEFAULT_TOP_K
-from recto.types import Mode, SearchResponse
+from recto.types.search import Mode, SearchResponse
 
 try:
     from langchain_core.documents import Document

@@ -8,7 +8,7 @@ from typing import Any
 from recto.integrations import CollectionClient, metadata, not_installed
 from recto.search.query import DEFAULT_TOP_K
 from recto.search.retriever import Retriever
-from recto.types import Mode, SearchResponse
+from recto.types.search import Mode, SearchResponse
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever

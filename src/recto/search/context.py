@@ -11,7 +11,7 @@ from recto.protocols import Index
 from recto.search.pages import read_page, to_markdown
 from recto.search.pipeline import OpenIndex
 from recto.search.selection import truncate
-from recto.types import Chunk, Filters, Hit, Outcome, SearchResponse
+from recto.types.search import Chunk, Filters, Hit, Outcome, SearchResponse
 
 MIN_TOKENS, MAX_TOKENS = 100, 100_000
 MAX_NEIGHBORS = 5
@@ -48,7 +48,7 @@ class ContextSection:
     @property
     def url(self) -> str:
         """The URL that opens the section."""
-        return self.hits[0].chunk.link
+        return self.hits[0].chunk.url
 
 
 @dataclass(frozen=True, slots=True)

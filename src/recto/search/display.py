@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from recto.search.analyzer import STOP_WORDS, query_words, tokens, word_terms
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.query import MAX_QUERY
-from recto.types import Chunk, Hit, SearchResponse
+from recto.types.search import Chunk, Hit, SearchResponse
 
 if TYPE_CHECKING:
     from recto.search.retriever import Retriever

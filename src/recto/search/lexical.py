@@ -26,7 +26,8 @@ from recto.search.analyzer import (
     word_terms,
 )
 from recto.settings import LEXICAL_WEIGHT, index_command
-from recto.types import Chunk, IndexInfo, SparseVector
+from recto.types.index import IndexInfo, SparseVector
+from recto.types.search import Chunk
 
 _MAGIC = b"RECTOLX2"
 _HEADER = struct.Struct("<8sII")  # magic, number of chunks, number of rows

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from recto._util.text import filter_keys, nearest, shortened
 from recto.errors import ErrorKind, RectoError
 from recto.protocols import Index
-from recto.types import Chunk
+from recto.types.search import Chunk
 
 _LANDING = re.compile(r"(?:\d+[-_. ]+)?(?:index|readme|intro|introduction|overview)", re.IGNORECASE)
 
@@ -77,7 +77,7 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
         before = by_url.get(chunk.page_url)
         count = before.chunks + 1 if before else 1
         by_url[chunk.page_url] = OutlinePage(
-            chunk.page_url, chunk.page_title, chunk.module_name, chunk.module_keys, count, chunk.source
+            chunk.page_url, chunk.title, chunk.module, chunk.module_keys, count, chunk.source
         )
     pages = sorted(
         by_url.values(),

@@ -15,7 +15,7 @@ from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES, nearest, page_key
 from recto.errors import InvalidArgument, PageMissing
 from recto.protocols import Index
 from recto.search.query import is_text
-from recto.types import Chunk, Filters
+from recto.types.search import Chunk, Filters
 
 _MAX_HEADING_LEVEL = 6
 _MOST_COMPARED = 200  # pages
@@ -81,7 +81,7 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
             hint=f"Did you mean '{near}'?" if near else "Copy the URL from a search result.",
         )
     first = chunks[0]
-    return BookPage(first.page_url, first.page_title, first.module_name, tuple(chunks))
+    return BookPage(first.page_url, first.title, first.module, tuple(chunks))
 
 
 @dataclass(frozen=True, slots=True)

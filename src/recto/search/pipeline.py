@@ -15,18 +15,8 @@ from recto.protocols import AsyncIndex, Embedder, Index
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query
 from recto.settings import LEXICAL_WEIGHT
 from recto.stores.points import no_lexical_vectors
-from recto.types import (
-    NO_FILTERS,
-    Candidates,
-    Chunk,
-    Filters,
-    Hit,
-    IndexQuery,
-    Mode,
-    Timings,
-    Vector,
-    hit_order,
-)
+from recto.types.index import Candidates, IndexQuery
+from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Mode, Timings, Vector, hit_order
 
 ScoredIds = list[tuple[Hashable, float]]
 """The ids and scores of candidates, best first."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from recto._util.text import encodable
 from recto.errors import InvalidArgument, InvalidQuery
-from recto.types import MODES, Filters, GroupBy, Mode
+from recto.types.search import MODES, Filters, GroupBy, Mode
 
 MAX_QUERY = 2000
 MAX_TOP_K = 100

@@ -24,7 +24,7 @@ from typing import Any, Literal
 from recto._util.files import make_private, read_limited
 from recto.errors import InvalidArgument, StorageError
 from recto.settings import QueryLogOptions, Settings
-from recto.types import SearchResponse
+from recto.types.search import SearchResponse
 
 QUERY_LOG_FORMAT = "recto-queries-1"
 Via = Literal["search", "related", "batch", "retrieve"]
@@ -76,7 +76,7 @@ class QueryLog:
             "via": via,
             "mode": response.mode,
             "hits": [
-                {"url": hit.chunk.link, "score": round(hit.score, 4)} for hit in response.hits[:_MAX_HITS]
+                {"url": hit.chunk.url, "score": round(hit.score, 4)} for hit in response.hits[:_MAX_HITS]
             ],
             "answerable": response.answerable,
             "coverage": response.coverage,

@@ -9,7 +9,8 @@ from recto._util.text import filter_keys, nearest
 from recto.protocols import Index
 from recto.search.lexical import LexicalQuery
 from recto.search.pipeline import QueryHits, SearchedBatch, SearchOptions
-from recto.types import Calibration, Coverage, Filters, Hit, Mode, Outcome, PageGroup, SearchResponse
+from recto.types.index import Calibration
+from recto.types.search import Coverage, Filters, Hit, Mode, Outcome, PageGroup, SearchResponse
 
 COVERED_FROM, NOT_COVERED_BELOW = 0.5, 0.25
 """The probabilities that separate the grades of `SearchResponse.coverage`."""

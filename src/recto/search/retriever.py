@@ -34,7 +34,8 @@ from recto.search.query import (
 )
 from recto.search.response import build_responses, group_by_page
 from recto.settings import LEXICAL_WEIGHT, Settings, index_command
-from recto.types import NO_FILTERS, Filters, GroupBy, IndexInfo, Mode, Module, SearchResponse
+from recto.types.index import IndexInfo
+from recto.types.search import NO_FILTERS, Filters, GroupBy, Mode, Module, SearchResponse
 
 if TYPE_CHECKING:
     from recto.search.context import Context

@@ -11,7 +11,7 @@ from recto.errors import InvalidQuery
 from recto.search.pipeline import SearchedBatch
 from recto.search.query import check_query, clean_text
 from recto.search.response import build_responses
-from recto.types import Chunk, Hit, SearchResponse, Selection
+from recto.types.search import Chunk, Hit, SearchResponse, Selection
 
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]|\n\s*\n")
 _WORD_END = re.compile(r"\s+")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from recto.types import Coverage, Mode
+from recto.types.search import Coverage, Mode
 
 AboveNoise = Annotated[
     bool | None, Field(description="False: as unrelated texts score in this book. Null: not measured.")

@@ -23,7 +23,7 @@ from recto.search.lexical import BM25, CORRECTION_RULES, analyzed_text, common_w
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
 from recto.search.selection import OVERLAP_RULES
 from recto.settings import index_command
-from recto.types import Chunk
+from recto.types.search import Chunk
 
 _WEB = Path(__file__).parent / "web"
 _EXPORT_FORMAT = 2

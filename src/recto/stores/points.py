@@ -10,7 +10,8 @@ from typing import Any
 
 from recto._util.text import page_key
 from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, InvalidArgument
-from recto.types import Chunk, IndexInfo, Payload, Vector
+from recto.types.index import IndexInfo
+from recto.types.search import Chunk, Payload, Vector
 
 LEXICAL = "lexical"
 """The name of the sparse vector; the dense vector has no name."""
@@ -18,7 +19,9 @@ KEYWORD_FIELDS = ("module_name", "module_keys", "page_key", "book")
 INTEGER_FIELDS = ("chunk_index",)
 """The fields with a payload index on a server: for filters, facets and reading in order."""
 
-_FIELDS = tuple(field.name for field in fields(Chunk) if field.name != "id")
+_KEYS = {field.name: field.name for field in fields(Chunk) if field.name != "id"}
+_KEYS |= {"title": "page_title", "module": "module_name"}
+"""The payload key of each attribute; two of them have the names that the attributes had before 0.3."""
 _REQUIRED = frozenset(field.name for field in fields(Chunk) if field.default is MISSING)
 _PACKED = "chunk"
 _TUPLES = ("module_keys", "headings", "anchors")
@@ -30,7 +33,7 @@ Scores = dict[Hashable, float]
 
 def to_payload(chunk: Chunk) -> Payload:
     """Return the payload of a chunk: all fields but the id, and the normalised page URL for filters."""
-    payload = {name: getattr(chunk, name) for name in _FIELDS}
+    payload = {key: getattr(chunk, name) for name, key in _KEYS.items()}
     payload.update((name, list(payload[name])) for name in _TUPLES)
     return payload | {"page_key": page_key(chunk.page_url)}
 
@@ -49,7 +52,7 @@ def from_payload(id: str, payload: Payload) -> Chunk:
     """Read a payload; fields that an older version did not write keep their defaults."""
     if _PACKED in payload:
         payload = json.loads(payload[_PACKED])
-    values = {name: payload[name] for name in _FIELDS if name in payload or name in _REQUIRED}
+    values = {name: payload[key] for name, key in _KEYS.items() if key in payload or name in _REQUIRED}
     for name in _TUPLES:
         if name in values:
             values[name] = tuple(values[name])

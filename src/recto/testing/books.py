@@ -12,7 +12,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Reader, Source
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import HashEmbedder
-from recto.types import Block, Document, Failure, Page
+from recto.types.book import Block, Document, Failure, Page
 
 
 def page_of(text: str, format: str = "markdown") -> Page:

@@ -13,7 +13,8 @@ from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.formats import read
 from recto.errors import RectoError
 from recto.protocols import AsyncEmbedder, Embedder, Metered, PortableCounter
-from recto.types import Page, Vector
+from recto.types.book import Page
+from recto.types.search import Vector
 
 TEXTS = ["What is a robot?", "A node publishes messages to a topic.", "soil", "Compost feeds the soil. " * 10]
 UNUSUAL = [

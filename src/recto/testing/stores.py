@@ -35,7 +35,8 @@ from recto.protocols import (
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.testing.values import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
-from recto.types import Calibration, Candidates, Chunk, Filters, IndexQuery, SparseVector
+from recto.types.index import Calibration, Candidates, IndexQuery, SparseVector
+from recto.types.search import Chunk, Filters
 
 MODULES = [
     ("ros2", "module-1-ros2"),
@@ -336,7 +337,7 @@ class StoreConformance(_SearchConformance):
         publish(store, "books", [chunk(number, page="new") for number in range(3)])
         after = store.open("books")
         assert after is not before
-        assert {one.page_title for one in after.scroll()} == {"NEW"}
+        assert {one.title for one in after.scroll()} == {"NEW"}
         assert before.count() == 5, "a reader that holds the old index keeps it"
 
     def test_what_is_not_published_is_never_seen(self, store: Store) -> None:

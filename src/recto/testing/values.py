@@ -14,7 +14,8 @@ from recto.errors import EmbeddingError
 from recto.protocols import Progress, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
-from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Vector
+from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo
+from recto.types.search import Chunk, Vector
 
 DIM = 8
 EMBEDDER = EmbedderFingerprint("test-model", "r1", DIM)
@@ -67,8 +68,8 @@ def chunk(
         id=str(uuid.uuid5(uuid.NAMESPACE_URL, f"{page}/{number}")),
         text=text,
         page_url=f"local://docs/docs/{page}",
-        page_title=page.upper(),
-        module_name=module,
+        title=page.upper(),
+        module=module,
         module_keys=(module, directory),
         headings=(page.upper(), f"Section {number}"),
         anchor=f"section-{number}",

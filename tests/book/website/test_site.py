@@ -13,7 +13,7 @@ import pytest
 from recto.book.parsing.html import parse_html
 from recto.book.sources.website import CrawlOptions, WebsiteSource
 from recto.errors import ConfigurationError, InvalidArgument, Unreachable
-from recto.types import Page
+from recto.types.book import Page
 from tests.doubles.server import refused_url, status
 from tests.doubles.site import SiteDouble, page, sitemap, sitemap_index
 

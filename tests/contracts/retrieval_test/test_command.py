@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from recto.search.retriever import Retriever
-from recto.types import Mode
+from recto.types.search import Mode
 from tests.contracts.retrieval_test.conftest import BACKEND, Call
 from tests.running import environment, wait_until
 

@@ -36,7 +36,7 @@ from recto.errors import InvalidQuery as QueryError
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant.dialects import Dialect
 from recto.testing.values import chunk
-from recto.types import Hit
+from recto.types.search import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND
 from tests.running import environment
 

@@ -20,7 +20,7 @@ from recto.contracts.retrieval_test.suites import (
     wait_between_queries,
 )
 from recto.testing.values import chunk
-from recto.types import Hit
+from recto.types.search import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND, Call
 
 ONE = {"id": "one", "query": "robot"}

@@ -13,7 +13,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk
-from recto.types import IndexInfo
+from recto.types.index import IndexInfo
 from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, one, read, said
 from tests.running import recto
 
@@ -81,7 +81,7 @@ def test_the_matrix(sound: Coverage, info: IndexInfo) -> None:
 def test_the_lists(sound: Coverage, info: IndexInfo) -> None:
     found = with_holes(sound)
     tree = read(page(found, info))
-    lost, twice, hidden = (one.section.link for one in found.sections[:3])
+    lost, twice, hidden = (one.section.url for one in found.sections[:3])
     assert f"{lost} " in said(tree, "#unreachable")
     assert "none none local://docs/docs/a#section-3" in said(tree, "#unreachable")
     assert twice in said(tree, "#duplicates")
@@ -111,7 +111,7 @@ def test_hostile_text_stays_text(sound: Coverage, info: IndexInfo) -> None:
         sound.sections[0].section,
         module=nasty,
         page_url=f"javascript:{nasty}",
-        page_title=nasty,
+        title=nasty,
         anchor=nasty,
         headings=(nasty, nasty),
     )

@@ -19,7 +19,7 @@ from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.types import EmbedderFingerprint, Fingerprint
+from recto.types.index import EmbedderFingerprint, Fingerprint
 from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, one, read, said
 from tests.running import recto
 
@@ -141,7 +141,7 @@ def test_the_worst_with_what_was_found_instead(run: Run) -> None:
     )
     text = " ".join(article.text(separator=" ").split())
     for found in answer.found[: run.top_k]:
-        assert found.link in text
+        assert found.url in text
         assert f"{found.score:.3f} noise" in text
     assert "expected module-1-garden/04-roses" in text
     assert len(article.css("line.mark")) == len(article.css("tbody tr"))

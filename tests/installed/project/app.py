@@ -27,7 +27,9 @@ from recto.errors import ErrorKind
 from recto.plugins import Notify
 from recto.protocols import Embedder, Progress, Reader, Store
 from recto.search.retriever import FiltersLike
-from recto.types import Block, Document, EmbedderFingerprint, Mode, Page, Section, Vector
+from recto.types.book import Block, Document, Page, Section
+from recto.types.index import EmbedderFingerprint
+from recto.types.search import Mode, Vector
 
 
 class ConstantEmbedder:
@@ -102,7 +104,7 @@ def search(query: str, mode: Mode = "hybrid") -> list[tuple[float, str]]:
 
 def link(hit: Hit) -> str:
     assert_type(hit.chunk, Chunk)
-    return hit.chunk.link
+    return hit.chunk.url
 
 
 def evaluate(retriever: Retriever) -> Run:

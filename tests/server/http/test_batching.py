@@ -13,7 +13,7 @@ from recto.errors import EmbeddingError
 from recto.protocols import Embedder
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder
 from recto.server.limits import CallCancelled, CurrentRequest, _current
-from recto.types import Vector
+from recto.types.search import Vector
 from tests.running import wait_until
 
 

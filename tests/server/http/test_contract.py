@@ -44,7 +44,7 @@ def test_the_example_of_a_request(service: Service, retriever: Retriever) -> Non
         assert result["payload"]["headings"] == list(hit.chunk.headings)
         assert result["payload"]["chunk_index"] == hit.chunk.chunk_index
         assert result["url"] == result["payload"]["url"] == hit.chunk.page_url
-        assert result["title"] == result["payload"]["title"] == hit.chunk.page_title
+        assert result["title"] == result["payload"]["title"] == hit.chunk.title
         assert len(result["content"]) <= 203
         assert " ".join(hit.chunk.text.split()).startswith(result["content"].removesuffix("...")), (
             "content is a preview"

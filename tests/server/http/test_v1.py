@@ -18,7 +18,7 @@ from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, fingerprint
-from recto.types import MODES, Filters, Mode
+from recto.types.search import MODES, Filters, Mode
 from tests.running import recto
 from tests.server.http.service import Service
 
@@ -37,7 +37,7 @@ def test_a_search(service: Service, retriever: Retriever) -> None:
     first, hit = body["results"][0], found.hits[0]
     assert (first["rank"], first["above_noise"]) == (1, True)
     assert first["score"] == pytest.approx(hit.score, abs=1e-5)
-    assert (first["text"], first["title"]) == (hit.chunk.text, hit.chunk.page_title)
+    assert (first["text"], first["title"]) == (hit.chunk.text, hit.chunk.title)
     assert first["url"] == f"{hit.chunk.page_url}#{hit.chunk.anchor}"
 
 

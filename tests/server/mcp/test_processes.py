@@ -62,7 +62,7 @@ def check(answers: dict[str, Any], retriever: Retriever) -> None:
     assert [result["text"] for result in answers["found"].structured_content["results"]] == [
         hit.chunk.text for hit in expected
     ]
-    assert answers["link"] == expected[0].chunk.link
+    assert answers["link"] == expected[0].chunk.url
     assert expected[0].chunk.text in answers["page"].structured_content["markdown"]
     assert len(answers["modules"].structured_content["modules"]) == 5
     assert answers["related"].structured_content["left_out"] >= 1

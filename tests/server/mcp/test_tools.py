@@ -27,7 +27,7 @@ from recto.server.mcp import tools as pages_module
 from recto.server.mcp.server import build_server, page_uri
 from recto.server.mcp.tools import LazyRetriever
 from recto.stores.edge.store import EdgeStore
-from recto.types import MODES, Filters, Mode, Module, SearchResponse
+from recto.types.search import MODES, Filters, Mode, Module, SearchResponse
 from tests.server.mcp.client import call, connected, failure, in_memory, text_of
 
 QUESTION = "What is ROS 2?"
@@ -170,9 +170,9 @@ def test_search(retriever: Retriever) -> None:
     for shown, hit in zip(found["results"], expected.hits, strict=True):
         assert shown == {
             "url": f"{hit.chunk.page_url}#{hit.chunk.anchor}",
-            "title": hit.chunk.page_title,
+            "title": hit.chunk.title,
             "section": hit.chunk.headings[-1],
-            "module": hit.chunk.module_name,
+            "module": hit.chunk.module,
             "module_title": hit.chunk.module_title,
             "headings": list(hit.chunk.headings),
             "score": pytest.approx(hit.score, abs=1e-4),

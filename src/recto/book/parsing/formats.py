@@ -10,7 +10,7 @@ from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES
 from recto.errors import ConfigurationError
 from recto.plugins import READERS, load_reader, plugin_names, plugin_version
 from recto.protocols import Reader
-from recto.types import Document, Page
+from recto.types.book import Document, Page
 
 
 @dataclass(frozen=True, slots=True)

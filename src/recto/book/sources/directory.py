@@ -22,7 +22,7 @@ from recto.book.parsing.formats import is_markdown, page_suffixes, read
 from recto.book.sources.includes import Includes
 from recto.book.sources.options import ROOT_TITLE, BookFile, humanised, is_inside, local_url, title_of
 from recto.errors import RectoError
-from recto.types import Failure, Page
+from recto.types.book import Failure, Page
 
 _INDEX_STEMS = ("index", "README", "readme")
 _LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has

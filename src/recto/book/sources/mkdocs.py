@@ -38,7 +38,7 @@ from recto.book.sources.options import (
     read_logo,
     repository_of,
 )
-from recto.types import Page
+from recto.types.book import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
 _ALWAYS_IGNORED = (".*", "/templates/")

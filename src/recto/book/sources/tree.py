@@ -40,7 +40,7 @@ from recto.book.sources.options import (
 )
 from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
 from recto.protocols import Source
-from recto.types import Failure, Page
+from recto.types.book import Failure, Page
 
 SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
 _SITES: dict[tuple[str, ...], type[docusaurus.DocusaurusSite | mkdocs.MkDocsSite]] = {

@@ -26,7 +26,8 @@ from recto.indexing.naming import default_collection
 from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store, Verifiable
 from recto.search.lexical import other_analyzer
 from recto.settings import Settings, check_collection_name, load_settings
-from recto.types import MODES, GenerationInfo
+from recto.types.index import GenerationInfo
+from recto.types.search import MODES
 
 _NO_GENERATIONS = "This store keeps no earlier generations"
 _LOCAL_MODEL = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server"}

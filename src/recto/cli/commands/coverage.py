@@ -17,7 +17,7 @@ from recto.cli.output import emit, one_line, table
 from recto.cli.runner import Exit, connect, progress_bar, save_report
 from recto.errors import InvalidArgument
 from recto.settings import load_settings
-from recto.types import Mode
+from recto.types.search import Mode
 
 if TYPE_CHECKING:
     from recto.evaluation.coverage import Coverage, Reached
@@ -91,7 +91,7 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
         shown = sections if verbose else sections[:_MAX_LISTED]
         for reached in shown:
             section = reached.section
-            yield one_line(f"{section.link} ({' > '.join(section.headings)}): {reason(reached)}")
+            yield one_line(f"{section.url} ({' > '.join(section.headings)}): {reason(reached)}")
         if len(shown) < len(sections):
             yield f"... and {len(sections) - len(shown)} more; --verbose lists them"
     yield "First results by module (rows: the module of the section)"
@@ -108,7 +108,7 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
 
 
 def _first_result(reached: Reached) -> str:
-    return f"the first result is {reached.first[0].link}" if reached.first else "no results"
+    return f"the first result is {reached.first[0].url}" if reached.first else "no results"
 
 
 def bar(share: float) -> str:
@@ -140,7 +140,7 @@ def _coverage_data(measured: Coverage) -> dict[str, Any]:
 def _section(reached: Reached) -> dict[str, Any]:
     section = reached.section
     return {
-        "place": section.link,
+        "place": section.url,
         "module": section.module,
         "headings": list(section.headings),
         "heading_rank": reached.heading_rank,

@@ -13,11 +13,11 @@ from recto.cli import options
 from recto.cli.output import emit, filters_dict, one_line, table
 from recto.cli.runner import Exit, connect, warn
 from recto.search.query import FLAGS, check_query, check_search
-from recto.types import Mode
+from recto.types.search import Mode
 
 if TYPE_CHECKING:
     from recto.evaluation.explain import Expected, Explanation, Leg, RankedHit
-    from recto.types import Hit
+    from recto.types.search import Hit
 
 _HIT_FIELDS = (
     *("score", "dense", "lexical"),
@@ -105,7 +105,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
 def _row(ranked: RankedHit, explanation: Explanation) -> tuple[str, ...]:
     hit, chunk = ranked.hit, ranked.hit.chunk
     noise = "  (noise)" if (_margin(hit, explanation) or 0) < 0 else ""
-    lines = [f"{one_line(chunk.heading_path or chunk.page_title)}{noise}", one_line(chunk.link)]
+    lines = [f"{one_line(chunk.heading_path or chunk.title)}{noise}", one_line(chunk.url)]
     if ranked.words:
         lines.append(f"has: {one_line(', '.join(ranked.words))}")
     scores = (hit.score, ranked.lead, hit.dense, hit.lexical)
@@ -122,7 +122,7 @@ def _margin(hit: Hit, explanation: Explanation) -> float | None:
 
 
 def _named(hit: Hit) -> str:
-    return f"{hit.chunk.link}  {hit.chunk.heading_path or hit.chunk.page_title}"
+    return f"{hit.chunk.url}  {hit.chunk.heading_path or hit.chunk.title}"
 
 
 def _expected_lines(expected: Expected, explanation: Explanation) -> Iterator[str]:

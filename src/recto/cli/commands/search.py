@@ -9,7 +9,7 @@ import click
 from recto.cli import options
 from recto.cli.runner import Exit, connect, print_results
 from recto.search.query import FLAGS, check_query, check_search
-from recto.types import Mode
+from recto.types.search import Mode
 
 _EPILOG = """\b
 Examples:

@@ -20,7 +20,7 @@ from recto.cli.runner import EXIT_CODES, Exit, connect, print_error, warn
 from recto.errors import RectoError
 from recto.search.query import FLAGS, check_search
 from recto.settings import load_settings
-from recto.types import MODES, Mode
+from recto.types.search import MODES, Mode
 
 if TYPE_CHECKING:
     from prompt_toolkit.history import History

@@ -21,7 +21,7 @@ from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
 from recto.search.query import DEFAULT_TOP_K
 from recto.settings import check_collection_name
-from recto.types import Filters
+from recto.types.search import Filters
 
 if TYPE_CHECKING:
     from recto.evaluation.baseline import Baseline, Comparison
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from recto.evaluation.runs import QueryResult, Run
     from recto.evaluation.suites import Suite
     from recto.search.retriever import Retriever
-    from recto.types import Mode
+    from recto.types.search import Mode
 
 _EPILOG = """\b
 Examples:
@@ -414,7 +414,7 @@ def _answers(title: str, answers: Iterable[QueryResult]) -> Iterator[str]:
         expected = " or ".join(answer.targets) or answer.expected
         yield from _wrapped(f"expected: {expected}{rank}", "       ")
         if answer.found and answer.rank != 1:
-            yield f"       found: {answer.found[0].score:.3f} {_shortened(answer.found[0].link, _WIDTH - 20)}"
+            yield f"       found: {answer.found[0].score:.3f} {_shortened(answer.found[0].url, _WIDTH - 20)}"
 
 
 def _missing(run: Run) -> Iterator[str]:

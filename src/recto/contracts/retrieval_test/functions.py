@@ -20,7 +20,7 @@ from recto.contracts import DEFAULT_COLLECTIONS, TEST_COLLECTION
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.search.query import DEFAULT_TOP_K, FLAGS, check_query, check_top_k, vector_problem
 from recto.settings import Settings, check_collection_name
-from recto.types import Hit, Mode
+from recto.types.search import Hit, Mode
 
 if TYPE_CHECKING:
     from recto.search.retriever import Retriever
@@ -250,7 +250,7 @@ def _result(rank: int, hit: Hit) -> SearchResult:
     url = absolute_url(chunk.page_url, f"chunk/{chunk.id}")
     metadata = Metadata(
         url=url,
-        page_title=encodable(chunk.page_title).strip() or url,
+        page_title=encodable(chunk.title).strip() or url,
         chunk_index=chunk.chunk_index,
         total_chunks=max(chunk.total_chunks, chunk.chunk_index + 1),
         source=encodable(chunk.source) or url,

@@ -33,7 +33,7 @@ from recto.embedders.onnx import (
     new_tokenizer,
 )
 from recto.settings import BUILT_IN_MODEL, GRANITE_MODEL, Precision
-from recto.types import EmbedderFingerprint
+from recto.types.index import EmbedderFingerprint
 
 MAX_TOKENS = 512
 PROBE = (0, 2264, 16, 10, 8304, 116, 2)

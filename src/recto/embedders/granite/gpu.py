@@ -30,7 +30,7 @@ from recto.embedders.onnx import LocalEmbedder, Sessions, length_batches
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
 from recto.settings import Settings
-from recto.types import Vector
+from recto.types.search import Vector
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -24,7 +24,7 @@ from recto.evaluation.gaps import Gaps
 from recto.evaluation.gate import Check
 from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.runs import Run
-from recto.types import IndexInfo
+from recto.types.index import IndexInfo
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -336,7 +336,7 @@ def junit_xml(run: Run, gate: Sequence[Check]) -> str:
             message = "the noise floor of the index is not measured"
             ET.SubElement(element, "skipped", message=message)
         elif not answer.passed:
-            actual = f"{answer.found[0].score:.3f} {answer.found[0].link}" if answer.found else "nothing"
+            actual = f"{answer.found[0].score:.3f} {answer.found[0].url}" if answer.found else "nothing"
             expected = " or ".join(answer.targets) or answer.expected
             message = f"expected {expected} (rank {answer.rank or 'none'}), found {actual}"
             ET.SubElement(element, "failure", message=message)

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from recto.errors import ErrorKind, RectoError, Unreachable
 from recto.protocols import Embedder, MultiModel, Progress
 from recto.server.limits import CallCancelled, CurrentRequest, current_request
-from recto.types import EmbedderFingerprint, Vector
+from recto.types.index import EmbedderFingerprint
+from recto.types.search import Vector
 
 _PAUSE = 1.0  # seconds
 _MAX_PAUSE = 5.0

@@ -13,7 +13,8 @@ from recto.contracts.http import CollectionName, Count, QueryText, RequestModel,
 from recto.evaluation.gaps import NearSection
 from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
 from recto.server.schemas import ChunkFields, HitFields, ResponseFields, ResponseModel
-from recto.types import GroupBy, Mode, StoreProblem, Timings
+from recto.types.index import StoreProblem
+from recto.types.search import GroupBy, Mode, Timings
 
 MAX_QUERIES = 32
 MAX_BATCH_CHARACTERS = 16_000

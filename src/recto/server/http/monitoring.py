@@ -21,7 +21,8 @@ from recto._util.numbers import percentile
 from recto.errors import RectoError
 from recto.server.http.errors import ENGINE_MESSAGES
 from recto.server.http.options import METRICS_DIRECTORY
-from recto.types import IndexInfo, Timings
+from recto.types.index import IndexInfo
+from recto.types.search import Timings
 
 LOG = logging.getLogger("recto.server.http")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")

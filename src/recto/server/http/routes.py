@@ -34,7 +34,8 @@ from recto.server.http.service import SearchFound, SearchService
 from recto.server.http.views import add_html, respond
 from recto.server.limits import current_request
 from recto.settings import SAMPLE_COLLECTION
-from recto.types import Filters, IndexInfo, SearchResponse
+from recto.types.index import IndexInfo
+from recto.types.search import Filters, SearchResponse
 
 Result = TypeVar("Result")
 

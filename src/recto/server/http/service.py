@@ -28,12 +28,8 @@ from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.http.options import ServeOptions
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
 from recto.settings import Settings, split_addresses
-from recto.types import (
-    IndexInfo,
-    Mode,
-    SearchResponse,
-    StoreProblem,
-)
+from recto.types.index import IndexInfo, StoreProblem
+from recto.types.search import Mode, SearchResponse
 
 _ADDRESS = re.compile(r"https?://\S+")
 _THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns

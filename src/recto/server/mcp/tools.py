@@ -34,7 +34,7 @@ from recto.server.schemas import (
     ResponseModel,
     SectionUrl,
 )
-from recto.types import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, Module, SearchResponse
+from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, Module, SearchResponse
 
 MAX_TOP_K = 20
 MAX_PART = 20_000  # characters, about 5,000 tokens: every client accepts a tool result of this size
@@ -387,7 +387,7 @@ def context_data(context: Context) -> dict[str, Any]:
     """Return the fields of `McpContext`."""
     response = context.response
     data = _about(response, response.to_dict(_DIGITS))
-    left_out = list(dict.fromkeys(hit.chunk.link for hit in context.left_out))
+    left_out = list(dict.fromkeys(hit.chunk.url for hit in context.left_out))
     not_shown = [
         plural(count, what)
         for count, what in ((len(left_out), "further result"), (context.missing, "chunk"))

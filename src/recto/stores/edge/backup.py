@@ -36,7 +36,7 @@ from recto.stores.edge.layout import (
     write_blocks,
     write_calibration,
 )
-from recto.types import Calibration, GenerationInfo, IndexInfo
+from recto.types.index import Calibration, GenerationInfo, IndexInfo
 
 KIND = "embedded"
 _TRIES, _PAUSE = 50, 0.02  # of opening a generation while others are published; seconds between two

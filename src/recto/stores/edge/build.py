@@ -23,7 +23,8 @@ from recto.protocols import Index
 from recto.stores.edge.layout import LEXICON, CollectionDirectory, Manifest, digest
 from recto.stores.edge.worker import send
 from recto.stores.points import check_vectors, to_packed_payload
-from recto.types import Chunk, Fingerprint, IndexInfo, SparseVector, Vector
+from recto.types.index import Fingerprint, IndexInfo, SparseVector
+from recto.types.search import Chunk, Vector
 
 _DISK_FULL = 64 << 20  # bytes; if a worker dies with less space left, the disk is assumed to be full
 

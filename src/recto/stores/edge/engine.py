@@ -13,7 +13,8 @@ from recto._util.text import filter_keys, page_key
 from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
 from recto.stores.edge.layout import copy_tree
 from recto.stores.points import LEXICAL
-from recto.types import Filters, Payload, SparseVector, Vector
+from recto.types.index import SparseVector
+from recto.types.search import Filters, Payload, Vector
 
 # Sizes in chunks. From MAPPED_FROM on, the files are memory-mapped, so opening reads little, and the vectors
 # are quantized. Below HNSW_FROM, all quantized vectors are compared and the best are rescored: full recall,

@@ -32,7 +32,8 @@ from recto.stores.points import (
     no_lexical_vectors,
     without_last_tie,
 )
-from recto.types import NO_FILTERS, Candidates, Chunk, Filters, Hit, IndexInfo, IndexQuery, Vector, hit_order
+from recto.types.index import Candidates, IndexInfo, IndexQuery
+from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector, hit_order
 
 _MAX_CACHED = 2_000  # chunks of about 3 kB: most textbooks as a whole, and a few megabytes of a large one
 _open_indexes: WeakSet[EdgeIndex] = WeakSet()  # of the whole process, for `_leak_open_indexes`

@@ -35,7 +35,7 @@ from typing import IO, Any
 from recto._util.files import VERIFIED_SECONDS, read_limited, replace_text, sync_directory
 from recto.errors import FormatMismatch, IndexDamaged, other_format
 from recto.settings import index_command
-from recto.types import Calibration, Fingerprint, GenerationInfo
+from recto.types.index import Calibration, Fingerprint, GenerationInfo
 
 INDEX_FORMAT = 2
 """Counts the changes of the files that older versions cannot read; each one needs a migration."""

@@ -21,7 +21,7 @@ from recto.protocols import Progress
 from recto.settings import Settings, check_collection_name
 from recto.stores.edge.layout import CollectionDirectory, FileState, file_state, write_calibration
 from recto.stores.points import choose_generation, is_alias, missing_collection
-from recto.types import Calibration, EmbedderFingerprint, GenerationInfo, IndexInfo
+from recto.types.index import Calibration, EmbedderFingerprint, GenerationInfo, IndexInfo
 
 # The engine is imported where it is needed: a missing collection is reported without it.
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ import qdrant_edge as edge
 from recto.errors import RectoError
 from recto.stores.edge import engine
 from recto.stores.edge.layout import digest_files, sync_files
-from recto.types import NO_FILTERS, Payload, SparseVector, Vector
+from recto.types.index import SparseVector
+from recto.types.search import NO_FILTERS, Payload, Vector
 
 _HEADER = struct.Struct("<QQQ")  # the lengths of the JSON, of the dense and of the lexical vectors, in bytes
 _BATCH = 200

@@ -24,7 +24,8 @@ from recto.stores.qdrant.schema import (
     encode_lexicon,
     prepare_fields,
 )
-from recto.types import Chunk, EmbedderFingerprint, Fingerprint, IndexInfo, Payload, SparseVector, Vector
+from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo, SparseVector
+from recto.types.search import Chunk, Payload, Vector
 
 _BATCH_POINTS = 128
 _BATCH_BYTES = 8 << 20  # servers reject requests above 32 MB, and retries of smaller ones are cheaper

@@ -15,7 +15,7 @@ from recto._util.text import plural
 from recto.errors import CollectionMissing, ConfigurationError, Unreachable
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection, Node
-from recto.types import StoreProblem
+from recto.types.index import StoreProblem
 
 _RECENT = timedelta(seconds=30)  # older failures of messages between nodes are not reset by the server
 _TRANSFER_SECONDS = 3600.0

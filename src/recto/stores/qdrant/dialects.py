@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from recto._util.text import ROOT_MODULE, module_keys, nearest, short_name
 from recto.errors import ConfigurationError
 from recto.stores.points import from_payload
-from recto.types import HEADING_SEPARATOR, Chunk
+from recto.types.search import HEADING_SEPARATOR, Chunk
 
 NO_MODULE = "general"
 """What these pipelines call a page outside all modules."""
@@ -186,8 +186,8 @@ class Dialect:
             id=str(id),
             text=text,
             page_url=page_url,
-            page_title=title or next(iter(headings), "") or page_name(page_url),
-            module_name=module,
+            title=title or next(iter(headings), "") or page_name(page_url),
+            module=module,
             module_keys=keys,
             headings=headings,
             anchor="",

@@ -9,7 +9,7 @@ from typing import Any
 
 from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES, filter_keys, page_key
 from recto.stores.qdrant.dialects import RECTO, Dialect, value_at
-from recto.types import Chunk, Filters, Hit
+from recto.types.search import Chunk, Filters, Hit
 
 Stored = str | int
 _ENDINGS = ("", "/", *MARKDOWN_SUFFIXES, *MDX_SUFFIXES)

@@ -13,7 +13,7 @@ from qdrant_client import models
 from recto.errors import ConfigurationError, FormatMismatch
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.schema import is_compatible, read_fingerprint
-from recto.types import EmbedderFingerprint, GenerationInfo
+from recto.types.index import EmbedderFingerprint, GenerationInfo
 
 _DRAFT_SECONDS = 24 * 3600.0
 _OLD_SUFFIX = 8  # hexadecimal digits after the name of a collection, which were random in Recto 0.1

@@ -41,19 +41,8 @@ from recto.stores.qdrant.schema import (
     read_lexical,
     read_vectors,
 )
-from recto.types import (
-    NO_FILTERS,
-    Candidates,
-    Chunk,
-    Filters,
-    Hit,
-    IndexInfo,
-    IndexQuery,
-    PayloadSchema,
-    SparseVector,
-    Vector,
-    hit_order,
-)
+from recto.types.index import Candidates, IndexInfo, IndexQuery, PayloadSchema, SparseVector
+from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector, hit_order
 
 Result = TypeVar("Result")
 
@@ -407,7 +396,7 @@ class ServerIndex:
 
     def modules(self) -> dict[str, int]:
         """Count the chunks of each module."""
-        return self._facet(self._schema.dialect.module, lambda chunk: chunk.module_name)
+        return self._facet(self._schema.dialect.module, lambda chunk: chunk.module)
 
     def pages(self) -> dict[str, int]:
         """Count the chunks of each page URL."""

@@ -13,7 +13,7 @@ from recto.errors import ConfigurationError, other_format
 from recto.settings import ServerOptions
 from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL
 from recto.stores.qdrant.connection import Connection
-from recto.types import Calibration, EmbedderFingerprint, Fingerprint
+from recto.types.index import Calibration, EmbedderFingerprint, Fingerprint
 
 METADATA_KEY = "recto"
 CALIBRATION_KEY = "calibration"

@@ -22,7 +22,7 @@ from recto.errors import ConfigurationError, RectoError, Unreachable
 from recto.protocols import Progress
 from recto.stores.archive import Archive, Header, write_archive
 from recto.stores.qdrant.connection import Connection
-from recto.types import GenerationInfo, IndexInfo
+from recto.types.index import GenerationInfo, IndexInfo
 
 Result = TypeVar("Result", dict[str, Any], list[Any])
 

@@ -47,7 +47,7 @@ from recto.stores.qdrant.schema import (
     read_vectors,
 )
 from recto.stores.qdrant.snapshots import KIND, restore_snapshot, write_snapshot
-from recto.types import (
+from recto.types.index import (
     Calibration,
     EmbedderFingerprint,
     GenerationInfo,

@@ -10,7 +10,8 @@ from recto import Settings
 from recto.errors import EmbeddingError
 from recto.plugins import Notify
 from recto.protocols import Progress
-from recto.types import EmbedderFingerprint, Vector
+from recto.types.index import EmbedderFingerprint
+from recto.types.search import Vector
 
 
 class HashEmbedder:

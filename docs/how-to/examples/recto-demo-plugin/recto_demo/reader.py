@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from recto.types import Block, Document, Page, Section
+from recto.types.book import Block, Document, Page, Section
 
 UNDERLINE = re.compile(r"([=\-`:.'\"~^_*+#])\1{2,}\s*")
 

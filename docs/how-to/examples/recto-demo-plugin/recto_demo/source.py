@@ -9,7 +9,7 @@ from zipfile import ZipFile, is_zipfile
 
 from recto import InvalidArgument, Settings
 from recto.plugins import Notify
-from recto.types import Failure, Page
+from recto.types.book import Failure, Page
 
 FORMATS = {".md": "markdown", ".mdx": "mdx", ".rst": "rst"}
 

@@ -18,7 +18,7 @@ from recto import Chunk, CollectionMissing, ConfigurationError, Filters, Hit, Se
 from recto.errors import EmbeddingError
 from recto.plugins import Notify
 from recto.protocols import Index
-from recto.types import (
+from recto.types.index import (
     Calibration,
     Candidates,
     EmbedderFingerprint,
@@ -26,8 +26,8 @@ from recto.types import (
     IndexInfo,
     IndexQuery,
     SparseVector,
-    Vector,
 )
+from recto.types.search import Vector
 
 NO_FILTERS = Filters()
 SCHEMA = """
@@ -127,7 +127,7 @@ class SqliteIndex:
 
     def modules(self) -> dict[str, int]:
         """Count the chunks of each module."""
-        return dict(Counter(chunk.module_name for chunk in self._chunks.values()))
+        return dict(Counter(chunk.module for chunk in self._chunks.values()))
 
     def pages(self) -> dict[str, int]:
         """Count the chunks of each page."""

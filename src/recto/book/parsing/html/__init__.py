@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from recto.book.parsing.html.blocks import TextBlock, render
 from recto.book.parsing.html.tokens import Tag, main_content, simplify, tokens, without_site_name
 from recto.errors import missing_extra
-from recto.types import Block, Document, Section
+from recto.types.book import Block, Document, Section
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser

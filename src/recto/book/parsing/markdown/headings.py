@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from recto.types import AnchorStyle
+from recto.types.book import AnchorStyle
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

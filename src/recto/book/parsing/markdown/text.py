@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from recto.book.parsing.markdown.mermaid import diagram_labels, unescaped
-from recto.types import Block
+from recto.types.book import Block
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

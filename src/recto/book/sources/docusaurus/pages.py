@@ -27,7 +27,7 @@ from recto.book.sources.includes import (
     whole_line,
 )
 from recto.book.sources.options import BookFile, UnreadableSite, is_inside, read_config
-from recto.types import Page
+from recto.types.book import Page
 
 _DATE_OR_VERSION = re.compile(r"[0-9]+[-_.][0-9]+")
 _NUMBERED = re.compile(r"([0-9]+)\s*[-_.]+\s*([^-_.\s].*)", re.DOTALL)

@@ -11,7 +11,7 @@ from recto.book.sources.options import CrawlOptions, Resolve
 from recto.book.sources.website.urls import normal
 from recto.errors import InvalidArgument, missing_extra
 from recto.protocols import Progress
-from recto.types import Failure, Page
+from recto.types.book import Failure, Page
 
 __all__ = ["CrawlOptions", "WebsiteSource"]
 

@@ -28,7 +28,7 @@ from recto.book.sources.website.fetch import (
 from recto.book.sources.website.urls import Scope, normal
 from recto.errors import InvalidArgument, Unreachable
 from recto.protocols import Progress
-from recto.types import Failure, Page
+from recto.types.book import Failure, Page
 
 _FILE = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|avif|ico|bmp|pdf|epub|mobi|zip|gz|tgz|bz2|xz|tar|7z|rar|exe|dmg|whl|jar|"

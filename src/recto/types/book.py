@@ -1,0 +1,98 @@
+"""The values of reading a book: pages, and the sections and blocks of a parsed page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+AnchorStyle = Literal["github", "python-markdown"]
+"""How anchors are made from headings: as Docusaurus and GitHub do, or as MkDocs does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a book, as its source yields it.
+
+    `path` identifies the page within the book. `title` is used if the text has no title. `module_keys` are
+    all names by which a module filter can refer to its module. If the text was put together from several
+    files, `lines` maps each line of it to a line of the page's own file. `position` is the page's place in
+    the reading order, counted from one; zero if the source has no order.
+    """
+
+    path: str
+    url: str
+    title: str
+    module: str
+    module_keys: tuple[str, ...]
+    text: str
+    revision: str
+    format: str = "markdown"
+    anchors: AnchorStyle = "github"
+    version: str = ""
+    locale: str = ""
+    lines: tuple[int, ...] = ()
+    module_title: str = ""
+    position: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of a section, such as a paragraph or a list; lines count from one, `last` is its last line.
+
+    `kind` decides where a block that is too long is split: `paragraph` after sentences, `table` between rows,
+    `code` (in a fence) between lines, anything else at blank lines. `cuts` are the lines where its nested
+    blocks begin and end, by nesting level: the best places to split it.
+    `lines` are the source lines of the lines of `text`; it is empty if they are consecutive.
+    """
+
+    kind: str
+    text: str
+    first: int
+    last: int
+    cuts: tuple[tuple[int, ...], ...] = ()
+    lines: tuple[int, ...] = ()
+
+    def source_line(self, number: int) -> int:
+        """Return the source line of a line of the text, counted from zero."""
+        return self.lines[number] if self.lines else self.first + number
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The text under one heading, without its subsections; `headings` begins with the page title.
+
+    `anchors` are all anchors in it, with their lines: its own anchor, the anchors of headings above it that
+    have no text, and the anchors of headings and ids within its blocks.
+    """
+
+    headings: tuple[str, ...]
+    level: int
+    anchor: str
+    line: int
+    blocks: tuple[Block, ...]
+    anchors: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed page: its title, and the sections that have text, in the order of the page."""
+
+    title: str
+    sections: tuple[Section, ...]
+    front_matter: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A page that could not be read, or a whole directory (`path` then ends with a slash), and why."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        """Return one line for a report."""
+        return f"{self.path}: {self.reason}"
+
+    def covers(self, path: str) -> bool:
+        """Return whether this failure affects the page at a path."""
+        return path.startswith(self.path) if self.path.endswith("/") else path == self.path

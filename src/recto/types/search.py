@@ -1,0 +1,298 @@
+"""The values of a search: chunks, filters, hits, responses."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any, Literal
+
+from recto._util.text import with_anchor
+
+Vector = list[float]
+Payload = dict[str, Any]
+HEADING_SEPARATOR = " > "
+Mode = Literal["hybrid", "dense", "lexical"]
+"""How chunks are scored: cosine similarity (dense), BM25 (lexical), or the weighted mean of both (hybrid)."""
+Coverage = Literal["covered", "unclear", "not covered"]
+"""Whether a book seems to cover a query."""
+MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
+GroupBy = Literal["page"]
+
+
+def _renamed(old: str, new: str) -> property:
+    """Return a property for an attribute's name before 0.3; it is removed in the next version."""
+
+    def read(self: object) -> Any:
+        import warnings
+
+        warnings.warn(f"{type(self).__name__}.{old} is now {new}", DeprecationWarning, stacklevel=2)
+        return getattr(self, new)
+
+    return property(read)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a page, with its text as written; `headings` is the path from the page title to its section.
+
+    `anchor` opens its section. `anchors` also has the anchors of sections that were merged into it, and of
+    those before it that have no text. `revision` identifies the page's content and how it was read: while it
+    is the same, so are all chunks of the page.
+    """
+
+    id: str
+    text: str
+    page_url: str
+    title: str
+    module: str
+    module_keys: tuple[str, ...]
+    headings: tuple[str, ...]
+    anchor: str
+    chunk_index: int
+    total_chunks: int
+    start_line: int
+    end_line: int
+    content_hash: str
+    source: str
+    book: str = ""
+    anchors: tuple[str, ...] = ()
+    version: str = ""
+    locale: str = ""
+    revision: str = ""
+    module_title: str = ""
+
+    page_title = _renamed("page_title", "title")
+    module_name = _renamed("module_name", "module")
+    link = _renamed("link", "url")
+
+    @property
+    def heading_path(self) -> str:
+        """The headings on one line."""
+        return HEADING_SEPARATOR.join(self.headings)
+
+    @property
+    def url(self) -> str:
+        """The URL of its section."""
+        return with_anchor(self.page_url, self.anchor)
+
+    @property
+    def section(self) -> str:
+        """The heading of its section."""
+        return self.headings[-1] if self.headings else self.title
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values under the names of all entry points; `url` opens the section."""
+        return {
+            "id": self.id,
+            "url": self.url,
+            "page_url": self.page_url,
+            "anchor": self.anchor,
+            "anchors": list(self.anchors),
+            "title": self.title,
+            "section": self.section,
+            "headings": list(self.headings),
+            "module": self.module,
+            "module_title": self.module_title or self.module,
+            "text": self.text,
+            "source": self.source,
+            "start_line": self.start_line,
+            "end_line": self.end_line,
+            "chunk_index": self.chunk_index,
+            "total_chunks": self.total_chunks,
+            "version": self.version,
+            "locale": self.locale,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of the book: its name for filters, its title for readers, and how many chunks it has."""
+
+    name: str
+    title: str
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Restrict a search to chunks of any of the modules, and to one page."""
+
+    modules: tuple[str, ...] = ()
+    page_url: str | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether there is any restriction."""
+        return bool(self.modules) or self.page_url is not None
+
+    def matches(self, chunk: Chunk) -> bool:
+        """Return whether a chunk is of one of the modules and of the page; spellings of a page are equal."""
+        from recto._util.text import filter_keys, page_key
+
+        if self.modules and set(filter_keys(self.modules)).isdisjoint(chunk.module_keys):
+            return False
+        return self.page_url is None or page_key(self.page_url) == page_key(chunk.page_url)
+
+
+NO_FILTERS = Filters()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A chunk with its score, its cosine similarity (`dense`) and its lexical score.
+
+    The lexical score is the share of the largest BM25 score that a text can have for the query: 0 to 1.
+    """
+
+    score: float
+    chunk: Chunk
+    dense: float | None = None
+    lexical: float | None = None
+
+    def to_dict(self, digits: int | None = 6) -> dict[str, Any]:
+        """Return plain JSON values: the chunk's, and the scores, rounded to `digits` unless that is None."""
+        return self.chunk.to_dict() | {
+            "score": _rounded(self.score, digits),
+            "dense": _rounded(self.dense, digits),
+            "lexical": _rounded(self.lexical, digits),
+        }
+
+
+def _rounded(number: float | None, digits: int | None) -> float | None:
+    return number if number is None or digits is None else round(number, digits)
+
+
+def hit_order(hit: Hit) -> tuple[float, str, int, str]:
+    """Return the sort key of hits: best score first, ties by page and position on the page."""
+    return -hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id
+
+
+@dataclass(frozen=True, slots=True)
+class PageGroup:
+    """The hits of one page, best first."""
+
+    hits: tuple[Hit, ...]
+    page_title = _renamed("page_title", "title")
+
+    @property
+    def score(self) -> float:
+        """The score of the best hit."""
+        return self.hits[0].score
+
+    @property
+    def page_url(self) -> str:
+        """The page's URL."""
+        return self.hits[0].chunk.page_url
+
+    @property
+    def title(self) -> str:
+        """The page's title."""
+        return self.hits[0].chunk.title
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Milliseconds that each step of a search took."""
+
+    embed_ms: float
+    search_ms: float
+    total_ms: float
+
+
+class Outcome(StrEnum):
+    """The outcome of a search: hits, no chunk with the minimum score, or filters that exclude every chunk."""
+
+    FOUND = "found"
+    NO_MATCH = "no_match"
+    FILTERED_OUT = "filtered_out"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The part of a selected text that was searched for, and its full length.
+
+    `left_out` counts the chunks that were excluded because they contain the selected text.
+    """
+
+    text: str
+    given: int
+    left_out: int = 0
+
+    @property
+    def cut(self) -> bool:
+        """Whether the text was too long for the model."""
+        return len(self.text) < self.given
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values."""
+        return {"text": self.text, "given": self.given, "cut": self.cut, "left_out": self.left_out}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResponse:
+    """The hits of a search, or a `message` that says why there are none.
+
+    `generation` is the version of the index that was searched, and `mode` the mode that was used.
+    `noise_floor` is the score that off-topic queries reach, and `answerable` the probability that
+    the book covers the query, with its grade in `coverage`; each is None if it is unknown. `corrections` has
+    the query words that the book does not contain, with the words that were searched for instead. `groups`
+    has the hits by page, with `group_by="page"`.
+    """
+
+    query: str
+    hits: tuple[Hit, ...]
+    filters: Filters
+    collection: str
+    outcome: Outcome
+    timings: Timings
+    message: str = ""
+    warnings: tuple[str, ...] = ()
+    noise_floor: float | None = None
+    selection: Selection | None = None
+    generation: str = ""
+    mode: Mode = "dense"
+    answerable: float | None = None
+    corrections: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    groups: tuple[PageGroup, ...] = ()
+    coverage: Coverage | None = None
+
+    @property
+    def covered(self) -> bool:
+        """Whether the book seems to cover the query; True if that is unknown."""
+        return self.coverage != "not covered"
+
+    def above_noise(self, hit: Hit) -> bool | None:
+        """Return whether a hit's score is above the noise floor; None if the noise floor is unknown."""
+        return None if self.noise_floor is None else hit.score >= self.noise_floor
+
+    def to_dict(self, digits: int = 6) -> dict[str, Any]:
+        """Return plain JSON values, with scores rounded to `digits`; `selection` only for a selected text."""
+        ranks = {id(hit): rank for rank, hit in enumerate(self.hits, 1)}
+        data = {
+            "query": self.query,
+            "collection": self.collection,
+            "generation": self.generation,
+            "mode": self.mode,
+            "outcome": self.outcome.value,
+            "message": self.message,
+            "warnings": list(self.warnings),
+            "answerable": self.answerable,
+            "coverage": self.coverage,
+            "covered": self.covered,
+            "corrections": {word: list(meant) for word, meant in self.corrections},
+            "noise_floor": _rounded(self.noise_floor, digits),
+            "results": [
+                {"rank": rank} | hit.to_dict(digits) | {"above_noise": self.above_noise(hit)}
+                for rank, hit in enumerate(self.hits, 1)
+            ],
+            "groups": [
+                {
+                    "page_url": group.page_url,
+                    "title": group.title,
+                    "score": round(group.score, digits),
+                    "ranks": [ranks[id(hit)] for hit in group.hits],
+                }
+                for group in self.groups
+            ],
+            "timings": {name: round(value, 3) for name, value in asdict(self.timings).items()},
+        }
+        return data if self.selection is None else data | {"selection": self.selection.to_dict()}
