@@ -232,7 +232,7 @@ class ShellSession:
                 f":mode must be one of {', '.join(MODES)}", hint=f"{name[:40]!r} is not a mode."
             )
         now = self.settings
-        check_search(now.top_k, now.filters, now.min_score, replace(ARGUMENTS, min_score="--min-score"), mode)
+        check_search(now.top_k, now.filters, now.min_score, ARGUMENTS._replace(min_score="--min-score"), mode)
         self.settings = replace(now, mode=mode)
         return self._message(f"Searching in {mode} mode.")
 

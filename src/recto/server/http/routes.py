@@ -418,7 +418,7 @@ async def health(service: Service, collection: Collection = None) -> Response:
         {
             "validation": validated,
             "index": _index_view(info, name, service.redact(info.warnings)) if info else None,
-            "problems": [asdict(problem) for problem in problems],
+            "problems": [problem._asdict() for problem in problems],
             "coverage": coverage,
             "suite": suite,
             "gaps": gaps,
