@@ -22,6 +22,7 @@ from recto.stores.edge import store as edge_store
 from recto.stores.edge.engine import to_recto_error
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
+from recto.testing.stores import nearest
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, vector
 from tests.running import ROOT, environment, wait_until
 
@@ -188,7 +189,7 @@ def _read_many(
     try:
         while not stop.is_set() and time.monotonic() < deadline:
             index = store.open("books")
-            found = len(index.query(vector(searches), 100))
+            found = len(nearest(index, vector(searches), 100))
             if found != index.info.chunks or index.info.warnings:
                 problem = f"{found} hits of {index.info}"
                 break

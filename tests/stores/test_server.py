@@ -30,13 +30,14 @@ from recto.search.retriever import Retriever, query_embedder
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import candidate_limit
+from recto.stores.qdrant import collections as collections_module
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant import index as index_module
-from recto.stores.qdrant import schema as schema_module
 from recto.stores.qdrant import store as store_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
+from recto.testing.stores import nearest
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import IndexQuery, SparseVector
 from recto.types.search import MODES, NO_FILTERS, Filters
@@ -150,7 +151,7 @@ def test_transient_errors_are_retried(double: QdrantDouble, store: ServerStore, 
     publish(store, "books", [chunk(1)])
     index = store.open("books")
     double.script(status(500), drop())
-    assert len(index.query(vector(1), 5)) == 1
+    assert len(nearest(index, vector(1), 5)) == 1
     assert waits == [0.2, 0.4]
 
 
@@ -229,8 +230,8 @@ def test_a_server_without_metadata(tmp_path: Path) -> None:
         index = store.open("books")
         assert index.info.fingerprint is None
         assert index.info.dim == EMBEDDER.dim
-        assert index.query(vector(1), 1)[0].chunk == chunk(1)
-        assert len(index.query(vector(1), 5, Filters(modules=("ros2",)))) == 3
+        assert nearest(index, vector(1), 1)[0].chunk == chunk(1)
+        assert len(nearest(index, vector(1), 5, Filters(modules=("ros2",)))) == 3
         store.close()
 
 
@@ -264,7 +265,7 @@ def test_filters_without_a_payload_index(
     ]
     create_foreign(other_client, "theirs", payloads)
     index = store.open("theirs")
-    hits = index.query(vector(3), 5, Filters(modules=("ros2",)))
+    hits = nearest(index, vector(3), 5, Filters(modules=("ros2",)))
     assert {hit.chunk.module for hit in hits} == {"ros2"}
     assert "recto prepare theirs" in index.info.warnings[0]
     assert index.count(Filters(modules=("ros2",))) == 10
@@ -272,7 +273,7 @@ def test_filters_without_a_payload_index(
     assert store.prepare("theirs") == ("created payload indexes on module, url",)
     assert store.prepare("theirs") == ()
     index = store.open("theirs")
-    assert {hit.chunk.module for hit in index.query(vector(3), 5, Filters(modules=("ros2",)))} == {"ros2"}
+    assert {hit.chunk.module for hit in nearest(index, vector(3), 5, Filters(modules=("ros2",)))} == {"ros2"}
     assert index.info.warnings == ()
 
 
@@ -280,7 +281,7 @@ def test_modules_are_derived_from_urls(store: ServerStore, other_client: QdrantC
     create_foreign(other_client, "theirs", PAYLOADS)
     index = store.open("theirs")
     assert index.modules() == {"isaac": 10, "ros2": 10}
-    hits = index.query(vector(3), 5, Filters(modules=("module-1-ros2",)))
+    hits = nearest(index, vector(3), 5, Filters(modules=("module-1-ros2",)))
     assert len(hits) == 5
     assert {hit.chunk.module for hit in hits} == {"ros2"}
     assert index.info.warnings
@@ -296,7 +297,7 @@ def test_named_vectors_and_copies(store: ServerStore, other_client: QdrantClient
     ]
     other_client.upsert("named", points, wait=True)
     index = store.open("named")
-    hits = index.query(vector(2), 5)
+    hits = nearest(index, vector(2), 5)
     assert len(hits) == 5, "copies with other ids are dropped"
     assert len({hit.chunk.text for hit in hits}) == 5
     assert hits[0].chunk.text == "Passage 2"
@@ -394,33 +395,10 @@ def test_another_model_or_analyzer_gets_a_new_collection(store: ServerStore) -> 
         assert build.publish(fingerprint()).generation != first
 
 
-def test_a_collection_of_recto_0_1_is_searched_and_replaced(
-    store: ServerStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There, the server multiplies by the IDF."""
-
-    def create(client: QdrantClient, name: str, *_: object) -> None:
-        idf = models.SparseVectorParams(modifier=models.Modifier.IDF)
-        dense = models.VectorParams(size=EMBEDDER.dim, distance=models.Distance.COSINE)
-        client.create_collection(name, vectors_config=dense, sparse_vectors_config={"lexical": idf})
-
-    publish_lexical(store, "new", GARDEN)
-    with monkeypatch.context() as patch:
-        patch.setattr("recto.stores.qdrant.build.create_collection", create)
-        old = publish_lexical(store, "old", GARDEN)
-    scores = []
-    for name in ("new", "old"):
-        index = store.open(name)
-        (found,) = index.candidates([IndexQuery(lexical=lexical_query(index))], 5)
-        scores.append(sorted(found.lexical.values()))
-    assert scores[0] == pytest.approx(scores[1], rel=1e-4)
-    assert publish_lexical(store, "old", GARDEN[:9], rebuild=False).generation != old.generation
-
-
 def test_a_vocabulary_that_is_too_large_is_reported(
     store: ServerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema_module, "MAX_LEXICON", 10)
+    monkeypatch.setattr(collections_module, "MAX_LEXICON", 10)
     info = publish_lexical(store, "books", GARDEN)
     assert "too large" in info.warnings[0]
     index = store.open("books")
@@ -439,7 +417,7 @@ def test_a_damaged_vocabulary_is_reported(
     store: ServerStore, other_client: QdrantClient, metadata: str | None, words: str
 ) -> None:
     physical = publish_lexical(store, "books", GARDEN).generation
-    other_client.update_collection(physical, metadata={schema_module.LEXICON_KEY: metadata})
+    other_client.update_collection(physical, metadata={collections_module.LEXICON_KEY: metadata})
     index = store.open("books")
     assert index.lexicon() == b""
     assert words in index.info.warnings[0]
@@ -538,12 +516,12 @@ def test_small_collections_are_searched_exactly(
 ) -> None:
     publish(store, "books", [chunk(number) for number in range(5)])
     double.requests.clear()
-    assert len(store.open("books").query(vector(1), 3)) == 3
+    assert len(nearest(store.open("books"), vector(1), 3)) == 3
     assert [params["exact"] for params in search_params(double)] == [True]
     monkeypatch.setattr(index_module, "_EXACT_BELOW", 5 * len(vector(1)))
     store.close()
     double.requests.clear()
-    store.open("books").query(vector(1), 3)
+    nearest(store.open("books"), vector(1), 3)
     assert [(params.get("exact"), params["hnsw_ef"]) for params in search_params(double)] == [(None, 512)]
 
 
@@ -561,14 +539,14 @@ def test_a_server_that_limits_searches(
     if "search_max_hnsw_ef" in limit:
         monkeypatch.setattr(index_module, "_EXACT_BELOW", 0)
     publish(store, "books", [chunk(number) for number in range(5)])
-    expected = [hit.chunk for hit in store.open("books").query(vector(1), 3)]
+    expected = [hit.chunk for hit in nearest(store.open("books"), vector(1), 3)]
     (name,) = double.collections
     other_client.update_collection(name, strict_mode_config=models.StrictModeConfig(enabled=True, **limit))
     store.close()
     index = store.open("books")
     double.requests.clear()
-    (awaited,) = asyncio.run(index.aquery_batch([vector(1)], 3))
-    for hits in (index.query(vector(1), 3), awaited):
-        assert [hit.chunk for hit in hits] == expected
+    (awaited,) = asyncio.run(index.acandidates([IndexQuery(vector(1))], 3))
+    assert list(index.chunks(awaited.dense).values()) == expected
+    assert [hit.chunk for hit in nearest(index, vector(1), 3)] == expected
     assert [params["hnsw_ef"] for params in search_params(double)] == [ef, ef]
     assert "may miss chunks" in index.info.warnings[-1]

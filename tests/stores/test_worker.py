@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from recto.stores.edge import engine
-from recto.stores.edge.worker import find_fault, send
+from recto.stores.edge.build import find_fault, send
 from recto.types.search import Vector
 from tests.running import wait_until
 
@@ -93,7 +93,7 @@ def test_similar_versions_of_a_page_count_as_found(shard: Any) -> None:
 def test_an_orphaned_worker_leaves_no_files(tmp_path: Path, removed: bool, finish: bool) -> None:
     """The worker of a killed writer runs for a moment, while the next writer removes its files."""
     draft = tmp_path / "building-1"
-    command = [sys.executable, "-P", "-m", "recto.stores.edge.worker", str(draft), "3"]
+    command = [sys.executable, "-P", "-m", "recto.stores.edge.build", str(draft), "3"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

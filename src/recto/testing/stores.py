@@ -34,9 +34,10 @@ from recto.protocols import (
 )
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
+from recto.search.pipeline import nearest_chunks
 from recto.testing.values import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import Calibration, Candidates, IndexQuery, SparseVector
-from recto.types.search import Chunk, Filters
+from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector
 
 MODULES = [
     ("ros2", "module-1-ros2"),
@@ -80,47 +81,24 @@ class _SearchConformance:
         publish_lexical(store, "books", WORDS)
         return store.open("books")
 
-    def test_hits_are_ordered_and_limited(self, store: Store) -> None:
-        """Check that the best hits come first, and at most `limit`."""
-        publish(store, "books", [chunk(number) for number in range(30)])
-        index = store.open("books")
-        hits = index.query(vector(99), 7)
-        assert len(hits) == 7
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-        assert len(index.query(vector(99), 100)) == 30
-
-    def test_ties_are_ordered_by_page_and_place(self, store: Store) -> None:
-        """Check the order of chunks with equal scores."""
+    def test_the_nearest_chunks_come_first(self, store: Store) -> None:
+        """Check the order and the number of hits; ties are ordered by page and position."""
         chunks = [chunk(number, page=page) for page in "ba" for number in (2, 0, 1)]
+        others = [chunk(number, page="c") for number in range(10)]
         with store.build("books", EMBEDDER, rebuild=True) as build:
-            build.add(chunks, [vector(1)] * len(chunks))
+            build.add(chunks + others, [vector(1)] * 6 + [vector(100 + number) for number in range(10)])
             build.publish(fingerprint())
         for _ in range(2):  # the second time, a store may use cached chunks
-            hits = store.open("books").query(vector(1), 10)
-            assert [(hit.chunk.page_url[-1], hit.chunk.chunk_index) for hit in hits] == [
+            hits = nearest(store.open("books"), vector(1), 9)
+            assert [(hit.chunk.page_url[-1], hit.chunk.chunk_index) for hit in hits[:6]] == [
                 (page, number) for page in "ab" for number in (0, 1, 2)
             ]
-
-    def test_a_score_can_be_asked_for(self, store: Store) -> None:
-        """Check that `min_score` drops hits with a lower score."""
-        publish(store, "books", [chunk(number) for number in range(20)])
-        index = store.open("books")
-        everything = index.query(vector(50), 20)
-        least = everything[5].score - 1e-6
-        assert [hit.chunk.id for hit in index.query(vector(50), 20, min_score=least)] == [
-            hit.chunk.id for hit in everything[:6]
-        ]
-
-    def test_batches_answer_as_single_queries_do(self, store: Store) -> None:
-        """Check that several queries at once have the hits that they have alone."""
-        publish(store, "books", [chunk(number, page="ab"[number % 2]) for number in range(30)])
-        index = store.open("books")
-        vectors = [vector(100 + number) for number in range(9)]
-        assert index.query_batch(vectors, 4, PAGE_A) == [index.query(one, 4, PAGE_A) for one in vectors]
-        assert index.query_batch([], 4) == []
+            assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+            assert len(hits) == 9
+        assert len(nearest(store.open("books"), vector(1), 100)) == 16
 
     def test_filters_exclude_all_that_does_not_match(self, store: Store) -> None:
-        """Check random filters in `query`, `count` and `scroll` against all chunks."""
+        """Check random filters in `candidates`, `count` and `scroll` against all chunks."""
         _publish_modules(store)
         index = store.open("books")
         everything = list(index.scroll())
@@ -135,7 +113,7 @@ class _SearchConformance:
                 if (not names or {name.lower() for name in names} & set(one.module_keys))
                 and (url is None or one.page_url == url.lower().rstrip("/").removesuffix(".md"))
             }
-            hits = index.query(vector(choose.randint(0, 10_000)), limit, filters)
+            hits = nearest(index, vector(choose.randint(0, 10_000)), limit, filters)
             assert index.count(filters) == len(expected), filters
             assert len(hits) == min(limit, len(expected)), filters
             assert {hit.chunk.id for hit in hits} <= expected, filters
@@ -201,8 +179,11 @@ class _SearchConformance:
         assert len(limited.lexical) >= 7
         (dense,) = index.candidates([IndexQuery(vector(1000))], 7)
         scores = by_number(index, dense.dense)
-        expected = {hit.chunk.chunk_index: hit.score for hit in index.query(vector(1000), 7)}
-        assert {number: scores[number] for number in expected} == pytest.approx(expected, abs=1e-5)
+        cosines = {number: cosine(vector(number), vector(1000)) for number in range(60)}
+        best = sorted(cosines, key=lambda number: -cosines[number])[:7]
+        assert {number: scores[number] for number in best} == pytest.approx(
+            {number: cosines[number] for number in best}, abs=1e-5
+        )
         assert dense.lexical == {}
         nothing = SparseVector((), ())
         assert index.candidates([IndexQuery(lexical=nothing)], 7) == [Candidates()]
@@ -325,7 +306,7 @@ class StoreConformance(_SearchConformance):
         assert index.count() == 10
         assert sorted(index.scroll(batch=3), key=lambda one: one.chunk_index) == chunks
         for number in range(10):
-            best = index.query(vector(number), 1)[0]
+            (best,) = nearest(index, vector(number), 1)
             assert best.chunk == chunks[number]
             assert best.score == best.dense == pytest.approx(1, abs=1e-5)
 
@@ -440,7 +421,7 @@ class StoreConformance(_SearchConformance):
         store.save_calibration(store.open("books").info, Calibration(0.5, 0.9, 10, 10))
         before, file = store.open("books"), tmp_path / "books.recto"
         queries = [IndexQuery(vector(3), terms(before, "compost")), IndexQuery(vector(4))]
-        expected = [hit.chunk for hit in before.query(vector(1), 9)], before.lexicon()
+        expected = [hit.chunk for hit in nearest(before, vector(1), 9)], before.lexicon()
         scores = [by_number(before, one.dense) for one in before.candidates(queries, 20)]
         backup = store.backup("books", file)
         assert (backup.name, backup.chunks, backup.bytes) == (before.info.generation, 60, file.stat().st_size)
@@ -450,7 +431,7 @@ class StoreConformance(_SearchConformance):
         info = store.restore(file, replace=True)
         after = store.open("library")
         assert (info.collection, info.chunks, info.fingerprint) == ("books", 60, before.info.fingerprint)
-        assert ([hit.chunk for hit in after.query(vector(1), 9)], after.lexicon()) == expected
+        assert ([hit.chunk for hit in nearest(after, vector(1), 9)], after.lexicon()) == expected
         for candidates, before_scores in zip(after.candidates(queries, 20), scores, strict=True):
             assert by_number(after, candidates.dense) == pytest.approx(before_scores, abs=1e-6)
         assert after.info.calibration == Calibration(0.5, 0.9, 10, 10)
@@ -503,6 +484,11 @@ class StoreConformance(_SearchConformance):
         if not isinstance(store, Versioned):
             pytest.skip("the store is not Versioned")
         assert any(letter.isdigit() for letter in store.version())
+
+
+def nearest(index: Index, vector: Vector, limit: int, filters: Filters = NO_FILTERS) -> list[Hit]:
+    """Return the hits of a dense search, best first."""
+    return nearest_chunks(index, [vector], limit, filters)[0]
 
 
 def terms(index: Index, text: str) -> SparseVector:

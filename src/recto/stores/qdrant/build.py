@@ -14,16 +14,16 @@ from recto.errors import IndexDamaged, RectoError
 from recto.protocols import Index
 from recto.settings import ServerOptions
 from recto.stores.points import LEXICAL, check_vectors, to_payload
-from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.generations import Generations
-from recto.stores.qdrant.schema import (
+from recto.stores.qdrant.collections import (
     LEXICON_KEY,
     LEXICON_TOO_LARGE,
     METADATA_KEY,
+    Generations,
     create_collection,
     encode_lexicon,
     prepare_fields,
 )
+from recto.stores.qdrant.connection import Connection
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo, SparseVector
 from recto.types.search import Chunk, Payload, Vector
 

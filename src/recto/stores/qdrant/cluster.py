@@ -116,7 +116,7 @@ def set_replication(
     params = _params(connection, collection)
     factor = options.replication or params.replication_factor or 1
     consistency = options.write_consistency or params.write_consistency_factor or 1
-    peers = _peers(connection)
+    peers = read_peers(connection)
     if factor > max(1, len(peers)):
         raise ConfigurationError(
             f"QDRANT_REPLICATION is {factor}, but the cluster has {plural(max(1, len(peers)), 'node')}",
@@ -198,7 +198,7 @@ def _params(connection: Connection, collection: str) -> Any:
     return connection.read(lambda client: client.get_collection(collection)).config.params
 
 
-def _peers(connection: Connection) -> list[int]:
+def read_peers(connection: Connection) -> list[int]:
     """Return the ids of the nodes of a cluster; none if the server is a single node."""
     status = connection.read(lambda client: client.cluster_status())
     return sorted(map(int, status.peers)) if status.status == "enabled" else []

@@ -43,7 +43,7 @@ _WRITE_TRIES = 6
 _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 60.0
 _PROBE_SECONDS = 2.0
-_PROBE_PAUSE = 2.0  # seconds between two checks whether a node is back
+_AVOID_SECONDS = 30.0  # after a failure of a node
 _INDEX_REQUIRED = re.compile(r'Index required but not found for "?([^"\s]+)"?')
 
 
@@ -100,22 +100,21 @@ class _ReadTries:
 
 
 class Node:
-    """One address of a server, with its clients; `down` is set after a failure until it is ready again."""
+    """One address of a server, with its clients, and when it failed last."""
 
     def __init__(self, url: str, api_key: str) -> None:
         self.url = url
-        self.down = False
+        self.failed_at = -math.inf
         self._api_key = api_key
-        self._clients: dict[float, QdrantClient] = {}
-        self._async_clients = ClientPerLoop(lambda: self._make_client(AsyncQdrantClient, _READ_SECONDS))
+        self._client: QdrantClient | None = None
+        self._async_clients = ClientPerLoop(lambda: self._make_client(AsyncQdrantClient))
         self._connecting = threading.Lock()
 
-    def client(self, seconds: float = _READ_SECONDS) -> QdrantClient:
-        """Return the client whose calls may take so long."""
+    def client(self) -> QdrantClient:
+        """Return the client."""
         with self._connecting:
-            if seconds not in self._clients:
-                self._clients[seconds] = self._make_client(QdrantClient, seconds)
-            return self._clients[seconds]
+            self._client = self._client or self._make_client(QdrantClient)
+            return self._client
 
     def async_client(self) -> AsyncQdrantClient:
         """Return the running event loop's client."""
@@ -131,9 +130,9 @@ class Node:
     def close(self) -> None:
         """Close the connections."""
         with self._connecting:
-            clients, self._clients = self._clients, {}
-        for client in clients.values():
-            client.close()
+            if self._client is not None:
+                self._client.close()
+            self._client = None
 
     async def aclose(self) -> None:
         """Close the running event loop's connections."""
@@ -141,20 +140,23 @@ class Node:
         if client is not None:
             await client.close()
 
-    def _make_client(self, kind: Callable[..., Result], seconds: float) -> Result:
+    def _make_client(self, kind: Callable[..., Result]) -> Result:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a key over http: `Connection` gives its own warning
             return kind(
-                url=self.url, api_key=self._api_key or None, timeout=int(seconds), check_compatibility=False
+                url=self.url,
+                api_key=self._api_key or None,
+                timeout=int(_WRITE_SECONDS),  # reads have a shorter limit of their own: `with_timeout`
+                check_compatibility=False,
             )
 
 
 class Connection:
     """Calls a server and retries after transient errors: reads up to 3 times, writes up to 6 times.
 
-    With several addresses, the next try goes to another node at once. A node that failed is avoided until it
-    is ready again. A node that has just come back may not know a new collection yet, so a missing one is
-    looked for on all nodes.
+    With several addresses, the next try goes to another node at once. A node that failed is avoided for a
+    while. A node that has just come back may not know a new collection yet, so a missing one is looked for on
+    all nodes.
     """
 
     def __init__(
@@ -178,8 +180,6 @@ class Connection:
         self.notify = notify
         self._sleep = sleep
         self._preferred = self.nodes[0]
-        self._marking = threading.Lock()
-        self._closed = False
 
     @property
     def client(self) -> QdrantClient:
@@ -192,13 +192,13 @@ class Connection:
 
         def attempt() -> Result:
             node, seconds = tries.next()
-            return self._call(node, call, seconds, _READ_SECONDS)
+            return self._call(node, call, seconds)
 
         return retry(attempt, tries.pause, self._sleep)
 
     def read_from(self, node: Node, call: Callable[[QdrantClient], Result]) -> Result:
         """Call one node, once."""
-        return self._call(node, call, _READ_SECONDS, _READ_SECONDS)
+        return self._call(node, call, _READ_SECONDS)
 
     async def aread(self, call: Callable[[AsyncQdrantClient], Awaitable[Result]]) -> Result:
         """Await a call of the server, up to three times."""
@@ -233,8 +233,7 @@ class Connection:
         def attempt() -> Result:
             nodes.extend([] if nodes else self._order())
             node = nodes.pop(0)
-            seconds = _WRITE_FAILOVER_SECONDS if nodes else _WRITE_SECONDS
-            return self._call(node, call, seconds, _WRITE_SECONDS)
+            return self._call(node, call, _WRITE_FAILOVER_SECONDS if nodes else _WRITE_SECONDS)
 
         def backoff(failures: int, error: Exception) -> float | None:
             if _can_fail_over(error, nodes) and isinstance(error, RectoError):
@@ -294,7 +293,6 @@ class Connection:
 
     def close(self) -> None:
         """Close the connections."""
-        self._closed = True
         for node in self.nodes:
             node.close()
 
@@ -304,14 +302,13 @@ class Connection:
             await node.aclose()
 
     def _order(self) -> list[Node]:
-        """Return the nodes that a call tries, the last one that answered first; all if all are down."""
-        up = [node for node in self.nodes if not node.down] or self.nodes
+        """Return the nodes that a call tries, the last one that answered first; all if all have failed."""
+        avoided = time.monotonic() - _AVOID_SECONDS
+        up = [node for node in self.nodes if node.failed_at < avoided] or self.nodes
         return sorted(up, key=lambda node: node is not self._preferred)
 
-    def _call(
-        self, node: Node, call: Callable[[QdrantClient], Result], seconds: float, longest: float
-    ) -> Result:
-        client = node.client(longest)
+    def _call(self, node: Node, call: Callable[[QdrantClient], Result], seconds: float) -> Result:
+        client = node.client()
         try:
             result = with_timeout(lambda: call(client), seconds)
         except Exception as error:  # noqa: BLE001 - the SDK raises errors of several packages
@@ -324,22 +321,10 @@ class Connection:
         """Return the error to raise, and avoid a node that does not answer."""
         failure = self._to_recto_error(node.url, error)
         if isinstance(failure, NodeUnavailable) and len(self.nodes) > 1:
-            if all(one.down or one is node for one in self.nodes):
+            node.failed_at = time.monotonic()
+            if all(one.failed_at > node.failed_at - _AVOID_SECONDS for one in self.nodes):
                 failure.hint = f"No node answers: {self.url}. {failure.hint}"
-            with self._marking:
-                was_down, node.down = node.down, True
-            if not was_down:
-                probe = threading.Thread(target=self._wait_for, args=(node,), daemon=True, name="recto-probe")
-                probe.start()
         return failure
-
-    def _wait_for(self, node: Node) -> None:
-        """Use a node again as soon as it is ready."""
-        while not self._closed:
-            time.sleep(_PROBE_PAUSE)
-            if node.is_ready():
-                node.down = False
-                return
 
     def _to_recto_error(self, url: str, error: Exception) -> RectoError:
         if isinstance(error, RectoError):

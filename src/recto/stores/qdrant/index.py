@@ -20,29 +20,30 @@ from recto.stores.points import (
     no_lexical_vectors,
     without_last_tie,
 )
+from recto.stores.qdrant.collections import (
+    REINDEX,
+    base_name,
+    decode_lexicon,
+    read_fingerprint,
+    read_lexical,
+    read_vectors,
+)
 from recto.stores.qdrant.connection import Connection, IndexRequired
-from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, choose
-from recto.stores.qdrant.filters import (
+from recto.stores.qdrant.dialects import (
     CLIENT_SIDE,
+    RECTO,
+    SAMPLE,
+    Dialect,
     FieldFilter,
     Stored,
-    deduplicate,
+    choose,
     matches,
     module_filter,
     stored_modules,
     url_filter,
 )
-from recto.stores.qdrant.generations import base_name
-from recto.stores.qdrant.schema import (
-    REINDEX,
-    decode_lexicon,
-    has_server_idf,
-    read_fingerprint,
-    read_lexical,
-    read_vectors,
-)
 from recto.types.index import Candidates, IndexInfo, IndexQuery, PayloadSchema, SparseVector
-from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector, hit_order
+from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 
 Result = TypeVar("Result")
 
@@ -75,8 +76,6 @@ class CollectionSchema:
     known_modules: Mapping[str, tuple[Stored, ...]]
     lexical: bool = False
     shards: int = 1
-    server_idf: bool = False
-    """The server multiplies by the IDF, which it computes for each shard (collections of Recto 0.1)."""
     params: models.SearchParams | None = None
     """Of dense searches."""
 
@@ -84,52 +83,46 @@ class CollectionSchema:
         """Read the payload of a point."""
         return self.dialect.read(str(point.id), point.payload or {})
 
-    def hits(self, points: Sequence[Any], filters: Filters) -> list[Hit]:
-        """Return the points that match the filters as hits, best first, without copies."""
-        hits = [Hit(score := float(point.score), self.chunk(point), score) for point in points]
-        hits = [hit for hit in hits if not filters or matches(hit.chunk, filters)]
-        hits.sort(key=hit_order)
-        return hits if self.own else deduplicate(hits)
-
     def scores(self, points: Sequence[Any], filters: Filters = NO_FILTERS) -> dict[Hashable, float]:
-        """Return the scores of the points that match the filters."""
+        """Return the scores of the points that match the filters.
+
+        Repeated runs of another pipeline leave copies of a chunk with other ids: only the best one counts.
+        """
         scores: dict[Hashable, float] = {}
-        for point in points:
+        copies = set()
+        for point in points:  # best first
             chunk = self.chunk(point) if point.payload else None
-            if not filters or (chunk is not None and matches(chunk, filters)):
-                scores[_PointId(point.id, chunk)] = float(point.score)
+            if filters and (chunk is None or not matches(chunk, filters)):
+                continue
+            if chunk is not None and not self.own:
+                key = (chunk.page_url, chunk.chunk_index, chunk.text)
+                if key in copies:
+                    continue
+                copies.add(key)
+            scores[_PointId(point.id, chunk)] = float(point.score)
         return scores
 
-    def dense_request(
-        self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None = None
+    def request(
+        self,
+        vector: Vector | SparseVector,
+        limit: int,
+        condition: models.Filter | None,
+        *,
+        with_payload: bool = True,
     ) -> models.QueryRequest:
-        """Return the request for a dense search."""
+        """Return the request for a dense or lexical search."""
+        query: Any = vector
+        if is_lexical := isinstance(vector, SparseVector):
+            # Multiplied by the IDF over all shards, which a server would compute for each of them.
+            values = [value * idf for value, idf in zip(vector.values, vector.idf, strict=True)]
+            query = models.SparseVector(indices=list(vector.indices), values=values)
         return models.QueryRequest(
-            query=vector,
-            using=self.vector_name,
-            filter=condition,
-            limit=limit,
-            with_payload=True,
-            score_threshold=min_score,
-            params=self.params,
-        )
-
-    def lexical_request(
-        self, lexical: SparseVector, limit: int, condition: models.Filter | None, *, with_payload: bool
-    ) -> models.QueryRequest:
-        """Return the request for a lexical search.
-
-        The terms are multiplied by their IDF over all shards, unless the server does it.
-        """
-        values = list(lexical.values)
-        if not self.server_idf:
-            values = [value * idf for value, idf in zip(values, lexical.idf, strict=True)]
-        return models.QueryRequest(
-            query=models.SparseVector(indices=list(lexical.indices), values=values),
-            using=LEXICAL,
+            query=query,
+            using=LEXICAL if is_lexical else self.vector_name,
             filter=condition,
             limit=limit,
             with_payload=with_payload,
+            params=None if is_lexical else self.params,
         )
 
     def rescored(
@@ -187,7 +180,6 @@ def open_index(connection: Connection, name: str, physical: str, dialect: Dialec
         stored_modules(dialect, sample, modules),
         lexical,
         config.params.shard_number or 1,
-        has_server_idf(config),
         params,
     )
     warnings = tuple(filter(None, (warning, limited)))
@@ -228,7 +220,6 @@ class ServerIndex:
         self._schema = schema
         self._info = info
         self._encoded_lexicon = lexicon
-        self._lexicon: bytes | None = None
         self._unindexed: set[str] = set()
 
     @property
@@ -241,70 +232,23 @@ class ServerIndex:
         """How the collection is searched and read."""
         return self._schema
 
-    def query(
-        self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
-    ) -> list[Hit]:
-        """Return the nearest chunks, best first."""
-        return self.query_batch([vector], limit, filters, min_score)[0]
-
-    def query_batch(
-        self,
-        vectors: Sequence[Vector],
-        limit: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-    ) -> list[list[Hit]]:
-        """Return the nearest chunks of several vectors, with one call of the server."""
-        if not vectors:
-            return []
-        schema = self._schema
-
-        def search(condition: models.Filter | None, client_side: bool) -> list[list[Hit]]:
-            fetched = _MAX_SCANNED if client_side else limit
-            while True:
-                requests = [schema.dense_request(vector, fetched, condition, min_score) for vector in vectors]
-                answers = self._query(requests)
-                batches = [schema.hits(answer.points, filters) for answer in answers]
-                complete = all(len(answer.points) < fetched for answer in answers)
-                # Copies of chunks are dropped. If too few hits are left, fetch more points.
-                if complete or fetched >= _MAX_SCANNED or all(len(hits) >= limit for hits in batches):
-                    return [hits[:limit] for hits in batches]
-                fetched = min(_MAX_SCANNED, 4 * fetched)
-
-        return self._filtered(filters, search)
-
-    async def aquery_batch(
-        self,
-        vectors: Sequence[Vector],
-        limit: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-    ) -> list[list[Hit]]:
-        """Return the nearest chunks without blocking; in a thread if that may take several calls."""
-        conditions = self._conditions(filters)
-        if vectors and conditions is not None and self._schema.own:
-            schema, condition = self._schema, _to_filter(conditions)
-            requests = [schema.dense_request(vector, limit, condition, min_score) for vector in vectors]
-            return [schema.hits(answer.points, filters) for answer in await self._aquery(requests)]
-        from asyncio import to_thread
-
-        return await to_thread(self.query_batch, vectors, limit, filters, min_score)
-
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
         """Return the scores of chunks that can be among the best `limit`, with one call of the server."""
-        if not _has_lexical_part(queries, self._schema, self._info):
-            vectors = [query.dense for query in queries if query.dense is not None]
-            hits = iter(self.query_batch(vectors, limit, filters))
-            return [_from_hits(next(hits)) if query.dense is not None else Candidates() for query in queries]
+        self._check_lexical(queries)
 
         def search(condition: models.Filter | None, client_side: bool) -> list[Candidates]:
             batches = self._candidate_requests(queries, limit, condition, client_side)
-            answers = iter(self._query(list(chain(*batches))))
-            left = filters if client_side else NO_FILTERS
-            scores = [[self._schema.scores(next(answers).points, left) for _ in batch] for batch in batches]
-            return _to_candidates(queries, scores, limit)
+            answers = self._query(list(chain(*batches)))
+            left = NO_FILTERS if self._schema.own and not client_side else filters
+            results = self._to_candidates(queries, batches, answers, limit, left)
+            if self._schema.own or client_side:
+                return results
+            # Copies of chunks may have been dropped: then the next points have more of the best chunks.
+            pairs = zip(answers, results, strict=False)
+            too_few = any(len(answer.points) >= limit > len(one.dense) for answer, one in pairs)
+            return search(condition, True) if too_few else results
 
         return self._filtered(filters, search)
 
@@ -312,13 +256,13 @@ class ServerIndex:
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
         """Return the candidates without blocking; in a thread if that may take several calls."""
+        self._check_lexical(queries)
         conditions = self._conditions(filters)
-        if conditions is not None and _has_lexical_part(queries, self._schema, self._info):
+        if conditions is not None and self._schema.own:
             batches = self._candidate_requests(queries, limit, _to_filter(conditions), client_side=False)
             with suppress(IndexRequired):
-                answers = iter(await self._aquery(list(chain(*batches))))
-                scores = [[self._schema.scores(next(answers).points) for _ in batch] for batch in batches]
-                return _to_candidates(queries, scores, limit)
+                answers = await self._aquery(list(chain(*batches)))
+                return self._to_candidates(queries, batches, answers, limit)
         from asyncio import to_thread
 
         return await to_thread(self.candidates, queries, limit, filters)
@@ -344,18 +288,15 @@ class ServerIndex:
 
     def lexicon(self) -> bytes:
         """Return the vocabulary that was published with the collection, or nothing if there is none."""
-        if self._lexicon is None:
-            self._lexicon = b""
-            if self._encoded_lexicon and self._schema.lexical:
-                try:
-                    self._lexicon = decode_lexicon(self._encoded_lexicon)
-                except ValueError:
-                    self._warn(
-                        f"The vocabulary of collection '{self._info.collection}' is damaged, "
-                        f"so it is searched in dense mode. {REINDEX}"
-                    )
-            self._encoded_lexicon = ""
-        return self._lexicon
+        if self._encoded_lexicon and self._schema.lexical:
+            try:
+                return decode_lexicon(self._encoded_lexicon)
+            except ValueError:
+                self._warn(
+                    f"The vocabulary of collection '{self._info.collection}' is damaged, "
+                    f"so it is searched in dense mode. {REINDEX}"
+                )
+        return b""
 
     def count(self, filters: Filters = NO_FILTERS) -> int:
         """Count the chunks that match the filters."""
@@ -474,10 +415,10 @@ class ServerIndex:
             most = _MAX_SCANNED if client_side else most
             requests = []
             if query.dense is not None:
-                requests.append(schema.dense_request(query.dense, most, condition))
+                requests.append(schema.request(query.dense, most, condition))
             if query.lexical is not None and query.lexical.indices:
                 with_payload = client_side or query.dense is None
-                terms = schema.lexical_request(query.lexical, most, condition, with_payload=with_payload)
+                terms = schema.request(query.lexical, most, condition, with_payload=with_payload)
                 requests.append(terms)
                 if query.dense is not None:
                     dense = requests[0]
@@ -486,33 +427,34 @@ class ServerIndex:
             batches.append(requests)
         return batches
 
+    def _to_candidates(
+        self,
+        queries: Sequence[IndexQuery],
+        batches: Sequence[Sequence[models.QueryRequest]],
+        answers: Sequence[Any],
+        limit: int,
+        filters: Filters = NO_FILTERS,
+    ) -> list[Candidates]:
+        """Return the candidates of each query from the answers to its requests (`_candidate_requests`)."""
+        points, results = iter(answers), []
+        for query, batch in zip(queries, batches, strict=True):
+            parts = [self._schema.scores(next(points).points, filters) for _ in batch]
+            if query.dense is None:
+                results.append(Candidates(lexical=parts[0] if parts else {}))
+            elif len(parts) == 1:
+                results.append(Candidates(parts[0]))
+            else:
+                dense, lexical, cosines, terms = parts
+                lexical = without_last_tie(lexical, candidate_limit(limit))
+                # Every shard has rescored its own candidates: keep the candidates of the whole
+                # collection. The keys of `dense` come first, because they come with their chunks.
+                dense |= {id: score for id, score in cosines.items() if id in lexical}
+                results.append(Candidates(dense, {id: terms[id] for id in dense if id in terms} | lexical))
+        return results
 
-def _has_lexical_part(queries: Sequence[IndexQuery], schema: CollectionSchema, info: IndexInfo) -> bool:
-    """Return whether any query is lexical; raise `ConfigurationError` if there are no lexical vectors."""
-    lexical = any(query.lexical is not None for query in queries)
-    if lexical and not schema.lexical:
-        raise no_lexical_vectors(info)
-    return lexical
-
-
-def _to_candidates(
-    queries: Sequence[IndexQuery], scores: Sequence[Sequence[dict[Hashable, float]]], limit: int
-) -> list[Candidates]:
-    """Return the candidates of each query from the scores of its requests (see `_candidate_requests`)."""
-    results = []
-    for query, parts in zip(queries, scores, strict=True):
-        if query.dense is None:
-            results.append(Candidates(lexical=parts[0] if parts else {}))
-        elif len(parts) == 1:
-            results.append(Candidates(parts[0]))
-        else:
-            dense, lexical, cosines, terms = parts
-            lexical = without_last_tie(lexical, candidate_limit(limit))
-            # Every shard has rescored its own candidates: keep the candidates of the whole
-            # collection. The keys of `dense` come first, because they come with their chunks.
-            dense |= {id: score for id, score in cosines.items() if id in lexical}
-            results.append(Candidates(dense, {id: terms[id] for id in dense if id in terms} | lexical))
-    return results
+    def _check_lexical(self, queries: Sequence[IndexQuery]) -> None:
+        if not self._schema.lexical and any(query.lexical is not None for query in queries):
+            raise no_lexical_vectors(self._info)
 
 
 def payload_schema(schema: CollectionSchema) -> PayloadSchema:
@@ -534,10 +476,6 @@ def _to_filter(conditions: Sequence[FieldFilter]) -> models.Filter | None:
         return models.Filter(should=[models.FieldCondition(key=field, match=match) for match in either])
 
     return models.Filter(must=[any_of(condition.field, condition.values) for condition in conditions])
-
-
-def _from_hits(hits: Sequence[Hit]) -> Candidates:
-    return Candidates({_PointId(hit.chunk.id, hit.chunk): hit.score for hit in hits})
 
 
 def _fetched_chunks(ids: Iterable[Hashable]) -> tuple[dict[Hashable, Chunk], list[int | str | UUID]]:

@@ -26,26 +26,24 @@ from recto.stores.points import (
 )
 from recto.stores.qdrant.build import ServerBuild
 from recto.stores.qdrant.cluster import explain_replication, find_problems, set_replication
-from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.dialects import Dialect
-from recto.stores.qdrant.generations import (
+from recto.stores.qdrant.collections import (
+    CALIBRATION_KEY,
+    METADATA_KEY,
     MIXED,
     Generations,
     base_name,
+    create_missing_indexes,
     is_generation,
+    missing_indexes,
     new_generation,
     not_ours,
-)
-from recto.stores.qdrant.index import CollectionSchema, ServerIndex, open_index, payload_schema
-from recto.stores.qdrant.schema import (
-    CALIBRATION_KEY,
-    METADATA_KEY,
-    create_missing_indexes,
-    missing_indexes,
     prepare_fields,
     read_fingerprint,
     read_vectors,
 )
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.dialects import Dialect
+from recto.stores.qdrant.index import CollectionSchema, ServerIndex, open_index, payload_schema
 from recto.stores.qdrant.snapshots import KIND, restore_snapshot, write_snapshot
 from recto.types.index import (
     Calibration,
