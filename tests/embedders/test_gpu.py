@@ -49,7 +49,7 @@ def settings(
 
 def torch_on_cpu(home: Path, device: Device = "cuda", **more: Any) -> GpuEmbedder:
     """Return the embedder of a GPU with torch's CPU in its place."""
-    return gpu.gpu_embedder(settings(home, device, **more), "cpu", print)
+    return gpu.GpuEmbedder(settings(home, device, **more), "cpu", print)
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_gpu_that_cannot_be_used_is_a_message_if_it_was_automatic(
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(gpu, "_FEW", 2)
     messages: list[str] = []
-    mine = gpu.gpu_embedder(settings(shared_home), "cuda", messages.append)
+    mine = gpu.GpuEmbedder(settings(shared_home), "cuda", messages.append)
     documents = ["soil", "A node publishes messages to a topic."]
     for _ in range(2):
         assert mine.embed_documents(documents) == embedder.embed_documents(documents), "in fp32, as recorded"
@@ -197,7 +197,7 @@ import sys
 from pathlib import Path
 from recto.embedders.granite import gpu
 from recto.settings import Settings
-made = gpu.gpu_embedder(Settings("local", "edge", Path(sys.argv[1]), threads=1), "cuda", print)
+made = gpu.GpuEmbedder(Settings("local", "edge", Path(sys.argv[1]), threads=1), "cuda", print)
 made.warm_up(); made.embed_query("robot"); made.embed_documents(["soil"])
 assert "torch" not in sys.modules
 """
@@ -213,7 +213,7 @@ assert "torch" not in sys.modules
 def test_a_missing_device_is_named(torch: ModuleType, shared_home: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    mine = gpu.gpu_embedder(settings(shared_home, "cuda"), "cuda", print)
+    mine = gpu.GpuEmbedder(settings(shared_home, "cuda"), "cuda", print)
     with pytest.raises(ConfigurationError, match="finds no cuda device") as caught:
         mine.embed_documents(["x"])
     assert "RECTO_DEVICE=cpu" in caught.value.hint

@@ -16,9 +16,8 @@ import pytest
 from recto._util.probe import PROBE_TEXTS, is_same_probe, probe_revision
 from recto._util.retry import retry_after
 from recto.embedders import openai as module
-from recto.embedders.known_models import count_tokens, known_model
 from recto.embedders.openai import OpenAIEmbedder
-from recto.embedders.openai_wire import Endpoint
+from recto.embedders.openai_wire import Endpoint, count_tokens, known_model
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions
 from tests.doubles.openai import API_VERSION, FLAVOURS, OpenAIDouble
