@@ -255,43 +255,6 @@ def test_vectors_equal_those_of_the_graph(mine: GpuEmbedder, embedder: Embedder,
     assert len(texts) == 200
 
 
-@pytest.mark.slow
-def test_batches_of_mixed_lengths_equal_single_texts(
-    mine: GpuEmbedder, texts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu, "_GROUP_SIZE", 7)
-    some = texts[:40]
-    together = mine.embed_documents(some)
-    for text, vector in zip(some[::8], together[::8], strict=True):
-        assert mine.embed_documents([text])[0] == pytest.approx(vector, abs=1e-5)
-
-
-def test_progress_counts_each_group(mine: GpuEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "_GROUP_SIZE", 4)
-    seen: list[tuple[int, int]] = []
-    mine.embed_documents([f"text {number}" for number in range(10)], lambda *now: seen.append(now))
-    assert seen == [(4, 10), (8, 10), (10, 10)]
-
-
-def test_a_text_that_is_too_long_is_the_same_error(
-    mine: GpuEmbedder, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu, "_GROUP_SIZE", 1)
-    found = []
-    for one in (mine, embedder):
-        with pytest.raises(EmbeddingError) as caught:
-            one.embed_documents(["short", "soil and water " * 400, "short"])
-        found.append((caught.value.message, caught.value.hint))
-    assert found[0] == found[1]
-
-
-def test_queries_on_the_gpu_are_the_same(mine: GpuEmbedder, embedder: Embedder) -> None:
-    queries = ["What is ROS 2?", "Schlüssel " * 700]
-    assert np.array(mine.embed_queries(queries)) == pytest.approx(
-        np.array(embedder.embed_queries(queries)), abs=1e-5
-    )
-
-
 @pytest.fixture
 def scarce(torch: ModuleType) -> Callable[[int], TorchRunner]:
     """A model on a device whose memory holds a number of padded tokens."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from recto._util.files import replace_text
-from recto.errors import CollectionMissing, IndexDamaged, StorageError
+from recto.errors import IndexDamaged, StorageError
 from recto.stores.edge import layout
 from recto.stores.edge import store as edge_store
 from recto.stores.edge.engine import to_recto_error
@@ -38,20 +38,6 @@ def directory(home: Path) -> Path:
 
 def files(home: Path, generation: str) -> list[Path]:
     return sorted(path for path in (directory(home) / generation).rglob("*") if path.is_file())
-
-
-def test_rollback_and_publishing_after_it(home: Path, store: EdgeStore) -> None:
-    for number in range(1, 4):
-        publish(store, "books", [chunk(index) for index in range(number)])
-    names = {"CURRENT", "LOCK", "gen-000002", "gen-000002.json", "gen-000003", "gen-000003.json"}
-    assert {path.name for path in directory(home).iterdir()} == names, "nothing older is left"
-    assert store.rollback("books").chunks == 2
-    assert store.open("books").count() == 2
-    with pytest.raises(CollectionMissing, match="no earlier generation"):
-        store.rollback("books")
-    publish(store, "books", [chunk(index) for index in range(9)])
-    assert store.open("books").count() == 9
-    assert store.rollback("books").chunks == 2, "a rollback skips the generation that was rolled back"
 
 
 def test_every_kind_of_file_damage_is_noticed(home: Path, store: EdgeStore) -> None:

@@ -85,14 +85,6 @@ def test_a_failed_write_names_the_next_node(dead: str, double: QdrantDouble, hom
     connection.close()
 
 
-def test_raw_calls_go_to_a_node_that_answers(dead: str, double: QdrantDouble) -> None:
-    connection = Connection(f"{dead},{double.url}", "", print)
-    with connection.http() as http:
-        assert str(http.base_url) == double.url
-        assert http.get("/cluster").is_success
-    connection.close()
-
-
 def test_a_failed_node_is_avoided_for_a_while(
     dead: str, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,6 @@ from recto.stores.points import candidate_limit
 from recto.stores.qdrant import collections as collections_module
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant import index as index_module
-from recto.stores.qdrant import store as store_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
@@ -42,7 +41,7 @@ from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_
 from recto.types.index import IndexQuery, SparseVector
 from recto.types.search import MODES, NO_FILTERS, Filters
 from tests.doubles.qdrant import QdrantDouble
-from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
+from tests.doubles.server import Fault, drop, hang, reset, rubbish, slow_drip, status
 
 KEY = "qdrant_secret_key"
 
@@ -152,14 +151,6 @@ def test_transient_errors_are_retried(double: QdrantDouble, store: ServerStore, 
     index = store.open("books")
     double.script(status(500), drop())
     assert len(nearest(index, vector(1), 5)) == 1
-    assert waits == [0.2, 0.4]
-
-
-def test_a_refused_connection_is_reported(tmp_path: Path, waits: list[float]) -> None:
-    url = refused_url()
-    with pytest.raises(Unreachable) as caught:
-        ServerStore(Connection(url, "", print, waits.append), tmp_path, ServerOptions(), None).open("books")
-    assert str(caught.value) == f"Connection error: Cannot connect to Qdrant at {url}"
     assert waits == [0.2, 0.4]
 
 
@@ -303,19 +294,6 @@ def test_named_vectors_and_copies(store: ServerStore, other_client: QdrantClient
     assert hits[0].chunk.text == "Passage 2"
 
 
-def test_a_new_generation_is_noticed_after_a_while(
-    store: ServerStore, tmp_path: Path, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "_FRESH_SECONDS", 0.0)
-    publish(store, "books", [chunk(1)])
-    reader = new_store(double, tmp_path / "reader")
-    first = reader.open("books")
-    assert reader.open("books") is first
-    publish(store, "books", [chunk(1), chunk(2)])
-    assert reader.open("books").count() == 2
-    reader.close()
-
-
 def test_server_options_are_sent(double: QdrantDouble, tmp_path: Path) -> None:
     options = ServerOptions(
         3, 2, 1, on_disk_vectors=True, on_disk_payload=True, quantization="int8", tenant=True
@@ -345,19 +323,6 @@ MOST = candidate_limit(5)
 
 def lexical_query(index: ServerIndex, text: str = "compost") -> SparseVector:
     return analyze_query(text, Lexicon(index.lexicon())).vector
-
-
-def test_candidates_come_with_the_chunks_that_are_probably_shown(
-    double: QdrantDouble, store: ServerStore
-) -> None:
-    scored = [replace(one, text=" ".join([one.text] * (length + 1))) for length, one in enumerate(GARDEN)]
-    publish_lexical(store, "books", scored)
-    index = store.open("books")
-    (candidates,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
-    double.always(status(500))
-    assert len(index.chunks(list(candidates.dense)[:MOST])) == MOST, "the dense search returned them"
-    double.always(None)
-    assert len(index.chunks(candidates.dense)) == len(candidates.dense) > MOST
 
 
 def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: Path) -> None:
@@ -454,20 +419,6 @@ def test_candidates_without_a_payload_index(store: ServerStore, other_client: Qd
         assert [one.lexical.keys() for one in found] == expected
         assert {index.chunks([id])[id].module for id in found[0].dense} == {"ros2"}
     assert "recto prepare books" in index.info.warnings[0]
-
-
-def test_an_older_collection_is_searched_in_dense_mode(store: ServerStore, embedder: Embedder) -> None:
-    """A collection without lexical vectors, as older versions of Recto made them."""
-    made = embedder.fingerprint
-    with store.build("books", made) as build:
-        build.add([chunk(1, text="Bread dough rises.")], embedder.embed_documents(["Bread dough rises."]))
-        build.publish(fingerprint(embedder=made))
-    retriever = Retriever(embedder, store, "books")
-    response = retriever.search("bread")
-    assert (response.mode, len(response.hits)) == ("dense", 1)
-    assert "without lexical search" in response.warnings[0]
-    with pytest.raises(ConfigurationError, match="dense mode"):
-        retriever.search("bread", mode="lexical")
 
 
 def test_promotion_refuses_other_lexical_scores(tmp_path: Path, store: ServerStore) -> None:

@@ -110,15 +110,6 @@ def test_a_server_that_asks_to_wait_is_asked_again(
     assert qdrant.snapshots == {}
 
 
-def test_a_server_that_always_asks_to_wait_is_reported(
-    telling: ServerStore, qdrant: QdrantDouble, tmp_path: Path
-) -> None:
-    qdrant.always(status(429, headers={"Retry-After": "2"}), path="*/snapshots")
-    with pytest.raises(Unreachable, match="rate limit") as caught:
-        telling.backup("books", tmp_path / "x.recto")
-    assert "2 s" in caught.value.hint
-
-
 def test_a_changed_snapshot_is_noticed(store: ServerStore, qdrant: QdrantDouble, tmp_path: Path) -> None:
     def change(exchange: object) -> None:
         for name, data in qdrant.snapshots.items():
