@@ -98,8 +98,13 @@ class _SearchConformance:
         assert len(nearest(store.open("books"), vector(1), 100)) == 16
 
     def test_filters_exclude_all_that_does_not_match(self, store: Store) -> None:
-        """Check random filters in `candidates`, `count` and `scroll` against all chunks."""
-        _publish_modules(store)
+        """Check random filters in `candidates`, `count` and `scroll`, and the counts of modules and pages."""
+        chunks = [
+            chunk(number, module=module, directory=directory, page=f"{directory}/{number % 3}")
+            for module, directory in MODULES
+            for number in range(12)
+        ]
+        publish(store, "books", chunks)
         index = store.open("books")
         everything = list(index.scroll())
         choose = random.Random(15)
@@ -118,31 +123,23 @@ class _SearchConformance:
             assert len(hits) == min(limit, len(expected)), filters
             assert {hit.chunk.id for hit in hits} <= expected, filters
             assert {one.id for one in index.scroll(filters)} == expected, filters
-
-    def test_modules_and_pages_are_counted(self, store: Store) -> None:
-        """Check the number of chunks of each module and each page."""
-        _publish_modules(store)
-        index = store.open("books")
         assert index.modules() == {"intro": 12, "ros2": 24, "simulation": 12}
         assert sum(index.pages().values()) == 48
         assert index.pages()["local://docs/docs/intro/2"] == 4
 
-    def test_vectors_come_back(self, store: Store) -> None:
-        """Check that stored vectors come back as they were added; unknown ids are left out."""
-        chunks = [chunk(number) for number in range(3)]
-        publish(store, "books", chunks)
-        vectors = store.open("books").vectors([chunks[1].id, chunk(99).id])
-        assert list(vectors) == [chunks[1].id]
-        assert vectors[chunks[1].id] == pytest.approx(vector(1), abs=1e-6)
-
-    def test_text_of_any_kind_comes_back_as_written(self, store: Store) -> None:
-        """Check that no character of a text is changed."""
+    def test_text_and_vectors_come_back_as_written(self, store: Store) -> None:
+        """Check that texts and vectors are not changed, and that unknown ids are left out."""
         texts = [
             *("naïve café", "机器人", "🤖 emoji", "مرحبا", "a\tb\n\n  c"),
             *("x" * 50_000, '{"json": ["[x]"]}', "\x1b[31mred"),
         ]
-        publish(store, "books", [chunk(number, text=text) for number, text in enumerate(texts)])
-        assert sorted(one.text for one in store.open("books").scroll()) == sorted(texts)
+        chunks = [chunk(number, text=text) for number, text in enumerate(texts)]
+        publish(store, "books", chunks)
+        index = store.open("books")
+        assert sorted(one.text for one in index.scroll()) == sorted(texts)
+        vectors = index.vectors([chunks[1].id, chunk(99).id])
+        assert list(vectors) == [chunks[1].id]
+        assert vectors[chunks[1].id] == pytest.approx(vector(1), abs=1e-6)
 
     def test_the_lexicon_and_the_calibration_come_back(self, store: Store) -> None:
         """Check that both are kept until the next index is published."""
@@ -191,16 +188,6 @@ class _SearchConformance:
         assert only_dense.lexical == {}
         assert len(only_dense.dense) >= 7
 
-    def test_filters_hold_for_candidates(self, index: Index) -> None:
-        """Check that both parts return chunks that match the filter only."""
-        (candidates,) = index.candidates([IndexQuery(vector(1000), terms(index, "compost"))], 5, PAGE_A)
-        assert set(by_number(index, candidates.lexical)) <= set(range(0, 60, 6))
-        assert len(candidates.lexical) >= 5
-        assert {number % 2 for number in by_number(index, candidates.dense)} == {0}
-        nowhere = Filters(page_url="nowhere")
-        hybrid = IndexQuery(vector(1), terms(index, "compost"))
-        assert index.candidates([hybrid], 5, nowhere) == [Candidates()]
-
     def test_many_queries_at_once(self, index: Index) -> None:
         """Check that several queries of different kinds have the candidates that they have alone."""
         queries = [
@@ -214,6 +201,10 @@ class _SearchConformance:
             (alone,) = index.candidates([query], 5, PAGE_A)
             assert by_number(index, candidates.dense) == pytest.approx(by_number(index, alone.dense))
             assert sorted(candidates.lexical.values()) == pytest.approx(sorted(alone.lexical.values()))
+            assert {number % 2 for number in by_number(index, candidates.dense)} <= {0}, "all are on the page"
+            assert set(by_number(index, candidates.lexical)) <= set(range(0, 60, 2))
+        nowhere = Filters(page_url="nowhere")
+        assert index.candidates(queries[:1], 5, nowhere) == [Candidates()]
         assert index.candidates([], 5) == []
         chunks = index.chunks(id for candidates in together for id in candidates.dense)
         assert all(one == WORDS[one.chunk_index] for one in chunks.values())
@@ -320,6 +311,9 @@ class StoreConformance(_SearchConformance):
         assert after is not before
         assert {one.title for one in after.scroll()} == {"NEW"}
         assert before.count() == 5, "a reader that holds the old index keeps it"
+        store.close()
+        store.close()
+        assert store.open("books").count() == 3, "a closed store opens again"
 
     def test_what_is_not_published_is_never_seen(self, store: Store) -> None:
         """Check that an exception before `publish` leaves the old index."""
@@ -368,32 +362,19 @@ class StoreConformance(_SearchConformance):
         assert [one.chunk_index for one in other_store.open("books").scroll()] == [3]
 
     def test_an_alias_names_a_collection(self, store: Store) -> None:
-        """Check that aliases open the current index of a collection, and are not collections of their own."""
-        publish(store, "books", [chunk(1)])
-        store.set_aliases(["library", "shelf"], "books")
-        assert dict(store.aliases()) == {"library": "books", "shelf": "books"}
-        assert store.open("library").info.collection == "books"
-        assert store.collections() == ("books",)
-        publish(store, "books", [chunk(1), chunk(2)])
-        assert store.open("library").count() == 2
-
-    def test_a_collection_keeps_its_own_name(self, store: Store) -> None:
-        """Check that no alias replaces a collection, and that a new collection replaces an alias."""
+        """Check that aliases open the current index, and that neither replaces a collection's own name."""
         publish(store, "books", [chunk(1)])
         publish(store, "library", [chunk(1), chunk(2)])
         store.set_aliases(["library", "shelf"], "books")
+        assert dict(store.aliases()) == {"shelf": "books"}
+        assert store.open("shelf").info.collection == "books"
+        assert store.collections() == ("books", "library")
         assert store.open("library").count() == 2
+        publish(store, "books", [chunk(number) for number in range(4)])
+        assert store.open("shelf").count() == 4
         publish(store, "shelf", [chunk(number) for number in range(3)])
-        assert store.open("shelf").count() == 3
+        assert store.open("shelf").count() == 3, "a new collection replaces an alias"
         assert dict(store.aliases()) == {}
-
-    def test_a_closed_store_opens_again(self, store: Store) -> None:
-        """Check that `close` does not lose anything."""
-        publish(store, "books", [chunk(1)])
-        store.open("books")
-        store.close()
-        store.close()
-        assert store.open("books").count() == 1
 
     def test_earlier_generations_are_listed_and_restored(self, store: Store) -> None:
         """Check `Rollback`, if the store implements it: kept generations are listed, newest first."""
@@ -463,27 +444,17 @@ class StoreConformance(_SearchConformance):
         publish(store, "books", [chunk(3)])
         assert store.open("books").count() == 1
 
-    def test_payload_indexes_can_be_prepared(self, store: Store) -> None:
-        """Check `Preparable`, if the store implements it: an index of our own needs nothing."""
-        if not isinstance(store, Preparable):
-            pytest.skip("the store is not Preparable")
+    def test_optional_abilities(self, store: Store) -> None:
+        """Check `Preparable`, `Verifiable` and `Versioned`, if the store implements them."""
         publish(store, "books", [chunk(1)])
-        assert store.missing_fields("books") == store.prepare("books") == ()
-        assert store.payload_schema("books").own
-
-    def test_files_can_be_verified(self, store: Store) -> None:
-        """Check `Verifiable`, if the store implements it: a new index is intact and up to date."""
-        if not isinstance(store, Verifiable):
-            pytest.skip("the store is not Verifiable")
-        publish(store, "books", [chunk(1)])
-        store.verify("books")
-        assert store.upgrade("books") is None
-
-    def test_the_engine_has_a_version(self, store: Store) -> None:
-        """Check `Versioned`, if the store implements it."""
-        if not isinstance(store, Versioned):
-            pytest.skip("the store is not Versioned")
-        assert any(letter.isdigit() for letter in store.version())
+        if isinstance(store, Preparable):
+            assert store.missing_fields("books") == store.prepare("books") == ()
+            assert store.payload_schema("books").own
+        if isinstance(store, Verifiable):
+            store.verify("books")
+            assert store.upgrade("books") is None
+        if isinstance(store, Versioned):
+            assert any(letter.isdigit() for letter in store.version())
 
 
 def nearest(index: Index, vector: Vector, limit: int, filters: Filters = NO_FILTERS) -> list[Hit]:
@@ -512,13 +483,3 @@ def bm25(index: Index, chunk: Chunk, text: str) -> float:
         weight * weights.get(term, 0.0) * idf
         for term, weight, idf in zip(query.indices, query.values, query.idf, strict=True)
     )
-
-
-def _publish_modules(store: Store) -> None:
-    """Publish four directories of three modules, with three pages in each."""
-    chunks = [
-        chunk(number, module=module, directory=directory, page=f"{directory}/{number % 3}")
-        for module, directory in MODULES
-        for number in range(12)
-    ]
-    publish(store, "books", chunks)

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
-from qdrant_client import models
+from qdrant_client import QdrantClient, models
 
 from recto._util.text import plural
 from recto.errors import CollectionMissing, ConfigurationError, Unreachable
@@ -66,7 +66,7 @@ def _nodes(connection: Connection, _: str) -> Iterator[StoreProblem]:
 
 def _unreachable_peers(connection: Connection, node: Node) -> set[str]:
     """Return the peers that a node has tried to reach lately; the leader tries to reach all of them."""
-    status = connection.read_from(node, lambda client: client.cluster_status())
+    status = connection.read_from(node, QdrantClient.cluster_status)
     if status.status != "enabled":
         return set()
     working = getattr(status.consensus_thread_status, "last_update", None)
@@ -80,7 +80,7 @@ def _unreachable_peers(connection: Connection, node: Node) -> set[str]:
 
 
 def _state(connection: Connection, collection: str) -> Iterator[StoreProblem]:
-    status = connection.read(lambda client: client.get_collection(collection)).status
+    status = connection.read(QdrantClient.get_collection, collection).status
     state = str(getattr(status, "value", status))
     if state in _STATES:
         meaning, repair = _STATES[state]
@@ -89,7 +89,7 @@ def _state(connection: Connection, collection: str) -> Iterator[StoreProblem]:
 
 
 def _replicas(connection: Connection, collection: str) -> Iterator[StoreProblem]:
-    states = _states(connection.read(lambda client: client.collection_cluster_info(collection)))
+    states = _states(connection.read(QdrantClient.collection_cluster_info, collection))
     for shard, replicas in sorted(states.items()):
         if not any(state in _READABLE for state in replicas.values()):
             message = f"Shard {shard} of '{collection}' has no live replica: searches fail"
@@ -125,7 +125,7 @@ def set_replication(
     done = []
     if (factor, consistency) != (params.replication_factor, params.write_consistency_factor):
         changed = models.CollectionParamsDiff(replication_factor=factor, write_consistency_factor=consistency)
-        connection.write(lambda client: client.update_collection(collection, collection_params=changed))
+        connection.write(QdrantClient.update_collection, collection, collection_params=changed)
         done.append(f"set replication {factor} and write consistency {consistency}")
     if peers:
         added = _add_replicas(connection, collection, factor, peers, notify)
@@ -151,7 +151,7 @@ def _add_replicas(
     connection: Connection, collection: str, factor: int, peers: Sequence[int], notify: Callable[[str], None]
 ) -> int:
     """Copy shards to the peers that have the fewest, until each has enough replicas."""
-    info = connection.read(lambda client: client.collection_cluster_info(collection))
+    info = connection.read(QdrantClient.collection_cluster_info, collection)
     states = _states(info)
     load = {peer: sum(peer in replicas for replicas in states.values()) for peer in peers}
     added = 0
@@ -169,9 +169,7 @@ def _add_replicas(
             copy = models.ReplicateShardOperation(
                 replicate_shard=models.ReplicateShard(shard_id=shard, from_peer_id=source, to_peer_id=target)
             )
-            connection.write(
-                lambda client, copy=copy: client.cluster_collection_update(collection, copy)  # type: ignore[misc]
-            )
+            connection.write(QdrantClient.cluster_collection_update, collection, copy)
             _wait_for_replica(connection, collection, shard, target)
             replicas[target] = "Active"
             load[target] += 1
@@ -182,7 +180,7 @@ def _add_replicas(
 def _wait_for_replica(connection: Connection, collection: str, shard: int, peer: int) -> None:
     deadline, missing = time.monotonic() + _TRANSFER_SECONDS, 0
     while time.monotonic() < deadline and missing < _MISSED_POLLS:
-        info = connection.read(lambda client: client.collection_cluster_info(collection))
+        info = connection.read(QdrantClient.collection_cluster_info, collection)
         if _states(info)[shard].get(peer) == "Active":
             return
         running = any(one.shard_id == shard and one.to == peer for one in info.shard_transfers)
@@ -195,12 +193,12 @@ def _wait_for_replica(connection: Connection, collection: str, shard: int, peer:
 
 
 def _params(connection: Connection, collection: str) -> Any:
-    return connection.read(lambda client: client.get_collection(collection)).config.params
+    return connection.read(QdrantClient.get_collection, collection).config.params
 
 
 def read_peers(connection: Connection) -> list[int]:
     """Return the ids of the nodes of a cluster; none if the server is a single node."""
-    status = connection.read(lambda client: client.cluster_status())
+    status = connection.read(QdrantClient.cluster_status)
     return sorted(map(int, status.peers)) if status.status == "enabled" else []
 
 

@@ -86,17 +86,13 @@ def create_missing_indexes(
     """Create the payload indexes that a collection does not have yet, and return their fields."""
     missing = missing_indexes(connection, collection, fields)
     for field in missing:
-        connection.write(
-            lambda client, field=field: client.create_payload_index(  # type: ignore[misc]
-                collection, field, fields[field], wait=True
-            )
-        )
+        connection.write(QdrantClient.create_payload_index, collection, field, fields[field], wait=True)
     return missing
 
 
 def missing_indexes(connection: Connection, collection: str, fields: Iterable[str]) -> tuple[str, ...]:
     """Return the fields of a collection that have no payload index."""
-    existing = connection.read(lambda client: client.get_collection(collection)).payload_schema or {}
+    existing = connection.read(QdrantClient.get_collection, collection).payload_schema or {}
     return tuple(field for field in fields if field not in existing)
 
 
@@ -212,12 +208,12 @@ class Generations:
 
     def aliases(self) -> dict[str, str]:
         """Return all aliases, and the physical collections that they refer to."""
-        answer = self._connection.read(lambda client: client.get_aliases())
+        answer = self._connection.read(QdrantClient.get_aliases)
         return {entry.alias_name: entry.collection_name for entry in answer.aliases}
 
     def names(self) -> list[str]:
         """Return the names of all physical collections."""
-        answer = self._connection.read(lambda client: client.get_collections())
+        answer = self._connection.read(QdrantClient.get_collections)
         return [entry.name for entry in answer.collections]
 
     def current(self, name: str) -> str | None:
@@ -225,7 +221,7 @@ class Generations:
         target = self.aliases().get(name)
         if target is not None:
             return target if base_name(target) == name else None
-        return name if self._connection.read(lambda client: client.collection_exists(name)) else None
+        return name if self._connection.read(QdrantClient.collection_exists, name) else None
 
     def own(self, name: str, hint: str) -> str | None:
         """Return the physical collection of a name; raise an error if Recto did not make it."""
@@ -239,7 +235,7 @@ class Generations:
         """Return the physical collection to write to, and the current one; the caller holds the lock."""
         before = self.own(name, MIXED)
         if before is not None and not rebuild:
-            config = self._connection.read(lambda client: client.get_collection(before)).config
+            config = self._connection.read(QdrantClient.get_collection, before).config
             if is_compatible(config, embedder, analyzer):
                 return before, before
         return new_generation(name), before
@@ -254,7 +250,7 @@ class Generations:
     def _describe(self, physical: str, *, current: bool) -> GenerationInfo:
         """Describe a generation; it has no date if it was not published, or if it cannot be read."""
         try:
-            collection = self._connection.read(lambda client: client.get_collection(physical))
+            collection = self._connection.read(QdrantClient.get_collection, physical)
             fingerprint, _ = read_fingerprint(collection.config)
         except FormatMismatch as error:
             return GenerationInfo(physical, "", 0, None, current, error.message)
@@ -282,14 +278,12 @@ class Generations:
         for one in generations:
             is_young_draft = not one.created_at and _started_at(one.name) > yesterday
             if one.name not in used and not one.problem and not is_young_draft:
-                self._connection.write(
-                    lambda client, one=one: client.delete_collection(one.name)  # type: ignore[misc]
-                )
+                self._connection.write(QdrantClient.delete_collection, one.name)
 
     def discard(self, target: str) -> None:
         """Delete a new collection that was not published; its alias may be set although a call failed."""
         if target not in self.aliases().values():
-            self._connection.read(lambda client: client.delete_collection(target))
+            self._connection.read(QdrantClient.delete_collection, target)
 
     def switch_aliases(self, aliases: Iterable[str], target: str, current: Mapping[str, str]) -> None:
         """Point aliases to a physical collection, in one request."""
@@ -305,4 +299,4 @@ class Generations:
                 )
             )
         if actions:
-            self._connection.write(lambda client: client.update_collection_aliases(actions))
+            self._connection.write(QdrantClient.update_collection_aliases, actions)

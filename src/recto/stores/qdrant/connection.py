@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
@@ -31,6 +31,7 @@ from recto.errors import CollectionMissing, ConfigurationError, FingerprintMisma
 from recto.settings import is_local_address, split_addresses
 
 Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 
 _PORT = 6333
 _READ_SECONDS = 5.0
@@ -186,28 +187,38 @@ class Connection:
         """The client of the Qdrant SDK for the node that answered last."""
         return self._preferred.client()
 
-    def read(self, call: Callable[[QdrantClient], Result]) -> Result:
-        """Call the server, up to three times."""
+    def read(
+        self,
+        call: Callable[Concatenate[QdrantClient, Arguments], Result],
+        *args: Arguments.args,
+        **options: Arguments.kwargs,
+    ) -> Result:
+        """Call a method of the client with these arguments, up to three times."""
         tries = _ReadTries(self._order)
 
         def attempt() -> Result:
             node, seconds = tries.next()
-            return self._call(node, call, seconds)
+            return self._call(node, seconds, lambda client: call(client, *args, **options))
 
         return retry(attempt, tries.pause, self._sleep)
 
     def read_from(self, node: Node, call: Callable[[QdrantClient], Result]) -> Result:
         """Call one node, once."""
-        return self._call(node, call, _READ_SECONDS)
+        return self._call(node, _READ_SECONDS, call)
 
-    async def aread(self, call: Callable[[AsyncQdrantClient], Awaitable[Result]]) -> Result:
+    async def aread(
+        self,
+        call: Callable[Concatenate[AsyncQdrantClient, Arguments], Awaitable[Result]],
+        *args: Arguments.args,
+        **options: Arguments.kwargs,
+    ) -> Result:
         """Await a call of the server, up to three times."""
         tries = _ReadTries(self._order)
 
         async def attempt() -> Result:
             node, seconds = tries.next()
             try:
-                result = await awith_timeout(call(node.async_client()), seconds)
+                result = await awith_timeout(call(node.async_client(), *args, **options), seconds)
             except Exception as error:  # noqa: BLE001 - as in `_call`
                 raise self._failed(node, error) from None
             self._preferred = node
@@ -220,20 +231,26 @@ class Connection:
         offset: Any = None
         while True:
             records, offset = self.read(
-                lambda client, offset=offset: client.scroll(collection, limit=limit, offset=offset, **options)  # type: ignore[misc]
+                QdrantClient.scroll, collection, limit=limit, offset=offset, **options
             )
             yield from records
             if offset is None:
                 return
 
-    def write(self, call: Callable[[QdrantClient], Result]) -> Result:
+    def write(
+        self,
+        call: Callable[Concatenate[QdrantClient, Arguments], Result],
+        *args: Arguments.args,
+        **options: Arguments.kwargs,
+    ) -> Result:
         """Call each node of the server up to six times, and notify the user of every wait."""
         nodes = self._order()
 
         def attempt() -> Result:
             nodes.extend([] if nodes else self._order())
             node = nodes.pop(0)
-            return self._call(node, call, _WRITE_FAILOVER_SECONDS if nodes else _WRITE_SECONDS)
+            seconds = _WRITE_FAILOVER_SECONDS if nodes else _WRITE_SECONDS
+            return self._call(node, seconds, lambda client: call(client, *args, **options))
 
         def backoff(failures: int, error: Exception) -> float | None:
             if _can_fail_over(error, nodes) and isinstance(error, RectoError):
@@ -259,7 +276,7 @@ class Connection:
         All its calls go to this node. Errors become `RectoError`s. A call is repeated if the server asks for
         that: after a 429, and after a 503 with `Retry-After`.
         """
-        self.read(lambda client: client.info())
+        self.read(QdrantClient.info)
         node = self._preferred
 
         def checked(send: Callable[[], httpx.Response]) -> httpx.Response:
@@ -307,7 +324,7 @@ class Connection:
         up = [node for node in self.nodes if node.failed_at < avoided] or self.nodes
         return sorted(up, key=lambda node: node is not self._preferred)
 
-    def _call(self, node: Node, call: Callable[[QdrantClient], Result], seconds: float) -> Result:
+    def _call(self, node: Node, seconds: float, call: Callable[[QdrantClient], Result]) -> Result:
         client = node.client()
         try:
             result = with_timeout(lambda: call(client), seconds)

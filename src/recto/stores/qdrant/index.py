@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 from uuid import UUID
 
-from qdrant_client import models
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from recto.errors import ConfigurationError
 from recto.stores.points import (
@@ -150,7 +150,7 @@ class CollectionSchema:
 
 def open_index(connection: Connection, name: str, physical: str, dialect: Dialect | None) -> ServerIndex:
     """Open a collection, and find out how it must be read if another pipeline wrote it."""
-    collection = connection.read(lambda client: client.get_collection(name))
+    collection = connection.read(QdrantClient.get_collection, name)
     config = collection.config
     vector_name, size, distance = read_vectors(config.params.vectors)
     if distance.lower() != "cosine":
@@ -162,13 +162,13 @@ def open_index(connection: Connection, name: str, physical: str, dialect: Dialec
     own = fingerprint is not None
     sample = []
     if not own:
-        points, _ = connection.read(lambda client: client.scroll(physical, limit=SAMPLE, with_payload=True))
+        points, _ = connection.read(QdrantClient.scroll, physical, limit=SAMPLE, with_payload=True)
         sample = [point.payload or {} for point in points]
     dialect = choose(dialect, sample, own=own)
     modules: list[Stored] = []
     if not own and dialect.module in (collection.payload_schema or {}):
         field = dialect.module
-        facet = connection.read(lambda client: client.facet(physical, key=field, limit=_MODULE_LIMIT))
+        facet = connection.read(QdrantClient.facet, physical, key=field, limit=_MODULE_LIMIT)
         modules = [hit.value for hit in facet.hits]
     lexical, lexicon, warning = read_lexical(config, fingerprint)
     params, limited = _search_params(config.strict_mode_config, (collection.points_count or 0) * size)
@@ -272,7 +272,7 @@ class ServerIndex:
         chunks, missing = _fetched_chunks(ids)
         if missing:
             name = self._schema.collection
-            points = self._connection.read(lambda client: client.retrieve(name, missing, with_payload=True))
+            points = self._connection.read(QdrantClient.retrieve, name, missing, with_payload=True)
             chunks |= {_PointId(point.id): self._schema.chunk(point) for point in points}
         return chunks
 
@@ -282,7 +282,7 @@ class ServerIndex:
         if missing:
             name = self._schema.collection
             read = self._connection.aread
-            points = await read(lambda client: client.retrieve(name, missing, with_payload=True))
+            points = await read(AsyncQdrantClient.retrieve, name, missing, with_payload=True)
             chunks |= {_PointId(point.id): self._schema.chunk(point) for point in points}
         return chunks
 
@@ -305,7 +305,7 @@ class ServerIndex:
             if client_side:
                 return sum(matches(chunk, filters) for chunk in islice(self.scroll(), _MAX_SCANNED))
             counted = self._connection.read(
-                lambda client: client.count(self._schema.collection, count_filter=condition, exact=True)
+                QdrantClient.count, self._schema.collection, count_filter=condition, exact=True
             )
             return int(counted.count)
 
@@ -329,9 +329,7 @@ class ServerIndex:
         points: list[int | str] = [int(id) if id.isdecimal() else id for id in ids]
         names: bool | list[str] = [""] if self._schema.lexical else True
         records = self._connection.read(
-            lambda client: client.retrieve(
-                self._schema.collection, points, with_payload=False, with_vectors=names
-            )
+            QdrantClient.retrieve, self._schema.collection, points, with_payload=False, with_vectors=names
         )
         return {str(record.id): dense_vector(record.vector, self._schema.vector_name) for record in records}
 
@@ -347,9 +345,7 @@ class ServerIndex:
         """Count the chunks by a field of Recto's own payloads, or by a key of the first points of others."""
         if self._schema.own:
             answer = self._connection.read(
-                lambda client: client.facet(
-                    self._schema.collection, key=field, limit=_FACET_LIMIT, exact=True
-                )
+                QdrantClient.facet, self._schema.collection, key=field, limit=_FACET_LIMIT, exact=True
             )
             return dict(sorted((str(hit.value), int(hit.count)) for hit in answer.hits))
         return dict(sorted(Counter(map(key, islice(self.scroll(), _MAX_SCANNED))).items()))
@@ -390,13 +386,13 @@ class ServerIndex:
         if not requests:
             return []
         name = self._schema.collection
-        return self._connection.read(lambda client: client.query_batch_points(name, requests))
+        return self._connection.read(QdrantClient.query_batch_points, name, requests)
 
     async def _aquery(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
         if not requests:
             return []
         name = self._schema.collection
-        return await self._connection.aread(lambda client: client.query_batch_points(name, requests))
+        return await self._connection.aread(AsyncQdrantClient.query_batch_points, name, requests)
 
     def _candidate_requests(
         self,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import httpx
+from qdrant_client import QdrantClient
 
 from recto._util.files import WriterLock
 from recto._util.retry import Notify
@@ -54,7 +55,7 @@ def write_snapshot(
     with connection.http() as http:
         _check_shards(connection, info.generation)
         with lock:
-            chunks = connection.read(lambda client: client.count(info.generation, exact=True)).count
+            chunks = connection.read(QdrantClient.count, info.generation, exact=True).count
             snapshot = _make(http, path, connection.notify)
         try:
             header = Header(
@@ -124,7 +125,7 @@ def restore_snapshot(
         raise ConfigurationError(message, hint=_SEVERAL_NODES)
     with connection.http() as http:
         _upload(http, archive, target, checksum, progress)
-    counted = connection.read(lambda client: client.count(target, exact=True)).count
+    counted = connection.read(QdrantClient.count, target, exact=True).count
     if counted != chunks:
         raise archive.damaged(f"the snapshot has {counted} chunks, but {chunks} were backed up")
 
@@ -196,7 +197,7 @@ def _check_shards(connection: Connection, collection: str) -> None:
     """Raise an error if a shard of a collection is only on other nodes: a snapshot would not contain it."""
     if len(read_peers(connection)) < 2:
         return
-    shards = connection.read(lambda client: client.collection_cluster_info(collection))
+    shards = connection.read(QdrantClient.collection_cluster_info, collection)
     here = {shard.shard_id for shard in shards.local_shards if shard.state.value == "Active"}
     if missing := {shard.shard_id for shard in shards.remote_shards} - here:
         raise ConfigurationError(
@@ -207,4 +208,4 @@ def _check_shards(connection: Connection, collection: str) -> None:
 
 
 def _version(connection: Connection) -> str:
-    return str(connection.read(lambda client: client.info()).version)
+    return str(connection.read(QdrantClient.info).version)
