@@ -40,26 +40,13 @@ NO_INDEX = (
 )
 
 STRICT: Json = {"enabled": True, "unindexed_filtering_retrieve": False, "unindexed_filtering_update": False}
+_REPLICAS: Json = {"shard_number": 1, "replication_factor": 1, "write_consistency_factor": 1}
 DEFAULTS: Mapping[str, Json] = {
-    "params": {
-        "shard_number": 1,
-        "replication_factor": 1,
-        "write_consistency_factor": 1,
-        "on_disk_payload": True,
-    },
-    "hnsw_config": {
-        "m": 16,
-        "ef_construct": 100,
-        "full_scan_threshold": 10_000,
-        "max_indexing_threads": 0,
-        "on_disk": False,
-    },
+    "params": {**_REPLICAS, "on_disk_payload": True},
+    "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10_000},
     "optimizer_config": {
-        "deleted_threshold": 0.2,
-        "vacuum_min_vector_number": 1000,
-        "default_segment_number": 0,
-        "indexing_threshold": 10_000,
-        "flush_interval_sec": 5,
+        "deleted_threshold": 0.2, "vacuum_min_vector_number": 1000, "default_segment_number": 0,
+        "indexing_threshold": 10_000, "flush_interval_sec": 5,
     },
     "wal_config": {"wal_capacity_mb": 32, "wal_segments_ahead": 0},
 }

@@ -10,7 +10,7 @@ import pytest
 from recto.embedders.cohere import PACES, CohereEmbedder, RateLimit, Throttle
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from tests.doubles.cohere import CohereDouble
-from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
+from tests.doubles.server import Fault, drop, hang, reset, rubbish, slow_drip, status
 
 KEY = "co_secret_key"
 
@@ -96,14 +96,6 @@ def test_a_query_fails_at_once_with_a_hint(
     assert KEY not in str(caught.value) + caught.value.hint
     assert len(double.requests) == 1, "no hidden retries"
     assert waits == []
-
-
-def test_connection_refused(waits: list[float]) -> None:
-    url = refused_url()
-    embedder = CohereEmbedder(KEY, "embed-english-v3.0", url, PACES["off"], print, waits.append)
-    with pytest.raises(EmbeddingError, match=f"Cannot connect to Cohere at {url}"):
-        embedder.embed_query("x")
-    embedder.close()
 
 
 @pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])

@@ -123,31 +123,6 @@ def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:
         check_pack(damaged, tmp_path / "cache.json")
 
 
-def test_the_hash_of_the_pack_is_cached_until_the_file_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from recto._util import files as filehash
-
-    pack, cache = tmp_path / "pack", tmp_path / "deep" / "cache.json"
-    shutil.copy(find_pack(), pack)
-    check_pack(pack, cache)
-    hashed: list[Path] = []
-
-    def count(path: Path) -> str:
-        hashed.append(path)
-        return weights_module.SHA256
-
-    monkeypatch.setattr(filehash, "sha256", count)
-    check_pack(pack, cache)
-    assert hashed == []
-    pack.touch()
-    check_pack(pack, cache)
-    assert hashed == [pack]
-    cache.write_text("[]")
-    check_pack(pack, cache)
-    assert len(hashed) == 2
-
-
 def test_a_cache_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     check_pack(find_pack(), tmp_path / "file" / "cache.json")

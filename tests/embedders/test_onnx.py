@@ -80,24 +80,6 @@ def test_an_interruption_drops_what_has_not_started(shared_home: Path) -> None:
     assert started[0] < 30
 
 
-def test_each_use_opens_one_session_when_it_is_needed() -> None:
-    opened: list[int] = []
-
-    def open(threads: int) -> object:
-        opened.append(threads)
-        return lambda rows: None
-
-    sessions = Sessions(open, 4)  # type: ignore[arg-type]
-    assert opened == []
-    assert sessions.documents() is sessions.parallel()
-    assert sessions.parallel() is sessions.parallel()
-    assert sessions.single() is sessions.single()
-    assert opened == [1, 4]
-    one_thread = Sessions(open, 1)  # type: ignore[arg-type]
-    assert one_thread.single() is one_thread.parallel()
-    assert opened == [1, 4, 1]
-
-
 def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
     answers = [ConfigurationError("not yet"), None]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-import pytest
-
 from recto.stores.points import from_payload, to_payload
 from recto.types.search import Chunk
 
@@ -45,10 +43,3 @@ def test_fields_missing_in_older_indexes_are_empty() -> None:
     assert from_payload(CHUNK.id, payload) == replace(
         CHUNK, book="", anchors=(), version="", locale="", revision=""
     )
-
-
-def test_a_payload_without_text_raises_an_error() -> None:
-    payload = to_payload(CHUNK)
-    del payload["text"]
-    with pytest.raises(KeyError):
-        from_payload(CHUNK.id, payload)
