@@ -268,7 +268,7 @@ def scarce(torch: ModuleType) -> Callable[[int], TorchRunner]:
             return super().__call__(ids, mask)
 
     def make(tokens: int) -> TorchRunner:
-        model = Scarce(read_pack(find_pack()).weights, "cpu", torch.float32)
+        model = Scarce(read_pack(find_pack()), "cpu", torch.float32)
         model.tokens = tokens
         return TorchRunner(model, 4096)
 

@@ -53,7 +53,7 @@ def test_queries_find_the_same_text(int8: Embedder, embedder: Embedder) -> None:
 
 
 def test_each_weight_is_rounded_by_at_most_half_a_step() -> None:
-    weights, calibration = read_pack(find_pack()).weights, read_calibration()
+    weights, calibration = read_pack(find_pack()), read_calibration()
     small = quantize(weights, calibration)
     for name in LINEAR:
         if name.endswith(("qkv", "kv")):  # these contain attention's values, which are divided
