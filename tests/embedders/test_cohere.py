@@ -17,15 +17,15 @@ KEY = "co_secret_key"
 
 @pytest.fixture
 def double() -> Iterator[CohereDouble]:
-    with CohereDouble(api_key=KEY) as made:
-        yield made
+    with CohereDouble(api_key=KEY) as created:
+        yield created
 
 
 @pytest.fixture
 def embedder(double: CohereDouble, waits: list[float], told: list[str]) -> Iterator[CohereEmbedder]:
-    made = CohereEmbedder(KEY, "embed-english-v3.0", double.url, PACES["off"], told.append, waits.append)
-    yield made
-    made.close()
+    created = CohereEmbedder(KEY, "embed-english-v3.0", double.url, PACES["off"], told.append, waits.append)
+    yield created
+    created.close()
 
 
 def types(double: CohereDouble) -> list[str]:

@@ -71,9 +71,9 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def torch() -> ModuleType:
-    found = pytest.importorskip("torch", reason=REASON)
-    assert isinstance(found, ModuleType)
-    return found
+    result = pytest.importorskip("torch", reason=REASON)
+    assert isinstance(result, ModuleType)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +81,17 @@ def texts() -> list[str]:
     """Return texts of the sample book and unusual ones, from empty to almost the model's limit."""
     pages = [page.text for page in sample_source().pages()]
     parts = ((0, 60), (100, 250), (300, 9), (500, 400), (900, 900), (1500, 120), (1700, 600), (2400, 30))
-    found = dict.fromkeys(
+    result = dict.fromkeys(
         [*UNICODE, *(page[start : start + length] for page in pages for start, length in parts)]
     )
-    return list(found)[:200]
+    return list(result)[:200]
 
 
 def test_settings(tmp_path: Path) -> None:
-    found = load_settings({}, tmp_path)
-    assert (found.device, found.query_device) == ("auto", "cpu")
-    found = load_settings({"RECTO_DEVICE": "CUDA", "RECTO_QUERY_DEVICE": "same"}, tmp_path)
-    assert (found.device, found.query_device) == ("cuda", "same")
+    result = load_settings({}, tmp_path)
+    assert (result.device, result.query_device) == ("auto", "cpu")
+    result = load_settings({"RECTO_DEVICE": "CUDA", "RECTO_QUERY_DEVICE": "same"}, tmp_path)
+    assert (result.device, result.query_device) == ("cuda", "same")
     for name in ("RECTO_DEVICE", "RECTO_QUERY_DEVICE"):
         with pytest.raises(ConfigurationError, match=f"{name} must be one of"):
             load_settings({name: "tpu"}, tmp_path)
@@ -107,11 +107,11 @@ def test_a_chosen_gpu_needs_the_extra(tmp_path: Path, device: Device) -> None:
 
 @pytest.mark.usefixtures("with_torch", "driver")
 def test_auto_is_the_gpu_with_torch_and_a_driver(tmp_path: Path) -> None:
-    found = open_embedder(settings(tmp_path), print)
-    assert isinstance(found, GpuEmbedder)
-    assert found.batch_size >= 1024
-    assert found.fingerprint == FINGERPRINT, "documents are in fp32, whatever the processor"
-    assert all(found.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
+    result = open_embedder(settings(tmp_path), print)
+    assert isinstance(result, GpuEmbedder)
+    assert result.batch_size >= 1024
+    assert result.fingerprint == FINGERPRINT, "documents are in fp32, whatever the processor"
+    assert all(result.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_otherwise_the_cpu_embeds(
 
 @pytest.mark.usefixtures("with_torch", "driver")
 def test_bf16_is_recorded_and_compatible(tmp_path: Path) -> None:
-    found = open_embedder(settings(tmp_path, precision="bf16"), print).fingerprint
-    assert found.variant == "int8-weights-bf16"
-    assert all(found.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
+    result = open_embedder(settings(tmp_path, precision="bf16"), print).fingerprint
+    assert result.variant == "int8-weights-bf16"
+    assert all(result.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
 
 
 @pytest.mark.parametrize(
@@ -278,8 +278,8 @@ def scarce(torch: ModuleType) -> Callable[[int], TorchRunner]:
 def test_batches_are_halved_until_they_fit(scarce: Callable[[int], TorchRunner]) -> None:
     rows = [[0, *range(100, 100 + length), 2] for length in (30, 3, 100, 37, 3, 60, 9, 64)]
     large, small = scarce(1 << 20), scarce(256)
-    expected, found = (runner.finish(runner.launch(rows)) for runner in (large, small))
-    assert np.array(found) == pytest.approx(np.array(expected), abs=1e-5)
+    expected, result = (runner.finish(runner.launch(rows)) for runner in (large, small))
+    assert np.array(result) == pytest.approx(np.array(expected), abs=1e-5)
     assert small.batch_tokens < large.batch_tokens == 4096
 
 

@@ -48,8 +48,8 @@ def make(told: list[str], waits: list[float]) -> Iterator[Make]:
 
 @pytest.fixture
 def double() -> Iterator[OpenAIDouble]:
-    with OpenAIDouble("ollama") as made:
-        yield made
+    with OpenAIDouble("ollama") as created:
+        yield created
 
 
 @pytest.fixture

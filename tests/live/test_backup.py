@@ -48,9 +48,9 @@ def physical(store: ServerStore) -> list[str]:
 def test_a_restored_collection_is_the_same(store: ServerStore, tmp_path: Path) -> None:
     before = store.open(NAME)
     expected = [nearest(before, vector(number), 5) for number in range(5)]
-    made = store.backup(ALIAS, tmp_path / "x.recto")
-    assert (made.name, made.chunks) == (before.info.generation, 50)
-    assert made.bytes == (tmp_path / "x.recto").stat().st_size
+    created = store.backup(ALIAS, tmp_path / "x.recto")
+    assert (created.name, created.chunks) == (before.info.generation, 50)
+    assert created.bytes == (tmp_path / "x.recto").stat().st_size
     assert store.client.list_snapshots(before.info.generation) == [], "it is deleted on the server"
     with pytest.raises(InvalidArgument, match="exists already"):
         store.restore(tmp_path / "x.recto")

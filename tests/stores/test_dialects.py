@@ -556,33 +556,33 @@ def test_module_filters_have_the_stored_values() -> None:
         {**EXAMPLES["9"].payload, "module_name": "module-2-simulation", "source_file": "x.md"},
     ]
     dialect = detect(payloads)
-    known = stored_modules(dialect, payloads, ["module-2-simulation", "Digital Twins", "intro.mdx", 4])
-    assert known["ros2"] == ("module-1-ros2",)
-    assert known["simulation"] == ("module-2-simulation",)
-    assert known["digital twins"] == ("Digital Twins",)
-    assert known["module-4"] == known["4"] == (4,)
-    found = module_filter(dialect, Filters(modules=("ROS2", "simulation")), known)
-    assert isinstance(found, FieldFilter)
-    assert found.field == "module_name"
-    assert found.values == ("module-1-ros2", "module-2-simulation")
-    assert module_filter(dialect, Filters(modules=("isaac",)), known) is CLIENT_SIDE, (
+    listed = stored_modules(dialect, payloads, ["module-2-simulation", "Digital Twins", "intro.mdx", 4])
+    assert listed["ros2"] == ("module-1-ros2",)
+    assert listed["simulation"] == ("module-2-simulation",)
+    assert listed["digital twins"] == ("Digital Twins",)
+    assert listed["module-4"] == listed["4"] == (4,)
+    result = module_filter(dialect, Filters(modules=("ROS2", "simulation")), listed)
+    assert isinstance(result, FieldFilter)
+    assert result.field == "module_name"
+    assert result.values == ("module-1-ros2", "module-2-simulation")
+    assert module_filter(dialect, Filters(modules=("isaac",)), listed) is CLIENT_SIDE, (
         "it is unknown how it is stored"
     )
-    assert module_filter(dialect, Filters(page_url="x"), known) is None
+    assert module_filter(dialect, Filters(page_url="x"), listed) is None
 
 
 def test_module_filters_by_directory() -> None:
     payloads = [EXAMPLES["1"].payload]
     dialect = detect(payloads)
-    found = module_filter(dialect, Filters(modules=("module-1-ros2",)), stored_modules(dialect, payloads))
-    assert isinstance(found, FieldFilter)
-    assert "ros2" in found.values
+    result = module_filter(dialect, Filters(modules=("module-1-ros2",)), stored_modules(dialect, payloads))
+    assert isinstance(result, FieldFilter)
+    assert "ros2" in result.values
     other = {**EXAMPLES["1"].payload, "page_url": "local://docs/module-5-ros2-advanced/x"}
-    known = stored_modules(dialect, [*payloads, other])
-    assert module_filter(dialect, Filters(modules=("module-1-ros2",)), known) is CLIENT_SIDE, (
+    listed = stored_modules(dialect, [*payloads, other])
+    assert module_filter(dialect, Filters(modules=("module-1-ros2",)), listed) is CLIENT_SIDE, (
         "'ros2' would match both directories"
     )
-    assert known == {"ros2": ("ros2",)}
+    assert listed == {"ros2": ("ros2",)}
 
 
 @pytest.mark.parametrize(
@@ -637,18 +637,18 @@ def test_filters_on_own_fields() -> None:
 )
 def test_spellings_of_a_url(asked: str, stored: str) -> None:
     filters = Filters(page_url=f" {asked} ")
-    found = url_filter(BY_URL, filters)
-    assert isinstance(found, FieldFilter)
-    assert found.field == "url"
-    assert stored in found.values
+    result = url_filter(BY_URL, filters)
+    assert isinstance(result, FieldFilter)
+    assert result.field == "url"
+    assert stored in result.values
     assert matches(ANY.read(0, {"url": stored}), filters)
 
 
 @given(st.from_regex(r"\A(https?://[A-Za-z]{1,5}\.org|local://docs)?(/(docs|Module-1|a_b))*/?\Z"))
 def test_all_spellings_are_the_same_page(url: str) -> None:
-    found = url_filter(BY_URL, Filters(page_url=url))
-    assert isinstance(found, FieldFilter)
-    assert {address_key(str(value)) for value in found.values} == {address_key(url)}
+    result = url_filter(BY_URL, Filters(page_url=url))
+    assert isinstance(result, FieldFilter)
+    assert {address_key(str(value)) for value in result.values} == {address_key(url)}
 
 
 def test_different_pages_do_not_match() -> None:

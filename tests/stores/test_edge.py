@@ -175,11 +175,11 @@ def _read_many(
     try:
         while not stop.is_set() and time.monotonic() < deadline:
             index = store.open("books")
-            found = len(nearest(index, vector(searches), 100))
-            if found != index.info.chunks or index.info.warnings:
-                problem = f"{found} hits of {index.info}"
+            result = len(nearest(index, vector(searches), 100))
+            if result != index.info.chunks or index.info.warnings:
+                problem = f"{result} hits of {index.info}"
                 break
-            seen.add(found)
+            seen.add(result)
             searches += 1
             if searches == 1:
                 ready.release()
@@ -419,13 +419,15 @@ def cached_pages(path: Path) -> int:
 
     size = path.stat().st_size
     with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
-        place = ctypes.c_char.from_buffer(mapped)
+        position = ctypes.c_char.from_buffer(mapped)
         flags = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
         assert (
-            ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(place)), ctypes.c_size_t(size), flags)
+            ctypes.CDLL(None).mincore(
+                ctypes.c_void_p(ctypes.addressof(position)), ctypes.c_size_t(size), flags
+            )
             == 0
         )
-        del place
+        del position
         return sum(byte & 1 for byte in flags.raw)
 
 

@@ -49,18 +49,18 @@ class LargeIndex:
     def nearest(self, query: Any, among: Any) -> dict[str, float]:
         """Search exactly among some of the vectors."""
         scores = self.vectors[among] @ query
-        return {self.ids[among[place]]: float(scores[place]) for place in np.argsort(-scores)[:TOP]}
+        return {self.ids[among[position]]: float(scores[position]) for position in np.argsort(-scores)[:TOP]}
 
     def recall(self, filters: Filters, among: Any) -> float:
         """Return the recall of searches, and check that scores are those of the full vectors."""
-        found = 0
+        results = 0
         for query in self.queries:
             hits = nearest(self.index, query.tolist(), TOP, filters)
             assert len(hits) == TOP
             full = [float(self.vectors[self.ids.index(hit.chunk.id)] @ query) for hit in hits]
             assert [hit.score for hit in hits] == pytest.approx(full, abs=1e-5)
-            found += len({hit.chunk.id for hit in hits} & set(self.nearest(query, among)))
-        return found / (TOP * len(self.queries))
+            results += len({hit.chunk.id for hit in hits} & set(self.nearest(query, among)))
+        return results / (TOP * len(self.queries))
 
 
 def clustered_vectors(random: np.random.Generator, count: int) -> Any:
@@ -145,7 +145,7 @@ class TruncatedShard:
         return self._shard.query(request)[: None if exact else 1]
 
     def query_batch(self, batch: Any) -> Any:
-        return [found[:1] for found in self._shard.query_batch(batch)]
+        return [results[:1] for results in self._shard.query_batch(batch)]
 
 
 def test_too_few_hits_in_a_module_trigger_an_exact_search(
@@ -224,9 +224,9 @@ def test_an_index_is_mapped_in_parts(
     shard = engine.load_shard(tmp_path / "shard")
     assert shard.info().segments_count <= segments + 1  # one is empty
     query = clustered_vectors(random, 1)[0]
-    found = shard.query(engine.query_request(query.tolist(), 10, params=search_params(count)))
+    results = shard.query(engine.query_request(query.tolist(), 10, params=search_params(count)))
     expected_ids = {ids[number] for number in np.argsort(-(vectors @ query))[:10]}
-    missed = expected_ids - {str(hit.id) for hit in found}
+    missed = expected_ids - {str(hit.id) for hit in results}
     assert len(missed) <= (3 if segments == 1 else 0), "only HNSW may miss some"
     request = engine.query_request(SparseVector((3, 77, 1_004), (1.0, 1.0, 1.0)), 10)
     scores = {str(hit.id): hit.score for hit in shard.query(request)}

@@ -31,9 +31,9 @@ CHUNK = Chunk(
 
 
 def test_every_field_is_restored() -> None:
-    found = from_payload(CHUNK.id, to_payload(CHUNK))
-    assert found == CHUNK
-    values = {repr(getattr(found, part.name)) for part in fields(Chunk)}
+    result = from_payload(CHUNK.id, to_payload(CHUNK))
+    assert result == CHUNK
+    values = {repr(getattr(result, part.name)) for part in fields(Chunk)}
     assert len(values) == len(fields(Chunk)), "every field of the example has a different value"
 
 

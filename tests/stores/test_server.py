@@ -48,17 +48,17 @@ KEY = "qdrant_secret_key"
 
 @pytest.fixture
 def double() -> Iterator[QdrantDouble]:
-    with QdrantDouble(api_key=KEY) as made:
-        yield made
+    with QdrantDouble(api_key=KEY) as created:
+        yield created
 
 
 @pytest.fixture
 def store(double: QdrantDouble, tmp_path: Path, waits: list[float], told: list[str]) -> Iterator[ServerStore]:
-    made = ServerStore(
+    created = ServerStore(
         Connection(double.url, KEY, told.append, waits.append), tmp_path / "home", ServerOptions(), None
     )
-    yield made
-    made.close()
+    yield created
+    created.close()
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_updates_in_place_add_before_they_delete(double: QdrantDouble, store: Se
         info = build.publish(fingerprint("second"))
     assert info.generation == physical
     index = store.open("books")
-    assert sorted(found.chunk_index for found in index.scroll()) == [2, 3, 4]
+    assert sorted(result.chunk_index for result in index.scroll()) == [2, 3, 4]
     assert index.info.fingerprint == fingerprint("second")
     paths = [request.path.split("/")[-1] for request in double.requests]
     assert paths.index("points") < paths.index("delete")
@@ -339,9 +339,9 @@ def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: P
 def test_chunks_that_were_deleted_since_are_left_out(store: ServerStore) -> None:
     publish_lexical(store, "books", GARDEN)
     index = store.open("books")
-    (found,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
+    (result,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
     publish_lexical(store, "books", GARDEN[:1], rebuild=False)
-    assert {one.chunk_index for one in index.chunks(list(found.dense)[MOST:]).values()} <= {0}
+    assert {one.chunk_index for one in index.chunks(list(result.dense)[MOST:]).values()} <= {0}
 
 
 def test_another_model_or_analyzer_gets_a_new_collection(store: ServerStore) -> None:
@@ -411,13 +411,13 @@ def test_candidates_without_a_payload_index(store: ServerStore, other_client: Qd
     other_client.delete_payload_index(physical, "module_keys")
 
     async def ask() -> list[Any]:
-        found = await index.acandidates(queries, 50, filters)
+        result = await index.acandidates(queries, 50, filters)
         await store.aclose()
-        return found
+        return result
 
-    for found in (asyncio.run(ask()), index.candidates(queries, 50, filters)):
-        assert [one.lexical.keys() for one in found] == expected
-        assert {index.chunks([id])[id].module for id in found[0].dense} == {"ros2"}
+    for result in (asyncio.run(ask()), index.candidates(queries, 50, filters)):
+        assert [one.lexical.keys() for one in result] == expected
+        assert {index.chunks([id])[id].module for id in result[0].dense} == {"ros2"}
     assert "recto prepare books" in index.info.warnings[0]
 
 

@@ -66,11 +66,11 @@ def told() -> list[str]:
 @pytest.fixture
 def telling(store: ServerStore, qdrant: QdrantDouble, home: Path, told: list[str]) -> Iterator[ServerStore]:
     """A store whose messages are in `told`."""
-    found = on_server(qdrant, home, told=told)
-    found.open(store.collections()[0])
+    result = on_server(qdrant, home, told=told)
+    result.open(store.collections()[0])
     told.clear()  # the warning about the key
-    yield found
-    found.close()
+    yield result
+    result.close()
 
 
 def test_what_is_left_on_the_server_is_named(

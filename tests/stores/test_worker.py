@@ -27,13 +27,13 @@ SAMPLES = [
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Any]:
-    made = engine.create_shard(tmp_path / "shard", 3)
+    created = engine.create_shard(tmp_path / "shard", 3)
     others = [
         (f"00000000-0000-5000-8000-9{number:011d}", [1.0, 0.3 * number, -9.0]) for number in range(COUNT)
     ]
-    engine.upsert(made, [(id, vector, None, {}) for id, vector in (*SAMPLES, *others)])
-    yield made
-    made.close()
+    engine.upsert(created, [(id, vector, None, {}) for id, vector in (*SAMPLES, *others)])
+    yield created
+    created.close()
 
 
 def fault(shard: Any, samples: list[tuple[str, Vector]]) -> str:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from random import random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import ref
 
 from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
@@ -65,7 +65,8 @@ class _AliasFile:
         self.change(lambda aliases: {alias: target for alias, target in aliases.items() if alias != name})
 
 
-class _OpenGeneration(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _OpenGeneration:
     """An open index, the pointer file, and its state and content when the index was opened."""
 
     path: str

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import httpx
@@ -31,7 +31,6 @@ from recto.errors import CollectionMissing, ConfigurationError, FingerprintMisma
 from recto.settings import is_local_address, split_addresses
 
 Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
 
 _PORT = 6333
 _READ_SECONDS = 5.0
@@ -187,12 +186,7 @@ class Connection:
         """The client of the Qdrant SDK for the node that answered last."""
         return self._preferred.client()
 
-    def read(
-        self,
-        call: Callable[Concatenate[QdrantClient, Arguments], Result],
-        *args: Arguments.args,
-        **options: Arguments.kwargs,
-    ) -> Result:
+    def read(self, call: Callable[..., Result], *args: Any, **options: Any) -> Result:
         """Call a method of the client with these arguments, up to three times."""
         tries = _ReadTries(self._order)
 
@@ -206,12 +200,7 @@ class Connection:
         """Call one node, once."""
         return self._call(node, _READ_SECONDS, call)
 
-    async def aread(
-        self,
-        call: Callable[Concatenate[AsyncQdrantClient, Arguments], Awaitable[Result]],
-        *args: Arguments.args,
-        **options: Arguments.kwargs,
-    ) -> Result:
+    async def aread(self, call: Callable[..., Awaitable[Result]], *args: Any, **options: Any) -> Result:
         """Await a call of the server, up to three times."""
         tries = _ReadTries(self._order)
 
@@ -237,12 +226,7 @@ class Connection:
             if offset is None:
                 return
 
-    def write(
-        self,
-        call: Callable[Concatenate[QdrantClient, Arguments], Result],
-        *args: Arguments.args,
-        **options: Arguments.kwargs,
-    ) -> Result:
+    def write(self, call: Callable[..., Result], *args: Any, **options: Any) -> Result:
         """Call each node of the server up to six times, and notify the user of every wait."""
         nodes = self._order()
 
