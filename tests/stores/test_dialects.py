@@ -513,7 +513,7 @@ def test_detection_of_one_dialect() -> None:
         "detected", "content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks"
     )
     assert "text from content" in dialect.describe()
-    assert "missing: module (derived from the address)" in dialect.describe()
+    assert "missing: module" in dialect.describe()
     assert detect([EXAMPLES["16"].payload]).page_url == "full_path"
     assert detect([EXAMPLES["5"].payload]).module == "", "'Docs' is not a module"
     assert detect([EXAMPLES["15"].payload]).module == "", "a number is not a name"

@@ -336,14 +336,6 @@ def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: P
     store.close()
 
 
-def test_chunks_that_were_deleted_since_are_left_out(store: ServerStore) -> None:
-    publish_lexical(store, "books", GARDEN)
-    index = store.open("books")
-    (result,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
-    publish_lexical(store, "books", GARDEN[:1], rebuild=False)
-    assert {one.chunk_index for one in index.chunks(list(result.dense)[MOST:]).values()} <= {0}
-
-
 def test_another_model_or_analyzer_gets_a_new_collection(store: ServerStore) -> None:
     publish_lexical(store, "books", GARDEN)
     first = store.open("books").info.generation

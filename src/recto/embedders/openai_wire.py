@@ -38,10 +38,6 @@ _POOLING = (
     "Start the server with the pooling of the model card. llama.cpp uses that of the model file if you leave "
     "out --pooling; if the file names none, set it to cls, mean or last."
 )
-_START = {
-    11434: "Start Ollama with `ollama serve`.",
-    1234: "Start the server of LM Studio: `lms server start`.",
-}
 
 
 class InputTooLarge(EmbeddingError):
@@ -277,8 +273,7 @@ class Endpoint:
                 hint="Set SSL_CERT_FILE to the file with the certificate of its authority.",
             )
         if name == "ConnectError":
-            port = urlsplit(self._base).port
-            advice = _START.get(port or 0, "Is the server running?") if self._local else "Check the network."
+            advice = "Is the server running?" if self._local else "Check the network."
             return TransientEmbeddingError(
                 f"Cannot connect to {self._base}", hint=f"{advice} Check RECTO_OPENAI_URL."
             )

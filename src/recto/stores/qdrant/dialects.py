@@ -149,11 +149,6 @@ _SOURCES = {"page_url": (_PATH,), "page_title": (_FILE_NAME,), "file": (_PATH, _
 """What the field `source` must look like to be used: it may also be a constant such as "website"."""
 _WHOLE_NUMBER = re.compile(r"\+?(\d{1,9})(?:\.0*)?")
 _MAX_INDEX = 10**9  # a larger number is an id
-_FALLBACKS: Mapping[str, str] = {
-    "page_title": "the first heading or the address is shown",
-    "module": "derived from the address",
-    "total_chunks": "at least chunk_index + 1",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +216,7 @@ class Dialect:
             for name in ALIASES
             if self.path(name)
         ]
-        missing = [
-            name + (f" ({_FALLBACKS[name]})" if name in _FALLBACKS else "")
-            for name in ALIASES
-            if not self.path(name)
-        ]
+        missing = [name for name in ALIASES if not self.path(name)]
         fields = ", ".join(present) or "no field is known"
         return f"{self.name}: {fields}" + (f"; missing: {', '.join(missing)}" if missing else "")
 

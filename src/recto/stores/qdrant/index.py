@@ -59,7 +59,7 @@ _LIMITED = "The server limits searches, so they may miss chunks (strict mode)"
 
 @dataclass(frozen=True, slots=True)
 class _PointId:
-    """A point's id, with its chunk if the search returned it: a later call may find it changed."""
+    """A point's id, with the chunk that the search returned: a later call may find it changed."""
 
     point: int | str | UUID
     chunk: Chunk | None = field(default=None, compare=False, repr=False)
@@ -91,7 +91,7 @@ class CollectionSchema:
         scores: dict[Hashable, float] = {}
         copies = set()
         for point in points:  # best first
-            chunk = self.chunk(point) if point.payload else None
+            chunk = self.chunk(point) if point.payload is not None else None
             if filters and (chunk is None or not matches(chunk, filters)):
                 continue
             if chunk is not None and not self.own:
@@ -103,12 +103,7 @@ class CollectionSchema:
         return scores
 
     def request(
-        self,
-        vector: Vector | SparseVector,
-        limit: int,
-        condition: models.Filter | None,
-        *,
-        with_payload: bool = True,
+        self, vector: Vector | SparseVector, limit: int, condition: models.Filter | None
     ) -> models.QueryRequest:
         """Return the request for a dense or lexical search."""
         query: Any = vector
@@ -121,13 +116,11 @@ class CollectionSchema:
             using=LEXICAL if is_lexical else self.vector_name,
             filter=condition,
             limit=limit,
-            with_payload=with_payload,
+            with_payload=True,
             params=None if is_lexical else self.params,
         )
 
-    def rescored(
-        self, request: models.QueryRequest, candidates: models.QueryRequest, *, with_payload: bool
-    ) -> models.QueryRequest:
+    def rescored(self, request: models.QueryRequest, candidates: models.QueryRequest) -> models.QueryRequest:
         """Return a request for the scores that `request` gives to the points of another request.
 
         Each shard scores its own candidates, so the limit must not cut off any of them.
@@ -143,7 +136,7 @@ class CollectionSchema:
             "prefetch": [prefetch],
             "filter": None,
             "limit": (candidates.limit or 0) * self.shards,
-            "with_payload": with_payload,
+            "with_payload": False,
         }
         return request.model_copy(update=changes)
 
@@ -268,23 +261,12 @@ class ServerIndex:
         return await to_thread(self.candidates, queries, limit, filters)
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
-        """Return chunks by the ids that `candidates` returned, without those that were deleted since."""
-        chunks, missing = _fetched_chunks(ids)
-        if missing:
-            name = self._schema.collection
-            points = self._connection.read(QdrantClient.retrieve, name, missing, with_payload=True)
-            chunks |= {_PointId(point.id): self._schema.chunk(point) for point in points}
-        return chunks
+        """Return chunks by the ids that `candidates` returned; the search has fetched them."""
+        return {id: id.chunk for id in ids if isinstance(id, _PointId) and id.chunk is not None}
 
     async def achunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
-        """Return chunks by the ids that `acandidates` returned, without those that were deleted since."""
-        chunks, missing = _fetched_chunks(ids)
-        if missing:
-            name = self._schema.collection
-            read = self._connection.aread
-            points = await read(AsyncQdrantClient.retrieve, name, missing, with_payload=True)
-            chunks |= {_PointId(point.id): self._schema.chunk(point) for point in points}
-        return chunks
+        """Return chunks by the ids that `acandidates` returned."""
+        return self.chunks(ids)
 
     def lexicon(self) -> bytes:
         """Return the vocabulary that was published with the collection, or nothing if there is none."""
@@ -401,25 +383,16 @@ class ServerIndex:
         condition: models.Filter | None,
         client_side: bool,
     ) -> list[list[models.QueryRequest]]:
-        """Return the requests of each query: dense, lexical, and each of them for what the other finds.
-
-        Payloads are fetched only of points that will probably be shown, or for filtering on the client.
-        """
+        """Return the requests of each query: dense, lexical, and each of them for what the other finds."""
         schema, batches = self._schema, []
         for query in queries:
             most = candidate_limit(limit) if query.is_hybrid else limit
             most = _MAX_SCANNED if client_side else most
-            requests = []
-            if query.dense is not None:
-                requests.append(schema.request(query.dense, most, condition))
-            if query.lexical is not None and query.lexical.indices:
-                with_payload = client_side or query.dense is None
-                terms = schema.request(query.lexical, most, condition, with_payload=with_payload)
-                requests.append(terms)
-                if query.dense is not None:
-                    dense = requests[0]
-                    requests.append(schema.rescored(dense, terms, with_payload=client_side))
-                    requests.append(schema.rescored(terms, dense, with_payload=client_side))
+            vectors = (query.dense, query.lexical if query.lexical and query.lexical.indices else None)
+            requests = [schema.request(vector, most, condition) for vector in vectors if vector is not None]
+            if len(requests) == 2:
+                dense, lexical = requests
+                requests += [schema.rescored(dense, lexical), schema.rescored(lexical, dense)]
             batches.append(requests)
         return batches
 
@@ -434,7 +407,11 @@ class ServerIndex:
         """Return the candidates of each query from the answers to its requests (`_candidate_requests`)."""
         points, results = iter(answers), []
         for query, batch in zip(queries, batches, strict=True):
-            parts = [self._schema.scores(next(points).points, filters) for _ in batch]
+            scores = self._schema.scores
+            parts = [
+                scores(next(points).points, filters if number < 2 else NO_FILTERS)
+                for number in range(len(batch))
+            ]
             if query.dense is None:
                 results.append(Candidates(lexical=parts[0] if parts else {}))
             elif len(parts) == 1:
@@ -442,9 +419,8 @@ class ServerIndex:
             else:
                 dense, lexical, cosines, terms = parts
                 lexical = without_last_tie(lexical, candidate_limit(limit))
-                # Every shard has rescored its own candidates: keep the candidates of the whole
-                # collection. The keys of `dense` come first, because they come with their chunks.
-                dense |= {id: score for id, score in cosines.items() if id in lexical}
+                # Every shard has rescored its own candidates: keep the candidates of the whole collection.
+                dense |= {id: cosines[id] for id in lexical if id in cosines}
                 results.append(Candidates(dense, {id: terms[id] for id in dense if id in terms} | lexical))
         return results
 
@@ -472,17 +448,3 @@ def _to_filter(conditions: Sequence[FieldFilter]) -> models.Filter | None:
         return models.Filter(should=[models.FieldCondition(key=field, match=match) for match in either])
 
     return models.Filter(must=[any_of(condition.field, condition.values) for condition in conditions])
-
-
-def _fetched_chunks(ids: Iterable[Hashable]) -> tuple[dict[Hashable, Chunk], list[int | str | UUID]]:
-    """Return the chunks that came with the ids, and the points that must be read."""
-    chunks: dict[Hashable, Chunk] = {}
-    missing: list[int | str | UUID] = []
-    for id in ids:
-        if not isinstance(id, _PointId):
-            raise TypeError(f"{id!r} is not an id that `candidates` returned")
-        if id.chunk is not None:
-            chunks[id] = id.chunk
-        else:
-            missing.append(id.point)
-    return chunks, missing
