@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ def collections(collection: str | None, as_json: bool) -> Exit:
             raise InvalidArgument(_NO_GENERATIONS, hint="Index the book again.")
         generations = store.generations(collection)
         lines = [line for generation in generations for line in _generation_lines(generation)]
-        emit([asdict(generation) for generation in generations], lines, as_json=as_json)
+        emit([generation._asdict() for generation in generations], lines, as_json=as_json)
         return Exit.OK
     aliases = store.aliases()
     rows = [_row(store, name, aliases) for name in store.collections()]

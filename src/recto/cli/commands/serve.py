@@ -70,7 +70,7 @@ def serve(query_log: str | None, **flags: Any) -> Exit:
     _report_files(settings)
     if query_log is not None:
         directory = parse_directory(query_log, "--query-log")
-        settings = replace(settings, query_log=replace(settings.query_log, directory=directory))
+        settings = replace(settings, query_log=settings.query_log._replace(directory=directory))
     if settings.query_log.directory is not None:
         notify(f"Queries are logged in {settings.query_log.directory}")
     stored = bool(read_keys(settings.key_home))
