@@ -44,7 +44,7 @@ def on_server(
     return ServerStore(connection, home, ServerOptions(shards=shards), None)
 
 
-@pytest.mark.parametrize("fault", [drop(), status(500), status(403), rubbish()])
+@pytest.mark.parametrize("fault", [drop(), status(500), status(403), status(429), rubbish()])
 @pytest.mark.parametrize("path", ["*/snapshots", "*.snapshot"])
 def test_a_failed_backup_leaves_no_file_and_no_snapshot(
     store: ServerStore, qdrant: QdrantDouble, tmp_path: Path, path: str, fault: object
@@ -93,21 +93,6 @@ def test_what_is_left_on_the_server_is_named(
         assert told[-1].startswith("The server may keep creating the snapshot.")
         assert told[-1].endswith("/snapshots/NAME")
     hold.set()
-
-
-@pytest.mark.parametrize("code", [429, 503])
-@pytest.mark.parametrize("path", ["*/snapshots", "*.snapshot", "*/upload"])
-def test_a_server_that_asks_to_wait_is_asked_again(
-    telling: ServerStore, qdrant: QdrantDouble, tmp_path: Path, told: list[str], path: str, code: int
-) -> None:
-    qdrant.script(*[status(code, headers={"Retry-After": "2"})] * 2, path=path)
-    telling.backup("books", tmp_path / "x.recto")
-    assert telling.restore(tmp_path / "x.recto", "copy").chunks == 20
-    assert [one.partition(": ")[2] for one in told if "waiting" in one] == [
-        "waiting 2.0 s (try 2 of 6)",
-        "waiting 2.0 s (try 3 of 6)",
-    ]
-    assert qdrant.snapshots == {}
 
 
 def test_a_changed_snapshot_is_noticed(store: ServerStore, qdrant: QdrantDouble, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -239,51 +238,33 @@ class Connection:
             rounds = -(-failures // len(self.nodes))
             if not isinstance(error, TransientError) or rounds >= _WRITE_TRIES:
                 return None
-            return self._wait_before(rounds + 1, error)
+            pause = min(_LONGEST_WAIT, _pause(rounds, error))
+            self.notify(f"{error.message}: waiting {pause:.1f} s (try {rounds + 1} of {_WRITE_TRIES})")
+            return pause
 
         return retry(attempt, backoff, self._sleep)
-
-    def _wait_before(self, number: int, error: TransientError) -> float:
-        """Return the pause before a try, and notify the user of it."""
-        pause = min(_LONGEST_WAIT, _pause(number - 1, error))
-        self.notify(f"{error.message}: waiting {pause:.1f} s (try {number} of {_WRITE_TRIES})")
-        return pause
 
     @contextmanager
     def http(self) -> Iterator[httpx.Client]:
         """Open an HTTP client of a node that answers, for what the SDK cannot do.
 
-        All its calls go to this node. Errors become `RectoError`s. A call is repeated if the server asks for
-        that: after a 429, and after a 503 with `Retry-After`.
+        All its calls go to this node, and are made once. Errors become `RectoError`s.
         """
         self.read(QdrantClient.info)
         node = self._preferred
 
-        def checked(send: Callable[[], httpx.Response]) -> httpx.Response:
-            response = send()
+        def check(response: httpx.Response) -> None:
             if response.is_error:
                 response.read()
-                response.close()
                 raise self._status_error(
                     node.url, response.status_code, _server_message(response), retry_after(response.headers)
                 )
-            return response
-
-        def backoff(failures: int, error: Exception) -> float | None:
-            if not isinstance(error, TransientError) or failures >= _WRITE_TRIES:
-                return None
-            if isinstance(error, NodeUnavailable) and error.retry_after is None:
-                return None  # it may be down for long, and a snapshot is on this node only
-            return self._wait_before(failures + 1, error)
-
-        class Client(httpx.Client):
-            def send(client, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: N805
-                send = partial(super().send, request, **options)
-                return retry(lambda: checked(send), backoff, self._sleep)
 
         headers = {"api-key": self._api_key} if self._api_key else {}
         try:
-            with Client(base_url=node.url, headers=headers, timeout=_WRITE_SECONDS) as client:
+            with httpx.Client(
+                base_url=node.url, headers=headers, timeout=_WRITE_SECONDS, event_hooks={"response": [check]}
+            ) as client:
                 yield client
         except httpx.HTTPError as error:
             raise self._failed(node, error) from None

@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -153,44 +152,32 @@ def _download(
 def _upload(
     http: httpx.Client, archive: Archive, target: str, checksum: object, progress: Progress | None
 ) -> None:
-    body = _Body(archive, progress)
     params = {"priority": "snapshot", "wait": "true"}
     if isinstance(checksum, str) and _SHA256.fullmatch(checksum):
         params["checksum"] = checksum
     headers = {
         "Content-Type": f"multipart/form-data; boundary={_BOUNDARY}",
-        "Content-Length": str(len(_BEFORE) + body.size + len(_AFTER)),
+        "Content-Length": str(len(_BEFORE) + archive.header.files[_FILE] + len(_AFTER)),
     }
     path = f"/collections/{quote(target)}/snapshots/upload"
-    http.post(path, params=params, content=body, headers=headers, timeout=_LONG)
+    http.post(path, params=params, content=_form(archive, progress), headers=headers, timeout=_LONG)
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """The form with a snapshot; it can be sent again, because every iteration reads the archive anew."""
-
-    archive: Archive
-    progress: Progress | None
-
-    @property
-    def size(self) -> int:
-        """The size of the snapshot."""
-        return self.archive.header.files[_FILE]
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield _BEFORE
-        done = 0
-        for _, _, blocks in self.archive.files():
-            for offset, block in blocks:
-                if offset != done:
-                    break
-                yield block
-                done += len(block)
-                if self.progress:
-                    self.progress(done, self.size)
-        if done != self.size:
-            raise self.archive.damaged("the snapshot is not complete")
-        yield _AFTER
+def _form(archive: Archive, progress: Progress | None) -> Iterator[bytes]:
+    """Yield the form with the snapshot of an archive."""
+    yield _BEFORE
+    done, size = 0, archive.header.files[_FILE]
+    for _, _, blocks in archive.files():
+        for offset, block in blocks:
+            if offset != done:
+                break
+            yield block
+            done += len(block)
+            if progress:
+                progress(done, size)
+    if done != size:
+        raise archive.damaged("the snapshot is not complete")
+    yield _AFTER
 
 
 def _check_shards(connection: Connection, collection: str) -> None:
