@@ -77,14 +77,6 @@ async def awaited(store: ServerStore) -> int:
     return nearest_chunk.chunk_index
 
 
-def test_a_failed_write_names_the_next_node(dead: str, double: QdrantDouble, home: Path) -> None:
-    told: list[str] = []
-    connection = Connection(f"{dead},{double.url}", "", told.append)
-    connection.write(lambda client: client.get_collections())
-    assert told == [f"Cannot connect to Qdrant at {dead}: trying {double.url}"]
-    connection.close()
-
-
 def test_a_failed_node_is_avoided_for_a_while(
     dead: str, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
