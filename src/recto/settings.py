@@ -220,6 +220,20 @@ class Settings:
         return Path(_HOME).expanduser() if is_from_project else self.home
 
     @property
+    def project_endpoint(self) -> tuple[str, str]:
+        """The variable and the address of an embedding service that only the project's `.env` names.
+
+        Both are empty if there is none, or if it is on this machine.
+        """
+        name = {"cohere": "COHERE_API_URL", "openai": "RECTO_OPENAI_URL"}.get(self.embedder, "")
+        if not self.variables.is_from_project(name):
+            return "", ""
+        parts = urlsplit(self.variables[name])
+        host = parts.hostname or ""
+        is_local = host in {"localhost", "::1"} or host.startswith("127.") or host.endswith(".localhost")
+        return ("", "") if is_local else (name, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+
+    @property
     def extras(self) -> tuple[str, ...]:
         """The optional extras that the configured embedder and store need."""
         needed = {

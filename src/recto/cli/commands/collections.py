@@ -14,7 +14,7 @@ import click
 from recto._util.text import escape_controls, plural
 from recto.cli import options
 from recto.cli.output import echo, emit
-from recto.cli.runner import Exit, close_later, notify, progress_bar, warn
+from recto.cli.runner import Exit, close_later, confirm_endpoint, notify, progress_bar, warn
 from recto.errors import (
     FingerprintMismatch,
     FormatMismatch,
@@ -288,6 +288,7 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     settings = _server_settings()
     embedded = open_configured_store(replace(settings, store="edge"))
     name = collection or default_collection(settings, embedded)
+    confirm_endpoint(settings)
     embedder = open_embedder(settings, notify)
     close_later(embedder)
     left = embedded.open(name)
