@@ -433,7 +433,7 @@ def test_every_mode_returns_the_same_as_the_embedded_store(
 ) -> None:
     local = EdgeStore(sample_home)
     promote(local.open(SAMPLE_COLLECTION), store, "books")
-    queries = [expectation.query for expectation in documented_suite().expectations]
+    queries = [expectation.query for expectation in documented_suite().expectations][::3]
     left, right = Retriever(embedder, local, SAMPLE_COLLECTION), Retriever(embedder, store, "books")
     for mode in MODES:
         pairs = zip(
