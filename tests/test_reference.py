@@ -16,8 +16,8 @@ import recto
 from recto.book.sources.options import SiteOptions
 from recto.cli.main import recto as product
 from recto.cli.retrieve import retrieve
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.points import to_payload
 from recto.stores.qdrant.dialects import ALIASES

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.settings import Settings
 from tests.browser.webui import WebUI
 from tests.server.http.service import Service

@@ -16,8 +16,8 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from recto.search.query_log import read_query_log
+from recto.server.http import ServeOptions
 from recto.server.http.app import WEB
-from recto.server.http.options import ServeOptions
 from recto.server.keys import add_key, revoke_key
 from recto.settings import QueryLogOptions, Settings
 from tests.browser.site import Site

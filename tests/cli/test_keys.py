@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
 from recto.server.keys import StoredKeys, add_key, key_file
 from recto.settings import load_settings
 from tests.asgi import asked

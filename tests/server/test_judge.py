@@ -14,8 +14,8 @@ import pytest
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import MODES

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.errors import ConfigurationError
-from recto.server.proxies import (
+from recto.server.auth import (
     MAX_HEADER,
     check_networks,
     parse_address,

@@ -20,8 +20,8 @@ from typing import Any, Self
 import uvicorn
 from jsonschema import Draft202012Validator
 
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
 from recto.server.listening import server_config
 from recto.settings import Settings
 from tests.running import ROOT, environment, wait_until

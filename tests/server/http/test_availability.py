@@ -9,10 +9,9 @@ import logging
 import pytest
 
 from recto.errors import CollectionMissing, EmbeddingError, InvalidQuery, Unreachable
-from recto.server.http import monitoring
+from recto.server.http import ServeOptions, monitoring
 from recto.server.http.batching import CircuitBreaker
 from recto.server.http.monitoring import Metrics, Readiness
-from recto.server.http.options import ServeOptions
 from recto.server.limits import CurrentRequest, _current
 from recto.settings import Settings
 from recto.stores.qdrant.connection import TransientError

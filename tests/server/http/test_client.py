@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from recto.server.http import ServeOptions
 from recto.server.http.app import WEB
-from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from scripts.make_client_types import TYPES, build
 from tests.server.http.service import Service

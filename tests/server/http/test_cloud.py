@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import models
 
-from recto.server.http import monitoring
-from recto.server.http.options import ServeOptions
-from recto.server.http.serve import secrets_of
+from recto.server.http import ServeOptions, monitoring
 from recto.server.listening import JsonFormatter
 from recto.settings import Settings
 from recto.stores.qdrant import store as store_module
@@ -119,7 +117,7 @@ def test_an_engine_fails_and_recovers(
             double.always(None)
             assert recovers(service) < 30
         assert 'recto_engine_errors_total{kind="connection"}' in service.get("/metrics").body.decode()
-    lines = [JsonFormatter(secrets_of(settings, ServeOptions())).format(record) for record in caplog.records]
+    lines = [JsonFormatter((*settings.secrets, *settings.addresses)).format(record) for record in caplog.records]
     assert any("not available" in line for line in lines), "the operator learns what is wrong"
     assert not [line for line in lines for word in inside(settings) if word in line]
 

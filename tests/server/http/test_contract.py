@@ -10,7 +10,7 @@ import pytest
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.contracts.http import QueryResponse, ValidationResponse
 from recto.search.retriever import Retriever
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.server.http.service import SearchService
 from recto.settings import Settings
 from tests.server.http.service import Service

@@ -10,10 +10,10 @@ from starlette.routing import BaseRoute, Mount, Route
 from recto.book.sources.tree import open_book
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
+from recto.server.auth import check_networks
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
 from recto.server.keys import add_key, read_keys, revoke_key
-from recto.server.proxies import check_networks
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from tests.conftest import SHARED

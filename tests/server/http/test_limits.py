@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 
 from recto.server import listening as connections
 from recto.server.auth import ApiKeys
+from recto.server.http import ServeOptions
 from recto.server.http.app import middleware
 from recto.server.http.monitoring import Metrics
-from recto.server.http.options import ServeOptions
 from recto.server.limits import MAX_BODY, RateLimiter, Refused
 from recto.server.listening import BoundedConnection
 from recto.settings import Settings

@@ -14,7 +14,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from recto.errors import ErrorKind
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.settings import Settings
 from tests.running import ROOT
 from tests.server.http.service import Service

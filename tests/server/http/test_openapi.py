@@ -20,8 +20,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from tests.server.http.service import Service
 

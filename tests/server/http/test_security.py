@@ -9,9 +9,8 @@ import pytest
 
 from recto.errors import ConfigurationError
 from recto.server.auth import is_loopback
-from recto.server.http.app import allowed_hosts
-from recto.server.http.options import ServeOptions, serve_options
-from recto.settings import Settings, Variables, VariableSource
+from recto.server.http import ServeOptions, serve_options
+from recto.settings import Settings
 from tests.running import recto
 from tests.server.http.service import Service
 
@@ -91,8 +90,8 @@ def test_only_local_host_names_are_accepted_on_loopback(locked: Service, host: s
 
 
 def test_a_public_server_accepts_all_hosts_unless_some_are_listed() -> None:
-    assert allowed_hosts(ServeOptions(host="0.0.0.0")) == []
-    assert allowed_hosts(ServeOptions(host="0.0.0.0", hosts=("search.example.org",))) == [
+    assert ServeOptions(host="0.0.0.0").accepted_hosts == []
+    assert ServeOptions(host="0.0.0.0", hosts=("search.example.org",)).accepted_hosts == [
         "search.example.org"
     ]
 
@@ -144,7 +143,7 @@ def options(environment: dict[str, str] | None = None, **changed: object) -> Ser
         "host": "127.0.0.1", "port": 0, "workers": 1, "collections": (), "allow_public": False, "hosts": (), "origins": (),
         "rate": None, "concurrency": 10, "timeout": 5, "drain": 5, **changed,
     }  # fmt: skip
-    return serve_options(**flags, variables=Variables(VariableSource("", environment or {})))  # type: ignore[arg-type]
+    return serve_options(environment or {}, **flags)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "127.0.0.1.example.org"])

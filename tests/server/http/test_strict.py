@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recto.contracts.http import QueryResponse
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
 from recto.server.http.models import ErrorResponse, SearchResponseModel
-from recto.server.http.options import ServeOptions
 from recto.server.http.service import SearchService
 from recto.settings import Settings
 from tests.asgi import asked

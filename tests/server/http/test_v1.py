@@ -14,7 +14,7 @@ import pytest
 from recto.protocols import Embedder
 from recto.search.display import response_to_dict, response_words
 from recto.search.retriever import Retriever
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, fingerprint

@@ -13,8 +13,8 @@ from recto.book.sources.tree import MarkdownTree
 from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
-from recto.server.mcp.server import build_server
-from recto.server.mcp.tools import LazyRetriever
+from recto.server.mcp_server import build_server
+from recto.server.mcp_tools import LazyRetriever
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore

@@ -24,7 +24,7 @@ from recto.cli.main import recto as product
 from recto.cli.runner import run
 from recto.search.retriever import Retriever
 from recto.server.limits import MAX_BODY
-from recto.server.mcp.server import http_app, replace_lone_surrogates
+from recto.server.mcp_server import http_app, replace_lone_surrogates
 from tests.asgi import asked
 from tests.cli.test_index import WITH_CTRL_C
 from tests.running import ROOT, environment, recto_process

@@ -22,10 +22,10 @@ from recto.protocols import Embedder
 from recto.search.display import chunk_matches, make_snippet, response_words
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
-from recto.server.mcp import server as server_module
-from recto.server.mcp import tools as pages_module
-from recto.server.mcp.server import build_server, page_uri
-from recto.server.mcp.tools import LazyRetriever
+from recto.server import mcp_server as server_module
+from recto.server import mcp_tools as pages_module
+from recto.server.mcp_server import build_server, page_uri
+from recto.server.mcp_tools import LazyRetriever
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import MODES, Filters, Mode, Module, SearchResponse
 from tests.server.mcp.client import call, connected, failure, in_memory, text_of

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from recto.contracts.http import CollectionName, Count, QueryText, RequestModel, ValidationResponse
-from recto.evaluation.gaps import NearSection
 from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
 from recto.server.schemas import ChunkFields, HitFields, ResponseFields, ResponseModel
 from recto.types.index import StoreProblem
@@ -70,6 +69,7 @@ WithLog = Annotated[
         "Send it with searches while a reader is still typing."
     ),
 ]
+Record = dict[str, Any] | None
 TopK = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
 
 
@@ -307,15 +307,9 @@ class HealthzResponse(ResponseModel):
 
 
 class ReadyzResponse(ResponseModel):
-    """The server can answer searches."""
+    """Whether the server can answer searches."""
 
-    status: Literal["ready"]
-
-
-class NotReadyResponse(ResponseModel):
-    """The server cannot answer searches now."""
-
-    status: Literal["not ready"]
+    status: Literal["ready", "not ready"]
 
 
 class IndexModel(ResponseModel):
@@ -332,118 +326,28 @@ class IndexModel(ResponseModel):
     warnings: list[str]
 
 
-class SectionCoverageModel(ResponseModel):
-    """Whether a section can be found."""
-
-    title: str
-    anchor: str
-    state: Literal["reached", "unreachable", "shadowed", "duplicate"]
-
-
-class PageCoverageModel(ResponseModel):
-    """Whether the sections of a page can be found."""
-
-    url: str
-    title: str
-    module: str
-    sections: list[SectionCoverageModel]
-
-
-class CoverageModel(ResponseModel):
-    """The last run of `recto coverage`; `current` is false if it measured an older index."""
-
-    made_at: str
-    generation: str
-    current: bool
-    pages: list[PageCoverageModel]
-    reached: int
-    total: int
-
-
-class FailedQuestionModel(ResponseModel):
-    """A question without the expected result."""
-
-    query: str
-    reason: str
-
-
-class SuiteModel(ResponseModel):
-    """The last run of `recto validate`; `current` is false if it measured an older index."""
-
-    made_at: str
-    generation: str
-    current: bool
-    name: str
-    command: str
-    passed: int
-    total: int
-    measures: dict[str, float]
-    failed: list[FailedQuestionModel]
-
-
-class AskedQueryModel(ResponseModel):
-    """A query of a cluster, and how often it was asked."""
-
-    query: str
-    count: int
-
-
-class ClusterModel(ResponseModel):
-    """Queries with one meaning.
-
-    `unanswered` is the expected share that the book does not answer. `not_covered` counts the queries that it
-    most likely does not cover, `below_noise` those below the noise floor, and `no_click` the searches after
-    which no result was opened; it is null if no clicks are reported.
-    """
-
-    label: str
-    count: int
-    unanswered: float
-    not_covered: int
-    below_noise: int
-    no_click: int | None
-    queries: list[AskedQueryModel]
-    nearest: list[NearSection]
-    unknown_words: list[str]
-    missing_words: list[str]
-
-
-class GapsModel(ResponseModel):
-    """The last run of `recto gaps`; `current` is false if it searched an older index."""
-
-    made_at: str
-    generation: str
-    current: bool
-    queries: int
-    total: int
-    clusters: list[ClusterModel]
-
-
-class PercentilesModel(ResponseModel):
-    """Percentiles, in milliseconds."""
-
-    p50: float | None
-    p95: float | None
-
-
 class LatencyModel(ResponseModel):
-    """The last searches of the worker that handles the request."""
+    """The last searches of the worker that handles the request; `steps` has the percentiles of each step."""
 
     requests: int
     p50_ms: float | None
     p95_ms: float | None
-    steps: dict[str, PercentilesModel]
+    steps: dict[str, dict[str, float | None]]
     recent: list[float]
 
 
 class HealthResponseModel(ResponseModel):
-    """The state of a collection, and what to do about it."""
+    """The state of a collection, and what to do about it.
+
+    `coverage`, `suite` and `gaps` are the last runs of `recto coverage`, `recto validate` and `recto gaps`;
+    their `current` is false if they measured an older index.
+    """
 
     validation: ValidationResponse
     index: IndexModel | None
     problems: list[StoreProblem]
-    coverage: CoverageModel | None
-    suite: SuiteModel | None
-    gaps: GapsModel | None
+    coverage: Record
+    suite: Record
+    gaps: Record
     latency: LatencyModel
     advice: list[str]

@@ -31,13 +31,14 @@ from recto.search.retriever import Retriever
 from recto.server.http import models
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
 from recto.server.http.service import SearchFound, SearchService
-from recto.server.http.views import add_html, respond
-from recto.server.limits import current_request
+from recto.server.http.views import add_html
+from recto.server.limits import current_request, respond
 from recto.settings import SAMPLE_COLLECTION
 from recto.types.index import IndexInfo
 from recto.types.search import Filters, SearchResponse
 
 Result = TypeVar("Result")
+Responses = dict[int | str, dict[str, Any]]
 
 _MARKDOWN = "text/markdown"
 _CHARGED_PAGES = 10  # of llms-full.txt, which count as one request for the rate limit
@@ -55,20 +56,16 @@ _DESCRIPTIONS = {
     500: "An internal error.",
     503: "An engine is unreachable, the collection is empty, or the server is busy; see Retry-After.",
 }
-_ERRORS: dict[int | str, dict[str, Any]] = {
+_ERRORS: Responses = {
     code: {"model": models.ErrorResponse, "description": text} for code, text in _DESCRIPTIONS.items()
 }
-_UNAVAILABLE: dict[int | str, dict[str, Any]] = {code: _ERRORS[code] for code in (400, 401, 403, 500, 503)}
-_NOT_READY: dict[int | str, dict[str, Any]] = {
-    400: _ERRORS[400],
-    503: {"model": models.NotReadyResponse, "description": "The server cannot answer searches now."},
-}
-_METRICS_TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/plain": {}}, "description": "Metrics as text."}
-}
-_PLAIN_TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/plain": {}}, "description": "Markdown."}
-}
+_UNAVAILABLE: Responses = {code: _ERRORS[code] for code in (400, 401, 403, 500, 503)}
+_NOT_READY = {"model": models.ReadyzResponse, "description": "The server cannot answer searches now."}
+
+
+def _text_response(description: str) -> Responses:
+    return {200: {"content": {"text/plain": {}}, "description": description}}
+
 
 Collection = Annotated[
     str | None, Query(description="A collection that the server serves; default: the first.")
@@ -199,20 +196,14 @@ async def collections(service: Service) -> Response:
     """List the collections that the server serves."""
     names = service.visible
     infos = await gather(*(_open_info(service, name) for name in names))
-    books = [info.fingerprint if info else None for info in infos]
-    return respond(
-        {
-            "collections": [
-                {
-                    "name": name,
-                    "default": name == names[0],
-                    "title": (book.title if book else "") or name,
-                    "logo": (book.logo if book else "") or None,
-                }
-                for name, book in zip(names, books, strict=True)
-            ]
-        }
-    )
+    listed = []
+    for name, info in zip(names, infos, strict=True):
+        book = info.fingerprint if info else None
+        title, logo = (book.title, book.logo) if book else ("", "")
+        listed.append(
+            {"name": name, "default": name == names[0], "title": title or name, "logo": logo or None}
+        )
+    return respond({"collections": listed})
 
 
 @v1_router.get("/modules", response_model=models.ModulesResponseModel)
@@ -284,7 +275,7 @@ llms_router = APIRouter(route_class=StrictRoute, tags=["llms"], responses=_ERROR
 """The routes with a whole book as text, for language models."""
 
 
-@llms_router.get("/llms.txt", response_class=Response, responses=_PLAIN_TEXT)
+@llms_router.get("/llms.txt", response_class=Response, responses=_text_response("Markdown."))
 async def llms(service: Service, collection: Collection = None) -> Response:
     """List the pages of a book, with links to their Markdown."""
     name = service.name(collection)
@@ -297,7 +288,7 @@ async def llms(service: Service, collection: Collection = None) -> Response:
     return _text(llms_txt(outline.title or name, outline, link), "text/plain")
 
 
-@llms_router.get("/llms-full.txt", response_class=Response, responses=_PLAIN_TEXT)
+@llms_router.get("/llms-full.txt", response_class=Response, responses=_text_response("Markdown."))
 async def llms_full(service: Service, collection: Collection = None) -> Response:
     """Return all pages of a book as Markdown, in reading order."""
     name = service.name(collection)
@@ -384,19 +375,20 @@ async def healthz() -> Response:
     return respond({"status": "ok", "version": __version__})
 
 
-@health_router.get("/readyz", response_model=models.ReadyzResponse, responses=_NOT_READY)
+@health_router.get(
+    "/readyz", response_model=models.ReadyzResponse, responses={400: _ERRORS[400], 503: _NOT_READY}
+)
 async def readyz(service: Service) -> Response:
     """Check that the server can answer searches."""
     # Needs no key, so it does not tell the reason: the log and /v1/health do.
     if await service.readiness.is_ready():
         return respond({"status": "ready"})
-    response = respond({"status": "not ready"})
-    response.status_code = 503
-    response.headers["retry-after"] = str(RETRY_SECONDS)
-    return response
+    return respond({"status": "not ready"}, 503, {"retry-after": str(RETRY_SECONDS)})
 
 
-@health_router.get("/metrics", response_class=Response, responses=_UNAVAILABLE | _METRICS_TEXT)
+@health_router.get(
+    "/metrics", response_class=Response, responses=_UNAVAILABLE | _text_response("Metrics as text.")
+)
 async def prometheus(service: Service) -> Response:
     """Return metrics for Prometheus."""
     indexes = {name: await _open_info(service, name) for name in service.names}
@@ -409,10 +401,10 @@ async def health(service: Service, collection: Collection = None) -> Response:
     name = service.name(collection)
     validated = await validation(service, name)
     info = await service.stored_info(name) if validated["collection_exists"] else None
-    home = service.settings.home
-    coverage = await to_thread(records.read_coverage, home, info) if info else None
-    suite = await to_thread(records.read_suite, home, info) if info else None
-    gaps = await to_thread(records.read_gaps, home, info) if info else None
+    readers = (records.read_coverage, records.read_suite, records.read_gaps)
+    coverage, suite, gaps = [
+        await to_thread(read, service.settings.home, info) if info else None for read in readers
+    ]
     problems = await service.problems(name) if info else ()
     return respond(
         {
@@ -422,7 +414,7 @@ async def health(service: Service, collection: Collection = None) -> Response:
             "coverage": coverage,
             "suite": suite,
             "gaps": gaps,
-            "latency": service.metrics.recent.to_dict(),
+            "latency": service.metrics.latency(),
             "advice": list(_advice(name, info, coverage, suite)),
         }
     )

@@ -16,8 +16,8 @@ from recto._util.retry import Notify
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, ConfigurationError, missing_extra
 from recto.indexing.naming import default_collection
-from recto.server.http.options import METRICS_DIRECTORY, ServeOptions
-from recto.settings import SAMPLE_COLLECTION, Settings, split_addresses
+from recto.server.http import METRICS_DIRECTORY, ServeOptions
+from recto.settings import SAMPLE_COLLECTION, Settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -39,7 +39,7 @@ class AppFactory:
         from recto.server.http.app import make_app
         from recto.server.listening import configure_logging
 
-        configure_logging(secrets_of(self.settings, self.options))
+        configure_logging((*self.settings.secrets, *self.settings.addresses, *self.options.keys))
         _exit_with_parent()
         return make_app(self.settings, self.options, close_at_exit=True)
 
@@ -53,7 +53,7 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     except ImportError as error:
         raise missing_extra("The service", "serve") from error
     del fastapi
-    from recto.server.listening import base_url, listen, server_config
+    from recto.server.listening import base_url, configure_logging, listen, server_config
 
     with listen(options.host.strip("[]"), options.port) as listener:
         options = _prepare(settings, options, notify)
@@ -69,23 +69,8 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
             if options.workers == 1:
                 uvicorn.Server(config).run(sockets=[listener])
                 return
-            from recto.server.listening import configure_logging
-
-            configure_logging(secrets_of(settings, options))
+            configure_logging((*settings.secrets, *settings.addresses, *options.keys))
             Multiprocess(config, sockets=[listener]).run()
-
-
-def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
-    """Return what the log must not contain: keys and the engines' addresses."""
-    return (
-        settings.qdrant_api_key,
-        settings.cohere_api_key,
-        settings.openai.api_key,
-        *options.keys,
-        *split_addresses(settings.qdrant_url),
-        settings.cohere_api_url,
-        settings.openai.origin,
-    )
 
 
 def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> ServeOptions:

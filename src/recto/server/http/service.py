@@ -23,11 +23,11 @@ from recto.search.pages import BookPage
 from recto.search.query import MAX_QUERY
 from recto.search.query_log import QueryLog, Via, open_query_log
 from recto.search.retriever import Retriever, make_retriever
+from recto.server.http import ServeOptions
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
 from recto.server.http.monitoring import Metrics, Readiness
-from recto.server.http.options import ServeOptions
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
-from recto.settings import Settings, split_addresses
+from recto.settings import Settings
 from recto.types.index import IndexInfo, StoreProblem
 from recto.types.search import Mode, SearchResponse
 
@@ -261,13 +261,7 @@ class SearchService:
 
     def redact(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without paths and addresses."""
-        urls = split_addresses(self.settings.qdrant_url)
-        internals = (
-            str(self.settings.home),
-            *urls,
-            self.settings.cohere_api_url,
-            self.settings.openai.origin,
-        )
+        internals = (str(self.settings.home), *self.settings.addresses)
         return tuple(redacted(warning, *internals) for warning in warnings)
 
     @property
