@@ -138,13 +138,17 @@ def test_threads_stop_when_the_client_leaves_or_the_deadline_passes(leaves: bool
     assert worked == [True]
 
 
-def test_a_costly_request_counts_as_several() -> None:
+def test_token_buckets_refill_and_a_costly_request_counts_as_several() -> None:
     now = 0.0
     rate = RateLimiter(60, lambda: now)
     for _ in range(5):  # five seconds at one request per second
         rate.check("a")
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as refused:
         rate.check("a")
+    assert dict(refused.value.refusal.headers)["Retry-After"] == "1"
+    rate.check("b")  # each caller has a bucket of its own
+    for _ in range(1000):
+        RateLimiter(0).check("a")
     now = 5.0
     rate.check("a")
     rate.charge("a", 30)  # a batch

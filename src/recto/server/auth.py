@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from recto.errors import ConfigurationError
-from recto.server.keys import PREFIXES, Key, StoredKeys, digest
+from recto.server.keys import PREFIXES, Key, digest, key_file, read_keys
 from recto.server.limits import (
     AdmissionLimits,
     CurrentRequest,
@@ -27,6 +28,8 @@ from recto.server.limits import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -50,6 +53,7 @@ VARIABLE = "RECTO_API_KEY"
 KEY_NAME, REFUSAL_REASON = "recto.key_name", "recto.refusal_reason"
 """What the middleware adds to the scope of a request, for metrics and the log."""
 _KEY = "recto.key"
+_LOG = logging.getLogger("recto.server")
 
 _BEARER = (("WWW-Authenticate", 'Bearer realm="recto"'),)
 _UNAUTHORIZED = Refusal(
@@ -80,15 +84,8 @@ _CROSS_SITE = Refusal(
     "Allow the origin of the page with --cors-origin, or create a key for it: "
     "recto keys add NAME --origin ORIGIN --collection COLLECTION",
 )
-_CORS_METHODS = ("GET", "HEAD", "POST")
-_WRONG_METHOD = Refusal(
-    405,
-    "Web pages of other origins cannot use this method",
-    "Use GET or POST.",
-    (("Allow", ", ".join(_CORS_METHODS)),),
-)
 _CORS_ANSWER = {
-    "access-control-allow-methods": ", ".join(_CORS_METHODS),
+    "access-control-allow-methods": "GET, HEAD, POST",
     "access-control-allow-headers": "authorization, content-type, x-api-key, x-request-id",
     "access-control-max-age": "600",
 }
@@ -99,20 +96,32 @@ _WRONG_KEYS = 60  # per minute and address
 
 
 class ApiKeys:
-    """Checks keys: stored ones, and the keys in RECTO_API_KEY, which are for everything."""
+    """Checks keys: the keys in RECTO_API_KEY, which are for everything, and those that are stored in a home.
 
-    def __init__(self, keys: tuple[str, ...], stored: StoredKeys | None = None) -> None:
+    The file of stored keys is read again when it has changed: each request compares its size, time and inode,
+    which takes microseconds. If it cannot be read, no stored key is accepted.
+    """
+
+    def __init__(self, keys: Iterable[str], home: Path | None = None, *, was_found: bool = False) -> None:
+        """Take keys, a home, and whether keys were found in it when the service started."""
         self._digests = [digest(key) for key in keys]
-        self._stored = stored
+        self._home = home
+        self._signature: object = None
+        self._stored: dict[str, Key] = {}
+        self._origins: frozenset[str] = frozenset()
+        self._was_found = was_found
+        self._is_readable = True
 
     def __bool__(self) -> bool:
-        """Return whether requests need a key."""
-        return bool(self._digests) or bool(self._stored)
+        """Return whether requests need a key; deleting the file of stored keys must not open the service."""
+        self._refresh()
+        return bool(self._digests) or self._was_found
 
     @property
     def origins(self) -> Collection[str]:
-        """The origins of all stored keys."""
-        return self._stored.origins if self._stored is not None else ()
+        """The origins of all stored keys; pages of a key that has ended can read the error."""
+        self._refresh()
+        return self._origins
 
     def authenticate(self, headers: Mapping[str, str]) -> Key:
         """Return the request's key; raise `Refused` if it has no valid key.
@@ -126,18 +135,44 @@ class ApiKeys:
         sent = digest(text)  # always compared with all keys
         if number := sum(n * hmac.compare_digest(sent, own) for n, own in enumerate(self._digests, 1)):
             return Key(str(number), "admin")
-        if self._stored is None or not text.startswith(tuple(PREFIXES.values())):
+        if not text.startswith(tuple(PREFIXES.values())):
             raise Refused("key", _UNAUTHORIZED)
-        key = self._stored.find(text)
-        if not self._stored.is_readable:
+        self._refresh()
+        if not self._is_readable:
             raise Refused(
                 "keys", busy("The service cannot read its keys", "The operator finds the reason in the log.")
             )
+        # A lookup by digest needs no constant time: the digest of a wrong key is unrelated to those stored.
+        key = self._stored.get(sent)
         if key is None:
             raise Refused("key", _UNAUTHORIZED)
         if key.state != "active":
             raise Refused(key.state, _ENDED[key.state])
         return key
+
+    def _refresh(self) -> None:
+        if self._home is None:
+            return
+        signature: object = None
+        try:
+            status = key_file(self._home).stat()
+            signature = (status.st_mtime_ns, status.st_size, status.st_ino)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            signature = error.errno
+        if signature == self._signature:
+            return
+        self._signature = signature
+        self._was_found = self._was_found or signature is not None
+        try:
+            keys = read_keys(self._home)
+            self._is_readable = True
+        except ConfigurationError as error:
+            _LOG.error("%s %s", error, error.hint)
+            keys, self._is_readable = (), False
+        self._stored = {key.digest: key for key in keys}
+        self._origins = frozenset(origin for key in keys for origin in key.origins)
 
 
 @dataclass(slots=True)
@@ -261,12 +296,7 @@ class AdmissionMiddleware:
         origin = headers.get("origin", "")
         if origin not in self.origins and origin not in self.keys.origins:
             raise Refused("site", _CROSS_SITE)
-        if headers["access-control-request-method"] not in _CORS_METHODS:
-            raise Refused("method", _WRONG_METHOD)
-        more = {}
-        if headers.get("access-control-request-private-network") == "true":
-            more["access-control-allow-private-network"] = "true"
-        return Response(status_code=204, headers=_CORS_ANSWER | more)
+        return Response(status_code=204, headers=_CORS_ANSWER)
 
     def _cors_headers(self, origin: str, key: Key | None) -> list[tuple[bytes, bytes]]:
         """Return the headers that let a page read the response.

@@ -117,11 +117,6 @@ class CurrentRequest:
     charge: Callable[[float], None] = lambda _: None
     collections: tuple[str, ...] = ()
 
-    def check(self) -> None:
-        """Raise `CallCancelled` if nobody waits for the result."""
-        if self.cancelled.is_set():
-            raise CallCancelled
-
 
 _current: ContextVar[CurrentRequest] = ContextVar("current_request", default=CurrentRequest(""))  # noqa: B039
 current_request = _current.get
@@ -153,20 +148,23 @@ class AdmissionLimits:
         # A body that is still arriving takes no slot: slow clients must not block others.
         complete = await self.read_body(receive)
 
-        is_answered = False
-
-        async def in_slot(scope: Scope, complete: Receive, send: Send) -> None:
-            async with self._running.take(request.caller):
-                await app(scope, complete, send)
+        async def client_left() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
         async def until_client_leaves(scope: Scope, complete: Receive, send: Send) -> None:
+            is_answered = False
+
             async def track(message: Message) -> None:
                 nonlocal is_answered
                 await send(message)
                 is_answered = message["type"] == "http.response.body" and not message.get("more_body", False)
 
-            running = create_task(in_slot(scope, complete, track))
-            leaving = create_task(_client_left(receive))
+            async def in_slot() -> None:
+                async with self._running.take(request.caller):
+                    await app(scope, complete, track)
+
+            running, leaving = create_task(in_slot()), create_task(client_left())
             try:
                 await wait((running, leaving), return_when=FIRST_COMPLETED)
                 # The server also reports that the client has left when it has sent the whole response.
@@ -237,12 +235,6 @@ class AdmissionLimits:
             return {"type": "http.request", "body": bytes(body), "more_body": False}
 
         return replay
-
-
-async def _client_left(receive: Receive) -> None:
-    """Return when the client has closed the connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class FairSlots:

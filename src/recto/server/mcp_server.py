@@ -7,7 +7,6 @@ import os
 import re
 import signal
 from asyncio import to_thread
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +14,7 @@ from urllib.parse import quote
 
 import anyio
 import mcp_types as wire
-from mcp.server import MCPServer, ServerRequestContext
+from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
 
 PAGE_SCHEME = "recto://pages/"
 MARKDOWN = "text/markdown"
-LISTED = 200
-"""How many pages are listed at once; the cursor gets the next ones."""
 
 _LOG = logging.getLogger("recto.server.mcp")
 _READS_ONLY = wire.ToolAnnotations(
@@ -47,7 +44,7 @@ _READS_ONLY = wire.ToolAnnotations(
 
 
 class BookServer(MCPServer[None]):
-    """The SDK's server with our error messages, strict arguments, and resources in pages."""
+    """The SDK's server with our error messages, strict arguments, and pages as resources."""
 
     def __init__(self, lazy: LazyRetriever) -> None:
         @asynccontextmanager
@@ -105,30 +102,17 @@ class BookServer(MCPServer[None]):
                 return _failed(InvalidArgument(faults, hint=hint))
             return _failed(cause if isinstance(cause, Exception) else error)
 
-    async def _handle_list_resources(
-        self,
-        ctx: ServerRequestContext[None],  # noqa: ARG002 - the SDK passes it
-        params: wire.PaginatedRequestParams | None,
-    ) -> wire.ListResourcesResult:
-        """List the pages after the cursor, which is the last URL of the list before."""
-        cursor = params.cursor if params else None
+    async def list_resources(self) -> list[wire.Resource]:
+        """List the pages."""
         with _protocol_errors():
             retriever = await self._lazy.retriever()
             pages = await to_thread(retriever.pages)
-        addresses = sorted(pages)
-        begin = bisect_right(addresses, cursor) if cursor else 0
-        shown = addresses[begin : begin + LISTED]
-        resources = [
+        return [
             wire.Resource(
-                uri=page_uri(address),
-                name=address,
-                description=plural(pages[address], "chunk"),
-                mime_type=MARKDOWN,
+                uri=page_uri(address), name=address, description=plural(count, "chunk"), mime_type=MARKDOWN
             )
-            for address in shown
+            for address, count in sorted(pages.items())
         ]
-        more = begin + LISTED < len(addresses)
-        return wire.ListResourcesResult(resources=resources, next_cursor=shown[-1] if more else None)
 
     async def run_stdio_async(self) -> None:
         """Serve the parent program, with our reader of standard input."""
@@ -291,7 +275,7 @@ def http_app(server: MCPServer[Any], host: str, keys: Sequence[str]) -> ASGIApp:
 
     return AdmissionMiddleware(
         without_streams,
-        ApiKeys(tuple(keys)),
+        ApiKeys(keys),
         AdmissionLimits(deadline=_DEADLINE),
         hosts=local_hosts(host) if is_loopback(host) else (),
     )

@@ -141,9 +141,9 @@ def test_cancelled_requests(answers: dict[str, Any]) -> None:
 
 def test_keys_and_rate_limits(house_settings: Settings, tmp_path: Path) -> None:
     with Service(house_settings, ServeOptions(keys=(KEY,), rate=1)) as service:
-        found = run(tmp_path, service, WITH_KEY, KEY)
-    assert found["refused"] == {"status": 401, "hint": "Send the header `Authorization: Bearer KEY`."}
-    assert found["limited"] > 0
+        errors = run(tmp_path, service, WITH_KEY, KEY)
+    assert errors["refused"] == {"status": 401, "hint": "Send the header `Authorization: Bearer KEY`."}
+    assert errors["limited"] > 0
 
 
 def test_the_types_are_those_of_the_description() -> None:

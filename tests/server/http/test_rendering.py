@@ -77,25 +77,9 @@ CASES = {
     "headings and rules": ("## A `b` {#x}\ntext\n\n---\n", "<h2>A <code>b</code></h2><p>text</p><hr />"),
 }
 TAGS = {
-    *(
-        "a",
-        "blockquote",
-        "br",
-        "code",
-        "div",
-        "em",
-        "figcaption",
-        "figure",
-        "hr",
-        "li",
-        "ol",
-        "p",
-        "pre",
-        "s",
-    ),
-    *("span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
-    *(f"h{level}" for level in range(1, 7)),
-}
+    "a", "blockquote", "br", "code", "div", "em", "figcaption", "figure", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li",
+    "ol", "p", "pre", "s", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul",
+}  # fmt: skip
 ATTRIBUTES = {"aria-label", "class", "href", "role", "scope", "start", "tabindex"}
 HOSTILE = (
     *ATTACKS,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,12 +139,8 @@ def test_no_origin_is_allowed_by_default(service: Service) -> None:
     assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
-def options(environment: dict[str, str] | None = None, **changed: object) -> ServeOptions:
-    flags: dict[str, object] = {
-        "host": "127.0.0.1", "port": 0, "workers": 1, "collections": (), "allow_public": False, "hosts": (), "origins": (),
-        "rate": None, "concurrency": 10, "timeout": 5, "drain": 5, **changed,
-    }  # fmt: skip
-    return serve_options(environment or {}, **flags)  # type: ignore[arg-type]
+def options(environment: dict[str, str] | None = None, **changed: Any) -> ServeOptions:
+    return serve_options(environment or {}, **changed)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "127.0.0.1.example.org"])
@@ -162,7 +159,7 @@ def test_loopback_requires_no_key(host: str) -> None:
 
 
 def test_options_from_the_environment() -> None:
-    found = options(
+    combined = options(
         {
             "RECTO_API_KEY": f" {KEY} , {OTHER},",
             "RECTO_COLLECTIONS": "a,b",
@@ -172,13 +169,13 @@ def test_options_from_the_environment() -> None:
             "RECTO_TRUSTED_PROXIES": "10.0.0.0/8, ::1",
         }
     )
-    assert found.keys == (KEY, OTHER)
-    assert found.collections == ("a", "b")
-    assert found.hosts == ("search.example.org",)
-    assert found.origins == ("https://book.example.org",)
-    assert found.rate == 60
-    assert [str(network) for network in found.proxies] == ["10.0.0.0/8", "::1/128"]
-    assert KEY not in repr(found)
+    assert combined.keys == (KEY, OTHER)
+    assert combined.collections == ("a", "b")
+    assert combined.hosts == ("search.example.org",)
+    assert combined.origins == ("https://book.example.org",)
+    assert combined.rate == 60
+    assert [str(network) for network in combined.proxies] == ["10.0.0.0/8", "::1/128"]
+    assert KEY not in repr(combined)
     assert options({"RECTO_COLLECTIONS": "a"}, collections=("c",)).collections == ("c",), "flags win"
 
 

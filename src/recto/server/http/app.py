@@ -27,7 +27,6 @@ from recto.server.http.errors import ENGINE_MESSAGES, UNEXPECTED, framework_refu
 from recto.server.http.monitoring import LOG, Metrics, log_not_ready
 from recto.server.http.routes import contract_router, health_router, llms_router, v1_router
 from recto.server.http.service import SearchService
-from recto.server.keys import StoredKeys
 from recto.server.limits import AdmissionLimits, RateLimiter, request_headers
 from recto.server.listening import FIELDS
 from recto.settings import Settings
@@ -78,7 +77,7 @@ def make_app(
 ) -> FastAPI:
     """Return the application; it opens its engines when the server starts."""
     metrics = Metrics()
-    keys = ApiKeys(options.keys, StoredKeys(settings.key_home, was_found=options.has_stored_keys))
+    keys = ApiKeys(options.keys, settings.key_home, was_found=options.has_stored_keys)
     service = SearchService(settings, options, notify, metrics, close_at_exit=close_at_exit)
     app = FastAPI(
         title="Recto",
@@ -129,20 +128,14 @@ def _add_files(app: FastAPI) -> None:
 class _Files(StaticFiles):
     """Files for browsers, which revalidate them on each use."""
 
-    def file_response(
-        self,
-        full_path: str | os.PathLike[str],
-        stat_result: os.stat_result,
-        scope: Scope,
-        status_code: int = 200,
-    ) -> Response:
+    async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file, or a 304 if the browser has it."""
-        response = super().file_response(full_path, stat_result, scope, status_code)
+        response = await super().get_response(path, scope)
         response.headers["cache-control"] = "no-cache"
-        if str(full_path).endswith(".ts"):
+        if path.endswith(".ts"):
             response.headers["content-type"] = "application/typescript; charset=utf-8"
-        path = scope["path"]
-        if path in (*_PUBLIC_FILES, "/static/client.js") or path.startswith("/static/widget/"):
+        address = scope["path"]
+        if address in (*_PUBLIC_FILES, "/static/client.js") or address.startswith("/static/widget/"):
             response.headers.update(_PUBLIC_HEADERS)  # for pages of all sites
         return response
 
@@ -161,16 +154,12 @@ def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:
 
 
 def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
-    """Return the OpenAPI description, without FastAPI's 422 and with the key if one is required."""
+    """Return the OpenAPI description, with the key if one is required."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        for operations in schema["paths"].values():
-            for operation in operations.values():
-                operation["responses"].pop("422", None)
-                if operation.get("description") == operation["summary"]:
-                    del operation["description"]
-        for name in ("HTTPValidationError", "ValidationError"):
-            schema["components"]["schemas"].pop(name, None)
+        for operation in (one for item in schema["paths"].values() for one in item.values()):
+            if operation.get("description") == operation["summary"]:
+                del operation["description"]
         if secured:
             schema["components"]["securitySchemes"] = {
                 "key": {"type": "http", "scheme": "bearer"},

@@ -68,7 +68,6 @@ class CircuitBreaker:
 
 
 MAX_BATCH = 16
-_MAX_CHARACTERS = 8_000  # about a second of work on a small machine
 _CHARACTERS_PER_TOKEN = 4  # an estimate: the tokenizer would cost more than it saves
 _MAX_TOKENS = 512  # larger batches are not faster, and each query waits for the whole batch
 _MAX_CALLERS = 10_000
@@ -140,14 +139,10 @@ class BatchingEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries, together with queries of other threads."""
-        request, vectors = current_request(), []
-        for batch in _split_batches(texts):
-            request.check()
-            with self._lock:
-                waiting = [self._enqueue(text, request) for text in batch]
-            self._model_thread.submit(self._embed_queue)
-            vectors += [one.vector.result() for one in waiting]
-        return vectors
+        with self._lock:
+            waiting = [self._enqueue(text, current_request()) for text in texts]
+        self._model_thread.submit(self._embed_queue)
+        return [one.vector.result() for one in waiting]
 
     def _enqueue(self, text: str, request: CurrentRequest) -> _Waiting:
         tokens = 2 + len(text) / _CHARACTERS_PER_TOKEN
@@ -217,17 +212,3 @@ def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
             batch.append(one)
             longest = padded
     return batch
-
-
-def _split_batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Split one caller's texts, so that other threads need not wait for all of them."""
-    batch: list[str] = []
-    room = _MAX_CHARACTERS
-    for text in texts:
-        if batch and (len(batch) == MAX_BATCH or len(text) > room):
-            yield batch
-            batch, room = [], _MAX_CHARACTERS
-        batch.append(text)
-        room -= len(text)
-    if batch:
-        yield batch

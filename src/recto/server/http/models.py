@@ -25,6 +25,10 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _example(**fields: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [fields]})
+
+
 _NAME_SCHEMA = {"type": "string", "pattern": r"\S"}
 ModuleNames = Annotated[
     Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(max_length=100)] | None,
@@ -87,9 +91,7 @@ class SearchParameters(RequestModel):
 class SearchRequest(SearchParameters):
     """The body of `/v1/search`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "What is ROS 2?", "top_k": 3, "module": ["ros2"]}]}
-    )
+    model_config = _example(query="What is ROS 2?", top_k=3, module=["ros2"])
     query: QueryText
     min_score: MinScore = None
     group_by: Grouping = None
@@ -118,9 +120,7 @@ class SearchQuery(SearchRequest):
 class RelatedRequest(SearchParameters):
     """The body of `/v1/related`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"selection": "A ROS 2 node is a process.", "question": None}]}
-    )
+    model_config = _example(selection="A ROS 2 node is a process.", question=None)
     selection: Annotated[
         str, Field(description="The selected text; a long one is cut at a sentence.", pattern=r"\S")
     ]
@@ -133,9 +133,7 @@ class RelatedRequest(SearchParameters):
 class BatchRequest(SearchParameters):
     """The body of `/v1/batch`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"queries": ["What is ROS 2?", "robot navigation"], "top_k": 1}]}
-    )
+    model_config = _example(queries=["What is ROS 2?", "robot navigation"], top_k=1)
     queries: Annotated[
         list[QueryText],
         Field(
@@ -152,9 +150,7 @@ class BatchRequest(SearchParameters):
 class ClickRequest(RequestModel):
     """The body of `/v1/click`: a reader opened the result with this rank and URL."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "What is ROS 2?", "url": "local://docs/intro", "rank": 1}]}
-    )
+    model_config = _example(query="What is ROS 2?", url="local://docs/intro", rank=1)
     query: QueryText
     url: Annotated[str, Field(description="The `url` of the result.", pattern=r"\S", max_length=2000)]
     rank: Annotated[Count, Field(ge=1, le=2 * MAX_TOP_K, description="The `rank` of the result.")]
@@ -164,9 +160,7 @@ class ClickRequest(RequestModel):
 class ErrorResponse(ResponseModel):
     """The body of every error."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"error": "Query cannot be empty", "status_code": 400}]}
-    )
+    model_config = _example(error="Query cannot be empty", status_code=400)
     error: str
     status_code: int
     hint: str | None = None

@@ -7,6 +7,7 @@ from asyncio import gather, to_thread
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from operator import methodcaller
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -20,12 +21,10 @@ from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
-from recto.search.display import chunk_matches, pick, response_to_dict
-from recto.search.lexical import QueryWord
+from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
 from recto.search.llms import SUFFIX, full_text, llms_txt
 from recto.search.outline import OutlinePage
-from recto.search.pages import BookPage
-from recto.search.query import check_query
+from recto.search.query import MAX_QUERY, check_query
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
 from recto.server.http import models
@@ -45,7 +44,7 @@ _CHARGED_PAGES = 10  # of llms-full.txt, which count as one request for the rate
 _CACHED = {"cache-control": "private, no-cache", "vary": "Authorization, X-API-Key"}
 """Each browser keeps the response for itself, and asks before it uses it again."""
 
-_DESCRIPTIONS = {
+_DESCRIPTIONS: dict[int | str, str] = {
     400: "The request is invalid; `error` says why.",
     401: "An API key is required, or the key was revoked or has expired.",
     403: "The key is not for this collection, path or page, or a page of another origin sent the request.",
@@ -53,6 +52,7 @@ _DESCRIPTIONS = {
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     429: "Too many requests; Retry-After says when to retry.",
+    "4XX": "Another error of the request.",
     500: "An internal error.",
     503: "An engine is unreachable, the collection is empty, or the server is busy; see Retry-After.",
 }
@@ -248,25 +248,25 @@ async def page(
     """Return the chunks of a page in reading order, or the page as Markdown."""
     name = service.name(collection)
 
-    def convert(result: tuple[BookPage, tuple[QueryWord, ...]]) -> Response:
-        page, words = result
-        if as_markdown:
+    def read(retriever: Retriever) -> Response:
+        try:
+            page = retriever.page(address)
+        except PageMissing:  # the suffix is part of the URL's query, or follows a slash
+            if not address.endswith(SUFFIX):
+                raise
+            page = retriever.page(address.removesuffix(SUFFIX))
+        is_named = address.endswith(SUFFIX) and not page.url.endswith(SUFFIX)
+        if is_named or _MARKDOWN in request.headers.get("accept", ""):
             return _text(f"{page.markdown()}\n", _MARKDOWN)
+        asked = query[:MAX_QUERY].strip()
+        words = words_to_match(asked, retriever.analyze(asked)) if asked else ()
         chunks = [chunk.to_dict() | {"matches": list(chunk_matches(chunk, words))} for chunk in page.chunks]
         if html:
             add_html(chunks)
         about = {"collection": name, "url": page.url, "title": page.title, "module": page.module}
         return respond(about | {"chunks": chunks})
 
-    try:
-        page_and_words = await service.page(name, address, query)
-    except PageMissing:  # the suffix is part of the URL's query, or follows a slash
-        if not address.endswith(SUFFIX):
-            raise
-        page_and_words = await service.page(name, address.removesuffix(SUFFIX), query)
-    is_named = address.endswith(SUFFIX) and not page_and_words[0].url.endswith(SUFFIX)
-    as_markdown = is_named or _MARKDOWN in request.headers.get("accept", "")
-    response = await service.in_thread(convert, page_and_words)
+    response = await service.run(name, read)
     response.headers["vary"] = "Accept"
     return response
 
@@ -298,7 +298,7 @@ async def llms_full(service: Service, collection: Collection = None) -> Response
     async def pages() -> AsyncIterator[bytes]:
         for page in outline.pages:
             with suppress(PageMissing):  # a new index was published
-                content, _ = await service.page(name, page.url)
+                content = await service.run(name, methodcaller("page", page.url))
                 yield full_text(content).encode("utf-8", "replace")
 
     return StreamingResponse(pages(), media_type="text/plain; charset=utf-8")
@@ -428,16 +428,13 @@ async def _open_info(service: SearchService, name: str) -> IndexInfo | None:
 
 
 def _index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
-    fingerprint, calibration = info.fingerprint, info.calibration
-    return {
+    book, calibration = info.fingerprint, info.calibration
+    fields = ("generation", "chunks", "created_at", "noise_floor")
+    return {field: getattr(info, field) for field in fields} | {
         "collection": name,
-        "generation": info.generation,
-        "chunks": info.chunks,
-        "created_at": info.created_at,
-        "model": fingerprint.embedder.model if fingerprint else None,
-        "noise_floor": calibration.noise_floor if calibration else None,
+        "model": book.embedder.model if book else None,
         "auroc": calibration.auroc if calibration else None,
-        "recto_version": fingerprint.recto_version if fingerprint else None,
+        "recto_version": book.recto_version if book else None,
         "warnings": list(warnings),
     }
 
@@ -446,20 +443,19 @@ def _advice(
     name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None
 ) -> Iterator[str]:
     """Yield the commands that fix what is missing or outdated."""
+    here = f"--collection {name}"
     if info is None:
-        yield f"There is no index: run `recto index PATH --collection {name}`."
+        yield f"There is no index: run `recto index PATH {here}`."
         return
     if info.noise_floor is None:
-        yield f"The noise floor was never measured: run `recto calibrate --collection {name}`."
-    if coverage is None:
-        yield f"The coverage was never measured: run `recto coverage --collection {name}`."
-    elif not coverage["current"]:
-        yield f"The coverage is from an older index: run `recto coverage --collection {name}`."
+        yield f"The noise floor was never measured: run `recto calibrate {here}`."
+    if coverage is None or not coverage["current"]:
+        state = "was never measured" if coverage is None else "is from an older index"
+        yield f"The coverage {state}: run `recto coverage {here}`."
     if suite is None and info.collection == SAMPLE_COLLECTION:
-        yield f"No evaluation suite was run: run `recto validate --collection {name}`."
+        yield f"No evaluation suite was run: run `recto validate {here}`."
     elif suite is None:
-        new = f"recto suite new --out questions.json --collection {name}"
-        run = f"recto validate --suite questions.json --collection {name}"
-        yield f"No evaluation suite was run: draft one with `{new}`, then run `{run}`."
+        new, run = f"new --out questions.json {here}", f"validate --suite questions.json {here}"
+        yield f"No evaluation suite was run: draft one with `recto suite {new}`, then run `recto {run}`."
     elif not suite["current"]:
         yield f"The suite ran on an older index: run `{suite['command']}`."

@@ -9,7 +9,8 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from recto._util.retry import Notify
@@ -27,21 +28,14 @@ if TYPE_CHECKING:
 _HEALTHCHECK_SECONDS = 30
 
 
-@dataclass(frozen=True, slots=True)
-class AppFactory:
-    """Makes the application in each worker process; workers share only the listening socket."""
+def _make_app(settings: Settings, options: ServeOptions) -> FastAPI:
+    """Make the application in each worker process; workers share only the listening socket."""
+    from recto.server.http.app import make_app
+    from recto.server.listening import configure_logging
 
-    settings: Settings
-    options: ServeOptions
-
-    def __call__(self) -> FastAPI:
-        """Make the application."""
-        from recto.server.http.app import make_app
-        from recto.server.listening import configure_logging
-
-        configure_logging((*self.settings.secrets, *self.settings.addresses, *self.options.keys))
-        _exit_with_parent()
-        return make_app(self.settings, self.options, close_at_exit=True)
+    configure_logging((*settings.secrets, *settings.addresses, *options.keys))
+    _exit_with_parent()
+    return make_app(settings, options, close_at_exit=True)
 
 
 def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
@@ -60,7 +54,7 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
         with _shared_metrics(options.workers), _graceful_sigterm():
             notify(f"Recto listens at {base_url(listener)}; press Ctrl-C to stop.")
             config = server_config(
-                AppFactory(_share_cores(settings, options.workers), options),
+                partial(_make_app, _share_cores(settings, options.workers), options),
                 options.drain,
                 factory=True,
                 workers=options.workers,
