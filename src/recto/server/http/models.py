@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -293,55 +293,19 @@ class PageResponseModel(ResponseModel):
     chunks: list[ChunkModel]
 
 
-class HealthzResponse(ResponseModel):
-    """The process is running."""
-
-    status: Literal["ok"]
-    version: str
-
-
-class ReadyzResponse(ResponseModel):
-    """Whether the server can answer searches."""
-
-    status: Literal["ready", "not ready"]
-
-
-class IndexModel(ResponseModel):
-    """An index; null means not measured, or not recorded by another pipeline."""
-
-    collection: str
-    generation: str
-    chunks: int
-    created_at: str | None
-    model: str | None
-    noise_floor: float | None
-    auroc: float | None
-    recto_version: str | None
-    warnings: list[str]
-
-
-class LatencyModel(ResponseModel):
-    """The last searches of the worker that handles the request; `steps` has the percentiles of each step."""
-
-    requests: int
-    p50_ms: float | None
-    p95_ms: float | None
-    steps: dict[str, dict[str, float | None]]
-    recent: list[float]
-
-
 class HealthResponseModel(ResponseModel):
     """The state of a collection, and what to do about it.
 
     `coverage`, `suite` and `gaps` are the last runs of `recto coverage`, `recto validate` and `recto gaps`;
-    their `current` is false if they measured an older index.
+    their `current` is false if they measured an older index. `latency` is about the last searches of the
+    worker that handles the request.
     """
 
     validation: ValidationResponse
-    index: IndexModel | None
+    index: Record
     problems: list[StoreProblem]
     coverage: Record
     suite: Record
     gaps: Record
-    latency: LatencyModel
+    latency: dict[str, Any]
     advice: list[str]

@@ -60,7 +60,7 @@ _ERRORS: Responses = {
     code: {"model": models.ErrorResponse, "description": text} for code, text in _DESCRIPTIONS.items()
 }
 _UNAVAILABLE: Responses = {code: _ERRORS[code] for code in (400, 401, 403, 500, 503)}
-_NOT_READY = {"model": models.ReadyzResponse, "description": "The server cannot answer searches now."}
+_NOT_READY = {"model": dict[str, str], "description": "The server cannot answer searches now."}
 
 
 def _text_response(description: str) -> Responses:
@@ -369,15 +369,13 @@ health_router = APIRouter(route_class=StrictRoute, tags=["health"])
 """The routes for monitoring."""
 
 
-@health_router.get("/healthz", response_model=models.HealthzResponse, responses={400: _ERRORS[400]})
+@health_router.get("/healthz", response_model=dict[str, str], responses={400: _ERRORS[400]})
 async def healthz() -> Response:
     """Check that the process is running."""
     return respond({"status": "ok", "version": __version__})
 
 
-@health_router.get(
-    "/readyz", response_model=models.ReadyzResponse, responses={400: _ERRORS[400], 503: _NOT_READY}
-)
+@health_router.get("/readyz", response_model=dict[str, str], responses={400: _ERRORS[400], 503: _NOT_READY})
 async def readyz(service: Service) -> Response:
     """Check that the server can answer searches."""
     # Needs no key, so it does not tell the reason: the log and /v1/health do.

@@ -155,15 +155,15 @@ export interface ErrorResponse {
   hint?: string | null;
 }
 
-/** The state of a collection, and what to do about it. `coverage`, `suite` and `gaps` are the last runs of `recto coverage`, `recto validate` and `recto gaps`; their `current` is false if they measured an older index. */
+/** The state of a collection, and what to do about it. `coverage`, `suite` and `gaps` are the last runs of `recto coverage`, `recto validate` and `recto gaps`; their `current` is false if they measured an older index. `latency` is about the last searches of the worker that handles the request. */
 export interface HealthResponse {
   validation: ValidationResponse;
-  index: Index | null;
+  index: Record<string, unknown> | null;
   problems: StoreProblem[];
   coverage: Record<string, unknown> | null;
   suite: Record<string, unknown> | null;
   gaps: Record<string, unknown> | null;
-  latency: Latency;
+  latency: Record<string, unknown>;
   advice: string[];
 }
 
@@ -206,28 +206,6 @@ export interface Hit {
   /** `text` as HTML, without scripts, styles and images. */
   html?: string;
   rank: number;
-}
-
-/** An index; null means not measured, or not recorded by another pipeline. */
-export interface Index {
-  collection: string;
-  generation: string;
-  chunks: number;
-  created_at: string | null;
-  model: string | null;
-  noise_floor: number | null;
-  auroc: number | null;
-  recto_version: string | null;
-  warnings: string[];
-}
-
-/** The last searches of the worker that handles the request; `steps` has the percentiles of each step. */
-export interface Latency {
-  requests: number;
-  p50_ms: number | null;
-  p95_ms: number | null;
-  steps: Record<string, Record<string, number | null>>;
-  recent: number[];
 }
 
 /** A module of the book. */
