@@ -98,19 +98,6 @@ def test_passages_related_to_selected_text(ui: WebUI) -> None:
     expect(ui.page.locator("#page-panel")).to_be_visible()
 
 
-def test_a_long_selection_is_cut(ui: WebUI) -> None:
-    ui.open(page=SAMPLE_PAGE)
-    ui.page.evaluate("getSelection().selectAllChildren(document.querySelector('#page-panel .text'))")
-    ui.page.locator("#related-tool").click()
-    expect(ui.page.get_by_role("heading", name="Related passages")).to_be_visible()
-    ui.settle()
-    assert len(ui.page.url) < 7000
-    expect(ui.page.locator("#list .note").last).to_contain_text(
-        re.compile(r"Only the first [\d,]+ characters are searched for\.")
-    )
-    expect(ui.results.first).to_be_visible()
-
-
 def test_links_between_pages_open_in_the_book(ui: WebUI) -> None:
     ui.open(page=SAMPLE_PAGE)
     ui.page.locator("#page-panel .text").get_by_role("link", name="DDS and Quality of Service").click()

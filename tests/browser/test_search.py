@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Route, expect
 
-from tests.browser.webui import SAMPLE_PAGE, SAMPLE_TITLE, WebUI
+from tests.browser.webui import SAMPLE_TITLE, WebUI
 
 
 def test_results_have_a_path_and_a_score(ui: WebUI) -> None:
@@ -178,18 +178,6 @@ def test_an_outdated_response_is_dropped(ui: WebUI) -> None:
     expect(ui.results.first.locator("h3")).to_have_text("How do ROS 2 nodes communicate?")
     (route,) = held
     assert route.request.failure is not None  # the request was cancelled
-
-
-def test_the_url_holds_the_whole_state(ui: WebUI) -> None:
-    ui.open(q="nodes", module=["ros2", "isaac"], url=SAMPLE_PAGE, top_k=3)
-    expect(ui.page.locator("#q")).to_have_value("nodes")
-    ui.open_filters()
-    expect(ui.page.get_by_role("checkbox", name=re.compile("^Module 1: ROS 2"))).to_be_checked()
-    expect(ui.page.locator("#page-filter")).to_have_value(SAMPLE_PAGE)
-    expect(ui.results).to_have_count(1)
-    assert ui.page.locator("#nav-health").get_attribute("href") == (
-        f"?q=nodes&module=ros2&module=isaac&url={SAMPLE_PAGE.replace('/', '%2F').replace(':', '%3A')}&view=health&top_k=3"
-    )
 
 
 def test_a_collection_can_be_chosen(ui: WebUI) -> None:

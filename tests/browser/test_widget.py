@@ -315,20 +315,6 @@ def test_hostile_content_is_text(reader: Reader, site: Site) -> None:
     assert page.evaluate("window.ran") is None
 
 
-def test_a_page_script_gets_nothing_but_the_published_key(reader: Reader, site: Site) -> None:
-    """Any script of the page can read the key of the widget; the key opens nothing but the search."""
-    page = reader.read()
-    key = page.evaluate("document.querySelector('script[data-key]').dataset.key")
-    ask = """async ([url, key]) => {
-        const response = await fetch(url, { headers: { Authorization: `Bearer ${key}` } });
-        return [response.status, (await response.json()).error];
-    }"""
-    for path in ("/metrics", "/v1/health", "/validate", "/openapi.json"):
-        status, error = page.evaluate(ask, [site.recto + path, key])
-        assert status == 403, path
-        assert "only for searching" in error
-
-
 @pytest.mark.parametrize("size", [WIDE, PHONE])
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_theme_and_size_of_the_page(browser: Browser, site: Site, size: tuple[int, int], theme: str) -> None:

@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recto.server.limits import (
     MAX_BODY,
+    MAX_WAITING,
     AdmissionLimits,
     CurrentRequest,
     FairSlots,
@@ -87,6 +88,22 @@ def test_callers_take_turns() -> None:
         end.set()
         await asyncio.gather(*greedy, *others)
         assert sorted(order[4:7]) == ["c", "d", "greedy"], "no caller is served twice before the others"
+
+    asyncio.run(main())
+
+
+def test_a_caller_with_too_many_waiting_requests_is_refused() -> None:
+    async def main() -> None:
+        slots = FairSlots(1)
+        waiting = [asyncio.create_task(slots.acquire("a")) for _ in range(1 + MAX_WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(Refused, match="at the same time") as refused:
+            await slots.acquire("a")
+        assert (refused.value.refusal.status, refused.value.reason) == (429, "queue")
+        for one in waiting:
+            slots.release("a") if one.done() else one.cancel()
+        async with asyncio.timeout(60), slots.take("a"):
+            pass
 
     asyncio.run(main())
 

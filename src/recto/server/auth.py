@@ -211,11 +211,10 @@ class AdmissionMiddleware:
         headers = request_headers(scope)
 
         async def send_with_cors(message: Message) -> None:
-            if message["type"] == "http.response.start" and _FOR_ALL_ORIGINS not in message.get(
-                "headers", ()
-            ):
+            given = message.get("headers", ())
+            if message["type"] == "http.response.start" and _FOR_ALL_ORIGINS not in given:
                 more = self._cors_headers(headers.get("origin", ""), scope.get(_KEY))
-                message = {**message, "headers": [*message.get("headers", ()), *more]}
+                message = {**message, "headers": [*given, *more]}
             await send(message)
 
         try:
@@ -247,9 +246,7 @@ class AdmissionMiddleware:
         caller = _caller(key, visitor)
         self.rate.check(caller)
         request = CurrentRequest(
-            caller,
-            charge=partial(self.rate.charge, caller),
-            collections=key.collections if key else (),
+            caller, charge=partial(self.rate.charge, caller), collections=key.collections if key else ()
         )
         await self.limits.admit(self.app, scope, receive, send, request)
 

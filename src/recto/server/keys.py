@@ -157,8 +157,7 @@ def check_origin(origin: str) -> str:
     match = _ORIGIN.fullmatch(origin.lower())
     if not match:
         raise ConfigurationError(
-            f"{origin[:80]!r} is not an origin",
-            hint="Write it as https://book.example.org, without a path.",
+            f"{origin[:80]!r} is not an origin", hint="Write it as https://book.example.org, without a path."
         )
     scheme, host, port = match.groups()
     return f"{scheme}://{host}" if port in (None, _DEFAULT_PORTS[scheme]) else f"{scheme}://{host}:{port}"

@@ -220,8 +220,8 @@ class AdmissionLimits:
                     if len(body) > MAX_BODY:
                         raise Refused("size", _too_large(_CLOSE))
         except TimeoutError:
-            message = f"The body did not arrive within {self._body_deadline:g} s"
-            raise Refused("slow", Refusal(408, message, "Send the whole body at once.", _CLOSE)) from None
+            late = f"The body did not arrive within {self._body_deadline:g} s"
+            raise Refused("slow", Refusal(408, late, "Send the whole body at once.", _CLOSE)) from None
         finally:
             self._free_readers += 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Task, create_task, gather, to_thread, wait
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 from mcp_types import CallToolResult, TextContent
@@ -39,7 +39,6 @@ from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode,
 MAX_TOP_K = 20
 MAX_PART = 20_000  # characters, about 5,000 tokens: every client accepts a tool result of this size
 _DIGITS = 4
-_OPEN_TIMEOUT = 20.0  # seconds; clients wait about a minute, and the first run indexes a book
 
 INSTRUCTIONS = (
     "This server reads one textbook. To answer a question, call get_context; pass `page` if you know which "
@@ -82,8 +81,7 @@ Query = Annotated[
     ),
 ]
 MinScore = Annotated[
-    float | None,
-    Field(ge=-1, le=MAX_SCORE, description="Drop results with a lower score. Usually omitted."),
+    float | None, Field(ge=-1, le=MAX_SCORE, description="Drop results with a lower score. Usually omitted.")
 ]
 OnlyPage = Annotated[
     Name | None,
@@ -213,28 +211,22 @@ class StillOpening(RectoError):
     label = ""
 
 
+@dataclass
 class LazyRetriever:
     """Opens a retriever in the background; if `prepare` fails, the next request tries again."""
 
-    def __init__(
-        self,
-        retriever: Retriever,
-        prepare: Callable[[], object],
-        notify: Notify,
-        open_timeout: float = _OPEN_TIMEOUT,
-    ) -> None:
-        self._retriever = retriever
-        self._prepare = prepare
-        self._notify = notify
-        self._open_timeout = open_timeout
-        self._opening: Task[object] | None = None
+    _retriever: Retriever
+    _prepare: Callable[[], object]
+    _notify: Notify
+    open_timeout: float = 20.0  # seconds; clients wait about a minute, and the first run indexes a book
+    _opening: Task[object] | None = field(default=None, init=False)
 
     async def retriever(self) -> Retriever:
         """Return the retriever; wait until it is open, and raise `StillOpening` if that takes too long."""
         opening = self._opening
         if opening is None or (opening.done() and opening.exception()):
             self._opening = opening = create_task(to_thread(self._prepare))
-        await wait({opening}, timeout=self._open_timeout)
+        await wait({opening}, timeout=self.open_timeout)
         if not opening.done():
             raise StillOpening("The book is still being opened or indexed", hint="Ask again in a minute.")
         opening.result()

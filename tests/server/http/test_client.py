@@ -43,14 +43,9 @@ const foreign = createServer((_, response) => response.end("<p>Another website")
 await new Promise((resolve) => foreign.listen(0, "127.0.0.1", resolve));
 console.log(JSON.stringify({
   search: await client.search("How is jam made?", { top_k: 2, module: "kitchen", group_by: "page", html: true }),
-  related: await client.related("Beans are sown in May.", { question: null }),
   batch: await client.batch(["jam", "beans"], { top_k: 1 }),
-  collections: await client.collections(),
-  modules: await client.modules({ collection: "house" }),
   pages,
-  filtered: await client.pages({ module: "kitchen" }),
   page: await client.page(pages.pages[0].url, { query: "jam", html: true }),
-  health: await client.health(),
   empty: await failed(client.search(" ")),
   missing: await failed(new RectoClient({ url: url + "/", collection: "nope" }).search("jam")),
   foreign: await failed(new RectoClient({ url: `http://127.0.0.1:${foreign.address().port}` }).modules()),
@@ -106,14 +101,9 @@ def test_requests(answers: dict[str, Any]) -> None:
     assert {hit["module"] for hit in search["results"]} == {"kitchen"}
     assert search["groups"]
     assert search["results"][0]["html"]
-    assert answers["related"]["selection"]["text"] == "Beans are sown in May."
     assert [len(one["results"]) for one in answers["batch"]["responses"]] == [1, 1]
-    assert answers["collections"]["collections"][0]["name"] == "house"
-    assert "kitchen" in {module["name"] for module in answers["modules"]["modules"]}
-    assert {page["module"] for page in answers["filtered"]["pages"]} == {"kitchen"}
     assert answers["page"]["url"] == answers["pages"]["pages"][0]["url"]
     assert answers["page"]["chunks"][0]["html"]
-    assert answers["health"]["validation"]["collection_exists"]
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,7 @@ from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Double, hang, reset, status
-from tests.server.http.cloud_book import index_cloud_book
-from tests.server.http.service import Service
+from tests.server.http.service import Service, index_cloud_book
 
 
 @pytest.fixture
@@ -107,6 +106,9 @@ def test_an_engine_fails_and_recovers(
                 assert int(reply.headers["retry-after"]) >= 1
                 assert not [word for word in inside(settings) if word in reply.body.decode()]
             assert service.get("/healthz").status == 200
+            if engine == "cohere":
+                lexical = service.post("/v1/search", {"query": "dough", "mode": "lexical"})
+                assert "bread" in lexical.json()["results"][0]["url"], "it needs no embedder"
             double.always(None)
             assert recovers(service) < 30
         assert 'recto_engine_errors_total{kind="connection"}' in service.get("/metrics").body.decode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,19 +10,13 @@ from contextlib import suppress
 
 import pytest
 import uvicorn
-from starlette.applications import Starlette
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from recto.server import listening as connections
-from recto.server.auth import ApiKeys
 from recto.server.http import ServeOptions
-from recto.server.http.app import middleware
-from recto.server.http.monitoring import Metrics
 from recto.server.limits import MAX_BODY
 from recto.server.listening import BoundedConnection
 from recto.settings import Settings
-from tests.asgi import asked
 from tests.running import wait_until
 from tests.server.http.service import Service
 
@@ -117,35 +110,6 @@ def test_slow_headers_time_out(house_settings: Settings, monkeypatch: pytest.Mon
         finally:
             ended.set()
             dripping.join()
-
-
-def test_concurrency_limit() -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def held(scope: Scope, _receive: Receive, send: Send) -> None:
-        if scope["path"] == "/retrieve":
-            begun.set()
-            await ended.wait()
-        await Response(b"an answer")(scope, _receive, send)
-
-    async def main() -> list[tuple[int, dict[str, str], bytes]]:
-        gate = Starlette(middleware=middleware(ServeOptions(concurrency=1), Metrics(), ApiKeys(())))
-        gate.router.default = held
-        first = asyncio.create_task(asked(gate, "POST", "/retrieve", b"{}"))
-        await begun.wait()
-        waiting = [asyncio.create_task(asked(gate, "POST", "/retrieve", b"{}")) for _ in range(102)]
-        refused = await waiting[-1]
-        meanwhile = [await asked(gate, "GET", "/healthz"), await asked(gate, "GET", "/metrics")]
-        ended.set()
-        return [refused, *meanwhile, await first, await waiting[0]]
-
-    refused, *others = asyncio.run(main())
-    assert refused[0] == 429
-    assert json.loads(refused[2])["error"] == "Too many requests at the same time"
-    assert int(refused[1]["retry-after"]) >= 1
-    assert [status for status, _, _ in others] == [200] * 4, (
-        "whether it is alive can always be asked, and those that were taken are answered"
-    )
 
 
 def test_rate_limit_for_each_key(house_settings: Settings) -> None:

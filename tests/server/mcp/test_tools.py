@@ -17,6 +17,7 @@ from mcp_types import CallToolResult
 
 from recto._util.text import plural
 from recto.book.sources.tree import open_book
+from recto.errors import CollectionMissing, EmbeddingError, RectoError, Unreachable
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.display import response_to_dict, response_words
@@ -209,11 +210,7 @@ def test_a_collection_that_is_missing_or_empty(
             {"query": "x", "modules": "ros2"},
             "modules: Extra inputs are not permitted. The arguments are: query, top_k, min_score, module",
         ),
-        (
-            "search_book",
-            {"query": "x", "module": [" "]},
-            "module.0: String should have at least 1 character",
-        ),
+        ("search_book", {"query": "x", "module": [" "]}, "module.0: String should have at least 1 character"),
         ("read_page", {"url": "local://docs/docs/nowhere"}, "There is no page"),
         ("read_page", {"url": f"{FUNDAMENTALS}s"}, f"Did you mean '{FUNDAMENTALS}'?"),
         ("read_page", {"url": FUNDAMENTALS.rpartition("/")[2]}, f"Did you mean '{FUNDAMENTALS}'?"),
@@ -379,3 +376,39 @@ def test_unexpected_errors_have_no_internals(
         assert "ZeroDivisionError" in text
         assert "secret insides" not in text
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_engine_is_down_at_the_start(retriever: Retriever, told: list[str]) -> None:
+    errors: list[RectoError] = [Unreachable("down"), CollectionMissing("Collection 'garden' does not exist")]
+
+    def prepare() -> None:
+        if errors:
+            raise errors[0]
+        retriever.open()
+
+    async def ask(client: Client) -> None:
+        assert "Connection error: down" in failure(await client.call_tool("search_book", {"query": QUESTION}))
+        del errors[0]
+        assert "Collection 'garden' does not exist" in failure(
+            await client.call_tool("search_book", {"query": QUESTION})
+        )
+        del errors[0]
+        answer = await client.call_tool("search_book", {"query": QUESTION})
+        assert answer.structured_content["outcome"] == "found"
+
+    connected(build_server(LazyRetriever(retriever, prepare, told.append)), ask)
+    assert any(line.startswith("[WARNING] Connection error") for line in told)
+
+
+def test_engines_fail_and_recover(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise EmbeddingError("The model does not answer", hint="Check COHERE_API_KEY.")
+
+    async def ask(client: Client) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Retriever, "asearch", fail)
+            said = failure(await client.call_tool("search_book", {"query": QUESTION}))
+        assert said == "Embedding error: The model does not answer. Check COHERE_API_KEY."
+        assert not (await client.call_tool("search_book", {"query": QUESTION})).is_error
+
+    connected(build_server(LazyRetriever(retriever, retriever.open, print)), ask)

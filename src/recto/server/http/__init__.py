@@ -123,7 +123,6 @@ def _rate(values: Mapping[str, str]) -> int:
 def _checked_host(name: str) -> str:
     if not _HOST.fullmatch(name):
         raise ConfigurationError(
-            f"{name[:80]!r} is not a host name",
-            hint="Write it without scheme and port: search.example.org.",
+            f"{name[:80]!r} is not a host name", hint="Write it without scheme and port: search.example.org."
         )
     return name.lower()

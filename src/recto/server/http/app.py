@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -44,7 +45,6 @@ _SEARCHABLE = (
     "/llms-full.txt",
 )  # fmt: skip
 """What a search key may use: what the page of a reader needs, and nothing else."""
-_TELEMETRY = ("tracing", "metrics", "logs", "operation_spans", "auto_configure")  # of FastAPI
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")
 
 _POLICY = (
@@ -88,7 +88,13 @@ def make_app(
         docs_url=None,  # FastAPI's page loads scripts from a CDN; ours is docs.html
         redoc_url=None,
         redirect_slashes=False,
-        telemetry=dict.fromkeys(_TELEMETRY, False),
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
     )
     app.state.service = service
     for router in (contract_router(service), v1_router, llms_router, health_router):
@@ -194,18 +200,18 @@ def middleware(options: ServeOptions, metrics: Metrics, keys: ApiKeys) -> list[M
     ]
 
 
+@dataclass
 class RequestMiddleware:
     """The outermost middleware: adds ids and security headers, logs each request, catches every exception."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
+    app: ASGIApp
+    metrics: Metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
+                await self.app(scope, receive, send)
             return
         given, method, status = request_headers(scope).get("x-request-id", ""), scope["method"], 0
         request_id = given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
@@ -229,28 +235,28 @@ class RequestMiddleware:
             await send(message)
 
         began = perf_counter()
-        self._metrics.running.inc()
+        self.metrics.running.inc()
         try:
-            await self._app(inner, receive, send_with_headers)
+            await self.app(inner, receive, send_with_headers)
         except Exception:  # noqa: BLE001 - a client sees only that there was an error, the log shows where
             LOG.exception("unexpected error", extra={FIELDS: {"id": request_id}})
             if not status:
                 await UNEXPECTED.response()(inner, receive, send_with_headers)
         finally:
-            self._metrics.running.dec()
+            self.metrics.running.dec()
             self._record(inner, request_id, method, status, perf_counter() - began)
 
     def _record(self, scope: Scope, request_id: str, method: str, status: int, seconds: float) -> None:
         # The path's template, so that log and metrics hold nothing of what was asked for.
         route = getattr(scope.get("route"), "path", None) or "other"
         method = method if method in _METHODS else "OTHER"
-        self._metrics.requests.labels(method, route, str(status)).inc()
-        self._metrics.seconds.labels(route).observe(seconds)
+        self.metrics.requests.labels(method, route, str(status)).inc()
+        self.metrics.seconds.labels(route).observe(seconds)
         fields: dict[str, object] = {"id": request_id, "method": method, "route": route, "status": status}
         fields["ms"] = round(seconds * 1e3, 2)
         if name := scope.get(KEY_NAME):
             fields["key"] = int(name) if name.isdecimal() else name  # a position in RECTO_API_KEY
         if reason := scope.get(REFUSAL_REASON):
-            self._metrics.refused.labels(reason).inc()
+            self.metrics.refused.labels(reason).inc()
             fields["refused"] = reason
         LOG.info("request", extra={FIELDS: fields})

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -150,11 +151,11 @@ def log_not_ready(check: asyncio.Task[Any]) -> None:
         LOG.error("not ready", exc_info=error)
 
 
+@dataclass
 class _IndexCollector:
     """Metrics of the indexes; made for each scrape, so that old generations disappear."""
 
-    def __init__(self, indexes: Mapping[str, IndexInfo | None]) -> None:
-        self._indexes = indexes
+    indexes: Mapping[str, IndexInfo | None]
 
     def collect(self) -> Iterator[Metric]:
         generation = GaugeMetricFamily("recto_index_info", "The index in use.", labels=_LABELS)
@@ -165,7 +166,7 @@ class _IndexCollector:
         created = GaugeMetricFamily(
             "recto_index_created_timestamp_seconds", "When the index was made.", labels=_LABELS[:1]
         )
-        for name, info in self._indexes.items():
+        for name, info in self.indexes.items():
             ready.add_metric([name], info is not None)
             if info is None:
                 continue

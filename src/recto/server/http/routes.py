@@ -29,7 +29,7 @@ from recto.search.query_log import Via
 from recto.search.retriever import Retriever
 from recto.server.http import models
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
-from recto.server.http.service import SearchFound, SearchService
+from recto.server.http.service import MarkedResponse, SearchService
 from recto.server.http.views import add_html
 from recto.server.limits import current_request, respond
 from recto.settings import SAMPLE_COLLECTION
@@ -123,9 +123,9 @@ async def get_search(
 
 
 async def _search(service: SearchService, body: models.SearchRequest) -> tuple[Response, SearchResponse]:
-    def convert(results: list[SearchFound]) -> tuple[Response, SearchResponse]:
+    def convert(results: list[MarkedResponse]) -> tuple[Response, SearchResponse]:
         data = _to_dict(service, results[0], "search" if body.log else None, html=body.html)
-        return respond(data), results[0].response
+        return respond(data), results[0][0]
 
     return await _find(service, body, [body.query], convert)
 
@@ -134,7 +134,7 @@ async def _search(service: SearchService, body: models.SearchRequest) -> tuple[R
 async def related(body: models.RelatedRequest, service: Service) -> Response:
     """Find chunks that are related to a selected text."""
 
-    def convert(results: list[SearchFound]) -> Response:
+    def convert(results: list[MarkedResponse]) -> Response:
         # Selected text is the book's own; only a question says what a reader looks for.
         is_asked = body.log and body.question is not None and body.question.strip()
         return respond(_to_dict(service, results[0], "related" if is_asked else None, html=body.html))
@@ -158,7 +158,7 @@ async def related(body: models.RelatedRequest, service: Service) -> Response:
 async def batch(body: models.BatchRequest, service: Service) -> Response:
     """Answer several queries at once."""
 
-    def convert(results: list[SearchFound]) -> Response:
+    def convert(results: list[MarkedResponse]) -> Response:
         via: Via | None = "batch" if body.log else None
         return respond({"responses": [_to_dict(service, result, via) for result in results]})
 
@@ -180,12 +180,13 @@ async def click(body: models.ClickRequest, service: Service) -> Response:
 
 
 def _to_dict(
-    service: SearchService, result: SearchFound, via: Via | None, *, html: bool = False
+    service: SearchService, result: MarkedResponse, via: Via | None, *, html: bool = False
 ) -> dict[str, Any]:
     """Count a search, log it if `via` is given, and return its response."""
-    service.record(result.response, via)
-    response = replace(result.response, warnings=service.redact(result.response.warnings))
-    data = response_to_dict(response, result.words) | {"query_log": service.has_log}
+    response, words = result
+    service.record(response, via)
+    response = replace(response, warnings=service.redact(response.warnings))
+    data = response_to_dict(response, words) | {"query_log": service.has_log}
     if html:
         add_html(data["results"])
     return data
@@ -348,7 +349,7 @@ async def _find(
     service: SearchService,
     body: models.SearchRequest | models.BatchRequest,
     queries: Sequence[str],
-    convert: Callable[[list[SearchFound]], Result],
+    convert: Callable[[list[MarkedResponse]], Result],
 ) -> Result:
     arguments = (queries, body.top_k, _filters(body), body.min_score)
     return await service.find(

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
@@ -34,15 +34,10 @@ _ADDRESS = re.compile(r"https?://\S+")
 _THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns
 _CHARGED_CHARACTERS = 500  # of a query that counts as one request for the rate limit
 
+MarkedResponse = tuple[SearchResponse, tuple[QueryWord, ...]]
+"""A response, and the query words to mark in the hits."""
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
-
-
-class SearchFound(NamedTuple):
-    """A response, and the query words to mark in the hits."""
-
-    response: SearchResponse
-    words: tuple[QueryWord, ...]
 
 
 class SearchService:
@@ -169,7 +164,7 @@ class SearchService:
         name: str,
         texts: Sequence[str],
         mode: Mode,
-        convert: Callable[[list[SearchFound]], Result],
+        convert: Callable[[list[MarkedResponse]], Result],
         call: Callable[[Retriever], list[SearchResponse]],
         acall: Callable[[Retriever], Awaitable[list[SearchResponse]]],
     ) -> Result:
@@ -186,7 +181,7 @@ class SearchService:
                 )
 
         def with_words(retriever: Retriever, responses: list[SearchResponse]) -> Result:
-            return convert([SearchFound(one, response_words(retriever, one)) for one in responses])
+            return convert([(one, response_words(retriever, one)) for one in responses])
 
         def search(retriever: Retriever) -> Result:
             check(retriever)
