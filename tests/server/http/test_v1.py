@@ -42,7 +42,7 @@ SEARCHES: list[tuple[dict[str, Any], Filters]] = [
     ),
     ({"query": "sensors", "module": "simulatoin"}, Filters(("simulatoin",))),
     ({"query": "joint limits", "url": f"{PAGE}.md/"}, Filters((), PAGE)),
-    ({"query": "sensors", "min_score": 2}, NO_FILTERS),
+    ({"query": "sensors", "min_score": 2.0}, NO_FILTERS),
 ]
 
 

@@ -151,7 +151,7 @@ def log_not_ready(check: asyncio.Task[Any]) -> None:
         LOG.error("not ready", exc_info=error)
 
 
-@dataclass
+@dataclass(eq=False)  # the registry hashes it
 class _IndexCollector:
     """Metrics of the indexes; made for each scrape, so that old generations disappear."""
 
