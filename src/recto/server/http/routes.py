@@ -22,8 +22,7 @@ from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
-from recto.search.llms import SUFFIX, full_text, llms_txt
-from recto.search.outline import OutlinePage
+from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt
 from recto.search.query import MAX_QUERY, check_query
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
@@ -409,7 +408,7 @@ async def health(service: Service, collection: Collection = None) -> Response:
         {
             "validation": validated,
             "index": _index_view(info, name, service.redact(info.warnings)) if info else None,
-            "problems": [asdict(problem) for problem in problems],
+            "problems": [problem._asdict() for problem in problems],
             "coverage": coverage,
             "suite": suite,
             "gaps": gaps,
