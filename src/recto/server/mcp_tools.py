@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Task, create_task, gather, to_thread, wait
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from mcp_types import CallToolResult, TextContent
@@ -34,7 +34,7 @@ from recto.server.schemas import (
     ResponseModel,
     SectionUrl,
 )
-from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, Module, SearchResponse
+from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, SearchResponse
 
 MAX_TOP_K = 20
 MAX_PART = 20_000  # characters, about 5,000 tokens: every client accepts a tool result of this size
@@ -196,12 +196,20 @@ class McpPage(ResponseModel):
     note: str
 
 
+class McpModule(ResponseModel):
+    """A module of the book."""
+
+    name: str
+    title: str
+    chunks: int
+
+
 class McpModules(ResponseModel):
     """The modules of the book; use a `name` to filter a search."""
 
     collection: str
     pages: int
-    modules: list[Module]
+    modules: list[McpModule]
 
 
 class StillOpening(RectoError):
@@ -303,7 +311,7 @@ class BookTools:
         modules, pages = await to_thread(lambda: (retriever.modules(), retriever.pages()))
         lines = [f"- {module.name}: {plural(module.chunks, 'chunk')}" for module in modules]
         text = "\n".join([f"{retriever.collection}: {plural(len(pages), 'page')}", *lines])
-        listed = [asdict(module) for module in modules]
+        listed = [module._asdict() for module in modules]
         return _result({"collection": retriever.collection, "pages": len(pages), "modules": listed}, text)
 
     async def related_chunks(

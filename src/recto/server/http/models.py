@@ -12,8 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 from recto.contracts.http import CollectionName, Count, QueryText, RequestModel, ValidationResponse
 from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
 from recto.server.schemas import ChunkFields, HitFields, ResponseFields, ResponseModel
-from recto.types.index import StoreProblem
-from recto.types.search import GroupBy, Mode, Timings
+from recto.types.search import GroupBy, Mode
 
 MAX_QUERIES = 32
 MAX_BATCH_CHARACTERS = 16_000
@@ -198,6 +197,14 @@ class PageGroupModel(ResponseModel):
     ranks: list[int]
 
 
+class TimingsModel(ResponseModel):
+    """Milliseconds that each step of a search took."""
+
+    embed_ms: float
+    search_ms: float
+    total_ms: float
+
+
 class SearchResponseModel(ResponseFields):
     """The response of `/v1/search`.
 
@@ -211,7 +218,7 @@ class SearchResponseModel(ResponseFields):
     covered: bool
     results: list[HitModel]
     groups: list[PageGroupModel]
-    timings: Timings
+    timings: TimingsModel
     query_log: bool
 
 
@@ -303,7 +310,7 @@ class HealthResponseModel(ResponseModel):
 
     validation: ValidationResponse
     index: Record
-    problems: list[StoreProblem]
+    problems: list[dict[str, Any]]
     coverage: Record
     suite: Record
     gaps: Record

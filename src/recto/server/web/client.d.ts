@@ -159,7 +159,7 @@ export interface ErrorResponse {
 export interface HealthResponse {
   validation: ValidationResponse;
   index: Record<string, unknown> | null;
-  problems: StoreProblem[];
+  problems: Record<string, unknown>[];
   coverage: Record<string, unknown> | null;
   suite: Record<string, unknown> | null;
   gaps: Record<string, unknown> | null;
@@ -358,14 +358,6 @@ export interface Selection {
   given: number;
   cut: boolean;
   left_out: number;
-}
-
-/** Something that is wrong with the server of a collection, and what to do about it. `serious` means that searches fail or miss chunks; otherwise redundancy or speed is reduced. */
-export interface StoreProblem {
-  kind: string;
-  message: string;
-  repair: string;
-  serious?: boolean;
 }
 
 /** Milliseconds that each step of a search took. */
