@@ -30,8 +30,8 @@ from recto.api import open_embedder, open_store, sample_source
 from recto.book.sources.tree import MarkdownTree
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
-from recto.server.mcp.server import build_server
-from recto.server.mcp.tools import LazyRetriever
+from recto.server.mcp_server import build_server
+from recto.server.mcp_tools import LazyRetriever
 from recto.settings import Settings
 from recto.types.search import SearchResponse
 

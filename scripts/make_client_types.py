@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from recto.server.http import ServeOptions
 from recto.server.http.app import WEB, make_app
-from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 
 TYPES = WEB / "client.d.ts"
@@ -74,7 +74,8 @@ def _type(schema: dict[str, Any]) -> str:
         inner = _type(schema["items"])
         return f"({inner})[]" if "|" in inner else f"{inner}[]"
     if schema.get("type") == "object":
-        return f"Record<string, {_type(schema['additionalProperties'])}>"
+        inner = schema["additionalProperties"]
+        return f"Record<string, {'unknown' if inner is True else _type(inner)}>"
     return _NAMES[schema["type"]]
 
 

@@ -16,8 +16,8 @@ import recto
 from recto.book.sources.options import SiteOptions
 from recto.cli.main import recto as product
 from recto.cli.retrieve import retrieve
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.points import to_payload
 from recto.stores.qdrant.dialects import ALIASES
@@ -27,7 +27,7 @@ from tests.running import ROOT
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "src" / "recto"
 VARIABLE = r"(?:RECTO|QDRANT|COHERE)_[A-Z_]+|COLLECTION_NAME|NO_COLOR"
-SETTINGS_MODULES = ("settings.py", "server/http/options.py", "server/auth.py", "cli/runner.py")
+SETTINGS_MODULES = ("settings.py", "server/http/__init__.py", "server/auth.py", "cli/runner.py")
 
 
 def page(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
@@ -218,6 +218,20 @@ class Settings:
         """The directory of stored API keys: not the home that a project's `.env` sets."""
         is_from_project = self.variables.is_from_project("RECTO_HOME")
         return Path(_HOME).expanduser() if is_from_project else self.home
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The API keys: the texts that the repr leaves out."""
+        values = [
+            getattr(part, one.name) for part in (self, self.openai) for one in fields(part) if not one.repr
+        ]
+        return tuple(value for value in values if isinstance(value, str) and value)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses of the engines, which clients of a service must not see."""
+        addresses = (*split_addresses(self.qdrant_url), self.cohere_api_url, self.openai.origin)
+        return tuple(filter(None, addresses))
 
     @property
     def project_endpoint(self) -> tuple[str, str]:

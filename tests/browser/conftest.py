@@ -16,7 +16,7 @@ from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from tests.browser.hostile import write_hostile_book

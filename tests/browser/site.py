@@ -17,7 +17,6 @@ _STYLE = """
 body { margin: 0 auto; max-width: 46rem; padding: 1rem; font: 1.0625rem/1.6 system-ui, sans-serif; background: #fff; color: #1c1e21; }
 pre { overflow-x: auto; background: #f4f5f7; padding: .75rem; }
 a { color: #1f4fbf; }
-::target-text { background: rgb(255 0 255); }
 :root[data-theme=dark] body { background: #17181a; color: #e6e6e8; }
 :root[data-theme=dark] pre { background: #26272b; }
 :root[data-theme=dark] a { color: #9db8ff; }

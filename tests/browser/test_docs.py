@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, expect
 
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.settings import Settings
 from tests.browser.checks import invisible_focus, problems
 from tests.browser.webui import PHONE, WIDE, WebUI

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, expect
 
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.settings import Settings
 from tests.browser.webui import WebUI
 from tests.server.http.service import Service
@@ -38,14 +38,8 @@ def test_the_service_stops(browser: Browser, house_settings: Settings) -> None:
 
 
 def test_the_engine_is_down(browser: Browser, tmp_path: Path, closed_port: int) -> None:
-    settings = Settings(
-        "local",
-        "server",
-        tmp_path,
-        threads=2,
-        collection="house",
-        qdrant_url=f"http://127.0.0.1:{closed_port}",
-    )
+    url = f"http://127.0.0.1:{closed_port}"
+    settings = Settings("local", "server", tmp_path, threads=2, collection="house", qdrant_url=url)
     with Service(settings) as service, WebUI(browser, service.port) as ui:
         ui.open(q="When are beans sown?")
         notice = ui.page.locator("#list .notice")
@@ -83,12 +77,9 @@ def test_a_key_is_required(browser: Browser, house_settings: Settings) -> None:
         ).to_be_visible()  # each tab has its own key
 
 
-def test_an_unknown_collection(ui: WebUI) -> None:
+def test_an_unknown_collection_and_a_long_query(ui: WebUI) -> None:
     ui.open(q="robot", collection="nowhere")
     expect(ui.page.locator(".notice")).to_contain_text("There is no such collection here.")
-
-
-def test_a_long_query_is_cut(ui: WebUI) -> None:
     ui.open(q="robot " * 1000)
     expect(ui.results.first).to_be_visible()
     assert len(ui.page.input_value("#q")) <= 2000

@@ -80,13 +80,7 @@ def test_a_hostile_query_is_shown_as_text(ui: WebUI, attack: str) -> None:
     expect(ui.results.first).to_be_visible()
     nothing_ran(ui)
     ui.open(
-        q=attack,
-        module=attack,
-        url=attack,
-        page=attack,
-        anchor=attack,
-        selection=attack,
-        collection="hostile",
+        collection="hostile", **dict.fromkeys(("q", "module", "url", "page", "anchor", "selection"), attack)
     )
     expect(ui.page.locator("#list .notice")).to_contain_text("The filters exclude every passage.")
     expect(ui.page.locator("#page-panel .notice")).to_be_visible()

@@ -67,17 +67,17 @@ def test_all_questions_are_judged_by_keyboard(browser: Browser, judging: Judging
     for number, (question, expectation) in enumerate(
         zip(judging.pool.questions, suite.expectations, strict=True)
     ):
-        wanted = {one.name: (number + place) % 3 for place, one in enumerate(question.candidates)}
-        assert dict(expectation.grades) == wanted
+        expected = {one.name: (number + rank) % 3 for rank, one in enumerate(question.candidates)}
+        assert dict(expectation.grades) == expected
 
 
 def test_moves_skips_and_undo(browser: Browser, judging: JudgingService, path: Path) -> None:
     with WebUI(browser, judging.port) as ui:
         page = open_page(ui)
         current, query = page.locator("#candidates [aria-current] .number"), page.locator("#query")
-        for key, place in (("j", "2"), ("ArrowDown", "3"), ("k", "2"), ("ArrowUp", "1"), ("ArrowUp", "1")):
+        for key, number in (("j", "2"), ("ArrowDown", "3"), ("k", "2"), ("ArrowUp", "1"), ("ArrowUp", "1")):
             page.keyboard.press(key)
-            expect(current).to_have_text(place)
+            expect(current).to_have_text(number)
         page.keyboard.press("s")
         expect(current).to_have_text("2")
         page.keyboard.press("2")

@@ -1,12 +1,14 @@
-"""Test the layout: phone and wide screen, light and dark, reduced motion, print, size."""
+"""Test the layout (phone and wide screen, light and dark, print, size) and the accessibility of every view."""
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.browser.checks import invisible_focus, problems
 from tests.browser.webui import PHONE, SAMPLE_PAGE, WebUI
 from tests.server.http.service import Service
 
@@ -61,9 +63,9 @@ def test_a_phone_shows_one_panel_at_a_time(browser: Browser, service: Service) -
         expect(ui.links.first).to_be_focused()
 
 
-def background(ui: WebUI) -> list[int]:
+def is_dark(ui: WebUI) -> bool:
     colour: str = ui.page.evaluate("getComputedStyle(document.body).backgroundColor")
-    return [int(part) for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+    return sum(map(int, re.findall(r"\d+", colour))) < 150
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -74,13 +76,13 @@ def test_the_theme_follows_the_system_until_it_is_chosen(
         ui.open()
         button = ui.page.get_by_role("button", name="Dark")
         expect(button).to_have_attribute("aria-pressed", str(scheme == "dark").lower())
-        assert (sum(background(ui)) < 150) is (scheme == "dark")
+        assert is_dark(ui) is (scheme == "dark")
         button.click()
         expect(button).to_have_attribute("aria-pressed", str(scheme != "dark").lower())
-        assert (sum(background(ui)) < 150) is (scheme != "dark")
+        assert is_dark(ui) is (scheme != "dark")
         ui.page.reload()
         ui.settle()
-        assert (sum(background(ui)) < 150) is (scheme != "dark")
+        assert is_dark(ui) is (scheme != "dark")
 
 
 def test_reduced_motion(browser: Browser, service: Service) -> None:
@@ -113,3 +115,32 @@ def test_the_page_is_small(ui: WebUI) -> None:
     ui.page.wait_for_load_state("networkidle")
     assert len(sizes) > 10
     assert sum(sizes.values()) < 100_000
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_view_has_accessibility_problems(
+    browser: Browser, service: Service, scheme: Literal["light", "dark"]
+) -> None:
+    with WebUI(browser, service.port, scheme=scheme, reduced_motion="reduce") as ui:
+        for name, state in VIEWS.items():
+            ui.open(**state)
+            assert problems(ui.page) == [], name
+            assert invisible_focus(ui.page) == [], name
+        ui.page.get_by_role("button", name="Shortcuts").click()
+        expect(ui.page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+        assert problems(ui.page) == []
+
+
+def test_changes_are_announced(ui: WebUI) -> None:
+    ui.open(q="What is ROS 2?")
+    live = ui.page.get_by_role("status")
+    expect(live).to_contain_text(re.compile(r"Passages: \d+ passages on 10 pages$"))
+    ui.ask("best pizza recipe in town")
+    expect(live).to_contain_text(
+        re.compile(r"Passages: The book does not seem to cover this\. \d+ passages on \d+ pages")
+    )
+    ui.unfold()
+    ui.links.first.click()
+    expect(live).to_contain_text("Page: ")
+    ui.page.get_by_role("link", name="Health").click()
+    expect(live).to_contain_text("A sample search works. 2 things to do.")

@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, expect
 
 from recto.server.static_export import export_static
 from recto.stores.edge.store import EdgeStore
@@ -120,31 +120,6 @@ def test_a_misspelled_word_and_nothing_found(reader: Reader) -> None:
     expect(reader.dialog).to_contain_text("Searched for “kinematics” instead of “kinematcs”.")
     reader.input.fill("zzzz qqqq")
     expect(reader.dialog).to_contain_text("Nothing found for “zzzz qqqq”.")
-
-
-def test_select_text_and_see_what_is_related(reader: Reader) -> None:
-    page = reader.read(PAGE)
-    selected = reader.select()
-    page.locator("recto-widget button.related").click()
-    expect(reader.panel.get_by_role("listitem").nth(2)).to_be_visible()
-    assert not any(selected in text for text in reader.panel.get_by_role("listitem").all_inner_texts())
-
-
-def test_files_that_cannot_be_reached(reader: Reader) -> None:
-    page = reader.read(PAGE)
-    page.keyboard.press("Control+k")
-    expect(reader.input).to_be_focused()
-
-    def abort(route: Route) -> None:
-        route.abort()
-
-    page.route("**/data/**", abort)
-    reader.input.fill("sensors")
-    expect(reader.dialog).to_contain_text("The search cannot be reached.")
-    page.unroute("**/data/**")
-    reader.dialog.get_by_role("button", name="Try again").click()
-    expect(reader.options.first).to_be_visible()
-    reader.wrong = [line for line in reader.wrong if "net::ERR" not in line]
 
 
 def test_hostile_content_is_text(browser: Browser, books: Path, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
-from recto.server.keys import StoredKeys, add_key, key_file
+from recto.server.keys import add_key, digest, key_file, read_keys
 from recto.settings import load_settings
 from tests.asgi import asked
 from tests.running import recto
@@ -25,20 +25,16 @@ def test_a_key_is_shown_once(home: Path) -> None:
     assert text.startswith("recto_pk_")
     assert "cannot be shown again" in made.stderr
     assert text not in made.stderr
-    found = StoredKeys(home).find(text)
-    assert found is not None
-    assert (found.scope, found.origins, found.collections) == (
-        "search",
-        ("https://book.example",),
-        ("my-book",),
-    )
+    (key,) = read_keys(home)
+    assert key.digest == digest(text)
+    assert (key.scope, key.origins, key.collections) == ("search", ("https://book.example",), ("my-book",))
     listed = recto(home, "keys", "list")
     assert listed.stdout.startswith(
         "book: search, active; origins https://book.example; collections my-book; "
     )
     assert "expires 2999-12-31" in listed.stdout
     assert text not in listed.stdout
-    assert found.digest not in recto(home, "keys", "list", "--json").stdout
+    assert key.digest not in recto(home, "keys", "list", "--json").stdout
 
 
 def test_revoke(home: Path) -> None:
@@ -48,9 +44,8 @@ def test_revoke(home: Path) -> None:
     (listed,) = json.loads(recto(home, "keys", "list", "--json").stdout)
     assert listed["state"] == "revoked"
     assert "digest" not in listed
-    found = StoredKeys(home).find(text)
-    assert found is not None
-    assert found.state == "revoked"
+    (key,) = read_keys(home)
+    assert (key.digest, key.state) == (digest(text), "revoked")
     again = recto(home, "keys", "revoke", "book", "--json")
     assert again.returncode == 4
     assert "recto keys list" in again.stderr

@@ -11,28 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import MODES
-from tests.library import PAGES
 from tests.running import ROOT, environment, recto, wait_until
 from tests.server.judging import JudgingService, read_entries, write_suite
 
 PATHS = ("/judge/questions", "/judge/questions/0", "/judge/summary")
-SUBJECTS = [section for sections in PAGES.values() for section in sections]
 QUESTIONS = [
-    {
-        "query": f"What do I need to know about {'  '.join(title.split())}? ({number})",
-        "expect": {"nothing": True},
-    }
-    for number in range(2)
-    for title, _ in SUBJECTS
-][:50]
+    {"query": f"What do I need to know about {title}?", "expect": {"nothing": True}}
+    for title in ("beans", "jam", "slugs")
+]
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +35,7 @@ def retriever(house: Path, embedder: Embedder) -> Retriever:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return write_suite(tmp_path / "suite.json", QUESTIONS[:3])
+    return write_suite(tmp_path / "suite.json", QUESTIONS)
 
 
 @pytest.fixture
@@ -112,29 +105,11 @@ def test_a_file_that_cannot_be_written_is_reported(service: JudgingService, path
     assert "cannot be read" in service.call("/judge/grades", grade).error
     moved.rename(path)
     assert service.call("/judge/grades", grade).status == 200
+    overview = service.call("/judge/questions").json()["questions"]
+    assert [one["judged"] for one in overview] == [1, 0, 0]
+    assert service.call("/judge/summary").json()["configurations"][0]["measures"]
     assert service.call("/judge/undo", {}).json() == grade | {"grade": None}
-    assert read_entries(path) == QUESTIONS[:3]
-
-
-def test_fifty_questions(tmp_path: Path, retriever: Retriever) -> None:
-    path = write_suite(tmp_path / "suite.json", QUESTIONS)
-    with JudgingService(path, retriever, depth=1) as service:
-        overview = service.call("/judge/questions").json()["questions"]
-        assert len(overview) == 50
-        for number, one in enumerate(overview):
-            for candidate in range(one["total"]):
-                data = {"question": number, "candidate": candidate, "grade": (number + candidate) % 3}
-                assert service.call("/judge/grades", data).status == 200
-        for one in service.call("/judge/questions").json()["questions"]:
-            assert one["judged"] == one["total"] > 0
-        for one in service.call("/judge/summary").json()["configurations"]:
-            assert one["measures"]["Judged@1"] == 1.0
-            assert 0 < one["measures"]["nDCG@1"] <= 1
-        suite = load_suite(path)
-        for question, expectation in zip(service.pool.questions, suite.expectations, strict=True):
-            assert len(expectation.grades) == len(question.candidates)
-    linted = recto(tmp_path / "home", "suite", "lint", str(path))
-    assert linted.returncode == 0, linted.stdout
+    assert read_entries(path) == QUESTIONS
 
 
 def test_the_command_serves_on_loopback(house: Path, path: Path, tmp_path: Path) -> None:

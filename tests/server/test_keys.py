@@ -14,7 +14,7 @@ import pytest
 from recto.errors import ConfigurationError, FormatMismatch, InvalidArgument
 from recto.server import keys as module
 from recto.server.auth import ApiKeys
-from recto.server.keys import StoredKeys, add_key, check_origin, key_file, read_keys, revoke_key
+from recto.server.keys import add_key, check_origin, key_file, read_keys, revoke_key
 from recto.server.limits import Refused
 
 BOOK = "https://book.example"
@@ -41,9 +41,10 @@ def test_names_are_used_once_until_they_are_revoked(home: Path) -> None:
     with pytest.raises(InvalidArgument, match="no key"):
         revoke_key(home, "book")
     _, second = add_key(home, "book", "search", collections=["house"])
-    stored = StoredKeys(home)
-    assert stored.find(first) is None
-    assert stored.find(second) is not None
+    service = ApiKeys((), home)
+    with pytest.raises(Refused):
+        service.authenticate({"x-api-key": first})
+    assert service.authenticate({"x-api-key": second}).name == "book"
 
 
 def test_several_writers_lose_nothing(home: Path) -> None:
@@ -144,7 +145,7 @@ def test_invalid_origins(given: str) -> None:
 )
 def test_a_damaged_file_is_an_error(home: Path, text: str) -> None:
     _, key = add_key(home, "a", "admin")
-    service = ApiKeys(("from-the-environment",), StoredKeys(home))
+    service = ApiKeys(("from-the-environment",), home)
     assert service.authenticate({"authorization": f"Bearer {key}"}).name == "a"
     key_file(home).write_text(text, "utf-8")
     with pytest.raises(ConfigurationError) as caught:
@@ -167,7 +168,7 @@ def test_a_newer_format(home: Path) -> None:
 
 
 def test_services_notice_changes(home: Path) -> None:
-    service = ApiKeys((), StoredKeys(home))
+    service = ApiKeys((), home)
     assert not service, "without keys, a local service is open"
     _, text = add_key(home, "book", "search", [BOOK], ["house"])
     assert service
@@ -182,13 +183,13 @@ def test_services_notice_changes(home: Path) -> None:
     assert service, "it does not open again"
     with pytest.raises(Refused):
         service.authenticate({"authorization": f"Bearer {text}"})
-    assert ApiKeys((), StoredKeys(home, was_found=True)), "nor does a worker that starts now"
+    assert ApiKeys((), home, was_found=True), "nor does a worker that starts now"
 
 
 def test_a_key_is_valid_on_its_last_day(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     today = datetime.now(UTC).date()
     key, text = add_key(home, "book", "admin", expires=today.isoformat())
-    service = ApiKeys((), StoredKeys(home))
+    service = ApiKeys((), home)
     assert service.authenticate({"authorization": f"Bearer {text}"}) == key
     monkeypatch.setattr(module, "_today", (today + timedelta(days=1)).isoformat)
     assert key.state == "expired"

@@ -10,6 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from recto.server.limits import (
     MAX_BODY,
+    MAX_WAITING,
     AdmissionLimits,
     CurrentRequest,
     FairSlots,
@@ -91,6 +92,22 @@ def test_callers_take_turns() -> None:
     asyncio.run(main())
 
 
+def test_a_caller_with_too_many_waiting_requests_is_refused() -> None:
+    async def main() -> None:
+        slots = FairSlots(1)
+        waiting = [asyncio.create_task(slots.acquire("a")) for _ in range(1 + MAX_WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(Refused, match="at the same time") as refused:
+            await slots.acquire("a")
+        assert (refused.value.refusal.status, refused.value.reason) == (429, "queue")
+        for one in waiting:
+            slots.release("a") if one.done() else one.cancel()
+        async with asyncio.timeout(60), slots.take("a"):
+            pass
+
+    asyncio.run(main())
+
+
 def test_a_request_that_stops_waiting_keeps_no_slot() -> None:
     async def main() -> None:
         slots = FairSlots(1)
@@ -138,13 +155,17 @@ def test_threads_stop_when_the_client_leaves_or_the_deadline_passes(leaves: bool
     assert worked == [True]
 
 
-def test_a_costly_request_counts_as_several() -> None:
+def test_token_buckets_refill_and_a_costly_request_counts_as_several() -> None:
     now = 0.0
     rate = RateLimiter(60, lambda: now)
     for _ in range(5):  # five seconds at one request per second
         rate.check("a")
-    with pytest.raises(Refused):
+    with pytest.raises(Refused) as refused:
         rate.check("a")
+    assert dict(refused.value.refusal.headers)["Retry-After"] == "1"
+    rate.check("b")  # each caller has a bucket of its own
+    for _ in range(1000):
+        RateLimiter(0).check("a")
     now = 5.0
     rate.check("a")
     rate.charge("a", 30)  # a batch

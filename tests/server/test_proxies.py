@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.errors import ConfigurationError
-from recto.server.proxies import (
-    MAX_HEADER,
-    check_networks,
-    parse_address,
-    parse_forwarded,
-    visitor_address,
-)
+from recto.server.auth import MAX_HEADER, check_networks, parse_address, parse_forwarded, visitor_address
 
 PROXIES = check_networks(["10.0.0.0/8", "fd00::/8"])
 PEER = "10.0.0.1"

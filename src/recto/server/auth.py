@@ -1,16 +1,21 @@
-"""API keys and host names, and the middleware that admits requests to the HTTP API and to MCP over HTTP."""
+"""The middleware that admits requests to the HTTP API and to MCP over HTTP: keys, host names, visitors.
+
+Behind trusted proxies, the address of a visitor is in `Forwarded` (RFC 7239) or `X-Forwarded-For`.
+"""
 
 from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from recto.errors import ConfigurationError
-from recto.server.keys import PREFIXES, Key, StoredKeys, digest
+from recto.server.keys import PREFIXES, Key, digest, key_file, read_keys
 from recto.server.limits import (
     AdmissionLimits,
     CurrentRequest,
@@ -21,16 +26,34 @@ from recto.server.limits import (
     check_length,
     request_headers,
 )
-from recto.server.proxies import Network, visitor_address
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+MAX_HEADER = 4096
+"""A longer header of a proxy is not read: it would have dozens of proxies."""
+_IPV6_PREFIX = 64  # what one subscriber gets: a limit for each address would be none
+_NODE = re.compile(
+    r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<v4>[0-9.]{7,15}))(?::(?:[0-9]{1,5}|_[\w.-]+))?"
+    r"|(?P<bare>[0-9A-Fa-f:.]{2,45})",
+    re.ASCII,
+)
+# The RFC asks for quotes around a value with a colon, but not all proxies write them.
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_PAIR = rf"""[!#$%&'*+.^_`|~0-9A-Za-z-]+=(?:[^\x00-\x20\x7f",;\\]+|{_QUOTED})"""
+_FORWARDED = re.compile(rf"[ \t]*(?:{_PAIR}[ \t]*)?(?:[;,][ \t]*(?:{_PAIR}[ \t]*)?)*", re.DOTALL)
 
 VARIABLE = "RECTO_API_KEY"
 KEY_NAME, REFUSAL_REASON = "recto.key_name", "recto.refusal_reason"
 """What the middleware adds to the scope of a request, for metrics and the log."""
 _KEY = "recto.key"
+_LOG = logging.getLogger("recto.server")
 
 _BEARER = (("WWW-Authenticate", 'Bearer realm="recto"'),)
 _UNAUTHORIZED = Refusal(
@@ -61,72 +84,98 @@ _CROSS_SITE = Refusal(
     "Allow the origin of the page with --cors-origin, or create a key for it: "
     "recto keys add NAME --origin ORIGIN --collection COLLECTION",
 )
-_CORS_METHODS = ("GET", "HEAD", "POST")
-_WRONG_METHOD = Refusal(
-    405,
-    "Web pages of other origins cannot use this method",
-    "Use GET or POST.",
-    (("Allow", ", ".join(_CORS_METHODS)),),
-)
 _CORS_ANSWER = {
-    "access-control-allow-methods": ", ".join(_CORS_METHODS),
+    "access-control-allow-methods": "GET, HEAD, POST",
     "access-control-allow-headers": "authorization, content-type, x-api-key, x-request-id",
     "access-control-max-age": "600",
 }
+_FOR_ALL_ORIGINS = (b"access-control-allow-origin", b"*")
 _EXPOSED = (b"access-control-expose-headers", b"x-request-id, retry-after")
 _VARY = (b"vary", b"Origin")
 _WRONG_KEYS = 60  # per minute and address
 
 
 class ApiKeys:
-    """Checks keys: stored ones, and the keys in RECTO_API_KEY, which are for everything."""
+    """Checks keys: the keys in RECTO_API_KEY, which are for everything, and those that are stored in a home.
 
-    def __init__(self, keys: tuple[str, ...], stored: StoredKeys | None = None) -> None:
+    The file of stored keys is read again when it has changed: each request compares its size, time and inode,
+    which takes microseconds. If it cannot be read, no stored key is accepted.
+    """
+
+    def __init__(self, keys: Iterable[str], home: Path | None = None, *, was_found: bool = False) -> None:
+        """Take keys, a home, and whether keys were found in it when the service started."""
         self._digests = [digest(key) for key in keys]
-        self._stored = stored
+        self._home = home
+        self._signature: object = None
+        self._stored: dict[str, Key] = {}
+        self._origins: frozenset[str] = frozenset()
+        self._was_found = was_found
+        self._is_readable = True
 
     def __bool__(self) -> bool:
-        """Return whether requests need a key."""
-        return bool(self._digests) or bool(self._stored)
+        """Return whether requests need a key; deleting the file of stored keys must not open the service."""
+        self._refresh()
+        return bool(self._digests) or self._was_found
 
     @property
     def origins(self) -> Collection[str]:
-        """The origins of all stored keys."""
-        return self._stored.origins if self._stored is not None else ()
+        """The origins of all stored keys; pages of a key that has ended can read the error."""
+        self._refresh()
+        return self._origins
 
     def authenticate(self, headers: Mapping[str, str]) -> Key:
         """Return the request's key; raise `Refused` if it has no valid key.
 
         A key of RECTO_API_KEY has its position as name, counted from 1.
         """
-        text = _sent_key(headers)
-        if number := self.find(text):
+        scheme, _, text = headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer":  # a proxy may need the header for itself
+            text = headers.get("x-api-key", "")
+        text = text.strip()
+        sent = digest(text)  # always compared with all keys
+        if number := sum(n * hmac.compare_digest(sent, own) for n, own in enumerate(self._digests, 1)):
             return Key(str(number), "admin")
-        if self._stored is None or not text.startswith(tuple(PREFIXES.values())):
+        if not text.startswith(tuple(PREFIXES.values())):
             raise Refused("key", _UNAUTHORIZED)
-        key = self._stored.find(text)
-        if not self._stored.is_readable:
+        self._refresh()
+        if not self._is_readable:
             raise Refused(
                 "keys", busy("The service cannot read its keys", "The operator finds the reason in the log.")
             )
+        # A lookup by digest needs no constant time: the digest of a wrong key is unrelated to those stored.
+        key = self._stored.get(sent)
         if key is None:
             raise Refused("key", _UNAUTHORIZED)
         if key.state != "active":
             raise Refused(key.state, _ENDED[key.state])
         return key
 
-    def find(self, text: str) -> int:
-        """Return the position of a key in RECTO_API_KEY, or 0; always compare all keys."""
-        sent = digest(text)
-        return sum(number * hmac.compare_digest(sent, own) for number, own in enumerate(self._digests, 1))
+    def _refresh(self) -> None:
+        if self._home is None:
+            return
+        signature: object = None
+        try:
+            status = key_file(self._home).stat()
+            signature = (status.st_mtime_ns, status.st_size, status.st_ino)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except OSError as error:
+            signature = error.errno
+        if signature == self._signature:
+            return
+        self._signature = signature
+        self._was_found = self._was_found or signature is not None
+        try:
+            keys = read_keys(self._home)
+            self._is_readable = True
+        except ConfigurationError as error:
+            _LOG.error("%s %s", error, error.hint)
+            keys, self._is_readable = (), False
+        self._stored = {key.digest: key for key in keys}
+        self._origins = frozenset(origin for key in keys for origin in key.origins)
 
 
-def _sent_key(headers: Mapping[str, str]) -> str:
-    """Return the key of a request; a proxy may need the header Authorization for itself."""
-    scheme, _, key = headers.get("authorization", "").partition(" ")
-    return key.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
-
-
+@dataclass(slots=True)
 class AdmissionMiddleware:
     """Checks the key, the site and the limits of each request; refuses it, or passes it on.
 
@@ -136,46 +185,36 @@ class AdmissionMiddleware:
     the rate and concurrency limits apply, `is_any_host` which accept every host.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        keys: ApiKeys,
-        limits: AdmissionLimits,
-        rate: RateLimiter | None = None,
-        hosts: Collection[str] = (),
-        origins: Collection[str] = (),
-        proxies: Sequence[Network] = (),
-        is_open: Callable[[str], bool] = lambda _: False,
-        is_searchable: Callable[[str], bool] = lambda _: False,
-        is_limited: Callable[[str], bool] = lambda _: True,
-        is_any_host: Callable[[str], bool] = lambda _: False,
-    ) -> None:
-        self._app = app
-        self._keys = keys
-        self._limits = limits
-        self._rate = rate or RateLimiter(0)
-        self._wrong_keys = RateLimiter(
+    app: ASGIApp
+    keys: ApiKeys
+    limits: AdmissionLimits
+    rate: RateLimiter = field(default_factory=lambda: RateLimiter(0))
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+    proxies: Sequence[Network] = ()
+    is_open: Callable[[str], bool] = lambda _: False
+    is_searchable: Callable[[str], bool] = lambda _: False
+    is_limited: Callable[[str], bool] = lambda _: True
+    is_any_host: Callable[[str], bool] = lambda _: False
+    wrong_keys: RateLimiter = field(
+        init=False,
+        default_factory=lambda: RateLimiter(
             _WRONG_KEYS, burst=_WRONG_KEYS, message="Too many wrong keys", hint="Check the API key."
-        )
-        self._hosts = hosts
-        self._origins = origins
-        self._proxies = proxies
-        self._is_open = is_open
-        self._is_searchable = is_searchable
-        self._is_limited = is_limited
-        self._is_any_host = is_any_host
+        ),
+    )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         headers = request_headers(scope)
 
         async def send_with_cors(message: Message) -> None:
-            if message["type"] == "http.response.start" and not _is_for_all_origins(message):
+            given = message.get("headers", ())
+            if message["type"] == "http.response.start" and _FOR_ALL_ORIGINS not in given:
                 more = self._cors_headers(headers.get("origin", ""), scope.get(_KEY))
-                message = {**message, "headers": [*message.get("headers", ()), *more]}
+                message = {**message, "headers": [*given, *more]}
             await send(message)
 
         try:
@@ -186,38 +225,37 @@ class AdmissionMiddleware:
 
     async def _admit(self, scope: Scope, headers: Mapping[str, str], receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if not self._is_any_host(path):
-            check_host(headers, self._hosts)
+        is_host_checked = self.hosts and not self.is_any_host(path)
+        if is_host_checked and not _is_allowed(headers.get("host", ""), self.hosts):
+            raise Refused("host", _WRONG_HOST)
         if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
             await self._answer_preflight(headers)(scope, receive, send)
             return
-        visitor = visitor_address(scope, self._proxies)
+        visitor = visitor_address(scope, self.proxies)
         key = None
-        if self._keys and not self._is_open(path):
+        if self.keys and not self.is_open(path):
             key = self._authenticate(headers, visitor)
             scope[KEY_NAME] = key.name
             self._check_key(key, headers.get("origin"), path)
             scope[_KEY] = key
         check_length(headers)
-        if not self._is_limited(path):
-            await self._limits.run(self._app, scope, receive, send)
+        if not self.is_limited(path):
+            await self.limits.run(self.app, scope, receive, send)
             return
         self._check_site(headers, key)
         caller = _caller(key, visitor)
-        self._rate.check(caller)
+        self.rate.check(caller)
         request = CurrentRequest(
-            caller,
-            charge=partial(self._rate.charge, caller),
-            collections=key.collections if key else (),
+            caller, charge=partial(self.rate.charge, caller), collections=key.collections if key else ()
         )
-        await self._limits.admit(self._app, scope, receive, send, request)
+        await self.limits.admit(self.app, scope, receive, send, request)
 
     def _authenticate(self, headers: Mapping[str, str], visitor: str) -> Key:
         try:
-            return self._keys.authenticate(headers)
+            return self.keys.authenticate(headers)
         except Refused as refused:
             if refused.reason == "key" and ("authorization" in headers or "x-api-key" in headers):
-                self._wrong_keys.check(visitor)
+                self.wrong_keys.check(visitor)
             raise
 
     def _check_key(self, key: Key, origin: str | None, path: str) -> None:
@@ -229,7 +267,7 @@ class AdmissionMiddleware:
         """
         if origin is not None and key.origins and origin not in key.origins:
             raise Refused("origin", _WRONG_ORIGIN)
-        if key.scope != "admin" and not self._is_searchable(path):
+        if key.scope != "admin" and not self.is_searchable(path):
             raise Refused("scope", _WRONG_SCOPE)
 
     def _check_site(self, headers: Mapping[str, str], key: Key | None) -> None:
@@ -246,21 +284,16 @@ class AdmissionMiddleware:
             raise Refused("site", _CROSS_SITE)
 
     def _allowed_origins(self, key: Key | None) -> Collection[str]:
-        return key.origins if key and key.origins else self._origins
+        return key.origins if key and key.origins else self.origins
 
     def _answer_preflight(self, headers: Mapping[str, str]) -> Response:
         """Answer the preflight request of a browser; it has no key."""
         from starlette.responses import Response
 
         origin = headers.get("origin", "")
-        if origin not in self._origins and origin not in self._keys.origins:
+        if origin not in self.origins and origin not in self.keys.origins:
             raise Refused("site", _CROSS_SITE)
-        if headers["access-control-request-method"] not in _CORS_METHODS:
-            raise Refused("method", _WRONG_METHOD)
-        more = {}
-        if headers.get("access-control-request-private-network") == "true":
-            more["access-control-allow-private-network"] = "true"
-        return Response(status_code=204, headers=_CORS_ANSWER | more)
+        return Response(status_code=204, headers=_CORS_ANSWER)
 
     def _cors_headers(self, origin: str, key: Key | None) -> list[tuple[bytes, bytes]]:
         """Return the headers that let a page read the response.
@@ -268,7 +301,7 @@ class AdmissionMiddleware:
         Responses without an accepted key have no content of a book. Pages of all known origins can read them,
         so that a page learns that its key was revoked.
         """
-        may_read = origin in self._allowed_origins(key) or (key is None and origin in self._keys.origins)
+        may_read = origin in self._allowed_origins(key) or (key is None and origin in self.keys.origins)
         if not origin or not may_read:
             return [_VARY]
         return [_VARY, (b"access-control-allow-origin", origin.encode("latin-1")), _EXPOSED]
@@ -278,11 +311,7 @@ class AdmissionMiddleware:
         scheme, _, authority = origin.partition("://")
         if scheme not in ("http", "https"):
             return False
-        return authority == host or (bool(self._hosts) and _is_allowed(authority, self._hosts))
-
-
-def _is_for_all_origins(message: Message) -> bool:
-    return (b"access-control-allow-origin", b"*") in message.get("headers", ())
+        return authority == host or (bool(self.hosts) and _is_allowed(authority, self.hosts))
 
 
 def _caller(key: Key | None, visitor: str) -> str:
@@ -325,12 +354,6 @@ def local_hosts(host: str) -> list[str]:
     return list(dict.fromkeys(("127.0.0.1", "localhost", "*.localhost", "[::1]", own)))
 
 
-def check_host(headers: Mapping[str, str], allowed: Collection[str]) -> None:
-    """Refuse a Host header that is invalid or not allowed; without allowed names, every host is."""
-    if allowed and not _is_allowed(headers.get("host", ""), allowed):
-        raise Refused("host", _WRONG_HOST)
-
-
 def _is_allowed(host: str, allowed: Collection[str]) -> bool:
     """Return whether a host name with an optional port is one of those allowed."""
     match = _HOST_HEADER.fullmatch(host)
@@ -344,3 +367,112 @@ def key_required(host: str, alternative: str) -> ConfigurationError:
         f"{host} is reachable from other machines, and {VARIABLE} is not set",
         hint=f"Set {VARIABLE} to a long random text, {alternative}.",
     )
+
+
+def check_networks(ranges: Iterable[str]) -> tuple[Network, ...]:
+    """Return the ranges of trusted proxies; raise `ConfigurationError` for one that is not valid."""
+    networks = []
+    for text in ranges:
+        try:
+            networks.append(ipaddress.ip_network(text))
+        except ValueError:
+            raise ConfigurationError(
+                f"{text[:80]!r} is not a range of addresses",
+                hint="Write it as 10.0.0.0/8, 10.1.2.3 or fd00::/8.",
+            ) from None
+        if not networks[-1].prefixlen:
+            raise ConfigurationError(
+                f"{text[:80]!r} trusts every client to state its own address",
+                hint="Name only the addresses of your own proxies.",
+            )
+    return tuple(networks)
+
+
+def visitor_address(scope: Scope, proxies: Sequence[Network]) -> str:
+    """Return the address that limits count: of the client, or of the visitor behind trusted proxies.
+
+    An IPv6 address is counted with its /64 network.
+    """
+    client = scope.get("client")
+    peer = parse_address(client[0].partition("%")[0]) if client else None
+    if peer is None:
+        return client[0] if client else "unknown"
+    if _is_trusted(peer, proxies):
+        peer = _behind(peer, scope["headers"], proxies)
+    if isinstance(peer, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((int(peer), _IPV6_PREFIX), strict=False))
+    return str(peer)
+
+
+def _behind(peer: Address, headers: Sequence[tuple[bytes, bytes]], proxies: Sequence[Network]) -> Address:
+    """Return the visitor's address from the headers of a trusted proxy, or the proxy's own address.
+
+    If both headers are there and differ, the proxy sets only one of them and passes on the other as the
+    visitor sent it. Which one is unknown, so neither is used: visitors must not choose their address. For the
+    same reason, a malformed header is not the same as none.
+    """
+    visitors = set()
+    for name, parse in ((b"forwarded", parse_forwarded), (b"x-forwarded-for", _parse_list)):
+        values = [value for key, value in headers if key == name]
+        if values:
+            text = b",".join(values).decode("latin-1")
+            hops = parse(text) if len(text) <= MAX_HEADER else None
+            visitors.add(_nearest(peer, hops or [], proxies))
+    return visitors.pop() if len(visitors) == 1 else peer
+
+
+def _parse_list(text: str) -> list[Address | None]:
+    return [parse_address(part.strip(" \t")) for part in text.split(",")]
+
+
+def _nearest(peer: Address, hops: Sequence[Address | None], proxies: Sequence[Network]) -> Address:
+    """Return the last address that is not a trusted proxy: what is left of it, its sender may have invented.
+
+    If a proxy does not know or hides an address, its own counts for all its visitors: RFC 7239 lets it hide
+    an address behind a new random name in each request.
+    """
+    nearest = peer
+    for hop in reversed(hops):
+        if hop is None:
+            break
+        nearest = hop
+        if not _is_trusted(hop, proxies):
+            break
+    return nearest
+
+
+def parse_forwarded(text: str) -> list[Address | None] | None:
+    """Return the `for` of each element of a Forwarded header, None for one that is hidden or unknown.
+
+    Return None if the header is malformed.
+    """
+    if not _FORWARDED.fullmatch(text):
+        return None
+    hops: list[Address | None] = []
+    for element in re.findall(rf"(?:[^,\"]|{_QUOTED})+", text, re.DOTALL):
+        pairs = [pair.partition("=") for pair in re.findall(_PAIR, element, re.DOTALL)]
+        values = {name.lower(): value for name, _, value in pairs}
+        if len(values) != len(pairs):
+            return None
+        if pairs:
+            node = values.get("for", "unknown")
+            hops.append(parse_address(re.sub(r"\\(.)", r"\1", node[1:-1]) if node[0] == '"' else node))
+    return hops
+
+
+def parse_address(node: str) -> Address | None:
+    """Return the address of a node with an optional port; None if it is hidden, unknown or malformed."""
+    match = _NODE.fullmatch(node)
+    if not match:
+        return None
+    try:
+        address = ipaddress.ip_address(match["v6"] or match["v4"] or match["bare"])
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        return address.ipv4_mapped or address
+    return None if match["v6"] else address
+
+
+def _is_trusted(address: Address, proxies: Sequence[Network]) -> bool:
+    return any(address in network for network in proxies)

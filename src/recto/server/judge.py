@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -18,25 +19,16 @@ from starlette.staticfiles import StaticFiles
 
 from recto._util.retry import Notify
 from recto.errors import InvalidArgument, RectoError
-from recto.evaluation.pooling import (
-    GRADES,
-    Pool,
-    PooledQuestion,
-    PooledSection,
-    grade_of,
-    record,
-    restore,
-    summarize,
-)
+from recto.evaluation.pooling import GRADES, Pool, PooledQuestion, grade_of, record, restore, summarize
 from recto.evaluation.suites import Expectation, Suite, load_suite
 from recto.search.display import chunk_matches, pick, words_to_match
 from recto.server.auth import ApiKeys
+from recto.server.http import ServeOptions
 from recto.server.http.app import WEB, middleware
 from recto.server.http.errors import STATUSES, framework_refusal, loads
 from recto.server.http.monitoring import Metrics
-from recto.server.http.options import ServeOptions
-from recto.server.http.views import render_markdown, respond
-from recto.server.limits import Refusal
+from recto.server.http.views import render_markdown
+from recto.server.limits import Refusal, respond
 from recto.server.listening import base_url, listen, server_config
 
 _HOST = "127.0.0.1"
@@ -73,8 +65,9 @@ class Judging:
         return {
             "query": expectation.query,
             "candidates": [
-                _view(one)
+                pick(one.chunks[0].to_dict(), ("section", "headings", "module_title", "url"))
                 | {
+                    "html": "".join(render_markdown(chunk.text) for chunk in one.chunks),
                     "matches": sorted({word for chunk in one.chunks for word in chunk_matches(chunk, words)}),
                     "grade": grade_of(expectation, one, suite),
                 }
@@ -121,46 +114,34 @@ def _by_key(suite: Suite) -> dict[str, Expectation]:
     return {expectation.key: expectation for expectation in suite.expectations}
 
 
-def _view(candidate: PooledSection) -> dict[str, Any]:
-    return pick(candidate.chunks[0].to_dict(), ("section", "headings", "module_title", "url")) | {
-        "html": "".join(render_markdown(chunk.text) for chunk in candidate.chunks)
-    }
-
-
 def judge_app(judging: Judging, token: str) -> Starlette:
     """Return the application; all but its files needs the token, as `Authorization: Bearer TOKEN`."""
 
     async def page(_request: Request) -> Response:
         return FileResponse(WEB / "judge.html")
 
-    async def overview(_request: Request) -> Response:
-        return respond(await asyncio.to_thread(judging.overview))
+    def returning(call: Callable[..., dict[str, Any]]) -> Callable[[Request], Awaitable[Response]]:
+        async def handle(request: Request) -> Response:
+            return respond(await asyncio.to_thread(call, **request.path_params))
 
-    async def question(request: Request) -> Response:
-        return respond(await asyncio.to_thread(judging.question, request.path_params["number"]))
+        return handle
 
     async def grade(request: Request) -> Response:
         fields = await _read_numbers(request, "question", "candidate", "grade")
         return respond(await asyncio.to_thread(judging.grade, *fields))
 
-    async def undo(_request: Request) -> Response:
-        return respond(await asyncio.to_thread(judging.undo))
-
-    async def summary(_request: Request) -> Response:
-        return respond(await asyncio.to_thread(judging.summary))
-
     return Starlette(
         routes=[
             Route("/", page),
             Mount("/static", StaticFiles(directory=WEB)),
-            Route("/judge/questions", overview),
-            Route("/judge/questions/{number:int}", question),
+            Route("/judge/questions", returning(judging.overview)),
+            Route("/judge/questions/{number:int}", returning(judging.question)),
             Route("/judge/grades", grade, methods=["POST"]),
-            Route("/judge/undo", undo, methods=["POST"]),
-            Route("/judge/summary", summary),
+            Route("/judge/undo", returning(judging.undo), methods=["POST"]),
+            Route("/judge/summary", returning(judging.summary)),
         ],
         middleware=middleware(ServeOptions(keys=(token,)), Metrics(), ApiKeys((token,))),
-        exception_handlers={RectoError: _known_error, HTTPException: _framework_error},
+        exception_handlers={RectoError: _recto_error, HTTPException: _framework_error},
     )
 
 
@@ -173,17 +154,13 @@ async def _read_numbers(request: Request, *names: str) -> list[int]:
     return numbers
 
 
-async def _known_error(_request: Request, error: Exception) -> Response:
+async def _recto_error(_request: Request, error: Any) -> Response:
     """Return the whole message: the only reader is the person who started the command."""
-    if not isinstance(error, RectoError):
-        raise error
     return Refusal(STATUSES[error.kind], error.message, error.hint).response()
 
 
-async def _framework_error(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException):
-        raise error
-    return framework_refusal(error.status_code, error.detail, error.headers).response()
+async def _framework_error(_request: Request, error: Any) -> Response:
+    return framework_refusal(error).response()
 
 
 def serve_judging(judging: Judging, port: int, notify: Notify) -> None:

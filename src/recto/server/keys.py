@@ -7,8 +7,6 @@ hashes and salts protect texts that people choose, and would cost time in every 
 from __future__ import annotations
 
 import json
-import logging
-import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator
@@ -34,7 +32,6 @@ _KEPT_REVOKED = 100
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?::([0-9]{1,5}))?")
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
-_LOG = logging.getLogger("recto.server")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +157,7 @@ def check_origin(origin: str) -> str:
     match = _ORIGIN.fullmatch(origin.lower())
     if not match:
         raise ConfigurationError(
-            f"{origin[:80]!r} is not an origin",
-            hint="Write it as https://book.example.org, without a path.",
+            f"{origin[:80]!r} is not an origin", hint="Write it as https://book.example.org, without a path."
         )
     scheme, host, port = match.groups()
     return f"{scheme}://{host}" if port in (None, _DEFAULT_PORTS[scheme]) else f"{scheme}://{host}:{port}"
@@ -214,65 +210,6 @@ def _changing(home: Path) -> Iterator[list[Key]]:
                     f"{path} would be larger than {MAX_FILE >> 10} KiB", hint="Revoke keys that nobody uses."
                 )
             replace_text(path, text + "\n")
-
-
-class StoredKeys:
-    """The keys of a running service: the file is read again when it has changed.
-
-    Each request compares size, time and inode of the file, which takes microseconds. If the file cannot be
-    read, no stored key is accepted.
-    """
-
-    def __init__(self, home: Path, *, was_found: bool = False) -> None:
-        """Take the home, and whether the service found keys when it started, perhaps in another process."""
-        self._home = home
-        self._path = key_file(home)
-        self._signature: object = None
-        self._keys: dict[str, Key] = {}
-        self._origins: frozenset[str] = frozenset()
-        self._was_found = was_found
-        self.is_readable = True
-
-    def __bool__(self) -> bool:
-        """Return whether there was a key file since the start: deleting it must not open the service."""
-        self._refresh()
-        return self._was_found
-
-    @property
-    def origins(self) -> frozenset[str]:
-        """The origins of all keys; those that have ended count, so that their pages can read the error."""
-        self._refresh()
-        return self._origins
-
-    def find(self, text: str) -> Key | None:
-        """Return the key with this text.
-
-        A lookup by digest needs no constant time: the digest of a wrong key is unrelated to those stored.
-        """
-        self._refresh()
-        return self._keys.get(digest(text))
-
-    def _refresh(self) -> None:
-        signature: object = None
-        try:
-            status = os.stat(self._path)
-            signature = (status.st_mtime_ns, status.st_size, status.st_ino)
-        except (FileNotFoundError, NotADirectoryError):
-            pass
-        except OSError as error:
-            signature = error.errno
-        if signature == self._signature:
-            return
-        self._signature = signature
-        self._was_found = self._was_found or signature is not None
-        try:
-            keys = read_keys(self._home)
-            self.is_readable = True
-        except ConfigurationError as error:
-            _LOG.error("%s %s", error, error.hint)
-            keys, self.is_readable = (), False
-        self._keys = {key.digest: key for key in keys}
-        self._origins = frozenset(origin for key in keys for origin in key.origins)
 
 
 def _now() -> str:

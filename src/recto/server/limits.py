@@ -6,22 +6,13 @@ import json
 import math
 import threading
 import time
-from asyncio import (
-    FIRST_COMPLETED,
-    CancelledError,
-    Future,
-    create_task,
-    gather,
-    get_running_loop,
-    timeout,
-    wait,
-)
-from collections import Counter, OrderedDict, deque
+from asyncio import FIRST_COMPLETED, Semaphore, create_task, gather, timeout, wait
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -51,17 +42,18 @@ class Refusal:
     hint: str = ""
     headers: tuple[tuple[str, str], ...] = ()
 
-    def body(self) -> dict[str, object]:
-        """Return the body that every error has."""
-        body: dict[str, object] = {"error": self.error, "status_code": self.status}
-        return body | {"hint": self.hint} if self.hint else body
-
     def response(self) -> Response:
         """Return the error as an HTTP response."""
-        from starlette.responses import Response
+        body = {"error": self.error, "status_code": self.status} | ({"hint": self.hint} if self.hint else {})
+        return respond(body, self.status, dict(self.headers))
 
-        body = json.dumps(self.body(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return Response(body, self.status, dict(self.headers), "application/json")
+
+def respond(data: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a JSON response; lone surrogates become question marks."""
+    from starlette.responses import Response
+
+    body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return Response(body.encode("utf-8", "replace"), status, headers, "application/json")
 
 
 class Refused(Exception):
@@ -125,11 +117,6 @@ class CurrentRequest:
     charge: Callable[[float], None] = lambda _: None
     collections: tuple[str, ...] = ()
 
-    def check(self) -> None:
-        """Raise `CallCancelled` if nobody waits for the result."""
-        if self.cancelled.is_set():
-            raise CallCancelled
-
 
 _current: ContextVar[CurrentRequest] = ContextVar("current_request", default=CurrentRequest(""))  # noqa: B039
 current_request = _current.get
@@ -139,7 +126,7 @@ current_request = _current.get
 class AdmissionLimits:
     """Admits `concurrency` requests at once, each with a deadline; use it from one event loop.
 
-    Further requests wait in a queue that takes turns between callers.
+    Further requests wait; one caller gets at most half of the slots.
     """
 
     def __init__(
@@ -161,20 +148,23 @@ class AdmissionLimits:
         # A body that is still arriving takes no slot: slow clients must not block others.
         complete = await self.read_body(receive)
 
-        is_answered = False
-
-        async def in_slot(scope: Scope, complete: Receive, send: Send) -> None:
-            async with self._running.take(request.caller):
-                await app(scope, complete, send)
+        async def client_left() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
         async def until_client_leaves(scope: Scope, complete: Receive, send: Send) -> None:
+            is_answered = False
+
             async def track(message: Message) -> None:
                 nonlocal is_answered
                 await send(message)
                 is_answered = message["type"] == "http.response.body" and not message.get("more_body", False)
 
-            running = create_task(in_slot(scope, complete, track))
-            leaving = create_task(_client_left(receive))
+            async def in_slot() -> None:
+                async with self._running.take(request.caller):
+                    await app(scope, complete, track)
+
+            running, leaving = create_task(in_slot()), create_task(client_left())
             try:
                 await wait((running, leaving), return_when=FIRST_COMPLETED)
                 # The server also reports that the client has left when it has sent the whole response.
@@ -217,12 +207,21 @@ class AdmissionLimits:
         if not self._free_readers:
             raise Refused("busy", busy("The service is reading as many requests as it can"))
         self._free_readers -= 1
+        body = bytearray()
+        more = True
         try:
             async with timeout(self._body_deadline):
-                body = await _read(receive)
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":  # no client reads it, but the log records it
+                        raise Refused("disconnect", Refusal(400, "The body is not complete"))
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > MAX_BODY:
+                        raise Refused("size", _too_large(_CLOSE))
         except TimeoutError:
-            message = f"The body did not arrive within {self._body_deadline:g} s"
-            raise Refused("slow", Refusal(408, message, "Send the whole body at once.", _CLOSE)) from None
+            late = f"The body did not arrive within {self._body_deadline:g} s"
+            raise Refused("slow", Refusal(408, late, "Send the whole body at once.", _CLOSE)) from None
         finally:
             self._free_readers += 1
 
@@ -233,31 +232,24 @@ class AdmissionLimits:
             if replayed:
                 return await receive()
             replayed = True
-            return {"type": "http.request", "body": body, "more_body": False}
+            return {"type": "http.request", "body": bytes(body), "more_body": False}
 
         return replay
-
-
-async def _client_left(receive: Receive) -> None:
-    """Return when the client has closed the connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 class FairSlots:
     """A fixed number of slots for callers; use it from one event loop.
 
-    One caller gets a part of the slots. If there is no slot, a request waits. When a slot becomes free, the
-    callers take turns. A caller with too many waiting requests is refused.
+    One caller gets a part of the slots, so that others need not wait for all of its requests. A caller with
+    too many waiting requests is refused.
     """
 
-    def __init__(self, count: int, per_caller: int = 0, waiting: int = MAX_WAITING) -> None:
+    def __init__(self, count: int, per_caller: int = 0) -> None:
         """Take the number of slots, and how many of them one caller gets (default: half of them)."""
-        self._free = count
+        self._all = Semaphore(count)
         self._per_caller = per_caller or max(1, count // 2)
-        self._max_waiting = waiting
-        self._held: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, deque[Future[None]]] = OrderedDict()
+        self._own: dict[str, Semaphore] = {}
+        self._requests: Counter[str] = Counter()
 
     @asynccontextmanager
     async def take(self, caller: str) -> AsyncIterator[None]:
@@ -270,63 +262,31 @@ class FairSlots:
 
     async def acquire(self, caller: str) -> None:
         """Get a slot; wait for it if necessary."""
-        if self._free and self._held[caller] < self._per_caller:
-            self._give(caller)
-        else:
-            await self._wait(caller)
+        if self._requests[caller] >= self._per_caller + MAX_WAITING:
+            raise Refused("queue", _TOO_MANY_AT_ONCE)
+        self._requests[caller] += 1
+        own = self._own.setdefault(caller, Semaphore(self._per_caller))
+        try:
+            await own.acquire()  # so that the queue for all slots has only a few requests of each caller
+            try:
+                await self._all.acquire()
+            except BaseException:
+                own.release()
+                raise
+        except BaseException:
+            self._leave(caller)
+            raise
 
     def release(self, caller: str) -> None:
         """Return a slot."""
-        self._free += 1
-        self._held[caller] -= 1
-        if not self._held[caller]:
-            del self._held[caller]
-        self._next()
+        self._all.release()
+        self._own[caller].release()
+        self._leave(caller)
 
-    async def _wait(self, caller: str) -> None:
-        queue = self._waiting.setdefault(caller, deque())
-        if len(queue) >= self._max_waiting:
-            raise Refused("queue", _TOO_MANY_AT_ONCE)
-        turn: Future[None] = get_running_loop().create_future()
-        queue.append(turn)
-        try:
-            await turn
-        except CancelledError:
-            if turn.done() and not turn.cancelled():  # the slot was given in the meantime
-                self.release(caller)
-            elif turn in queue:
-                queue.remove(turn)
-            raise
-
-    def _give(self, caller: str) -> None:
-        self._free -= 1
-        self._held[caller] += 1
-
-    def _next(self) -> None:
-        """Give free slots to those who wait, in turns."""
-        for caller in list(self._waiting):
-            queue = self._waiting[caller]
-            while queue and queue[0].done():  # cancelled
-                queue.popleft()
-            if not queue:
-                del self._waiting[caller]
-            elif self._free and self._held[caller] < self._per_caller:
-                self._give(caller)
-                queue.popleft().set_result(None)
-                self._waiting.move_to_end(caller)
-
-
-async def _read(receive: Receive) -> bytes:
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":  # no client reads this error, but the log records it
-            raise Refused("disconnect", Refusal(400, "The body is not complete"))
-        body += message.get("body", b"")
-        if len(body) > MAX_BODY:
-            raise Refused("size", _too_large(_CLOSE))
-        if not message.get("more_body", False):
-            return bytes(body)
+    def _leave(self, caller: str) -> None:
+        self._requests[caller] -= 1
+        if not self._requests[caller]:
+            del self._requests[caller], self._own[caller]
 
 
 def _too_large(headers: tuple[tuple[str, str], ...] = ()) -> Refusal:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
+from traceback import walk_tb
 from typing import Any, ClassVar
 
 import h11
@@ -33,24 +33,16 @@ _OTHER_FILES = 128  # the index, the log, connections to engines
 def listen(host: str, port: int) -> socket.socket:
     """Open a listening socket; raise `ConfigurationError` if the port is taken or the address is unknown."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, protocol)
-        try:
-            if os.name == "posix":
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(BACKLOG)
-        except OSError:
-            listener.close()
-            raise
+        is_dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+        return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
         raise ConfigurationError(
             f"Cannot listen on {host} port {port}: {error.strerror or error}",
             hint="Another program may use this port: choose another --port or --host.",
         ) from error
-    return listener
 
 
 def base_url(listener: socket.socket) -> str:
@@ -88,12 +80,10 @@ def max_connections() -> int:
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return _MAX_FILES - _OTHER_FILES
-    target = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
-    if soft < target:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
-    return max(_OTHER_FILES, min(max(soft, target), _MAX_FILES) - _OTHER_FILES)
+    files = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft != resource.RLIM_INFINITY and soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+    return max(_OTHER_FILES, files - _OTHER_FILES)
 
 
 class BoundedConnection(H11Protocol):
@@ -212,17 +202,11 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info and record.exc_info[0] is not None:
             line["exception"] = record.exc_info[0].__name__
-            line["at"] = _frames(record.exc_info[2])
+            # The last five functions, the innermost last, without arguments.
+            line["at"] = [
+                f"{Path(frame.f_code.co_filename).name}:{number} {frame.f_code.co_name}"
+                for frame, number in list(walk_tb(record.exc_info[2]))[-5:]
+            ]
             if os.environ.get("RECTO_DEBUG"):
                 line["trace"] = redacted(self.formatException(record.exc_info), *self._secrets)
         return escape_controls(json.dumps(line, ensure_ascii=False))
-
-
-def _frames(trace: TracebackType | None) -> list[str]:
-    """Return the last five functions of a traceback, the innermost last, without arguments."""
-    frames = []
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        frames.append(f"{Path(code.co_filename).name}:{trace.tb_lineno} {code.co_name}")
-        trace = trace.tb_next
-    return frames[-5:]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.settings import Settings
 from tests.server.http.service import Service
 

@@ -20,10 +20,16 @@ from typing import Any, Self
 import uvicorn
 from jsonschema import Draft202012Validator
 
+from recto.book.sources.tree import MarkdownTree
+from recto.embedders.cohere import PACES, CohereEmbedder
+from recto.indexing.indexer import IndexJob, index_book
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.options import ServeOptions
 from recto.server.listening import server_config
-from recto.settings import Settings
+from recto.settings import ServerOptions, Settings
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
+from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.running import ROOT, environment, wait_until
 
 
@@ -213,3 +219,23 @@ class Program(Caller):
     ) -> None:
         self.end()
         assert "Traceback" not in self.output, self.output
+
+
+def index_cloud_book(home: Path, book: Path, cohere_url: str, qdrant_url: str) -> None:
+    """Index a book as `garden`, with the doubles of Cohere and Qdrant."""
+    embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere_url, PACES["off"], print)
+    store = ServerStore(Connection(qdrant_url, QDRANT_KEY, print), home, ServerOptions(), None)
+    index_book(IndexJob(MarkdownTree(book), embedder), store, "garden", journal=home / "journal")
+    embedder.close()
+    store.close()
+
+
+def cloud_variables(cohere_url: str, qdrant_url: str) -> dict[str, str]:
+    """Return the environment variables of the cloud profile."""
+    return {
+        "COHERE_API_KEY": COHERE_KEY,
+        "COHERE_API_URL": cohere_url,
+        "QDRANT_URL": qdrant_url,
+        "QDRANT_API_KEY": QDRANT_KEY,
+        "COLLECTION_NAME": "garden",
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.contracts.http import QueryResponse, ValidationResponse
 from recto.search.retriever import Retriever
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.server.http.service import SearchService
 from recto.settings import Settings
+from recto.stores.edge.store import EdgeStore
 from tests.server.http.service import Service
 
 EXAMPLE = {"query": "natural language query text", "limit": 5, "collection": "humanoid_robotics_book"}
@@ -30,15 +32,8 @@ def test_the_example_of_a_request(service: Service, retriever: Retriever) -> Non
     hits = retriever.search(str(EXAMPLE["query"]), mode="dense").hits
     for result, hit in zip(body["results"], hits, strict=True):
         assert list(result) == ["score", "payload", "url", "title", "content"]
-        assert list(result["payload"]) == [
-            "url",
-            "title",
-            "content",
-            "headings",
-            "chunk_index",
-            "source_document",
-            "metadata",
-        ]
+        fields = "url title content headings chunk_index source_document metadata"
+        assert list(result["payload"]) == fields.split()
         assert result["score"] == pytest.approx(hit.score, abs=1e-5)
         assert result["payload"]["content"] == hit.chunk.text, "the payload holds the whole text"
         assert result["payload"]["headings"] == list(hit.chunk.headings)
@@ -144,20 +139,14 @@ def test_a_served_collection_that_does_not_exist(service: Service) -> None:
     assert reply.status == 404
     assert reply.error == "Collection 'not-there' does not exist"
     assert "physical-ai-book" not in reply.body.decode(), "what else is stored is not told"
-    body = service.get("/validate?collection=not-there").json()
-    assert body == {
-        "collection_exists": False,
-        "vector_count": 0,
-        "sample_search_works": False,
-        "last_updated": None,
-    }
+    assert list(service.get("/validate?collection=not-there").json().values()) == [False, 0, False, None]
 
 
 def test_the_configured_collection_replaces_the_default(house_settings: Settings) -> None:
     with Service(house_settings) as service:
         for asked in ({}, {"collection": "house"}, {"collection": "humanoid_robotics_book"}):
-            found = service.post("/retrieve", {"query": "When are beans sown?", "limit": 1, **asked}).json()
-            assert found["results"][0]["payload"]["metadata"]["module"] == "garden"
+            body = service.post("/retrieve", {"query": "When are beans sown?", "limit": 1, **asked}).json()
+            assert body["results"][0]["payload"]["metadata"]["module"] == "garden"
         assert service.post("/retrieve", {"query": "beans", "collection": "physical-ai-book"}).status == 404
         assert service.get("/v1/collections").json() == {
             "collections": [{"name": "house", "default": True, "title": "house", "logo": None}]
@@ -175,17 +164,10 @@ def test_an_empty_home_is_not_ready(home: Path) -> None:
 
 
 def test_another_model_is_an_error_without_internals(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dataclasses import replace as changed
-
-    from recto.stores.edge.store import EdgeStore
-
-    store = EdgeStore(house / "home")
-    index = store.open("house")
-    made = index.info.fingerprint
-    assert made is not None
-    other = changed(
-        index.info, fingerprint=changed(made, embedder=changed(made.embedder, revision="another"))
-    )
+    info = EdgeStore(house / "home").open("house").info
+    assert info.fingerprint is not None
+    embedder = replace(info.fingerprint.embedder, revision="another")
+    other = replace(info, fingerprint=replace(info.fingerprint, embedder=embedder))
     monkeypatch.setattr("recto.stores.edge.index.EdgeIndex.info", property(lambda _: other))
     with Service(Settings("local", "edge", house / "home", collection="house")) as service:
         reply = service.post("/retrieve", {"query": "beans"})
@@ -200,10 +182,7 @@ def test_another_model_is_an_error_without_internals(house: Path, monkeypatch: p
 
 def test_warnings_have_no_paths(house_settings: Settings) -> None:
     searches = SearchService(house_settings, ServeOptions(), print)
-    (warning,) = searches.redact(
-        (
-            f"The index of 'house' is damaged: {house_settings.home}/collections/house/gen-000001 has other bytes",
-        )
-    )
+    path = f"{house_settings.home}/collections/house/gen-000001"
+    (warning,) = searches.redact((f"The index of 'house' is damaged: {path} has other bytes",))
     assert str(house_settings.home) not in warning
     assert "is damaged" in warning

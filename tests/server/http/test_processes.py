@@ -23,8 +23,7 @@ from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import delay
 from tests.running import recto, wait_until
-from tests.server.http.cloud_book import cloud_variables, index_cloud_book
-from tests.server.http.service import Program, Reply
+from tests.server.http.service import Program, Reply, cloud_variables, index_cloud_book
 
 KEY = "a-secret-key-0123456789"
 ASKED = "When are the beans sown, by the way?"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recto.search.query_log import read_query_log
-from recto.server.http.options import ServeOptions
+from recto.server.http import ServeOptions
 from recto.settings import QueryLogOptions, Settings
 from tests.running import wait_until
 from tests.server.http.service import Service

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recto.errors import ConfigurationError
 from recto.server.auth import is_loopback
-from recto.server.http.app import allowed_hosts
-from recto.server.http.options import ServeOptions, serve_options
-from recto.settings import Settings, Variables, VariableSource
+from recto.server.http import ServeOptions, serve_options
+from recto.settings import Settings
 from tests.running import recto
 from tests.server.http.service import Service
 
@@ -91,8 +91,8 @@ def test_only_local_host_names_are_accepted_on_loopback(locked: Service, host: s
 
 
 def test_a_public_server_accepts_all_hosts_unless_some_are_listed() -> None:
-    assert allowed_hosts(ServeOptions(host="0.0.0.0")) == []
-    assert allowed_hosts(ServeOptions(host="0.0.0.0", hosts=("search.example.org",))) == [
+    assert ServeOptions(host="0.0.0.0").accepted_hosts == []
+    assert ServeOptions(host="0.0.0.0", hosts=("search.example.org",)).accepted_hosts == [
         "search.example.org"
     ]
 
@@ -139,12 +139,8 @@ def test_no_origin_is_allowed_by_default(service: Service) -> None:
     assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
-def options(environment: dict[str, str] | None = None, **changed: object) -> ServeOptions:
-    flags: dict[str, object] = {
-        "host": "127.0.0.1", "port": 0, "workers": 1, "collections": (), "allow_public": False, "hosts": (), "origins": (),
-        "rate": None, "concurrency": 10, "timeout": 5, "drain": 5, **changed,
-    }  # fmt: skip
-    return serve_options(**flags, variables=Variables(VariableSource("", environment or {})))  # type: ignore[arg-type]
+def options(environment: dict[str, str] | None = None, **changed: Any) -> ServeOptions:
+    return serve_options(environment or {}, **changed)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", "", "127.0.0.1.example.org"])
@@ -163,7 +159,7 @@ def test_loopback_requires_no_key(host: str) -> None:
 
 
 def test_options_from_the_environment() -> None:
-    found = options(
+    combined = options(
         {
             "RECTO_API_KEY": f" {KEY} , {OTHER},",
             "RECTO_COLLECTIONS": "a,b",
@@ -173,13 +169,13 @@ def test_options_from_the_environment() -> None:
             "RECTO_TRUSTED_PROXIES": "10.0.0.0/8, ::1",
         }
     )
-    assert found.keys == (KEY, OTHER)
-    assert found.collections == ("a", "b")
-    assert found.hosts == ("search.example.org",)
-    assert found.origins == ("https://book.example.org",)
-    assert found.rate == 60
-    assert [str(network) for network in found.proxies] == ["10.0.0.0/8", "::1/128"]
-    assert KEY not in repr(found)
+    assert combined.keys == (KEY, OTHER)
+    assert combined.collections == ("a", "b")
+    assert combined.hosts == ("search.example.org",)
+    assert combined.origins == ("https://book.example.org",)
+    assert combined.rate == 60
+    assert [str(network) for network in combined.proxies] == ["10.0.0.0/8", "::1/128"]
+    assert KEY not in repr(combined)
     assert options({"RECTO_COLLECTIONS": "a"}, collections=("c",)).collections == ("c",), "flags win"
 
 

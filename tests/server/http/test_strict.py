@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recto.contracts.http import QueryResponse
+from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.models import ErrorResponse, SearchResponseModel
-from recto.server.http.options import ServeOptions
+from recto.server.http.models import ErrorResponse
 from recto.server.http.service import SearchService
 from recto.settings import Settings
 from tests.asgi import asked
@@ -90,17 +89,10 @@ def test_unknown_methods_and_paths(service: Service) -> None:
     ("query", "words"),
     [
         ("", "q is required"),
-        ("q=", "cannot be empty"),
-        ("q=a&query=b", "query is not a known parameter"),
         ("q=a&q=b", "q is given twice"),
-        ("q=a&top_k=1&top_k=2", "top_k is given twice"),
         ("q=a&top_k=many", "top_k must be a whole number"),
-        ("q=a&top_k=0", "top_k must be at least 1"),
-        ("q=a&top_k=1000", "top_k must be at most 100"),
         ("q=a&min_score=nan", "min_score"),
         ("q=a&min_score=high", "min_score must be a number"),
-        ("q=a&mode=best", "mode must be"),
-        ("q=a&group_by=module", "group_by must be"),
         ("q=a&html=perhaps", "html must be true or false"),
         ("q=a&module=", "module.0 cannot be empty"),
     ],
@@ -154,57 +146,16 @@ def ask(house_settings: Settings) -> Iterator[Any]:
         yield ask
 
 
-def check(status: int, body: bytes, shape: type[QueryResponse | SearchResponseModel]) -> None:
-    answer = json.loads(body)
-    if status == 200:
-        shape.model_validate(answer)
-    else:
-        assert status in (400, 404), body
-        ErrorResponse.model_validate(answer)
-        assert answer["status_code"] == status
-
-
-SHAPES: list[tuple[str, type[QueryResponse | SearchResponseModel]]] = [
-    ("/retrieve", QueryResponse),
-    ("/v1/search", SearchResponseModel),
-]
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=8,
-)
-FIELDS = st.fixed_dictionaries(
-    {},
-    optional={
-        "query": st.text(max_size=30) | JSON,
-        "limit": st.integers(-2, 12) | JSON,
-        "top_k": st.integers(-2, 12) | JSON,
-        "collection": st.sampled_from(["house", "humanoid_robotics_book", "nope"]) | JSON,
-        "module": st.lists(st.sampled_from(["garden", "kitchen", "x"])) | JSON,
-        "url": st.text(max_size=10) | JSON,
-        "min_score": st.floats() | JSON,
-        "other": JSON,
-    },
-)
-
-
-@settings(max_examples=150, derandomize=True)
-@given(body=FIELDS | JSON)
-def test_any_json(ask: Any, body: object) -> None:
-    for path, shape in SHAPES:
-        status, answer = ask(path, json.dumps(body).encode())
-        check(status, answer, shape)
-
-
 @settings(max_examples=150, derandomize=True)
 @given(
     body=st.binary(max_size=200),
     kind=st.sampled_from(["application/json", "text/plain", "application/x+json", "\xff"]),
 )
 def test_any_bytes(ask: Any, body: bytes, kind: str) -> None:
-    for path, shape in SHAPES:
+    for path in ("/retrieve", "/v1/search"):
         status, answer = ask(path, body, kind)
-        check(status, answer, shape)
+        assert status in (400, 404), "no such body is a request"
+        assert ErrorResponse.model_validate_json(answer).status_code == status
 
 
 @pytest.mark.parametrize("part", ["bytes=0-9", "bytes=9-1", "bytes=999999999-", "bytes=a-b", "lines=1"])

@@ -11,8 +11,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
 from recto.search.retriever import Retriever
-from recto.server.mcp.server import build_server
-from recto.server.mcp.tools import LazyRetriever
+from recto.server.mcp_server import build_server
+from recto.server.mcp_tools import LazyRetriever
 
 Result = TypeVar("Result")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import json
 import re
 import signal
@@ -24,10 +23,11 @@ from recto.cli.main import recto as product
 from recto.cli.runner import run
 from recto.search.retriever import Retriever
 from recto.server.limits import MAX_BODY
-from recto.server.mcp.server import http_app, replace_lone_surrogates
+from recto.server.mcp_server import http_app, replace_lone_surrogates
 from tests.asgi import asked
 from tests.cli.test_index import WITH_CTRL_C
 from tests.running import ROOT, environment, recto_process
+from tests.server.http.service import Caller, Reply
 from tests.server.mcp.client import connected, failure, text_of
 
 KEY = "a-long-random-text-1234567890"
@@ -36,19 +36,13 @@ QUESTION = "Was ist ROS 2 – wörtlich? 🤖"
 
 
 async def ask_for_everything(client: Client) -> dict[str, Any]:
-    """Call all tools and resources, and one tool twenty times at once."""
+    """Call tools and resources, and one tool twenty times at once."""
     await client.list_tools()
-    found = await client.call_tool("search_book", {"query": QUESTION, "top_k": 2})
-    link = found.structured_content["results"][0]["url"]
+    search = await client.call_tool("search_book", {"query": QUESTION, "top_k": 2})
     resources = (await client.list_resources()).resources
     return {
-        "link": link,
-        "found": found,
-        "page": await client.call_tool("read_page", {"url": link}),
-        "modules": await client.call_tool("list_modules", {}),
-        "related": await client.call_tool(
-            "related_chunks", {"selection": found.structured_content["results"][0]["text"]}
-        ),
+        "search": search,
+        "page": await client.call_tool("read_page", {"url": search.structured_content["results"][0]["url"]}),
         "refused": await client.call_tool("search_book", {"query": ""}),
         "resource": await client.read_resource(resources[0].uri),
         "many": await asyncio.gather(
@@ -58,18 +52,14 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
 
 
 def check(answers: dict[str, Any], retriever: Retriever) -> None:
-    expected = retriever.search(QUESTION, 2).hits
-    assert [result["text"] for result in answers["found"].structured_content["results"]] == [
-        hit.chunk.text for hit in expected
-    ]
-    assert answers["link"] == expected[0].chunk.url
-    assert expected[0].chunk.text in answers["page"].structured_content["markdown"]
-    assert len(answers["modules"].structured_content["modules"]) == 5
-    assert answers["related"].structured_content["left_out"] >= 1
+    first, second = (hit.chunk for hit in retriever.search(QUESTION, 2).hits)
+    results = answers["search"].structured_content["results"]
+    assert [result["text"] for result in results] == [first.text, second.text]
+    assert first.text in answers["page"].structured_content["markdown"]
     assert "Query cannot be empty" in failure(answers["refused"])
     assert answers["resource"].contents[0].text == retriever.page(min(retriever.pages())).markdown()
-    assert {result.structured_content["results"][0]["url"] for result in answers["many"]} == {answers["link"]}
-    assert all(answers["link"] in text_of(result) for result in answers["many"])
+    assert {result.structured_content["results"][0]["url"] for result in answers["many"]} == {first.url}
+    assert all(first.url in text_of(result) for result in answers["many"])
 
 
 def test_standard_input_and_output(sample_home: Path, retriever: Retriever) -> None:
@@ -81,20 +71,16 @@ def test_standard_input_and_output(sample_home: Path, retriever: Retriever) -> N
 
 def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
     """Warnings go to standard error, invalid input gets a protocol error, and end of input ends the server."""
-    handshake = {
+    client = {
         "protocolVersion": "2025-06-18",
         "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
+        "clientInfo": {"name": "a", "version": "1"},
     }
-    messages = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": handshake},
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {
-            "jsonrpc": "2.0",
-            "id": 2,
-            "method": "tools/call",
-            "params": {"name": "search_book", "arguments": {"query": "robot"}},
-        },
+    search = {"name": "search_book", "arguments": {"query": "robot"}}
+    messages: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": search},
     ]
     with subprocess.Popen(
         [sys.executable, "-m", "recto", "mcp", "--collection", "no-such-book"],
@@ -108,9 +94,8 @@ def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(
-            "this is not JSON\n" + "".join(json.dumps(message) + "\n" for message in messages)
-        )
+        sent = (json.dumps({"jsonrpc": "2.0"} | message) for message in messages)
+        process.stdin.write("\n".join(("this is not JSON", *sent, "")))
         process.stdin.flush()
         lines = [json.loads(process.stdout.readline())]
         while lines[-1].get("id") != 2:
@@ -127,14 +112,13 @@ def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Service:
+class Service(Caller):
     process: subprocess.Popen[str]
-    host: str
     port: int
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}/mcp"
+        return f"http://127.0.0.1:{self.port}/mcp"
 
 
 def started(home: Path, *arguments: str, **more: str) -> Service:
@@ -147,9 +131,9 @@ def started(home: Path, *arguments: str, **more: str) -> Service:
     )
     assert process.stderr is not None
     told = process.stderr.readline()
-    found = re.search(r"at http://([\d.]+):(\d+)/mcp", told)
-    assert found, told
-    return Service(process, "127.0.0.1", int(found[2]))
+    match = re.search(r"at http://[\d.]+:(\d+)/mcp", told)
+    assert match, told
+    return Service(process, int(match[1]))
 
 
 def stopped(service: Service) -> str:
@@ -168,20 +152,10 @@ def local(sample_home: Path) -> Iterator[Service]:
     assert "\x9b" not in told, "a header cannot control the terminal"
 
 
-def post(service: Service, **headers: str) -> tuple[int, bytes, http.client.HTTPMessage]:
-    connection = http.client.HTTPConnection(service.host, service.port, timeout=60)
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}})
-    fields = {
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-        "mcp-protocol-version": "2025-06-18",
-    }
-    try:
-        connection.request("POST", "/mcp", body, {**fields, **headers})
-        response = connection.getresponse()
-        return response.status, response.read(), response.headers
-    finally:
-        connection.close()
+def post(service: Service, **headers: str) -> Reply:
+    fields = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    return service.ask("POST", "/mcp", body, {**fields, **headers})
 
 
 def test_http(local: Service, retriever: Retriever) -> None:
@@ -206,7 +180,7 @@ def test_http(local: Service, retriever: Retriever) -> None:
     ],
 )
 def test_foreign_hosts_and_origins_are_refused(local: Service, headers: dict[str, str], code: int) -> None:
-    assert post(local, **headers)[0] == code
+    assert post(local, **headers).status == code
 
 
 def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever) -> None:
@@ -218,11 +192,11 @@ def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever)
             {"authorization": KEY},
             {"authorization": "Bearer "},
         ):
-            code, body, headers = post(service, **refused)
-            assert code == 401
-            assert headers["www-authenticate"].startswith("Bearer")
-            assert "Authorization: Bearer" in json.loads(body)["hint"]
-        assert post(service, authorization=f"bearer {OTHER_KEY}", host="book.example.org")[0] == 200
+            reply = post(service, **refused)
+            assert reply.status == 401
+            assert reply.headers["www-authenticate"].startswith("Bearer")
+            assert "Authorization: Bearer" in reply.json()["hint"]
+        assert post(service, authorization=f"bearer {OTHER_KEY}", host="book.example.org").status == 200
 
         async def ask() -> dict[str, Any]:
             async with (

@@ -13,21 +13,21 @@ import pytest
 from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolResult, TextResourceContents
+from mcp_types import CallToolResult
 
 from recto._util.text import plural
 from recto.book.sources.tree import open_book
+from recto.errors import CollectionMissing, EmbeddingError, RectoError, Unreachable
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
-from recto.search.display import chunk_matches, make_snippet, response_words
+from recto.search.display import response_to_dict, response_words
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
-from recto.server.mcp import server as server_module
-from recto.server.mcp import tools as pages_module
-from recto.server.mcp.server import build_server, page_uri
-from recto.server.mcp.tools import LazyRetriever
+from recto.server import mcp_tools as pages_module
+from recto.server.mcp_server import build_server, page_uri
+from recto.server.mcp_tools import LazyRetriever
 from recto.stores.edge.store import EdgeStore
-from recto.types.search import MODES, Filters, Mode, Module, SearchResponse
+from recto.types.search import MODES, Filters, Mode, Module
 from tests.server.mcp.client import call, connected, failure, in_memory, text_of
 
 QUESTION = "What is ROS 2?"
@@ -56,14 +56,10 @@ def test_server_and_tool_descriptions(retriever: Retriever) -> None:
 
     info, instructions, tools = in_memory(retriever, look)
     assert info.name == "recto"
-    assert "url" in instructions
-    assert "above_noise" in instructions
-    assert "coverage" in instructions
+    for word in ("get_context", "read_page", "url", "above_noise", "coverage"):
+        assert word in instructions
     names = ["search_book", "read_page", "list_modules", "related_chunks", "get_context"]
     assert [tool.name for tool in tools] == names
-    assert all(
-        f"{name} " in instructions or f"{name};" in instructions for name in ("get_context", "read_page")
-    )
     for tool in tools:
         Draft202012Validator.check_schema(tool.input_schema)
         Draft202012Validator.check_schema(tool.output_schema)
@@ -74,43 +70,14 @@ def test_server_and_tool_descriptions(retriever: Retriever) -> None:
         assert " Use it " in tool.description
         assert len(tool.description) < 500
     result = tools[0].output_schema["properties"]["results"]["items"]
-    assert (
-        set(result["required"])
-        == set(result["properties"])
-        > {"url", "title", "module", "headings", "score", "above_noise"}
-    )
-    search = tools[0].input_schema
-    assert search["required"] == ["query"]
-    assert search["properties"]["top_k"] | {"description": "", "title": ""} == {
-        "default": 5,
-        "minimum": 1,
-        "maximum": 20,
-        "type": "integer",
-        "description": "",
-        "title": "",
-    }
-
-
-def test_schema_of_the_context_tool(retriever: Retriever) -> None:
-    async def look(client: Client) -> Any:
-        return (await client.list_tools()).tools[-1]
-
-    tool = in_memory(retriever, look)
-    schema = tool.input_schema
-    assert schema["required"] == ["query"]
-    assert list(schema["properties"]) == [
-        "query",
-        "max_tokens",
-        "page",
-        "neighbors",
-        "top_k",
-        "module",
-        "mode",
-    ]
-    budget = schema["properties"]["max_tokens"]
+    assert set(result["required"]) == set(result["properties"]) > {"url", "title", "headings", "above_noise"}
+    search, context = tools[0].input_schema, tools[-1].input_schema
+    assert search["required"] == context["required"] == ["query"]
+    top_k, budget = search["properties"]["top_k"], context["properties"]["max_tokens"]
+    assert (top_k["default"], top_k["minimum"], top_k["maximum"]) == (5, 1, 20)
     assert (budget["default"], budget["minimum"], budget["maximum"]) == (4000, 100, 100_000)
-    result = call(retriever, "get_context", query=QUESTION)
-    Draft202012Validator(tool.output_schema).validate(result.structured_content)
+    answer = call(retriever, "get_context", query=QUESTION)
+    Draft202012Validator(tools[-1].output_schema).validate(answer.structured_content)
 
 
 def test_context(retriever: Retriever) -> None:
@@ -147,45 +114,30 @@ def test_context_of_a_page(retriever: Retriever) -> None:
 
 def test_context_says_what_was_left_out(retriever: Retriever) -> None:
     result = call(retriever, "get_context", query="robot", max_tokens=200, top_k=10)
-    found = result.structured_content
-    assert found["tokens"] <= 200
-    assert found["left_out"]
-    assert "did not fit into 200 tokens" in found["message"]
-    assert all(url in text_of(result) for url in found["left_out"])
+    data = result.structured_content
+    assert data["tokens"] <= 200
+    assert "did not fit into 200 tokens" in data["message"]
+    assert data["left_out"]
+    assert all(url in text_of(result) for url in data["left_out"])
     nothing = call(retriever, "get_context", query="robot", module="cooking").structured_content
     assert (nothing["outcome"], nothing["sections"], nothing["tokens"]) == ("filtered_out", [], 0)
-    assert "There is no module" in nothing["message"]
 
 
 def test_search(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3)
-    result = call(retriever, "search_book", query=QUESTION, top_k=3)
-    assert not result.is_error
-    found = result.structured_content
-    assert found["outcome"] == "found"
-    assert found["noise_floor"] == pytest.approx(expected.noise_floor, abs=1e-4)
-    assert (found["mode"], found["answerable"], found["corrections"]) == ("hybrid", expected.answerable, {})
-    assert len(found["results"]) == 3
     words = response_words(retriever, expected)
-    for shown, hit in zip(found["results"], expected.hits, strict=True):
-        assert shown == {
-            "url": f"{hit.chunk.page_url}#{hit.chunk.anchor}",
-            "title": hit.chunk.title,
-            "section": hit.chunk.headings[-1],
-            "module": hit.chunk.module,
-            "module_title": hit.chunk.module_title,
-            "headings": list(hit.chunk.headings),
-            "score": pytest.approx(hit.score, abs=1e-4),
-            "dense": pytest.approx(hit.dense, abs=1e-4),
-            "lexical": pytest.approx(hit.lexical, abs=1e-4),
-            "above_noise": True,
-            "matches": list(chunk_matches(hit.chunk, words)),
-            "snippet": make_snippet(hit.chunk.text, words).text,
-            "text": hit.chunk.text,
-        }
-        assert shown["url"] in text_of(result)
-        assert shown["text"] in text_of(result)
-        assert f"matches: {', '.join(shown['matches'])})" in text_of(result)
+    result = call(retriever, "search_book", query=QUESTION, top_k=3)
+    data, text = result.structured_content, text_of(result)
+    assert (data["outcome"], data["mode"], data["corrections"]) == ("found", "hybrid", {})
+    assert (data["noise_floor"], data["answerable"]) == (
+        pytest.approx(expected.noise_floor, abs=1e-4),
+        expected.answerable,
+    )
+    hits = response_to_dict(expected, words, 4)["results"]
+    assert data["results"] == [{name: hit[name] for name in data["results"][0]} for hit in hits]
+    for shown in data["results"]:
+        assert f"{shown['url']}\n\n{shown['text']}" in text
+        assert f"matches: {', '.join(shown['matches'])})" in text
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -197,12 +149,6 @@ def test_modes(retriever: Retriever, mode: Mode) -> None:
     near = call(retriever, "related_chunks", selection="QoS depth", mode=mode).structured_content
     assert near["mode"] == mode
     assert "mode" in failure(call(retriever, "search_book", query="QoS depth", mode="fast"))
-
-
-def test_corrections(retriever: Retriever) -> None:
-    result = call(retriever, "search_book", query="quaternoin")
-    assert result.structured_content["corrections"] == {"quaternoin": ["quaternion"]}
-    assert '"quaternoin" is not in the book. Searched for "quaternion".' in text_of(result)
 
 
 def test_filters(retriever: Retriever) -> None:
@@ -219,16 +165,18 @@ def test_filters(retriever: Retriever) -> None:
     assert {result["url"].partition("#")[0] for result in page["results"]} == {FUNDAMENTALS}
 
 
-def test_empty_results(retriever: Retriever) -> None:
+def test_messages(retriever: Retriever) -> None:
     filtered = call(retriever, "search_book", query=QUESTION, module=["ros3"])
-    assert not filtered.is_error
-    assert filtered.structured_content["outcome"] == "filtered_out"
-    assert filtered.structured_content["results"] == []
+    assert (filtered.structured_content["outcome"], filtered.structured_content["results"]) == (
+        "filtered_out",
+        [],
+    )
     assert "Did you mean 'ros2'?" in text_of(filtered)
+    corrected = call(retriever, "search_book", query="quaternoin")
+    assert corrected.structured_content["corrections"] == {"quaternoin": ["quaternion"]}
+    assert '"quaternoin" is not in the book. Searched for "quaternion".' in text_of(corrected)
     elsewhere = call(retriever, "search_book", query="How long do I have to boil an egg?")
-    assert elsewhere.structured_content["outcome"] == "found"
     assert not any(result["above_noise"] for result in elsewhere.structured_content["results"])
-    assert elsewhere.structured_content["answerable"] < 0.5
     assert text_of(elsewhere).startswith("The book does not seem to cover this.")
     assert "; weak" in text_of(elsewhere)
 
@@ -262,11 +210,7 @@ def test_a_collection_that_is_missing_or_empty(
             {"query": "x", "modules": "ros2"},
             "modules: Extra inputs are not permitted. The arguments are: query, top_k, min_score, module",
         ),
-        (
-            "search_book",
-            {"query": "x", "module": [" "]},
-            "module.0: String should have at least 1 character",
-        ),
+        ("search_book", {"query": "x", "module": [" "]}, "module.0: String should have at least 1 character"),
         ("read_page", {"url": "local://docs/docs/nowhere"}, "There is no page"),
         ("read_page", {"url": f"{FUNDAMENTALS}s"}, f"Did you mean '{FUNDAMENTALS}'?"),
         ("read_page", {"url": FUNDAMENTALS.rpartition("/")[2]}, f"Did you mean '{FUNDAMENTALS}'?"),
@@ -302,44 +246,36 @@ def test_a_long_page_comes_in_parts(retriever: Retriever, monkeypatch: pytest.Mo
     chunks = retriever.page(FUNDAMENTALS).chunks
     room = max(len(chunk.text) for chunk in chunks) - 100  # one of the chunks is cut, too
     monkeypatch.setattr(pages_module, "MAX_PART", room)
-    first = call(retriever, "read_page", url=FUNDAMENTALS).structured_content
-    assert first["parts"] > 2
-    assert "Call read_page with part=2" in first["note"]
-    parts = [
-        call(retriever, "read_page", url=FUNDAMENTALS, part=number + 1).structured_content
-        for number in range(first["parts"])
+    parts = [call(retriever, "read_page", url=FUNDAMENTALS).structured_content]
+    assert "Call read_page with part=2" in parts[0]["note"]
+    parts += [
+        call(retriever, "read_page", url=FUNDAMENTALS, part=number).structured_content
+        for number in range(2, parts[0]["parts"] + 1)
     ]
     assert parts[-1]["note"] == ""
     together = "\n".join(part["markdown"] for part in parts)
-    places = [together.find(chunk.text) for chunk in chunks if len(chunk.text) <= room]
-    assert -1 not in places
-    assert places == sorted(places)
+    positions = [together.find(chunk.text) for chunk in chunks if len(chunk.text) <= room]
+    assert -1 not in positions
+    assert positions == sorted(positions)
 
 
 def test_modules(retriever: Retriever) -> None:
     result = call(retriever, "list_modules")
-    listed = result.structured_content["modules"]
-    found = {module["name"]: module["chunks"] for module in listed}
-    assert [Module(module["name"], module["title"], module["chunks"]) for module in listed] == list(
-        retriever.modules()
-    )
+    modules = result.structured_content["modules"]
+    assert [Module(**module) for module in modules] == list(retriever.modules())
     assert result.structured_content["pages"] == len(retriever.pages())
-    assert all(name in text_of(result) for name in found)
+    assert all(module["name"] in text_of(result) for module in modules)
 
 
 def test_related_chunks(retriever: Retriever) -> None:
     selected = retriever.search("What is a ROS 2 node?").hits[0].chunk
-    expected: SearchResponse = retriever.related(selected.text, top_k=4, filters=Filters(modules=("ros2",)))
-    found = call(
-        retriever, "related_chunks", selection=selected.text, top_k=4, module=["ros2"]
-    ).structured_content
-    assert [result["text"] for result in found["results"]] == [hit.chunk.text for hit in expected.hits]
-    assert selected.text not in [result["text"] for result in found["results"]]
-    assert found["left_out"] >= 1
-    blank = call(
-        retriever, "related_chunks", selection=selected.text, question=" ", top_k=4, module=["ros2"]
-    ).structured_content
-    assert blank["results"] == found["results"], "a blank question is none"
+    expected = retriever.related(selected.text, top_k=4, filters=Filters(modules=("ros2",)))
+    for question in ({}, {"question": " "}):  # a blank question is none
+        data = call(
+            retriever, "related_chunks", selection=selected.text, top_k=4, module=["ros2"], **question
+        ).structured_content
+        assert [result["text"] for result in data["results"]] == [hit.chunk.text for hit in expected.hits]
+        assert data["left_out"] >= 1
     long = call(retriever, "related_chunks", selection=selected.text * 40, question="How do I start one?")
     assert len(long.structured_content["searched_for"]) < len(selected.text) * 40
     assert "The selected text is too long" in text_of(long)
@@ -359,29 +295,20 @@ def test_non_ascii_letters(greek: Retriever) -> None:
     assert "速度" in resource.contents[0].text
 
 
-def test_pages_are_resources(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_module, "LISTED", 10)
-
-    async def read_all(client: Client) -> tuple[list[str], str, str]:
-        uris: list[str] = []
-        cursor = None
-        while True:
-            listed = await client.list_resources(cursor=cursor)
-            assert len(listed.resources) <= 10
-            uris += [resource.uri for resource in listed.resources]
-            cursor = listed.next_cursor
-            if cursor is None:
-                break
+def test_pages_are_resources(retriever: Retriever) -> None:
+    async def read(client: Client) -> tuple[list[str], str, Any]:
+        listed = (await client.list_resources()).resources
         (template,) = (await client.list_resource_templates()).resource_templates
         (content,) = (await client.read_resource(page_uri(f"{FUNDAMENTALS}#nodes"))).contents
-        assert isinstance(content, TextResourceContents)
-        assert content.mime_type == "text/markdown"
-        return uris, template.uri_template, content.text
+        return [resource.uri for resource in listed], template.uri_template, content
 
-    uris, template, section = in_memory(retriever, read_all)
+    uris, template, content = in_memory(retriever, read)
     assert uris == [page_uri(address) for address in sorted(retriever.pages())]
     assert template == "recto://pages/{address}"
-    assert section == retriever.page(FUNDAMENTALS).markdown("nodes")
+    assert (content.mime_type, content.text) == (
+        "text/markdown",
+        retriever.page(FUNDAMENTALS).markdown("nodes"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -449,3 +376,39 @@ def test_unexpected_errors_have_no_internals(
         assert "ZeroDivisionError" in text
         assert "secret insides" not in text
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_an_engine_is_down_at_the_start(retriever: Retriever, told: list[str]) -> None:
+    errors: list[RectoError] = [Unreachable("down"), CollectionMissing("Collection 'garden' does not exist")]
+
+    def prepare() -> None:
+        if errors:
+            raise errors[0]
+        retriever.open()
+
+    async def ask(client: Client) -> None:
+        assert "Connection error: down" in failure(await client.call_tool("search_book", {"query": QUESTION}))
+        del errors[0]
+        assert "Collection 'garden' does not exist" in failure(
+            await client.call_tool("search_book", {"query": QUESTION})
+        )
+        del errors[0]
+        answer = await client.call_tool("search_book", {"query": QUESTION})
+        assert answer.structured_content["outcome"] == "found"
+
+    connected(build_server(LazyRetriever(retriever, prepare, told.append)), ask)
+    assert any(line.startswith("[WARNING] Connection error") for line in told)
+
+
+def test_engines_fail_and_recover(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise EmbeddingError("The model does not answer", hint="Check COHERE_API_KEY.")
+
+    async def ask(client: Client) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(Retriever, "asearch", fail)
+            said = failure(await client.call_tool("search_book", {"query": QUESTION}))
+        assert said == "Embedding error: The model does not answer. Check COHERE_API_KEY."
+        assert not (await client.call_tool("search_book", {"query": QUESTION})).is_error
+
+    connected(build_server(LazyRetriever(retriever, retriever.open, print)), ask)

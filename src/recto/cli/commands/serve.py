@@ -64,7 +64,7 @@ def serve(query_log: str | None, **flags: Any) -> Exit:
 
     API keys are read from RECTO_API_KEY, separated by commas, and from `recto keys`.
     """
-    from recto.server.http.options import serve_options
+    from recto.server.http import serve_options
 
     settings = load_settings()
     _report_files(settings)
@@ -74,7 +74,7 @@ def serve(query_log: str | None, **flags: Any) -> Exit:
     if settings.query_log.directory is not None:
         notify(f"Queries are logged in {settings.query_log.directory}")
     stored = bool(read_keys(settings.key_home))
-    serving = serve_options(**flags, has_stored_keys=stored, variables=settings.variables)
+    serving = serve_options(settings.variables, **flags, has_stored_keys=stored)
     for warning in serving.warnings():
         warn(warning)
     from recto.server.http.serve import serve as run
@@ -106,8 +106,8 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
         check_collection_name(collection, "--collection")
     settings = load_settings()
     try:
-        from recto.server.mcp.server import build_server, run_http, run_stdio
-        from recto.server.mcp.tools import LazyRetriever
+        from recto.server.mcp_server import build_server, run_http, run_stdio
+        from recto.server.mcp_tools import LazyRetriever
     except ModuleNotFoundError as error:
         raise missing_extra("`recto mcp`", "mcp") from error
     from recto.api import open_collection, open_embedder, open_store

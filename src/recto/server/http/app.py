@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -20,19 +22,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recto import __version__
 from recto.errors import RectoError
-from recto.server.auth import KEY_NAME, REFUSAL_REASON, AdmissionMiddleware, ApiKeys, local_hosts
+from recto.server.auth import KEY_NAME, REFUSAL_REASON, AdmissionMiddleware, ApiKeys
+from recto.server.http import ServeOptions
 from recto.server.http.errors import ENGINE_MESSAGES, UNEXPECTED, framework_refusal, refusal_of
-from recto.server.http.monitoring import LOG, Metrics, request_id
-from recto.server.http.options import ServeOptions
+from recto.server.http.monitoring import LOG, Metrics, log_not_ready
 from recto.server.http.routes import contract_router, health_router, llms_router, v1_router
 from recto.server.http.service import SearchService
-from recto.server.keys import StoredKeys
 from recto.server.limits import AdmissionLimits, RateLimiter, request_headers
 from recto.server.listening import FIELDS
 from recto.settings import Settings
 
 WEB = Path(__file__).parent.parent / "web"
 _START_SECONDS = 5.0
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PROBES = ("/healthz", "/readyz")
 _PUBLIC_FILES = ("/widget.js", "/client.js", "/client.d.ts")
 _STATIC = "/static/"
@@ -59,9 +61,10 @@ _HEADERS = tuple(
         "cross-origin-opener-policy": "same-origin",
         "cross-origin-resource-policy": "same-origin",
         "permissions-policy": "camera=(), geolocation=(), microphone=()",
+        "cache-control": "no-store",
     }.items()
 )
-_NO_STORE = (b"cache-control", b"no-store")
+"""What every response has, unless it has a header of that name."""
 _PUBLIC_HEADERS = {"access-control-allow-origin": "*", "cross-origin-resource-policy": "cross-origin"}
 
 
@@ -74,7 +77,7 @@ def make_app(
 ) -> FastAPI:
     """Return the application; it opens its engines when the server starts."""
     metrics = Metrics()
-    keys = ApiKeys(options.keys, StoredKeys(settings.key_home, was_found=options.has_stored_keys))
+    keys = ApiKeys(options.keys, settings.key_home, was_found=options.has_stored_keys)
     service = SearchService(settings, options, notify, metrics, close_at_exit=close_at_exit)
     app = FastAPI(
         title="Recto",
@@ -107,90 +110,62 @@ async def _running(service: SearchService) -> AsyncIterator[None]:
     """Open the engines before the first request; do not wait long for remote ones."""
     starting = asyncio.create_task(asyncio.to_thread(service.start))
     await asyncio.wait([starting], timeout=None if service.embedded else _START_SECONDS)
-    starting.add_done_callback(_log_start_error)
+    starting.add_done_callback(log_not_ready)
     try:
         yield
     finally:
         await service.close()
 
 
-def _log_start_error(starting: asyncio.Task[None]) -> None:
-    error = None if starting.cancelled() else starting.exception()
-    if isinstance(error, RectoError):
-        LOG.warning("not ready: %s %s", error, error.hint)
-    elif error is not None:
-        LOG.error("not ready", exc_info=error)
-
-
 def _add_files(app: FastAPI) -> None:
     """Add the web UI, the page about the API, and the files that pages of other sites load."""
     files = _Files(directory=WEB)
+    pages = {"/": "index.html", "/docs": "docs.html"}
 
-    @app.get("/", include_in_schema=False)
-    async def page(request: Request) -> Response:
-        return await files.get_response("index.html", request.scope)
+    async def file(request: Request) -> Response:
+        path = request.scope["path"]
+        return await files.get_response(pages.get(path, path.removeprefix("/")), request.scope)
 
-    @app.get("/docs", include_in_schema=False)
-    async def docs(request: Request) -> Response:
-        return await files.get_response("docs.html", request.scope)
-
-    async def public_file(request: Request) -> Response:
-        return await files.get_response(request.scope["path"].removeprefix("/"), request.scope)
-
-    for path in _PUBLIC_FILES:
-        app.get(path, include_in_schema=False)(public_file)
+    for path in (*pages, *_PUBLIC_FILES):
+        app.get(path, include_in_schema=False)(file)
     app.mount("/static", files, name="static")
-
-
-def _is_public(path: str) -> bool:
-    """Return whether a file is for pages of all sites."""
-    return path in (*_PUBLIC_FILES, "/static/client.js") or path.startswith("/static/widget/")
 
 
 class _Files(StaticFiles):
     """Files for browsers, which revalidate them on each use."""
 
-    def file_response(
-        self,
-        full_path: str | os.PathLike[str],
-        stat_result: os.stat_result,
-        scope: Scope,
-        status_code: int = 200,
-    ) -> Response:
+    async def get_response(self, path: str, scope: Scope) -> Response:
         """Return a file, or a 304 if the browser has it."""
-        response = super().file_response(full_path, stat_result, scope, status_code)
+        response = await super().get_response(path, scope)
         response.headers["cache-control"] = "no-cache"
-        if str(full_path).endswith(".ts"):
+        if path.endswith(".ts"):
             response.headers["content-type"] = "application/typescript; charset=utf-8"
-        if _is_public(scope["path"]):
-            response.headers.update(_PUBLIC_HEADERS)
+        address = scope["path"]
+        if address in (*_PUBLIC_FILES, "/static/client.js") or address.startswith("/static/widget/"):
+            response.headers.update(_PUBLIC_HEADERS)  # for pages of all sites
         return response
 
 
 def _add_error_handlers(app: FastAPI, metrics: Metrics) -> None:
     @app.exception_handler(RectoError)
-    async def known(_request: Request, error: RectoError) -> Response:
+    async def recto_error(_request: Request, error: RectoError) -> Response:
         if error.kind in ENGINE_MESSAGES:
             metrics.errors.labels(error.kind.value).inc()
             LOG.warning("%s %s", error, error.hint)
         return refusal_of(error).response()
 
     @app.exception_handler(HTTPException)
-    async def framework(_request: Request, error: HTTPException) -> Response:
-        return framework_refusal(error.status_code, error.detail, error.headers).response()
+    async def framework_error(_request: Request, error: HTTPException) -> Response:
+        return framework_refusal(error).response()
 
 
 def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
-    """Return the OpenAPI description, without FastAPI's 422 and with the key if one is required."""
+    """Return the OpenAPI description, with the key if one is required."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        for operations in schema["paths"].values():
-            for operation in operations.values():
-                operation["responses"].pop("422", None)
-                if operation.get("description") == operation["summary"]:
-                    del operation["description"]
-        for name in ("HTTPValidationError", "ValidationError"):
-            schema["components"]["schemas"].pop(name, None)
+        for operation in (one for item in schema["paths"].values() for one in item.values()):
+            if operation.get("description") == operation["summary"]:
+                del operation["description"]
         if secured:
             schema["components"]["securitySchemes"] = {
                 "key": {"type": "http", "scheme": "bearer"},
@@ -212,7 +187,7 @@ def middleware(options: ServeOptions, metrics: Metrics, keys: ApiKeys) -> list[M
             keys,
             AdmissionLimits(options.concurrency, options.timeout),
             RateLimiter(options.rate),
-            allowed_hosts(options),
+            options.accepted_hosts,
             options.origins,
             options.proxies,
             is_open=lambda path: path in _OPEN_PATHS or path.startswith(_STATIC),
@@ -225,88 +200,63 @@ def middleware(options: ServeOptions, metrics: Metrics, keys: ApiKeys) -> list[M
     ]
 
 
-def allowed_hosts(options: ServeOptions) -> list[str]:
-    """Return the Host headers to accept, so that no web page reaches a local service by DNS rebinding."""
-    if not options.is_public:
-        return [*local_hosts(options.host), *options.hosts]
-    return list(options.hosts)
-
-
+@dataclass
 class RequestMiddleware:
     """The outermost middleware: adds ids and security headers, logs each request, catches every exception."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self._app = app
-        self._metrics = metrics
+    app: ASGIApp
+    metrics: Metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
-                await self._app(scope, receive, send)
+                await self.app(scope, receive, send)
             return
-        sender = _Sender(send, scope["method"], request_id(request_headers(scope).get("x-request-id", "")))
+        given, method, status = request_headers(scope).get("x-request-id", ""), scope["method"], 0
+        request_id = given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
         inner = {
             **scope,
-            "method": "GET" if scope["method"] == "HEAD" else scope["method"],  # the body is dropped below
+            "method": "GET" if method == "HEAD" else method,  # the body is dropped below
             # Always send whole files: Starlette's error for a wrong range does not have our error body.
             "headers": [pair for pair in scope["headers"] if pair[0] != b"range"],
         }
-        began = perf_counter()
-        self._metrics.running.inc()
-        try:
-            await self._app(inner, receive, sender)
-        except Exception:  # noqa: BLE001 - a client sees only that there was an error, the log shows where
-            LOG.exception("unexpected error", extra={FIELDS: {"id": sender.request_id}})
-            if not sender.status:
-                await UNEXPECTED.response()(inner, receive, sender)
-        finally:
-            self._metrics.running.dec()
-            self._record(inner, sender, perf_counter() - began)
 
-    def _record(self, scope: Scope, sender: _Sender, seconds: float) -> None:
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = Headers(raw=list(message.get("headers", ())))
+                more = (pair for pair in _HEADERS if pair[0].decode() not in headers)
+                own = (b"x-request-id", request_id.encode())
+                message = {**message, "headers": [*headers.raw, own, *more]}
+            elif message["type"] == "http.response.body" and method == "HEAD":
+                message = {**message, "body": b""}
+            await send(message)
+
+        began = perf_counter()
+        self.metrics.running.inc()
+        try:
+            await self.app(inner, receive, send_with_headers)
+        except Exception:  # noqa: BLE001 - a client sees only that there was an error, the log shows where
+            LOG.exception("unexpected error", extra={FIELDS: {"id": request_id}})
+            if not status:
+                await UNEXPECTED.response()(inner, receive, send_with_headers)
+        finally:
+            self.metrics.running.dec()
+            self._record(inner, request_id, method, status, perf_counter() - began)
+
+    def _record(self, scope: Scope, request_id: str, method: str, status: int, seconds: float) -> None:
         # The path's template, so that log and metrics hold nothing of what was asked for.
         route = getattr(scope.get("route"), "path", None) or "other"
-        method = sender.method if sender.method in _METHODS else "OTHER"
-        self._metrics.requests.labels(method, route, str(sender.status)).inc()
-        self._metrics.seconds.labels(route).observe(seconds)
-        fields: dict[str, object] = {
-            "id": sender.request_id,
-            "method": method,
-            "route": route,
-            "status": sender.status,
-            "ms": round(seconds * 1e3, 2),
-        }
+        method = method if method in _METHODS else "OTHER"
+        self.metrics.requests.labels(method, route, str(status)).inc()
+        self.metrics.seconds.labels(route).observe(seconds)
+        fields: dict[str, object] = {"id": request_id, "method": method, "route": route, "status": status}
+        fields["ms"] = round(seconds * 1e3, 2)
         if name := scope.get(KEY_NAME):
             fields["key"] = int(name) if name.isdecimal() else name  # a position in RECTO_API_KEY
-        reason = scope.get(REFUSAL_REASON)
-        if reason:
-            self._metrics.refused.labels(reason).inc()
+        if reason := scope.get(REFUSAL_REASON):
+            self.metrics.refused.labels(reason).inc()
             fields["refused"] = reason
         LOG.info("request", extra={FIELDS: fields})
-
-
-class _Sender:
-    """Adds the headers that every response has, and drops the body of a response to HEAD."""
-
-    def __init__(self, send: Send, method: str, request_id: str) -> None:
-        self._send = send
-        self.method = method
-        self.request_id = request_id
-        self.status = 0
-
-    async def __call__(self, message: Message) -> None:
-        """Send one message."""
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-            headers = Headers(raw=list(message.get("headers", ())))
-            await self._send({**message, "headers": [*headers.raw, *self._more_headers(headers)]})
-        elif message["type"] == "http.response.body" and self.method == "HEAD":
-            await self._send({**message, "body": b""})
-        else:
-            await self._send(message)
-
-    def _more_headers(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        own = (pair for pair in _HEADERS if pair[0].decode() not in headers)
-        more = [(b"x-request-id", self.request_id.encode()), *own]
-        return more if "cache-control" in headers else [*more, _NO_STORE]

@@ -7,7 +7,9 @@ import threading
 import time
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from recto.errors import ErrorKind, RectoError, Unreachable
 from recto.protocols import Embedder, MultiModel, Progress
@@ -28,7 +30,7 @@ class CircuitBreaker:
         """Take a clock, and what is called with 1 when the circuit opens and with -1 when it closes."""
         self._clock = clock
         self._on_change = on_change
-        self._error: RectoError | None = None
+        self._error: Unreachable | None = None
         self._until = 0.0
         self._probing = False
 
@@ -41,30 +43,22 @@ class CircuitBreaker:
             self._probing = True
         try:
             yield
-        except Unreachable as error:
-            # Only a transient error is about the engine; others are about one query.
-            self._note(error if hasattr(error, "retry_after") else None)
+        except BaseException as error:
+            self._note(error)
             raise
-        except asyncio.CancelledError:
-            if current_request().disconnected.is_set():  # says nothing about the engine
-                self._probing = False
-            else:
-                self._note(Unreachable("The engine did not answer in time"))
-            raise
-        except RectoError as error:
-            if error.kind is ErrorKind.ARGUMENT:  # the engine was not called
-                self._probing = False
-            else:
-                self._note(None)
-            raise
-        except BaseException:  # a bug says nothing about the engine: let the next request try
-            self._probing = False
-            raise
-        else:
-            self._note(None)
+        self._note(None)
 
-    def _note(self, error: RectoError | None) -> None:
+    def _note(self, error: BaseException | None) -> None:
+        """Open the circuit, close it, or leave it as it is: most errors say nothing about the engine."""
         self._probing = False
+        if isinstance(error, asyncio.CancelledError) and not current_request().disconnected.is_set():
+            self._set(Unreachable("The engine did not answer in time"))
+        elif isinstance(error, Unreachable) and hasattr(error, "retry_after"):  # a transient error
+            self._set(error)
+        elif error is None or (isinstance(error, RectoError) and error.kind is not ErrorKind.ARGUMENT):
+            self._set(None)
+
+    def _set(self, error: Unreachable | None) -> None:
         if (error is None) != (self._error is None):
             self._on_change(-1 if error is None else 1)
         self._error = error
@@ -74,34 +68,25 @@ class CircuitBreaker:
 
 
 MAX_BATCH = 16
-_MAX_CHARACTERS = 8_000  # about a second of work on a small machine
 _CHARACTERS_PER_TOKEN = 4  # an estimate: the tokenizer would cost more than it saves
 _MAX_TOKENS = 512  # larger batches are not faster, and each query waits for the whole batch
 _MAX_CALLERS = 10_000
 _CALL_COST = 3.5  # overhead of a model call, in tokens; padding costs as much as text
 
 
+@dataclass(eq=False, slots=True)
 class _Waiting:
-    """A text in the queue; its lock is released when it has a result, or when its thread must lead.
+    """A text in the queue; `turn` orders the queue: what its caller has queued before it, in tokens."""
 
-    `turn` orders the queue: what its caller has queued before it, in tokens.
-    """
-
-    __slots__ = ("error", "lock", "request", "text", "tokens", "turn", "vector")
-
-    def __init__(self, text: str, tokens: float, turn: float, request: CurrentRequest) -> None:
-        self.text = text
-        self.tokens = tokens
-        self.turn = turn
-        self.request = request
-        self.vector: Vector | None = None
-        self.error: BaseException | None = None
-        self.lock = threading.Lock()
-        self.lock.acquire()
+    text: str
+    tokens: float
+    turn: float
+    request: CurrentRequest
+    vector: Future[Vector] = field(default_factory=Future)
 
 
 class BatchingEmbedder:
-    """Batches the queries of many threads without a timer: one thread embeds for those that wait.
+    """Batches the queries of many threads without a timer: what arrives during a call is the next batch.
 
     Callers share the model by tokens, as in fair queueing: a caller with much text does not delay others. The
     texts of cancelled requests are dropped.
@@ -110,11 +95,11 @@ class BatchingEmbedder:
     def __init__(self, inner: Embedder, on_batch: Callable[[int], None] = lambda _: None) -> None:
         self._inner = inner
         self._on_batch = on_batch
+        self._model_thread = ThreadPoolExecutor(1, thread_name_prefix="recto-model")
         self._lock = threading.Lock()
         self._queue: list[_Waiting] = []
         self._turns: dict[str, float] = {}  # of each caller's next text
         self._served = 0.0  # the turn that is being served
-        self._has_leader = False
         self._others: dict[str, BatchingEmbedder] = {}
 
     @property
@@ -154,24 +139,10 @@ class BatchingEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries, together with queries of other threads."""
-        request, vectors = current_request(), []
-        for batch in _split_batches(texts):
-            request.check()
-            vectors += self._embed_together(batch, request)
-        return vectors
-
-    def _embed_together(self, texts: list[str], request: CurrentRequest) -> list[Vector]:
         with self._lock:
-            mine = [self._enqueue(text, request) for text in texts]
-            if not self._has_leader:  # the queue was empty, so the first text is ours
-                self._has_leader = True
-                mine[0].lock.release()
-        for one in mine:
-            while one.vector is None and one.error is None:
-                one.lock.acquire()  # released with a result, or because this thread must lead
-                if one.vector is None and one.error is None:
-                    self._lead()
-        return [_vector(one) for one in mine]
+            waiting = [self._enqueue(text, current_request()) for text in texts]
+        self._model_thread.submit(self._embed_queue)
+        return [one.vector.result() for one in waiting]
 
     def _enqueue(self, text: str, request: CurrentRequest) -> _Waiting:
         tokens = 2 + len(text) / _CHARACTERS_PER_TOKEN
@@ -187,86 +158,57 @@ class BatchingEmbedder:
 
     def close(self) -> None:
         """Close connections."""
+        self._model_thread.shutdown(wait=False)
         self._inner.close()
 
-    def _lead(self) -> None:
-        """Embed the first text in the queue and those that fit to it, then let the next thread lead."""
+    def _embed_queue(self) -> None:
+        """Embed what waits, batch by batch."""
+        while batch := self._next_batch():
+            self._embed(batch)
+
+    def _next_batch(self) -> list[_Waiting]:
+        """Take the first text of the queue and those that fit to it; drop cancelled requests."""
         with self._lock:
-            cancelled = [one for one in self._queue if one.request.cancelled.is_set()]
-            for one in cancelled:
-                one.error = CallCancelled()
-            self._queue = [one for one in self._queue if one.error is None]
+            for one in self._queue:
+                if one.request.cancelled.is_set():
+                    one.vector.set_exception(CallCancelled())
+            self._queue = [one for one in self._queue if not one.vector.done()]
             batch = _best_batch(self._queue[:MAX_BATCH])
             self._queue = [one for one in self._queue if one not in batch]
             if batch:
                 self._served = max(self._served, batch[0].turn)
-        if batch:
-            self._embed(batch)
-        with self._lock:
-            following = self._queue[0] if self._queue else None
-            self._has_leader = following is not None
-            if not self._has_leader or len(self._turns) > _MAX_CALLERS:
+            if not self._queue or len(self._turns) > _MAX_CALLERS:
                 self._turns = {name: turn for name, turn in self._turns.items() if turn > self._served}
-        for one in (*batch, *cancelled):
-            one.lock.release()
-        if following is not None:
-            following.lock.release()
+            return batch
 
     def _embed(self, batch: list[_Waiting]) -> None:
         """Give every text its vector or its error; raise nothing, because other threads wait."""
         try:
             self._on_batch(len(batch))
             vectors = self._inner.embed_queries([one.text for one in batch])
-            for one, vector in zip(batch, vectors, strict=True):
-                one.vector = vector
+            for one, vector in list(zip(batch, vectors, strict=True)):
+                one.vector.set_result(vector)
         except BaseException as error:  # noqa: BLE001 - each thread raises it for itself
-            if isinstance(error, RectoError) and len(batch) > 1:
-                for one in batch:  # one bad text must not fail the others
-                    self._embed([one])
-                return
             for one in batch:
-                one.error = error
-
-
-def _vector(one: _Waiting) -> Vector:
-    if one.error is not None:
-        raise one.error
-    return one.vector or []
+                if isinstance(error, RectoError) and len(batch) > 1:  # one bad text must not fail the others
+                    self._embed([one])
+                else:
+                    one.vector.set_exception(error)
 
 
 def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
-    """Split the queue into the cheapest batches, and return the one with its first text.
+    """Return the first text and the others that cost less beside it than in a call of their own.
 
     All texts of a batch are padded to the longest: a short query is expensive next to a long one.
     """
-    if len(waiting) <= 1:
-        return waiting
-    ordered = sorted(waiting, key=lambda one: one.tokens)
-    costs, begins = [0.0], [0]
-    for end in range(1, len(ordered) + 1):
-        longest = ordered[end - 1].tokens
-        cost, begin = min(
-            (costs[begin] + _CALL_COST + longest * (end - begin), begin)
-            for begin in range(end)
-            if begin == end - 1 or longest * (end - begin) <= _MAX_TOKENS
-        )
-        costs.append(cost)
-        begins.append(begin)
-    end = len(ordered)
-    while waiting[0] not in (batch := ordered[begins[end] : end]):
-        end = begins[end]
+    if not waiting:
+        return []
+    first, *others = waiting
+    batch, longest = [first], first.tokens
+    for one in sorted(others, key=lambda other: abs(other.tokens - first.tokens)):
+        padded = max(longest, one.tokens)
+        added = padded * (len(batch) + 1) - longest * len(batch)
+        if added <= _CALL_COST + one.tokens and padded * (len(batch) + 1) <= _MAX_TOKENS:
+            batch.append(one)
+            longest = padded
     return batch
-
-
-def _split_batches(texts: Sequence[str]) -> Iterator[list[str]]:
-    """Split one caller's texts, so that other threads need not wait for all of them."""
-    batch: list[str] = []
-    room = _MAX_CHARACTERS
-    for text in texts:
-        if batch and (len(batch) == MAX_BATCH or len(text) > room):
-            yield batch
-            batch, room = [], _MAX_CHARACTERS
-        batch.append(text)
-        room -= len(text)
-    if batch:
-        yield batch

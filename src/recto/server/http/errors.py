@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 
 from recto._util.text import shortened
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.server.limits import RETRY_HINT, Refusal
 
-_MAX_DIGITS = 18
 _EXAMPLE = 'Example: {"query": "What is ROS 2?"}.'
 
 
@@ -31,8 +31,8 @@ def loads(data: bytes) -> Any:
             data.decode("utf-8"),
             object_pairs_hook=_unique_fields,
             parse_constant=_reject_constant,
-            parse_int=_bounded_int,
-            parse_float=_finite_float,
+            parse_int=_number,
+            parse_float=_number,
         )
     except UnicodeDecodeError:
         raise BadBody("The body is not UTF-8", hint="Send JSON in UTF-8.") from None
@@ -55,17 +55,11 @@ def _reject_constant(name: str) -> Any:
     raise BadBody(f"{name} is not a number in JSON", hint="Omit the field.")
 
 
-def _bounded_int(digits: str) -> int:
-    if len(digits) > _MAX_DIGITS:
-        raise BadBody("A number is too large", hint="No field accepts such a number.")
-    return int(digits)
-
-
-def _finite_float(digits: str) -> float:
+def _number(digits: str) -> int | float:
     number = float(digits)
     if not math.isfinite(number):
         raise BadBody("A number is too large", hint="No field accepts such a number.")
-    return number
+    return int(digits) if digits.lstrip("-").isdecimal() else number
 
 
 class _StrictRequest(Request):
@@ -183,27 +177,17 @@ UNEXPECTED = Refusal(500, "Internal server error", _OPERATOR)
 def refusal_of(error: RectoError) -> Refusal:
     """Return the response to an error, without internals."""
     status = STATUSES[error.kind]
-    headers = (("Retry-After", str(_retry_after(error))),) if status == 503 else ()
+    seconds = _EMPTY_SECONDS if error.kind is ErrorKind.EMPTY else getattr(error, "retry_after", None) or 0
+    retry = (("Retry-After", str(max(RETRY_SECONDS, math.ceil(seconds)))),) if status == 503 else ()
     if error.kind not in ENGINE_MESSAGES:
-        return Refusal(status, error.message, error.hint, headers)
-    return Refusal(status, ENGINE_MESSAGES[error.kind], RETRY_HINT if status == 503 else _OPERATOR, headers)
+        return Refusal(status, error.message, error.hint, retry)
+    return Refusal(status, ENGINE_MESSAGES[error.kind], RETRY_HINT if status == 503 else _OPERATOR, retry)
 
 
-def _retry_after(error: RectoError) -> int:
-    """Return after how many seconds to retry."""
-    if error.kind is ErrorKind.EMPTY:
-        return _EMPTY_SECONDS
-    asked = getattr(error, "retry_after", None)
-    return max(RETRY_SECONDS, math.ceil(asked)) if isinstance(asked, int | float) else RETRY_SECONDS
-
-
-def framework_refusal(
-    status: int, detail: object = None, headers: Mapping[str, str] | None = None
-) -> Refusal:
+def framework_refusal(error: HTTPException) -> Refusal:
     """Return an error that FastAPI or Starlette raised, in our format."""
     messages = {404: "There is nothing at this path", 405: "This method is not allowed here"}
-    message = messages.get(status) or (
-        detail if isinstance(detail, str) and status < 500 else "The request is not valid"
-    )
-    hint = "/openapi.json lists the paths." if status in messages else ""
-    return Refusal(status, message, hint, tuple((headers or {}).items()))
+    other = error.detail if error.status_code < 500 else "The request is not valid"
+    hint = "/openapi.json lists the paths." if error.status_code in messages else ""
+    message = messages.get(error.status_code, other)
+    return Refusal(error.status_code, message, hint, tuple((error.headers or {}).items()))

@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from recto.contracts.http import CollectionName, Count, QueryText, RequestModel, ValidationResponse
-from recto.evaluation.gaps import NearSection
 from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
 from recto.server.schemas import ChunkFields, HitFields, ResponseFields, ResponseModel
-from recto.types.index import StoreProblem
-from recto.types.search import GroupBy, Mode, Timings
+from recto.types.search import GroupBy, Mode
 
 MAX_QUERIES = 32
 MAX_BATCH_CHARACTERS = 16_000
@@ -24,6 +22,10 @@ MAX_BATCH_RESULTS = 1_000
 def _as_list(value: Any) -> Any:
     """Accept one name instead of a list."""
     return [value] if isinstance(value, str) else value
+
+
+def _example(**fields: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
 _NAME_SCHEMA = {"type": "string", "pattern": r"\S"}
@@ -70,6 +72,7 @@ WithLog = Annotated[
         "Send it with searches while a reader is still typing."
     ),
 ]
+Record = dict[str, Any] | None
 TopK = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
 
 
@@ -87,9 +90,7 @@ class SearchParameters(RequestModel):
 class SearchRequest(SearchParameters):
     """The body of `/v1/search`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "What is ROS 2?", "top_k": 3, "module": ["ros2"]}]}
-    )
+    model_config = _example(query="What is ROS 2?", top_k=3, module=["ros2"])
     query: QueryText
     min_score: MinScore = None
     group_by: Grouping = None
@@ -118,9 +119,7 @@ class SearchQuery(SearchRequest):
 class RelatedRequest(SearchParameters):
     """The body of `/v1/related`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"selection": "A ROS 2 node is a process.", "question": None}]}
-    )
+    model_config = _example(selection="A ROS 2 node is a process.", question=None)
     selection: Annotated[
         str, Field(description="The selected text; a long one is cut at a sentence.", pattern=r"\S")
     ]
@@ -133,9 +132,7 @@ class RelatedRequest(SearchParameters):
 class BatchRequest(SearchParameters):
     """The body of `/v1/batch`."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"queries": ["What is ROS 2?", "robot navigation"], "top_k": 1}]}
-    )
+    model_config = _example(queries=["What is ROS 2?", "robot navigation"], top_k=1)
     queries: Annotated[
         list[QueryText],
         Field(
@@ -152,9 +149,7 @@ class BatchRequest(SearchParameters):
 class ClickRequest(RequestModel):
     """The body of `/v1/click`: a reader opened the result with this rank and URL."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"query": "What is ROS 2?", "url": "local://docs/intro", "rank": 1}]}
-    )
+    model_config = _example(query="What is ROS 2?", url="local://docs/intro", rank=1)
     query: QueryText
     url: Annotated[str, Field(description="The `url` of the result.", pattern=r"\S", max_length=2000)]
     rank: Annotated[Count, Field(ge=1, le=2 * MAX_TOP_K, description="The `rank` of the result.")]
@@ -164,9 +159,7 @@ class ClickRequest(RequestModel):
 class ErrorResponse(ResponseModel):
     """The body of every error."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"error": "Query cannot be empty", "status_code": 400}]}
-    )
+    model_config = _example(error="Query cannot be empty", status_code=400)
     error: str
     status_code: int
     hint: str | None = None
@@ -204,6 +197,14 @@ class PageGroupModel(ResponseModel):
     ranks: list[int]
 
 
+class TimingsModel(ResponseModel):
+    """Milliseconds that each step of a search took."""
+
+    embed_ms: float
+    search_ms: float
+    total_ms: float
+
+
 class SearchResponseModel(ResponseFields):
     """The response of `/v1/search`.
 
@@ -217,7 +218,7 @@ class SearchResponseModel(ResponseFields):
     covered: bool
     results: list[HitModel]
     groups: list[PageGroupModel]
-    timings: Timings
+    timings: TimingsModel
     query_log: bool
 
 
@@ -299,151 +300,19 @@ class PageResponseModel(ResponseModel):
     chunks: list[ChunkModel]
 
 
-class HealthzResponse(ResponseModel):
-    """The process is running."""
+class HealthResponseModel(ResponseModel):
+    """The state of a collection, and what to do about it.
 
-    status: Literal["ok"]
-    version: str
-
-
-class ReadyzResponse(ResponseModel):
-    """The server can answer searches."""
-
-    status: Literal["ready"]
-
-
-class NotReadyResponse(ResponseModel):
-    """The server cannot answer searches now."""
-
-    status: Literal["not ready"]
-
-
-class IndexModel(ResponseModel):
-    """An index; null means not measured, or not recorded by another pipeline."""
-
-    collection: str
-    generation: str
-    chunks: int
-    created_at: str | None
-    model: str | None
-    noise_floor: float | None
-    auroc: float | None
-    recto_version: str | None
-    warnings: list[str]
-
-
-class SectionCoverageModel(ResponseModel):
-    """Whether a section can be found."""
-
-    title: str
-    anchor: str
-    state: Literal["reached", "unreachable", "shadowed", "duplicate"]
-
-
-class PageCoverageModel(ResponseModel):
-    """Whether the sections of a page can be found."""
-
-    url: str
-    title: str
-    module: str
-    sections: list[SectionCoverageModel]
-
-
-class CoverageModel(ResponseModel):
-    """The last run of `recto coverage`; `current` is false if it measured an older index."""
-
-    made_at: str
-    generation: str
-    current: bool
-    pages: list[PageCoverageModel]
-    reached: int
-    total: int
-
-
-class FailedQuestionModel(ResponseModel):
-    """A question without the expected result."""
-
-    query: str
-    reason: str
-
-
-class SuiteModel(ResponseModel):
-    """The last run of `recto validate`; `current` is false if it measured an older index."""
-
-    made_at: str
-    generation: str
-    current: bool
-    name: str
-    command: str
-    passed: int
-    total: int
-    measures: dict[str, float]
-    failed: list[FailedQuestionModel]
-
-
-class AskedQueryModel(ResponseModel):
-    """A query of a cluster, and how often it was asked."""
-
-    query: str
-    count: int
-
-
-class ClusterModel(ResponseModel):
-    """Queries with one meaning.
-
-    `unanswered` is the expected share that the book does not answer. `not_covered` counts the queries that it
-    most likely does not cover, `below_noise` those below the noise floor, and `no_click` the searches after
-    which no result was opened; it is null if no clicks are reported.
+    `coverage`, `suite` and `gaps` are the last runs of `recto coverage`, `recto validate` and `recto gaps`;
+    their `current` is false if they measured an older index. `latency` is about the last searches of the
+    worker that handles the request.
     """
 
-    label: str
-    count: int
-    unanswered: float
-    not_covered: int
-    below_noise: int
-    no_click: int | None
-    queries: list[AskedQueryModel]
-    nearest: list[NearSection]
-    unknown_words: list[str]
-    missing_words: list[str]
-
-
-class GapsModel(ResponseModel):
-    """The last run of `recto gaps`; `current` is false if it searched an older index."""
-
-    made_at: str
-    generation: str
-    current: bool
-    queries: int
-    total: int
-    clusters: list[ClusterModel]
-
-
-class PercentilesModel(ResponseModel):
-    """Percentiles, in milliseconds."""
-
-    p50: float | None
-    p95: float | None
-
-
-class LatencyModel(ResponseModel):
-    """The last searches of the worker that handles the request."""
-
-    requests: int
-    p50_ms: float | None
-    p95_ms: float | None
-    steps: dict[str, PercentilesModel]
-    recent: list[float]
-
-
-class HealthResponseModel(ResponseModel):
-    """The state of a collection, and what to do about it."""
-
     validation: ValidationResponse
-    index: IndexModel | None
-    problems: list[StoreProblem]
-    coverage: CoverageModel | None
-    suite: SuiteModel | None
-    gaps: GapsModel | None
-    latency: LatencyModel
+    index: Record
+    problems: list[dict[str, Any]]
+    coverage: Record
+    suite: Record
+    gaps: Record
+    latency: dict[str, Any]
     advice: list[str]

@@ -1,16 +1,17 @@
-"""Request ids, Prometheus metrics, and the readiness check."""
+"""Prometheus metrics, the latency of recent searches, and the readiness check."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import os
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +20,12 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from recto._util.numbers import percentile
 from recto.errors import RectoError
+from recto.server.http import METRICS_DIRECTORY
 from recto.server.http.errors import ENGINE_MESSAGES
-from recto.server.http.options import METRICS_DIRECTORY
 from recto.types.index import IndexInfo
 from recto.types.search import Timings
 
 LOG = logging.getLogger("recto.server.http")
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
-
-
-def request_id(given: str) -> str:
-    """Return the request id that the client sent if it is valid, else a new one."""
-    return given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
-
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BATCH_SIZES = (1, 2, 4, 8, 16)
@@ -39,64 +33,63 @@ _RECENT = 1000
 _SHOWN = 60
 _READY_SECONDS = 1.0
 _READY_WAIT = 2.0
+_LABELS = ("collection", "generation")
 
 
 class Metrics:
     """The metrics of one worker; with several workers, `render` returns the sum of all."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "recto_requests", "Responses sent.", ["method", "route", "status"], registry=registry
+        self._registry = CollectorRegistry()
+        counter = partial(Counter, registry=self._registry)
+        histogram = partial(Histogram, registry=self._registry)
+        gauge = partial(Gauge, registry=self._registry, multiprocess_mode="livesum")
+        self.requests = counter("recto_requests", "Responses sent.", ["method", "route", "status"])
+        self.seconds = histogram(
+            "recto_request_seconds", "Latency of a request.", ["route"], buckets=_SECONDS
         )
-        self.seconds = Histogram(
-            "recto_request_seconds", "Latency of a request.", ["route"], buckets=_SECONDS, registry=registry
+        self.steps = histogram(
+            "recto_step_seconds", "Latency of each step of a search.", ["step"], buckets=_SECONDS
         )
-        self.steps = Histogram(
-            "recto_step_seconds",
-            "Latency of each step of a search.",
-            ["step"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.batches = Histogram(
-            "recto_batch_queries", "Queries embedded together.", buckets=_BATCH_SIZES, registry=registry
-        )
-        self.errors = Counter(
-            "recto_engine_errors",
-            "Searches that failed because of an engine or index.",
-            ["kind"],
-            registry=registry,
+        self.batches = histogram("recto_batch_queries", "Queries embedded together.", buckets=_BATCH_SIZES)
+        self.errors = counter(
+            "recto_engine_errors", "Searches that failed because of an engine or index.", ["kind"]
         )
         for kind in ENGINE_MESSAGES:  # at 0, so that Prometheus sees the first error as an increase
             self.errors.labels(kind.value)
-        self.refused = Counter(
-            "recto_refused", "Requests refused before any work.", ["reason"], registry=registry
+        self.refused = counter("recto_refused", "Requests refused before any work.", ["reason"])
+        self.running = gauge("recto_requests_running", "Requests in progress.")
+        self.circuits = gauge(
+            "recto_circuits_open", "Circuit breakers that are open, because an engine is down."
         )
-        self.running = Gauge(
-            "recto_requests_running",
-            "Requests in progress.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.circuits = Gauge(
-            "recto_circuits_open",
-            "Circuit breakers that are open, because an engine is down.",
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.dropped = Counter(
+        self.dropped = counter(
             "recto_query_log_dropped",
             "Entries that the query log lost, because it could not be written fast enough.",
-            registry=registry,
         )
-        self.recent = RecentLatencies()
+        self._searches = 0
+        self._recent: deque[Timings] = deque(maxlen=_RECENT)
 
     def record_search(self, timings: Timings) -> None:
         """Record the steps of a search."""
         self.steps.labels("embed").observe(timings.embed_ms / 1e3)
         self.steps.labels("search").observe(timings.search_ms / 1e3)
-        self.recent.add(timings)
+        self._searches += 1
+        self._recent.append(timings)
+
+    def latency(self) -> dict[str, Any]:
+        """Return the latencies of the last searches of this worker, as plain JSON values."""
+        recent = list(self._recent)
+        total = _percentiles([timings.total_ms for timings in recent])
+        return {
+            "requests": self._searches,
+            "p50_ms": total["p50"],
+            "p95_ms": total["p95"],
+            "steps": {
+                "embed": _percentiles([timings.embed_ms for timings in recent]),
+                "search": _percentiles([timings.search_ms for timings in recent]),
+            },
+            "recent": [round(timings.total_ms, 2) for timings in recent[-_SHOWN:]],
+        }
 
     def render(self, indexes: Mapping[str, IndexInfo | None]) -> bytes:
         """Return all metrics as text; a collection that cannot be searched has no index."""
@@ -106,29 +99,12 @@ class Metrics:
         return workers + generate_latest(shown)
 
 
-class RecentLatencies:
-    """Latencies of the last searches of this worker."""
-
-    def __init__(self) -> None:
-        self._times: deque[tuple[float, float, float]] = deque(maxlen=_RECENT)
-        self._count = 0
-
-    def add(self, timings: Timings) -> None:
-        """Record a search."""
-        self._count += 1
-        self._times.append((timings.total_ms, timings.embed_ms, timings.search_ms))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        times = list(self._times)
-        total, embed, search = (_percentiles(sorted(row[column] for row in times)) for column in range(3))
-        return {
-            "requests": self._count,
-            "p50_ms": total["p50"],
-            "p95_ms": total["p95"],
-            "steps": {"embed": embed, "search": search},
-            "recent": [round(row[0], 2) for row in times[-_SHOWN:]],
-        }
+def _percentiles(times: list[float]) -> dict[str, float | None]:
+    ordered = sorted(times)
+    return {
+        name: round(percentile(ordered, share), 2) if ordered else None
+        for name, share in (("p50", 0.5), ("p95", 0.95))
+    }
 
 
 class Readiness:
@@ -158,42 +134,39 @@ class Readiness:
 
     def _end(self, check: asyncio.Task[object]) -> None:
         self._ended = self._clock()
-        error = None if check.cancelled() else check.exception()
-        if (error is None) == self._was_ready:
-            return
-        self._was_ready = error is None
-        if error is None:
+        is_ready = not check.cancelled() and check.exception() is None
+        if is_ready and not self._was_ready:
             LOG.info("ready")
-        elif isinstance(error, RectoError):
-            LOG.warning("not ready: %s %s", error, error.hint)
-        else:
-            LOG.error("not ready", exc_info=error)
+        elif self._was_ready:
+            log_not_ready(check)
+        self._was_ready = is_ready
 
 
-def _percentiles(ordered: list[float]) -> dict[str, float | None]:
-    if not ordered:
-        return {"p50": None, "p95": None}
-    return {"p50": round(percentile(ordered, 0.5), 2), "p95": round(percentile(ordered, 0.95), 2)}
+def log_not_ready(check: asyncio.Task[Any]) -> None:
+    """Log why searches do not work, if a check has failed."""
+    error = None if check.cancelled() else check.exception()
+    if isinstance(error, RectoError):
+        LOG.warning("not ready: %s %s", error, error.hint)
+    elif error is not None:
+        LOG.error("not ready", exc_info=error)
 
 
+@dataclass(eq=False)  # the registry hashes it
 class _IndexCollector:
     """Metrics of the indexes; made for each scrape, so that old generations disappear."""
 
-    def __init__(self, indexes: Mapping[str, IndexInfo | None]) -> None:
-        self._indexes = indexes
+    indexes: Mapping[str, IndexInfo | None]
 
     def collect(self) -> Iterator[Metric]:
-        generation = GaugeMetricFamily(
-            "recto_index_info", "The index in use.", labels=["collection", "generation"]
-        )
-        chunks = GaugeMetricFamily("recto_index_chunks", "Chunks in the index.", labels=["collection"])
+        generation = GaugeMetricFamily("recto_index_info", "The index in use.", labels=_LABELS)
+        chunks = GaugeMetricFamily("recto_index_chunks", "Chunks in the index.", labels=_LABELS[:1])
         ready = GaugeMetricFamily(
-            "recto_index_ready", "Whether the collection can be searched.", labels=["collection"]
+            "recto_index_ready", "Whether the collection can be searched.", labels=_LABELS[:1]
         )
         created = GaugeMetricFamily(
-            "recto_index_created_timestamp_seconds", "When the index was made.", labels=["collection"]
+            "recto_index_created_timestamp_seconds", "When the index was made.", labels=_LABELS[:1]
         )
-        for name, info in self._indexes.items():
+        for name, info in self.indexes.items():
             ready.add_metric([name], info is not None)
             if info is None:
                 continue

@@ -7,6 +7,7 @@ from asyncio import gather, to_thread
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from operator import methodcaller
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -20,30 +21,29 @@ from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
-from recto.search.display import chunk_matches, pick, response_to_dict
-from recto.search.lexical import QueryWord
+from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
 from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt
-from recto.search.pages import BookPage
-from recto.search.query import check_query
+from recto.search.query import MAX_QUERY, check_query
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
 from recto.server.http import models
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
-from recto.server.http.service import SearchFound, SearchService
-from recto.server.http.views import add_html, respond
-from recto.server.limits import current_request
+from recto.server.http.service import MarkedResponse, SearchService
+from recto.server.http.views import add_html
+from recto.server.limits import current_request, respond
 from recto.settings import SAMPLE_COLLECTION
 from recto.types.index import IndexInfo
 from recto.types.search import Filters, SearchResponse
 
 Result = TypeVar("Result")
+Responses = dict[int | str, dict[str, Any]]
 
 _MARKDOWN = "text/markdown"
 _CHARGED_PAGES = 10  # of llms-full.txt, which count as one request for the rate limit
 _CACHED = {"cache-control": "private, no-cache", "vary": "Authorization, X-API-Key"}
 """Each browser keeps the response for itself, and asks before it uses it again."""
 
-_DESCRIPTIONS = {
+_DESCRIPTIONS: dict[int | str, str] = {
     400: "The request is invalid; `error` says why.",
     401: "An API key is required, or the key was revoked or has expired.",
     403: "The key is not for this collection, path or page, or a page of another origin sent the request.",
@@ -51,23 +51,20 @@ _DESCRIPTIONS = {
     408: "The body did not arrive in time.",
     413: "The body is too large.",
     429: "Too many requests; Retry-After says when to retry.",
+    "4XX": "Another error of the request.",
     500: "An internal error.",
     503: "An engine is unreachable, the collection is empty, or the server is busy; see Retry-After.",
 }
-_ERRORS: dict[int | str, dict[str, Any]] = {
+_ERRORS: Responses = {
     code: {"model": models.ErrorResponse, "description": text} for code, text in _DESCRIPTIONS.items()
 }
-_UNAVAILABLE: dict[int | str, dict[str, Any]] = {code: _ERRORS[code] for code in (400, 401, 403, 500, 503)}
-_NOT_READY: dict[int | str, dict[str, Any]] = {
-    400: _ERRORS[400],
-    503: {"model": models.NotReadyResponse, "description": "The server cannot answer searches now."},
-}
-_METRICS_TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/plain": {}}, "description": "Metrics as text."}
-}
-_PLAIN_TEXT: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/plain": {}}, "description": "Markdown."}
-}
+_UNAVAILABLE: Responses = {code: _ERRORS[code] for code in (400, 401, 403, 500, 503)}
+_NOT_READY = {"model": dict[str, str], "description": "The server cannot answer searches now."}
+
+
+def _text_response(description: str) -> Responses:
+    return {200: {"content": {"text/plain": {}}, "description": description}}
+
 
 Collection = Annotated[
     str | None, Query(description="A collection that the server serves; default: the first.")
@@ -125,9 +122,9 @@ async def get_search(
 
 
 async def _search(service: SearchService, body: models.SearchRequest) -> tuple[Response, SearchResponse]:
-    def convert(results: list[SearchFound]) -> tuple[Response, SearchResponse]:
+    def convert(results: list[MarkedResponse]) -> tuple[Response, SearchResponse]:
         data = _to_dict(service, results[0], "search" if body.log else None, html=body.html)
-        return respond(data), results[0].response
+        return respond(data), results[0][0]
 
     return await _find(service, body, [body.query], convert)
 
@@ -136,7 +133,7 @@ async def _search(service: SearchService, body: models.SearchRequest) -> tuple[R
 async def related(body: models.RelatedRequest, service: Service) -> Response:
     """Find chunks that are related to a selected text."""
 
-    def convert(results: list[SearchFound]) -> Response:
+    def convert(results: list[MarkedResponse]) -> Response:
         # Selected text is the book's own; only a question says what a reader looks for.
         is_asked = body.log and body.question is not None and body.question.strip()
         return respond(_to_dict(service, results[0], "related" if is_asked else None, html=body.html))
@@ -160,7 +157,7 @@ async def related(body: models.RelatedRequest, service: Service) -> Response:
 async def batch(body: models.BatchRequest, service: Service) -> Response:
     """Answer several queries at once."""
 
-    def convert(results: list[SearchFound]) -> Response:
+    def convert(results: list[MarkedResponse]) -> Response:
         via: Via | None = "batch" if body.log else None
         return respond({"responses": [_to_dict(service, result, via) for result in results]})
 
@@ -182,12 +179,13 @@ async def click(body: models.ClickRequest, service: Service) -> Response:
 
 
 def _to_dict(
-    service: SearchService, result: SearchFound, via: Via | None, *, html: bool = False
+    service: SearchService, result: MarkedResponse, via: Via | None, *, html: bool = False
 ) -> dict[str, Any]:
     """Count a search, log it if `via` is given, and return its response."""
-    service.record(result.response, via)
-    response = replace(result.response, warnings=service.redact(result.response.warnings))
-    data = response_to_dict(response, result.words) | {"query_log": service.has_log}
+    response, words = result
+    service.record(response, via)
+    response = replace(response, warnings=service.redact(response.warnings))
+    data = response_to_dict(response, words) | {"query_log": service.has_log}
     if html:
         add_html(data["results"])
     return data
@@ -198,20 +196,14 @@ async def collections(service: Service) -> Response:
     """List the collections that the server serves."""
     names = service.visible
     infos = await gather(*(_open_info(service, name) for name in names))
-    books = [info.fingerprint if info else None for info in infos]
-    return respond(
-        {
-            "collections": [
-                {
-                    "name": name,
-                    "default": name == names[0],
-                    "title": (book.title if book else "") or name,
-                    "logo": (book.logo if book else "") or None,
-                }
-                for name, book in zip(names, books, strict=True)
-            ]
-        }
-    )
+    listed = []
+    for name, info in zip(names, infos, strict=True):
+        book = info.fingerprint if info else None
+        title, logo = (book.title, book.logo) if book else ("", "")
+        listed.append(
+            {"name": name, "default": name == names[0], "title": title or name, "logo": logo or None}
+        )
+    return respond({"collections": listed})
 
 
 @v1_router.get("/modules", response_model=models.ModulesResponseModel)
@@ -256,25 +248,25 @@ async def page(
     """Return the chunks of a page in reading order, or the page as Markdown."""
     name = service.name(collection)
 
-    def convert(result: tuple[BookPage, tuple[QueryWord, ...]]) -> Response:
-        page, words = result
-        if as_markdown:
+    def read(retriever: Retriever) -> Response:
+        try:
+            page = retriever.page(address)
+        except PageMissing:  # the suffix is part of the URL's query, or follows a slash
+            if not address.endswith(SUFFIX):
+                raise
+            page = retriever.page(address.removesuffix(SUFFIX))
+        is_named = address.endswith(SUFFIX) and not page.url.endswith(SUFFIX)
+        if is_named or _MARKDOWN in request.headers.get("accept", ""):
             return _text(f"{page.markdown()}\n", _MARKDOWN)
+        asked = query[:MAX_QUERY].strip()
+        words = words_to_match(asked, retriever.analyze(asked)) if asked else ()
         chunks = [chunk.to_dict() | {"matches": list(chunk_matches(chunk, words))} for chunk in page.chunks]
         if html:
             add_html(chunks)
         about = {"collection": name, "url": page.url, "title": page.title, "module": page.module}
         return respond(about | {"chunks": chunks})
 
-    try:
-        page_and_words = await service.page(name, address, query)
-    except PageMissing:  # the suffix is part of the URL's query, or follows a slash
-        if not address.endswith(SUFFIX):
-            raise
-        page_and_words = await service.page(name, address.removesuffix(SUFFIX), query)
-    is_named = address.endswith(SUFFIX) and not page_and_words[0].url.endswith(SUFFIX)
-    as_markdown = is_named or _MARKDOWN in request.headers.get("accept", "")
-    response = await service.in_thread(convert, page_and_words)
+    response = await service.run(name, read)
     response.headers["vary"] = "Accept"
     return response
 
@@ -283,7 +275,7 @@ llms_router = APIRouter(route_class=StrictRoute, tags=["llms"], responses=_ERROR
 """The routes with a whole book as text, for language models."""
 
 
-@llms_router.get("/llms.txt", response_class=Response, responses=_PLAIN_TEXT)
+@llms_router.get("/llms.txt", response_class=Response, responses=_text_response("Markdown."))
 async def llms(service: Service, collection: Collection = None) -> Response:
     """List the pages of a book, with links to their Markdown."""
     name = service.name(collection)
@@ -296,7 +288,7 @@ async def llms(service: Service, collection: Collection = None) -> Response:
     return _text(llms_txt(outline.title or name, outline, link), "text/plain")
 
 
-@llms_router.get("/llms-full.txt", response_class=Response, responses=_PLAIN_TEXT)
+@llms_router.get("/llms-full.txt", response_class=Response, responses=_text_response("Markdown."))
 async def llms_full(service: Service, collection: Collection = None) -> Response:
     """Return all pages of a book as Markdown, in reading order."""
     name = service.name(collection)
@@ -306,7 +298,7 @@ async def llms_full(service: Service, collection: Collection = None) -> Response
     async def pages() -> AsyncIterator[bytes]:
         for page in outline.pages:
             with suppress(PageMissing):  # a new index was published
-                content, _ = await service.page(name, page.url)
+                content = await service.run(name, methodcaller("page", page.url))
                 yield full_text(content).encode("utf-8", "replace")
 
     return StreamingResponse(pages(), media_type="text/plain; charset=utf-8")
@@ -356,7 +348,7 @@ async def _find(
     service: SearchService,
     body: models.SearchRequest | models.BatchRequest,
     queries: Sequence[str],
-    convert: Callable[[list[SearchFound]], Result],
+    convert: Callable[[list[MarkedResponse]], Result],
 ) -> Result:
     arguments = (queries, body.top_k, _filters(body), body.min_score)
     return await service.find(
@@ -377,25 +369,24 @@ health_router = APIRouter(route_class=StrictRoute, tags=["health"])
 """The routes for monitoring."""
 
 
-@health_router.get("/healthz", response_model=models.HealthzResponse, responses={400: _ERRORS[400]})
+@health_router.get("/healthz", response_model=dict[str, str], responses={400: _ERRORS[400]})
 async def healthz() -> Response:
     """Check that the process is running."""
     return respond({"status": "ok", "version": __version__})
 
 
-@health_router.get("/readyz", response_model=models.ReadyzResponse, responses=_NOT_READY)
+@health_router.get("/readyz", response_model=dict[str, str], responses={400: _ERRORS[400], 503: _NOT_READY})
 async def readyz(service: Service) -> Response:
     """Check that the server can answer searches."""
     # Needs no key, so it does not tell the reason: the log and /v1/health do.
     if await service.readiness.is_ready():
         return respond({"status": "ready"})
-    response = respond({"status": "not ready"})
-    response.status_code = 503
-    response.headers["retry-after"] = str(RETRY_SECONDS)
-    return response
+    return respond({"status": "not ready"}, 503, {"retry-after": str(RETRY_SECONDS)})
 
 
-@health_router.get("/metrics", response_class=Response, responses=_UNAVAILABLE | _METRICS_TEXT)
+@health_router.get(
+    "/metrics", response_class=Response, responses=_UNAVAILABLE | _text_response("Metrics as text.")
+)
 async def prometheus(service: Service) -> Response:
     """Return metrics for Prometheus."""
     indexes = {name: await _open_info(service, name) for name in service.names}
@@ -408,10 +399,10 @@ async def health(service: Service, collection: Collection = None) -> Response:
     name = service.name(collection)
     validated = await validation(service, name)
     info = await service.stored_info(name) if validated["collection_exists"] else None
-    home = service.settings.home
-    coverage = await to_thread(records.read_coverage, home, info) if info else None
-    suite = await to_thread(records.read_suite, home, info) if info else None
-    gaps = await to_thread(records.read_gaps, home, info) if info else None
+    readers = (records.read_coverage, records.read_suite, records.read_gaps)
+    coverage, suite, gaps = [
+        await to_thread(read, service.settings.home, info) if info else None for read in readers
+    ]
     problems = await service.problems(name) if info else ()
     return respond(
         {
@@ -421,7 +412,7 @@ async def health(service: Service, collection: Collection = None) -> Response:
             "coverage": coverage,
             "suite": suite,
             "gaps": gaps,
-            "latency": service.metrics.recent.to_dict(),
+            "latency": service.metrics.latency(),
             "advice": list(_advice(name, info, coverage, suite)),
         }
     )
@@ -435,16 +426,13 @@ async def _open_info(service: SearchService, name: str) -> IndexInfo | None:
 
 
 def _index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
-    fingerprint, calibration = info.fingerprint, info.calibration
-    return {
+    book, calibration = info.fingerprint, info.calibration
+    fields = ("generation", "chunks", "created_at", "noise_floor")
+    return {field: getattr(info, field) for field in fields} | {
         "collection": name,
-        "generation": info.generation,
-        "chunks": info.chunks,
-        "created_at": info.created_at,
-        "model": fingerprint.embedder.model if fingerprint else None,
-        "noise_floor": calibration.noise_floor if calibration else None,
+        "model": book.embedder.model if book else None,
         "auroc": calibration.auroc if calibration else None,
-        "recto_version": fingerprint.recto_version if fingerprint else None,
+        "recto_version": book.recto_version if book else None,
         "warnings": list(warnings),
     }
 
@@ -453,20 +441,19 @@ def _advice(
     name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None
 ) -> Iterator[str]:
     """Yield the commands that fix what is missing or outdated."""
+    here = f"--collection {name}"
     if info is None:
-        yield f"There is no index: run `recto index PATH --collection {name}`."
+        yield f"There is no index: run `recto index PATH {here}`."
         return
     if info.noise_floor is None:
-        yield f"The noise floor was never measured: run `recto calibrate --collection {name}`."
-    if coverage is None:
-        yield f"The coverage was never measured: run `recto coverage --collection {name}`."
-    elif not coverage["current"]:
-        yield f"The coverage is from an older index: run `recto coverage --collection {name}`."
+        yield f"The noise floor was never measured: run `recto calibrate {here}`."
+    if coverage is None or not coverage["current"]:
+        state = "was never measured" if coverage is None else "is from an older index"
+        yield f"The coverage {state}: run `recto coverage {here}`."
     if suite is None and info.collection == SAMPLE_COLLECTION:
-        yield f"No evaluation suite was run: run `recto validate --collection {name}`."
+        yield f"No evaluation suite was run: run `recto validate {here}`."
     elif suite is None:
-        new = f"recto suite new --out questions.json --collection {name}"
-        run = f"recto validate --suite questions.json --collection {name}"
-        yield f"No evaluation suite was run: draft one with `{new}`, then run `{run}`."
+        new, run = f"new --out questions.json {here}", f"validate --suite questions.json {here}"
+        yield f"No evaluation suite was run: draft one with `recto suite {new}`, then run `recto {run}`."
     elif not suite["current"]:
         yield f"The suite ran on an older index: run `{suite['command']}`."

@@ -9,15 +9,16 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from recto._util.retry import Notify
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, ConfigurationError, missing_extra
 from recto.indexing.naming import default_collection
-from recto.server.http.options import METRICS_DIRECTORY, ServeOptions
-from recto.settings import SAMPLE_COLLECTION, Settings, split_addresses
+from recto.server.http import METRICS_DIRECTORY, ServeOptions
+from recto.settings import SAMPLE_COLLECTION, Settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -27,21 +28,14 @@ if TYPE_CHECKING:
 _HEALTHCHECK_SECONDS = 30
 
 
-@dataclass(frozen=True, slots=True)
-class AppFactory:
-    """Makes the application in each worker process; workers share only the listening socket."""
+def _make_app(settings: Settings, options: ServeOptions) -> FastAPI:
+    """Make the application in each worker process; workers share only the listening socket."""
+    from recto.server.http.app import make_app
+    from recto.server.listening import configure_logging
 
-    settings: Settings
-    options: ServeOptions
-
-    def __call__(self) -> FastAPI:
-        """Make the application."""
-        from recto.server.http.app import make_app
-        from recto.server.listening import configure_logging
-
-        configure_logging(secrets_of(self.settings, self.options))
-        _exit_with_parent()
-        return make_app(self.settings, self.options, close_at_exit=True)
+    configure_logging((*settings.secrets, *settings.addresses, *options.keys))
+    _exit_with_parent()
+    return make_app(settings, options, close_at_exit=True)
 
 
 def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
@@ -53,14 +47,14 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
     except ImportError as error:
         raise missing_extra("The service", "serve") from error
     del fastapi
-    from recto.server.listening import base_url, listen, server_config
+    from recto.server.listening import base_url, configure_logging, listen, server_config
 
     with listen(options.host.strip("[]"), options.port) as listener:
         options = _prepare(settings, options, notify)
         with _shared_metrics(options.workers), _graceful_sigterm():
             notify(f"Recto listens at {base_url(listener)}; press Ctrl-C to stop.")
             config = server_config(
-                AppFactory(_share_cores(settings, options.workers), options),
+                partial(_make_app, _share_cores(settings, options.workers), options),
                 options.drain,
                 factory=True,
                 workers=options.workers,
@@ -69,23 +63,8 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
             if options.workers == 1:
                 uvicorn.Server(config).run(sockets=[listener])
                 return
-            from recto.server.listening import configure_logging
-
-            configure_logging(secrets_of(settings, options))
+            configure_logging((*settings.secrets, *settings.addresses, *options.keys))
             Multiprocess(config, sockets=[listener]).run()
-
-
-def secrets_of(settings: Settings, options: ServeOptions) -> tuple[str, ...]:
-    """Return what the log must not contain: keys and the engines' addresses."""
-    return (
-        settings.qdrant_api_key,
-        settings.cohere_api_key,
-        settings.openai.api_key,
-        *options.keys,
-        *split_addresses(settings.qdrant_url),
-        settings.cohere_api_url,
-        settings.openai.origin,
-    )
 
 
 def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> ServeOptions:

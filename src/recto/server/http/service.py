@@ -9,25 +9,24 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, InvalidArgument
 from recto.protocols import AsyncEmbedder, Preparable
-from recto.search.display import response_words, words_to_match
+from recto.search.display import response_words
 from recto.search.lexical import QueryWord
 from recto.search.outline import Outline, read_outline
-from recto.search.pages import BookPage
-from recto.search.query import MAX_QUERY
 from recto.search.query_log import QueryLog, Via, open_query_log
 from recto.search.retriever import Retriever, make_retriever
+from recto.server.http import ServeOptions
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
 from recto.server.http.monitoring import Metrics, Readiness
-from recto.server.http.options import ServeOptions
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
-from recto.settings import Settings, split_addresses
+from recto.settings import Settings
 from recto.types.index import IndexInfo, StoreProblem
 from recto.types.search import Mode, SearchResponse
 
@@ -35,15 +34,10 @@ _ADDRESS = re.compile(r"https?://\S+")
 _THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns
 _CHARGED_CHARACTERS = 500  # of a query that counts as one request for the rate limit
 
+MarkedResponse = tuple[SearchResponse, tuple[QueryWord, ...]]
+"""A response, and the query words to mark in the hits."""
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
-
-
-class SearchFound(NamedTuple):
-    """A response, and the query words to mark in the hits."""
-
-    response: SearchResponse
-    words: tuple[QueryWord, ...]
 
 
 class SearchService:
@@ -124,12 +118,11 @@ class SearchService:
         if allowed := current_request().collections:
             asked = (*self.visible, *allowed)[0] if asked is None else asked
             if asked not in allowed:  # the same error whether it exists or not
-                raise Refused("collection", _wrong_collection(allowed))
-        if asked is None:
-            return self.default
+                hint = f"It is for: {', '.join(allowed)}."
+                raise Refused("collection", Refusal(403, "This API key is not for that collection", hint))
         if asked in self.names:
             return asked
-        if asked == HTTP_COLLECTION:  # the contract's name means the configured collection
+        if asked in (None, HTTP_COLLECTION):  # the contract's name means the configured collection
             return self.default
         if asked in self._aliases():
             return asked
@@ -171,7 +164,7 @@ class SearchService:
         name: str,
         texts: Sequence[str],
         mode: Mode,
-        convert: Callable[[list[SearchFound]], Result],
+        convert: Callable[[list[MarkedResponse]], Result],
         call: Callable[[Retriever], list[SearchResponse]],
         acall: Callable[[Retriever], Awaitable[list[SearchResponse]]],
     ) -> Result:
@@ -181,25 +174,24 @@ class SearchService:
         """
         _charge(texts)
 
+        def check(retriever: Retriever) -> None:
+            if mode == "lexical" and retriever.analyze(mode) is None:
+                raise InvalidArgument(
+                    "This collection has no lexical vectors", hint='Use the mode "hybrid" or "dense".'
+                )
+
+        def with_words(retriever: Retriever, responses: list[SearchResponse]) -> Result:
+            return convert([(one, response_words(retriever, one)) for one in responses])
+
         def search(retriever: Retriever) -> Result:
-            _check_mode(retriever, mode)
-            return convert(_with_words(retriever, call(retriever)))
+            check(retriever)
+            return with_words(retriever, call(retriever))
 
         async def asearch(retriever: Retriever) -> Result:
-            await asyncio.to_thread(_check_mode, retriever, mode)
-            responses = await acall(retriever)
-            return await self.in_thread(lambda done: convert(_with_words(retriever, done)), responses)
+            await asyncio.to_thread(check, retriever)
+            return await self.in_thread(partial(with_words, retriever), await acall(retriever))
 
         return await (self._await(name, mode, asearch) if self._awaited else self.run(name, search))
-
-    async def page(self, name: str, url: str, query: str = "") -> tuple[BookPage, tuple[QueryWord, ...]]:
-        """Return a page, and the words of a query to mark in it."""
-
-        def read(retriever: Retriever) -> tuple[BookPage, tuple[QueryWord, ...]]:
-            asked = query[:MAX_QUERY].strip()
-            return retriever.page(url), words_to_match(asked, retriever.analyze(asked)) if asked else ()
-
-        return await self.run(name, read)
 
     async def outline(self, name: str) -> Outline:
         """Return the pages of a collection; cached for each generation."""
@@ -261,13 +253,7 @@ class SearchService:
 
     def redact(self, warnings: Sequence[str]) -> tuple[str, ...]:
         """Return warnings without paths and addresses."""
-        urls = split_addresses(self.settings.qdrant_url)
-        internals = (
-            str(self.settings.home),
-            *urls,
-            self.settings.cohere_api_url,
-            self.settings.openai.origin,
-        )
+        internals = (str(self.settings.home), *self.settings.addresses)
         return tuple(redacted(warning, *internals) for warning in warnings)
 
     @property
@@ -284,24 +270,8 @@ class SearchService:
         return {target, *(alias for alias, name in aliases.items() if name == target)}
 
 
-def _wrong_collection(allowed: Sequence[str]) -> Refusal:
-    return Refusal(403, "This API key is not for that collection", f"It is for: {', '.join(allowed)}.")
-
-
 def _charge(texts: Sequence[str]) -> None:
     """Count several or long texts as several requests; the first is counted already."""
     cost = sum(1 + len(text) // _CHARGED_CHARACTERS for text in texts) - 1
     if cost:
         current_request().charge(cost)
-
-
-def _with_words(retriever: Retriever, responses: Sequence[SearchResponse]) -> list[SearchFound]:
-    return [SearchFound(response, response_words(retriever, response)) for response in responses]
-
-
-def _check_mode(retriever: Retriever, mode: Mode) -> None:
-    """Refuse a lexical search of a collection without lexical vectors."""
-    if mode == "lexical" and retriever.analyze(mode) is None:
-        raise InvalidArgument(
-            "This collection has no lexical vectors", hint='Use the mode "hybrid" or "dense".'
-        )

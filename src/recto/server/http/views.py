@@ -1,10 +1,9 @@
-"""Send values as JSON, and convert Markdown to safe HTML."""
+"""Convert Markdown to safe HTML."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from html import escape
 from typing import Any
@@ -13,19 +12,9 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markdown_it.utils import OptionsDict
-from starlette.responses import Response
 
 from recto.book.parsing.markdown.blocks import containers_plugin
 from recto.book.parsing.markdown.headings import split_explicit_id
-
-
-def respond(data: Mapping[str, Any]) -> Response:
-    """Return a JSON response; lone surrogates become question marks."""
-    body = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode(
-        "utf-8", "replace"
-    )
-    return Response(body, media_type="application/json")
-
 
 _MAX_RENDERED = 10_000  # characters; longer texts are shown as they are
 _MAX_NESTING = 20
@@ -34,6 +23,16 @@ _SAFE_URL = re.compile(r"https?://|(?!//)[^:/?#]*(?:[/?#]|$)", re.IGNORECASE)
 _BARE_URL = re.compile(r"""(https?://[^\s<>()\[\]`*]*[^\s<>()\[\]`*.,;:!?'"])""")
 _CODE_TITLE = re.compile(r"""\btitle=(?:"([^"]*)"|'([^']*)')""")
 _ADMONITION = re.compile(r"(?::{3,}|/{3,}|!!!|\?{3}\+?|===[!+]?)[ \t]*(?P<kind>[\w-]*)[ \t|]*(?P<title>.*)")
+
+
+_FIXED = {
+    "stray": "",  # the end of an admonition that begins elsewhere
+    "table_open": '<div class="table" tabindex="0" role="group" aria-label="Table"><table>',
+    "table_close": "</table></div>",
+    "th_open": '<th scope="col">',  # without a style for its alignment, which the policy forbids
+    "td_open": "<td>",
+}
+"""What is the same for every token: the box of a table scrolls."""
 
 
 def add_html(chunks: Iterable[dict[str, Any]]) -> None:
@@ -58,6 +57,8 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING}, renderer_cls=_SafeRenderer)
     parser.enable(["table", "strikethrough"]).disable("reference").use(containers_plugin)
     parser.validateLink = lambda url: _SAFE_URL.match(url) is not None  # type: ignore[method-assign]
+    for name, html in _FIXED.items():
+        parser.add_render_rule(name, lambda *_, html=html: html)
     parser.render("")  # compile the rules now: threads share the parser
     return parser
 
@@ -110,31 +111,11 @@ class _SafeRenderer(RendererHTML):
         start, end = tokens[idx].map or (0, 0)
         return _code("\n".join(env["lines"][start:end]))
 
-    def stray(self, *_: Any) -> str:
-        """Return nothing for the end of an admonition that begins elsewhere."""
-        return ""
-
     def admonition_open(self, tokens: Sequence[Token], idx: int, _options: OptionsDict, env: Any) -> str:
         """Return the start of an admonition and its title."""
         match = _ADMONITION.search(env["lines"][(tokens[idx].map or (0,))[0]])
         title = match["title"].strip("[]\"' \t") or match["kind"].capitalize() if match else ""
         return f'<div class="aside" role="note"><p class="aside-title">{escape(title)}</p>'
-
-    def table_open(self, *_: Any) -> str:
-        """Return the start of a table, in a box that scrolls."""
-        return '<div class="table" tabindex="0" role="group" aria-label="Table"><table>'
-
-    def table_close(self, *_: Any) -> str:
-        """Return the end of a table."""
-        return "</table></div>"
-
-    def th_open(self, *_: Any) -> str:
-        """Return the start of a heading cell, without a style for its alignment."""
-        return '<th scope="col">'
-
-    def td_open(self, *_: Any) -> str:
-        """Return the start of a cell, without a style for its alignment."""
-        return "<td>"
 
 
 def _in_link(tokens: Sequence[Token], idx: int) -> bool:

@@ -64,12 +64,6 @@ export class RectoClient {
 
 // scripts/make_client_types.py writes the rest of this file from the OpenAPI description.
 
-/** A query of a cluster, and how often it was asked. */
-export interface AskedQuery {
-  query: string;
-  count: number;
-}
-
 /** The body of `/v1/batch`. */
 export interface BatchRequest {
   /** The maximum number of results. */
@@ -139,20 +133,6 @@ export interface ClickRequest {
   collection?: string | null;
 }
 
-/** Queries with one meaning. `unanswered` is the expected share that the book does not answer. `not_covered` counts the queries that it most likely does not cover, `below_noise` those below the noise floor, and `no_click` the searches after which no result was opened; it is null if no clicks are reported. */
-export interface Cluster {
-  label: string;
-  count: number;
-  unanswered: number;
-  not_covered: number;
-  below_noise: number;
-  no_click: number | null;
-  queries: AskedQuery[];
-  nearest: NearSection[];
-  unknown_words: string[];
-  missing_words: string[];
-}
-
 /** A collection that the server serves. */
 export interface Collection {
   name: string;
@@ -168,16 +148,6 @@ export interface CollectionsResponse {
   collections: Collection[];
 }
 
-/** The last run of `recto coverage`; `current` is false if it measured an older index. */
-export interface Coverage {
-  made_at: string;
-  generation: string;
-  current: boolean;
-  pages: PageCoverage[];
-  reached: number;
-  total: number;
-}
-
 /** The body of every error. */
 export interface ErrorResponse {
   error: string;
@@ -185,31 +155,15 @@ export interface ErrorResponse {
   hint?: string | null;
 }
 
-/** A question without the expected result. */
-export interface FailedQuestion {
-  query: string;
-  reason: string;
-}
-
-/** The last run of `recto gaps`; `current` is false if it searched an older index. */
-export interface Gaps {
-  made_at: string;
-  generation: string;
-  current: boolean;
-  queries: number;
-  total: number;
-  clusters: Cluster[];
-}
-
-/** The state of a collection, and what to do about it. */
+/** The state of a collection, and what to do about it. `coverage`, `suite` and `gaps` are the last runs of `recto coverage`, `recto validate` and `recto gaps`; their `current` is false if they measured an older index. `latency` is about the last searches of the worker that handles the request. */
 export interface HealthResponse {
   validation: ValidationResponse;
-  index: Index | null;
-  problems: StoreProblem[];
-  coverage: Coverage | null;
-  suite: Suite | null;
-  gaps: Gaps | null;
-  latency: Latency;
+  index: Record<string, unknown> | null;
+  problems: Record<string, unknown>[];
+  coverage: Record<string, unknown> | null;
+  suite: Record<string, unknown> | null;
+  gaps: Record<string, unknown> | null;
+  latency: Record<string, unknown>;
   advice: string[];
 }
 
@@ -254,28 +208,6 @@ export interface Hit {
   rank: number;
 }
 
-/** An index; null means not measured, or not recorded by another pipeline. */
-export interface Index {
-  collection: string;
-  generation: string;
-  chunks: number;
-  created_at: string | null;
-  model: string | null;
-  noise_floor: number | null;
-  auroc: number | null;
-  recto_version: string | null;
-  warnings: string[];
-}
-
-/** The last searches of the worker that handles the request. */
-export interface Latency {
-  requests: number;
-  p50_ms: number | null;
-  p95_ms: number | null;
-  steps: Record<string, Percentiles>;
-  recent: number[];
-}
-
 /** A module of the book. */
 export interface Module {
   name: string;
@@ -288,21 +220,6 @@ export interface Module {
 export interface ModulesResponse {
   collection: string;
   modules: Module[];
-}
-
-/** A section that is near to a cluster, and the best similarity of a query to it. */
-export interface NearSection {
-  url: string;
-  title: string;
-  similarity: number;
-}
-
-/** Whether the sections of a page can be found. */
-export interface PageCoverage {
-  url: string;
-  title: string;
-  module: string;
-  sections: SectionCoverage[];
 }
 
 /** A page of a grouped search; `ranks` are the ranks of its chunks in `results`. */
@@ -334,12 +251,6 @@ export interface PageResponse {
 export interface PagesResponse {
   collection: string;
   pages: Page[];
-}
-
-/** Percentiles, in milliseconds. */
-export interface Percentiles {
-  p50: number | null;
-  p95: number | null;
 }
 
 /** The body of `/v1/related`. */
@@ -441,40 +352,12 @@ export interface SearchResponse {
   query_log: boolean;
 }
 
-/** Whether a section can be found. */
-export interface SectionCoverage {
-  title: string;
-  anchor: string;
-  state: "reached" | "unreachable" | "shadowed" | "duplicate";
-}
-
 /** The part of a selected text that was searched for. */
 export interface Selection {
   text: string;
   given: number;
   cut: boolean;
   left_out: number;
-}
-
-/** Something that is wrong with the server of a collection, and what to do about it. `serious` means that searches fail or miss chunks; otherwise redundancy or speed is reduced. */
-export interface StoreProblem {
-  kind: string;
-  message: string;
-  repair: string;
-  serious?: boolean;
-}
-
-/** The last run of `recto validate`; `current` is false if it measured an older index. */
-export interface Suite {
-  made_at: string;
-  generation: string;
-  current: boolean;
-  name: string;
-  command: string;
-  passed: number;
-  total: number;
-  measures: Record<string, number>;
-  failed: FailedQuestion[];
 }
 
 /** Milliseconds that each step of a search took. */

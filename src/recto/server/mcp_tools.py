@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from asyncio import Task, create_task, gather, to_thread, wait
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from mcp_types import CallToolResult, TextContent
@@ -34,12 +34,11 @@ from recto.server.schemas import (
     ResponseModel,
     SectionUrl,
 )
-from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, Module, SearchResponse
+from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, SearchResponse
 
 MAX_TOP_K = 20
 MAX_PART = 20_000  # characters, about 5,000 tokens: every client accepts a tool result of this size
 _DIGITS = 4
-_OPEN_TIMEOUT = 20.0  # seconds; clients wait about a minute, and the first run indexes a book
 
 INSTRUCTIONS = (
     "This server reads one textbook. To answer a question, call get_context; pass `page` if you know which "
@@ -82,8 +81,7 @@ Query = Annotated[
     ),
 ]
 MinScore = Annotated[
-    float | None,
-    Field(ge=-1, le=MAX_SCORE, description="Drop results with a lower score. Usually omitted."),
+    float | None, Field(ge=-1, le=MAX_SCORE, description="Drop results with a lower score. Usually omitted.")
 ]
 OnlyPage = Annotated[
     Name | None,
@@ -198,12 +196,20 @@ class McpPage(ResponseModel):
     note: str
 
 
+class McpModule(ResponseModel):
+    """A module of the book."""
+
+    name: str
+    title: str
+    chunks: int
+
+
 class McpModules(ResponseModel):
     """The modules of the book; use a `name` to filter a search."""
 
     collection: str
     pages: int
-    modules: list[Module]
+    modules: list[McpModule]
 
 
 class StillOpening(RectoError):
@@ -213,27 +219,25 @@ class StillOpening(RectoError):
     label = ""
 
 
+@dataclass
 class LazyRetriever:
     """Opens a retriever in the background; if `prepare` fails, the next request tries again."""
 
-    def __init__(
-        self,
-        retriever: Retriever,
-        prepare: Callable[[], object],
-        notify: Notify,
-        open_timeout: float = _OPEN_TIMEOUT,
-    ) -> None:
-        self._retriever = retriever
-        self._prepare = prepare
-        self._notify = notify
-        self._open_timeout = open_timeout
-        self._opening: Task[object] | None = None
-        self._is_open = False
+    _retriever: Retriever
+    _prepare: Callable[[], object]
+    _notify: Notify
+    open_timeout: float = 20.0  # seconds; clients wait about a minute, and the first run indexes a book
+    _opening: Task[object] | None = field(default=None, init=False)
 
     async def retriever(self) -> Retriever:
-        """Return the retriever; wait until it is open."""
-        if not self._is_open:
-            await self._open()
+        """Return the retriever; wait until it is open, and raise `StillOpening` if that takes too long."""
+        opening = self._opening
+        if opening is None or (opening.done() and opening.exception()):
+            self._opening = opening = create_task(to_thread(self._prepare))
+        await wait({opening}, timeout=self.open_timeout)
+        if not opening.done():
+            raise StillOpening("The book is still being opened or indexed", hint="Ask again in a minute.")
+        opening.result()
         return self._retriever
 
     @asynccontextmanager
@@ -255,16 +259,6 @@ class LazyRetriever:
             pass  # it continues, and reports its progress
         except RectoError as error:
             self._notify(f"[WARNING] {error}. {error.hint}".rstrip())
-
-    async def _open(self) -> None:
-        """Open the book, or wait until another task has opened it; raise `StillOpening` after the timeout."""
-        if self._opening is None or self._opening.done():
-            self._opening = create_task(to_thread(self._prepare))
-        opening = self._opening
-        if not (await wait({opening}, timeout=self._open_timeout))[0]:
-            raise StillOpening("The book is still being opened or indexed", hint="Ask again in a minute.")
-        opening.result()
-        self._is_open = True
 
 
 class BookTools:
@@ -293,8 +287,8 @@ class BookTools:
         retriever = await self._book.retriever()
         filters = Filters(tuple(module or ()), url)
         response = await retriever.asearch(query, top_k, filters, min_score, mode=mode, group_by=group_by)
-        data = search_data(response, await to_thread(display.response_words, retriever, response))
-        return _result(data, search_text(data))
+        data = _search_data(response, await to_thread(display.response_words, retriever, response))
+        return _result(data, _as_text(data, data["results"]))
 
     async def read_page(self, url: PageUrl, part: Part = 1) -> Annotated[CallToolResult, McpPage]:
         """Return a page as Markdown, or one section of it if the URL has an #anchor.
@@ -303,7 +297,7 @@ class BookTools:
         not use it to look for something: get_context and search_book find the right page. Long pages come in
         parts; `note` says how to get the next.
         """
-        page = await to_thread(page_part, await self._book.retriever(), url, part)
+        page = await to_thread(_page_part, await self._book.retriever(), url, part)
         head = f"{page['title']} ({page['module']})\n{page['url']}"
         return _result(page, _joined(head, page["markdown"], page["note"]))
 
@@ -316,11 +310,9 @@ class BookTools:
         retriever = await self._book.retriever()
         modules, pages = await to_thread(lambda: (retriever.modules(), retriever.pages()))
         lines = [f"- {module.name}: {plural(module.chunks, 'chunk')}" for module in modules]
-        listed = [{"name": one.name, "title": one.title, "chunks": one.chunks} for one in modules]
-        return _result(
-            {"collection": retriever.collection, "pages": len(pages), "modules": listed},
-            "\n".join([f"{retriever.collection}: {plural(len(pages), 'page')}", *lines]),
-        )
+        text = "\n".join([f"{retriever.collection}: {plural(len(pages), 'page')}", *lines])
+        listed = [module._asdict() for module in modules]
+        return _result({"collection": retriever.collection, "pages": len(pages), "modules": listed}, text)
 
     async def related_chunks(
         self,
@@ -338,11 +330,11 @@ class BookTools:
         retriever = await self._book.retriever()
         filters = Filters(tuple(module or ()))
         response = await retriever.arelated(selection, question, top_k, filters, mode=mode)
-        data = search_data(response, await to_thread(display.response_words, retriever, response))
+        data = _search_data(response, await to_thread(display.response_words, retriever, response))
         selected = response.selection
         data["searched_for"] = selected.text if selected else response.query
         data["left_out"] = selected.left_out if selected else 0
-        return _result(data, search_text(data))
+        return _result(data, _as_text(data, data["results"]))
 
     async def get_context(
         self,
@@ -366,15 +358,16 @@ class BookTools:
         context = await retriever.acontext(
             query, max_tokens, top_k, filters, mode=mode, page=page, neighbors=neighbors
         )
-        data = context_data(context)
-        return _result(data, context_text(data))
+        data = _context_data(context)
+        left_out = "\n".join(("Did not fit:", *data["left_out"])) if data["left_out"] else ""
+        return _result(data, _as_text(data, data["sections"], left_out))
 
 
 def _result(data: dict[str, Any], text: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], structured_content=data)
 
 
-def search_data(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
+def _search_data(response: SearchResponse, words: Sequence[QueryWord]) -> dict[str, Any]:
     """Return the fields of `McpSearchResult`."""
     data = display.response_to_dict(response, words, _DIGITS)
     return _about(response, data) | {
@@ -383,7 +376,7 @@ def search_data(response: SearchResponse, words: Sequence[QueryWord]) -> dict[st
     }
 
 
-def context_data(context: Context) -> dict[str, Any]:
+def _context_data(context: Context) -> dict[str, Any]:
     """Return the fields of `McpContext`."""
     response = context.response
     data = _about(response, response.to_dict(_DIGITS))
@@ -397,15 +390,8 @@ def context_data(context: Context) -> dict[str, Any]:
     data["message"] = " ".join(filter(None, (context.page_message, data["message"], more)))
     sections = [
         display.pick(section.hits[0].to_dict(_DIGITS), ("title", "headings", "module", "score"))
-        | {
-            "url": section.url,
-            "above_noise": response.above_noise(section.hits[0]),
-            "hits": len(section.hits),
-            "text": section.text,
-            "tokens": section.tokens,
-            "missing": section.missing,
-            "truncated": section.truncated,
-        }
+        | {name: getattr(section, name) for name in ("url", "text", "tokens", "missing", "truncated")}
+        | {"above_noise": response.above_noise(section.hits[0]), "hits": len(section.hits)}
         for section in context.sections
     ]
     return data | {
@@ -429,45 +415,25 @@ def _about(response: SearchResponse, data: Mapping[str, Any]) -> dict[str, Any]:
     return display.pick(data, ResponseFields.model_fields) | {"message": message}
 
 
-def search_text(data: Mapping[str, Any]) -> str:
-    """Return the hits with their citations as text."""
+def _as_text(data: Mapping[str, Any], entries: Sequence[Mapping[str, Any]], end: str = "") -> str:
+    """Return hits or sections with their citations as text, after what to know before reading them."""
     blocks = []
-    for number, hit in enumerate(data["results"], 1):
-        facts = [f"module {hit['module']}", f"score {hit['score']:.3f}"]
-        facts += ["weak"] if hit["above_noise"] is False else []
-        facts += [f"matches: {', '.join(hit['matches'])}"] if hit["matches"] else []
-        path = HEADING_SEPARATOR.join(hit["headings"]) or hit["title"]
-        blocks.append(f"[{number}] {path} ({'; '.join(facts)})\n{hit['url']}\n\n{hit['text']}")
-    return _joined(*_remarks(data), *blocks)
-
-
-def context_text(data: Mapping[str, Any]) -> str:
-    """Return the sections with their citations as text."""
-    blocks = []
-    for number, section in enumerate(data["sections"], 1):
-        weak = "; weak" if section["above_noise"] is False else ""
-        path = HEADING_SEPARATOR.join(section["headings"]) or section["title"]
-        blocks.append(
-            f"[{number}] {path} (module {section['module']}{weak})\n{section['url']}\n\n{section['text']}"
-        )
-    left_out = "\n".join(("Did not fit:", *data["left_out"])) if data["left_out"] else ""
-    return _joined(*_remarks(data), *blocks, left_out)
-
-
-def _remarks(data: Mapping[str, Any]) -> list[str]:
-    return [data["message"], *(f"Warning: {warning}" for warning in data["warnings"])]
+    for number, entry in enumerate(entries, 1):
+        facts = [f"module {entry['module']}"]
+        facts += [f"score {entry['score']:.3f}"] if "matches" in entry else []
+        facts += ["weak"] if entry["above_noise"] is False else []
+        facts += [f"matches: {', '.join(entry['matches'])}"] if entry.get("matches") else []
+        path = HEADING_SEPARATOR.join(entry["headings"]) or entry["title"]
+        blocks.append(f"[{number}] {path} ({'; '.join(facts)})\n{entry['url']}\n\n{entry['text']}")
+    warnings = (f"Warning: {warning}" for warning in data["warnings"])
+    return _joined(data["message"], *warnings, *blocks, end)
 
 
 def _joined(*blocks: str) -> str:
     return "\n\n".join(filter(None, blocks))
 
 
-def whole_page(retriever: Retriever, url: str) -> str:
-    """Return a page, or the section of its anchor, as Markdown."""
-    return retriever.page(url).markdown(url.partition("#")[2])
-
-
-def page_part(retriever: Retriever, url: str, part: int) -> dict[str, Any]:
+def _page_part(retriever: Retriever, url: str, part: int) -> dict[str, Any]:
     """Return one part of a page, or of the section of its anchor, with the fields of `McpPage`."""
     page, anchor = retriever.page(url), url.partition("#")[2]
     parts = _parts(page.section(anchor) if anchor else page.chunks)
@@ -491,20 +457,18 @@ def page_part(retriever: Retriever, url: str, part: int) -> dict[str, Any]:
 
 
 def _parts(chunks: Sequence[Chunk]) -> list[tuple[Chunk, ...]]:
-    """Group consecutive chunks into parts of at most `MAX_PART` characters."""
+    """Group consecutive chunks into parts of at most `MAX_PART` characters.
+
+    Only collections of other pipelines have chunks that are longer; these are split.
+    """
     parts: list[list[Chunk]] = []
     room = 0
-    for chunk in _split_long(chunks):
-        if not parts or len(chunk.text) > room:
-            parts.append([])
-            room = MAX_PART
-        parts[-1].append(chunk)
-        room -= len(chunk.text)
-    return [tuple(part) for part in parts]
-
-
-def _split_long(chunks: Sequence[Chunk]) -> Iterator[Chunk]:
-    """Split chunks that are longer than a part; only collections of other pipelines have them."""
     for chunk in chunks:
         for start in range(0, max(1, len(chunk.text)), MAX_PART):
-            yield replace(chunk, text=chunk.text[start : start + MAX_PART])
+            text = chunk.text[start : start + MAX_PART]
+            if not parts or len(text) > room:
+                parts.append([])
+                room = MAX_PART
+            parts[-1].append(replace(chunk, text=text))
+            room -= len(text)
+    return [tuple(part) for part in parts]

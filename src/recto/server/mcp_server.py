@@ -7,7 +7,6 @@ import os
 import re
 import signal
 from asyncio import to_thread
-from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +14,7 @@ from urllib.parse import quote
 
 import anyio
 import mcp_types as wire
-from mcp.server import MCPServer, ServerRequestContext
+from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
 from mcp.server.mcpserver.resources import ResourceSecurity
@@ -30,15 +29,13 @@ from recto._util.text import plural
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.server.auth import AdmissionMiddleware, ApiKeys, is_loopback, key_required, local_hosts
 from recto.server.limits import AdmissionLimits, Refusal, Refused
-from recto.server.mcp.tools import INSTRUCTIONS, BookTools, LazyRetriever, whole_page
+from recto.server.mcp_tools import INSTRUCTIONS, BookTools, LazyRetriever
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 PAGE_SCHEME = "recto://pages/"
 MARKDOWN = "text/markdown"
-LISTED = 200
-"""How many pages are listed at once; the cursor gets the next ones."""
 
 _LOG = logging.getLogger("recto.server.mcp")
 _READS_ONLY = wire.ToolAnnotations(
@@ -47,7 +44,7 @@ _READS_ONLY = wire.ToolAnnotations(
 
 
 class BookServer(MCPServer[None]):
-    """The SDK's server with our error messages, strict arguments, and resources in pages."""
+    """The SDK's server with our error messages, strict arguments, and pages as resources."""
 
     def __init__(self, lazy: LazyRetriever) -> None:
         @asynccontextmanager
@@ -98,36 +95,27 @@ class BookServer(MCPServer[None]):
         except ToolError as error:
             cause = error.__cause__
             if isinstance(cause, ValidationError) and not isinstance(error, UnexpectedToolError):
-                return _failed(InvalidArgument(_faults(cause), hint=hint))
+                faults = "; ".join(
+                    f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}"
+                    for fault in cause.errors(include_url=False)
+                )
+                return _failed(InvalidArgument(faults, hint=hint))
             return _failed(cause if isinstance(cause, Exception) else error)
 
-    async def _handle_list_resources(
-        self,
-        ctx: ServerRequestContext[None],  # noqa: ARG002 - the SDK passes it
-        params: wire.PaginatedRequestParams | None,
-    ) -> wire.ListResourcesResult:
-        """List the pages after the cursor, which is the last URL of the list before."""
-        cursor = params.cursor if params else None
+    async def list_resources(self) -> list[wire.Resource]:
+        """List the pages."""
         with _protocol_errors():
             retriever = await self._lazy.retriever()
             pages = await to_thread(retriever.pages)
-        addresses = sorted(pages)
-        begin = bisect_right(addresses, cursor) if cursor else 0
-        shown = addresses[begin : begin + LISTED]
-        resources = [
+        return [
             wire.Resource(
-                uri=page_uri(address),
-                name=address,
-                description=plural(pages[address], "chunk"),
-                mime_type=MARKDOWN,
+                uri=page_uri(address), name=address, description=plural(count, "chunk"), mime_type=MARKDOWN
             )
-            for address in shown
+            for address, count in sorted(pages.items())
         ]
-        more = begin + LISTED < len(addresses)
-        return wire.ListResourcesResult(resources=resources, next_cursor=shown[-1] if more else None)
 
     async def run_stdio_async(self) -> None:
-        """Serve the parent program until it closes standard input."""
+        """Serve the parent program, with our reader of standard input."""
         stdin = cast("anyio.AsyncFile[str]", _lines())
         async with stdio_server(stdin=stdin) as (incoming, outgoing):
             await self._lowlevel_server.run(
@@ -160,7 +148,8 @@ def build_server(lazy: LazyRetriever) -> BookServer:
     async def page(address: str) -> str:
         with _protocol_errors():
             retriever = await lazy.retriever()
-            return await to_thread(whole_page, retriever, address)
+            content = await to_thread(retriever.page, address)
+            return content.markdown(address.partition("#")[2])
 
     return server
 
@@ -186,14 +175,6 @@ def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", walked(schema))
 
 
-def _faults(error: ValidationError) -> str:
-    """Return all errors of the arguments in one sentence."""
-    return "; ".join(
-        f"{'.'.join(str(part) for part in fault['loc'])}: {fault['msg']}"
-        for fault in error.errors(include_url=False)
-    )
-
-
 def _failed(error: Exception) -> wire.CallToolResult:
     return wire.CallToolResult(content=[wire.TextContent(text=_explained(error))], is_error=True)
 
@@ -204,13 +185,10 @@ def _protocol_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the SDK would send the text of any exception
-        is_caller_error = isinstance(error, RectoError) and error.kind in (
-            ErrorKind.MISSING,
-            ErrorKind.ARGUMENT,
-        )
-        raise MCPError(
-            wire.INVALID_PARAMS if is_caller_error else wire.INTERNAL_ERROR, _explained(error)
-        ) from None
+        kinds = (ErrorKind.MISSING, ErrorKind.ARGUMENT)
+        is_caller_error = isinstance(error, RectoError) and error.kind in kinds
+        code = wire.INVALID_PARAMS if is_caller_error else wire.INTERNAL_ERROR
+        raise MCPError(code, _explained(error)) from None
 
 
 def _explained(error: Exception) -> str:
@@ -277,46 +255,27 @@ def run_http(server: MCPServer[Any], host: str, port: int, keys: Sequence[str], 
     configure_logging(keys)
     with listen(host, port) as listener:
         notify(f"Serving the book at {base_url(listener)}{PATH}; press Ctrl-C to stop")
-        config = server_config(app, _DRAIN)
-        uvicorn.Server(config).run(sockets=[listener])
+        uvicorn.Server(server_config(app, _DRAIN)).run(sockets=[listener])
 
 
 def http_app(server: MCPServer[Any], host: str, keys: Sequence[str]) -> ASGIApp:
     """Return the ASGI application; it is stateless and answers each request with one JSON response."""
     if not is_loopback(host) and not keys:
         raise key_required(host, "or listen on 127.0.0.1")
+    # The middleware checks hosts and origins for all paths; the SDK would do so for its own path only.
+    unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(
-        streamable_http_path=PATH,
-        json_response=True,
-        stateless_http=True,
-        transport_security=_security(host),
-        host=host,
-    )
-    return AdmissionMiddleware(
-        _without_streams(app),
-        ApiKeys(tuple(keys)),
-        AdmissionLimits(deadline=_DEADLINE),
-        hosts=local_hosts(host) if is_loopback(host) else (),
+        streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=unchecked
     )
 
-
-def _without_streams(app: ASGIApp) -> ASGIApp:
-    """Refuse GET requests, which would open an event stream that nothing is ever sent on."""
-
-    async def handle(scope: Scope, receive: Receive, send: Send) -> None:
+    async def without_streams(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == PATH:
-            raise Refused("method", _NO_STREAM)
+            raise Refused("method", _NO_STREAM)  # nothing would ever be sent on it
         await app(scope, receive, send)
 
-    return handle
-
-
-def _security(host: str) -> TransportSecuritySettings:
-    """Allow only local host names on loopback, against DNS rebinding; elsewhere a key is required."""
-    if not is_loopback(host):
-        return TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    names = local_hosts(host)
-    return TransportSecuritySettings(
-        allowed_hosts=[pattern for name in names for pattern in (name, f"{name}:*")],
-        allowed_origins=[pattern for name in names for pattern in (f"http://{name}", f"http://{name}:*")],
+    return AdmissionMiddleware(
+        without_streams,
+        ApiKeys(keys),
+        AdmissionLimits(deadline=_DEADLINE),
+        hosts=local_hosts(host) if is_loopback(host) else (),
     )

@@ -1,1 +1,0 @@
-"""The MCP server, over standard input and output or over HTTP."""
