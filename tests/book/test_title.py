@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.sources.location import SourceOptions, open_source, sample_source
+from recto.book.sources import SourceOptions, open_source, sample_source
 from recto.book.sources.tree import BookTree, open_book
-from recto.book.sources.website import CrawlOptions, WebsiteSource
+from recto.book.sources.website import CrawlOptions
+from recto.book.sources.website.crawl import WebsiteSource
 from recto.errors import InvalidArgument
 from tests.book.files import write, write_pages
 from tests.doubles.site import SiteDouble, page

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from recto.book.sources.website import CrawlOptions, WebsiteSource, fetch
+from recto.book.sources.website import CrawlOptions, fetch
+from recto.book.sources.website.crawl import WebsiteSource
 from recto.errors import InvalidArgument, Unreachable
 from tests.doubles.server import drop, hang, reset, slow_drip, status
 from tests.doubles.site import (

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from recto.book.parsing.html import parse_html
-from recto.book.sources.website import CrawlOptions, WebsiteSource
+from recto.book.sources import SourceOptions, open_source
+from recto.book.sources.website import CrawlOptions
+from recto.book.sources.website.crawl import WebsiteSource
 from recto.errors import ConfigurationError, InvalidArgument, Unreachable
 from recto.types.book import Page
 from tests.doubles.server import refused_url, status
@@ -357,6 +359,6 @@ def test_missing_extra_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("crawl", "discovery", "fetch"):
         monkeypatch.delitem(sys.modules, f"recto.book.sources.website.{name}", raising=False)
     with pytest.raises(ConfigurationError, match="`crawl`"):
-        list(WebsiteSource("https://book.example/", None).pages())
+        open_source("https://book.example/", SourceOptions(), None, print)
     with pytest.raises(ConfigurationError, match="`crawl`"):
         parse_html("<p>x</p>")

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recto.book.sources.website import Scope, normal
 from recto.book.sources.website.crawl import skip_reason
 from recto.book.sources.website.discovery import Robots, parse_sitemap
 from recto.book.sources.website.fetch import AddressRefused, FetchFailed, GuardedBackend, is_public, unpacked
-from recto.book.sources.website.urls import Scope, normal
 from tests.doubles.site import SiteDouble, gzip_bomb, page
 
 PRIVATE = {

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.parsing.markdown.text import tag_end
-from recto.book.sources.directory import Navigation, SiteRules, Skipped, SourceFile, any_of, by_navigation
+from recto.book.sources.directory import Navigation, SiteRules, any_of, by_navigation
 from recto.book.sources.docusaurus.config import Docs, SidebarItem
 from recto.book.sources.includes import (
     MARKDOWN_SUFFIXES,
@@ -159,21 +159,25 @@ class DocsRules(SiteRules):
             return False
         return self._included(name) and not self._excluded(name)
 
-    def page(self, file: SourceFile) -> Page | Skipped:
-        """Make the page of a file; skip drafts and unlisted pages."""
-        front_matter = split_front_matter(file.text)[0]
+    def page(self, name: str, page: Page) -> Page | str:
+        """Complete the page of a file; leave out drafts and unlisted pages."""
+        front_matter = split_front_matter(page.text)[0]
         for reason in ("draft", "unlisted"):
             if front_matter.get(reason) is True:
-                return Skipped(reason)
-        published = self._published
-        url = ""
+                return reason
+        published, url = self._published, page.url
         if published.url:
-            path = join(published.route, slug(file.name, front_matter, numbered=self._docs.numbered))
+            path = join(published.route, slug(name, front_matter, numbered=self._docs.numbered))
             url = published.url + encoded(with_slash(path, published.base, published.slash))
-        label = self._label(file.name.split("/", maxsplit=1)[0]) if "/" in file.name else ""
-        format = self._format(file.name, front_matter)
-        version, locale = published.version, published.locale
-        return self.make_page(file, url, format, label=label, version=version, locale=locale)
+        label = self.label(name.split("/", maxsplit=1)[0]).strip().lower() if "/" in name else ""
+        return replace(
+            page,
+            url=url,
+            format=self._format(name, front_matter),
+            module_keys=tuple(dict.fromkeys((*page.module_keys, *filter(None, [label])))),
+            version=published.version,
+            locale=published.locale,
+        )
 
     def _format(self, name: str, front_matter: dict[str, Any]) -> str:
         by_suffix = format_of(name) or MDX
@@ -184,7 +188,7 @@ class DocsRules(SiteRules):
         chosen = chosen if chosen in ("md", "mdx", "detect") else self._published.format
         return (by_suffix if chosen == "detect" else MARKDOWN if chosen == "md" else MDX).name
 
-    def _label(self, folder: str) -> str:
+    def label(self, folder: str) -> str:
         """Return the sidebar label of a directory."""
         label = self._category(folder).get("label")
         return label if isinstance(label, str) else ""
@@ -210,8 +214,7 @@ class DocsRules(SiteRules):
             for name in ordered:
                 if name.startswith(below):
                     listed.setdefault(name, item.sections)
-        labels = {top: self._label(top) for top in {name.split("/")[0] for name in names if "/" in name}}
-        return Navigation(by_navigation(ordered, listed), listed, labels)
+        return Navigation(by_navigation(ordered, listed), listed)
 
     def _head(self, name: str) -> dict[str, Any]:
         """Return the front matter of a page if it may state a position or an id."""

@@ -11,19 +11,12 @@ from xml.parsers import expat
 
 from protego import Protego
 
-from recto.book.sources.website.fetch import (
-    Admit,
-    Fetcher,
-    FetchFailed,
-    PageCache,
-    WrongContentType,
-    unpacked,
-)
-from recto.book.sources.website.urls import Scope, normal
+from recto.book.sources.website import Scope, normal
+from recto.book.sources.website.fetch import Admit, Fetcher, FetchFailed, WrongContentType, unpacked
 from recto.errors import Unreachable
 
 _AGENT = "recto"
-_ROBOTS_TYPES = frozenset({"text/plain", "text/html", "application/octet-stream", "text/x-robots"})
+_ROBOTS_TYPES = frozenset({"text/plain", "application/octet-stream", "text/x-robots"})
 _LARGEST_ROBOTS = 500 << 10  # RFC 9309 asks for at least this
 _LONGEST_WILDCARDS = 64 << 10  # characters of all rules with wildcards; each is compared with every path
 _AGENT_LINE = re.compile(r"\s*user[- ]?agent\s*:?\s*(\*|[a-z_-]*)", re.IGNORECASE)
@@ -63,15 +56,13 @@ def read_robots(fetcher: Fetcher, host: str) -> Robots:
     address = f"{host}/robots.txt"
     try:
         result = fetcher.get(address, _ROBOTS_TYPES, _LARGEST_ROBOTS * 2)
-        if result.status != 200 or result.content_type == "text/html":
-            return Robots()
-        return Robots(result.body.decode("utf-8", "replace"))
+        return Robots(result.body.decode("utf-8", "replace"))  # no body, no rules
     except WrongContentType:
         return Robots()
     except FetchFailed as failure:
-        private = "not a public address" in failure.reason
+        private = "not a public address" in str(failure)
         raise Unreachable(
-            f"{address} cannot be read: {failure.reason}",
+            f"{address} cannot be read: {failure}",
             hint="Add --allow-private if the website is yours. Redirects to other private hosts are refused."
             if private
             else "Check the URL, or try again later.",
@@ -88,10 +79,6 @@ _MOST_ADDRESSES = 50_000
 _LONGEST_ADDRESS = 2000
 
 
-class SitemapRefused(Exception):
-    """A sitemap that cannot be read completely."""
-
-
 @dataclass(slots=True)
 class Sitemap:
     """The URLs of pages and of more sitemaps; `flaw` says why the list may be incomplete."""
@@ -102,12 +89,7 @@ class Sitemap:
 
 
 def sitemap_pages(
-    fetcher: Fetcher,
-    cache: PageCache,
-    scope: Scope,
-    robots: Robots,
-    admit: Admit,
-    note: Callable[[str], None],
+    fetcher: Fetcher, scope: Scope, robots: Robots, admit: Admit, note: Callable[[str], None]
 ) -> list[str]:
     """Return the URLs in the sitemaps that robots.txt names, else in the book's own, else in the host's."""
     root = f"{scope.host}/"
@@ -127,7 +109,7 @@ def sitemap_pages(
                 note(f"Only the first {len(seen)} sitemaps were read.")
                 break
             seen.add(url)
-            sitemap = _read_sitemap(fetcher, cache, url, admit, note)
+            sitemap = _read_sitemap(fetcher, url, admit, note)
             pages |= dict.fromkeys(sitemap.pages[: _MOST_ADDRESSES - len(pages)])
             further = own(sitemap.sitemaps)
             if further and depth >= _DEEPEST:
@@ -139,22 +121,17 @@ def sitemap_pages(
     return []
 
 
-def _read_sitemap(
-    fetcher: Fetcher, cache: PageCache, url: str, admit: Admit, note: Callable[[str], None]
-) -> Sitemap:
+def _read_sitemap(fetcher: Fetcher, url: str, admit: Admit, note: Callable[[str], None]) -> Sitemap:
     """Read a sitemap; if that fails use its last version, so that its pages stay in the index."""
-    earlier, _ = cache.get(url)
     try:
-        result = fetcher.get(url, _SITEMAP_TYPES, _LARGEST_SITEMAP, earlier=earlier, admit=admit)
+        sitemap = parse_sitemap(fetcher.current(url, _SITEMAP_TYPES, _LARGEST_SITEMAP, admit).body)
     except WrongContentType:
         return Sitemap()
     except FetchFailed as failure:
+        earlier, _ = fetcher.cache.get(url)
         instead = "; its last version is used." if earlier else "."
-        note(f"The sitemap {url} cannot be read: {failure.reason}{instead}")
+        note(f"The sitemap {url} cannot be read: {failure}{instead}")
         return parse_sitemap(earlier.body) if earlier else Sitemap()
-    if result.status == 200:
-        cache.put(url, result)
-    sitemap = parse_sitemap(earlier.body if result.status == 304 and earlier else result.body)
     if sitemap.flaw:
         note(f"The sitemap {url} was read only in part: {sitemap.flaw}.")
     return sitemap
@@ -175,7 +152,7 @@ def parse_sitemap(data: bytes) -> Sitemap:
         sitemap.flaw = f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB"
     except zlib.error as error:
         sitemap.flaw = f"it cannot be decompressed: {error}"
-    except (expat.ExpatError, SitemapRefused) as error:
+    except (expat.ExpatError, ValueError) as error:
         sitemap.flaw = str(error)
     return sitemap
 
@@ -189,7 +166,7 @@ def _parse_xml(data: bytes, sitemap: Sitemap) -> None:
         path.append(name.rpartition(" ")[2])
         text.clear()
         if len(path) > _DEEPEST_ELEMENT:
-            raise SitemapRefused("it is nested too deep")
+            raise ValueError("it is nested too deep")
 
     def end(_: str) -> None:
         if path[-2:] == ["url", "loc"]:
@@ -198,14 +175,14 @@ def _parse_xml(data: bytes, sitemap: Sitemap) -> None:
             sitemap.sitemaps.append("".join(text).strip())
         path.pop()
         if len(sitemap.pages) + len(sitemap.sitemaps) >= _MOST_ADDRESSES:
-            raise SitemapRefused(f"only its first {_MOST_ADDRESSES} URLs are read")
+            raise ValueError(f"only its first {_MOST_ADDRESSES} URLs are read")
 
     def characters(data: str) -> None:
         if path and path[-1] == "loc" and sum(map(len, text)) < _LONGEST_ADDRESS:
             text.append(data)
 
     def refuse(*_: object) -> None:
-        raise SitemapRefused("it declares entities, which are not allowed")
+        raise ValueError("it declares entities, which are not allowed")
 
     parser.StartElementHandler = start
     parser.EndElementHandler = end
