@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 from recto._util.text import nearest
@@ -19,7 +20,7 @@ from recto.book.sources.docusaurus.config import (
     read_sidebars,
     read_versions,
 )
-from recto.book.sources.docusaurus.javascript import Unknown, Value
+from recto.book.sources.docusaurus.javascript import Unknown, get
 from recto.book.sources.docusaurus.pages import DocsRules, DocusaurusIncludes, Published, join
 from recto.book.sources.includes import Includes
 from recto.book.sources.options import PLAIN, BookFile, UnreadableSite, check_url, is_inside
@@ -39,6 +40,7 @@ class DocusaurusSite:
         self._book_file = book_file
         self._book = book
         self._config = DocusaurusConfig(config_file, self._options)
+        self.title, self.logo = self._config.title(), self._config.logo()
         self._docs = self._config.docs()
         if not self._docs:
             raise UnreadableSite(f"{config_file.name}: the site has no docs", hint=PLAIN)
@@ -49,16 +51,6 @@ class DocusaurusSite:
         self._check_version()
         self._translations: Path | None = None
         self._published = self._chosen_locale()
-
-    @property
-    def title(self) -> str:
-        """The title that the configuration states."""
-        return self._config.title()
-
-    @property
-    def logo(self) -> str:
-        """The logo that the configuration states."""
-        return self._config.logo()
 
     @property
     def notes(self) -> list[str]:
@@ -82,7 +74,7 @@ class DocusaurusSite:
     def _holding(self, docs: Docs, path: Path) -> list[PageDirectory]:
         """Return the docs directory that holds a path, in its own version or in the one asked for."""
         versions = self._versions[docs.id]
-        for version in versions.names:
+        for version in versions.routes:
             directory = self._page_directory(docs, version)
             root = directory.root.resolve()
             if not path.is_relative_to(root):
@@ -125,8 +117,8 @@ class DocusaurusSite:
         versions = self._versions[docs.id]
         published = replace(
             self._published,
-            route=join(self._published.base, docs.route, versions.route(version)),
-            version=version if len(versions.names) > 1 or version != CURRENT else "",
+            route=join(self._published.base, docs.route, versions.routes[version]),
+            version=version if len(versions.routes) > 1 or version != CURRENT else "",
         )
         folders = (root,) if translated is None else (translated, root)
         sidebar = self._sidebar(docs, version, own)
@@ -138,7 +130,7 @@ class DocusaurusSite:
 
     def _sidebar(self, docs: Docs, version: str, own: str) -> list[SidebarItem]:
         """Read the sidebars of a version; return nothing if there are none or they cannot be read."""
-        stated = docs.options.get("sidebarPath").data
+        stated = get(docs.options, "sidebarPath")
         written = re.search(r"['\"]([^'\"]+)['\"]", stated.source) if isinstance(stated, Unknown) else None
         path = stated if isinstance(stated, str) else written[1] if written else ""
         if version != CURRENT:
@@ -168,56 +160,56 @@ class DocusaurusSite:
 
     def _check_version(self) -> None:
         asked = self._options.version
-        if not asked or not self._docs:
+        if not asked:
             return
-        names = list(dict.fromkeys(name for versions in self._versions.values() for name in versions.names))
+        names = list(dict.fromkeys(name for versions in self._versions.values() for name in versions.routes))
         if asked not in names:
             raise _unknown_choice(f"There is no version {asked} of these docs", asked, names)
         for docs in self._docs:
-            if asked not in self._versions[docs.id].names:
+            if asked not in self._versions[docs.id].routes:
                 chosen = self._versions[docs.id].chosen
                 self._config.notes.append(
                     f"The docs in {docs.path} have no version {asked}; version {chosen} is read."
                 )
 
     def _chosen_locale(self) -> Published:
-        locales = self._config.root.get("i18n")
-        default = locales.get("defaultLocale").data
+        config = self._config
+        default, folder = get(config.root, "i18n", "defaultLocale"), get(config.root, "i18n", "path")
         first = default if isinstance(default, str) else "en"
-        folder = locales.get("path").data
         files = self.directory / (folder if isinstance(folder, str) else "i18n")
-        names = self._locale_names(locales.get("locales"), files, first)
+        names = self._locale_names(get(config.root, "i18n", "locales"), files, first)
         asked = self._options.locale or first
         if self._options.locale and asked not in names:
             raise _unknown_choice(f"There is no locale {asked} of this site", asked, names)
-        own = locales.get("localeConfigs", asked)
+        own = get(config.root, "i18n", "localeConfigs", asked)
         url, base = self._address(own, "" if asked == first else asked)
-        path = own.get("path").data
+        path = get(own, "path")
         translated = files / (path if isinstance(path, str) else asked)
-        if own.get("translate").data is not False and translated.is_dir():
+        if get(own, "translate") is not False and translated.is_dir():
             self._translations = translated
         slash = self._options.trailing_slash
         if slash is None and url:
-            slash = self._config.switch(self._config.root.get("trailingSlash"), "trailingSlash")
-        return Published(url, base, asked if len(names) > 1 else "", slash, self._config.markdown_format())
+            slash = config.switch(get(config.root, "trailingSlash"), "trailingSlash")
+        return Published(url, base, asked if len(names) > 1 else "", slash, config.markdown_format())
 
-    def _locale_names(self, locales: Value, files: Path, first: str) -> list[str]:
-        if not isinstance(locales.data, Unknown) and not locales.rest:
+    def _locale_names(self, locales: Any, files: Path, first: str) -> list[str]:
+        listed = locales if isinstance(locales, list) else [locales]
+        if not any(isinstance(name, Unknown) for name in listed):
             return list(self._config.texts(locales, "i18n.locales") or (first,))
         there = [folder.name for folder in files.iterdir() if folder.is_dir()] if files.is_dir() else []
         return list(dict.fromkeys([first, *sorted(there)]))
 
-    def _address(self, own: Value, segment: str) -> tuple[str, str]:
+    def _address(self, own: Any, segment: str) -> tuple[str, str]:
         """Return the URL of a language, by its own configuration, and its base path."""
         config = self._config
         if self._options.url:
             parts = urlsplit(self._options.url)
             url, base = f"{parts.scheme}://{parts.netloc}", parts.path
         else:
-            url = config.text(own.get("url"), "url") or config.text(config.root.get("url"), "url").rstrip("/")
-            check_url(url, f"{config.file.name}: url")
-            base = config.text(config.root.get("baseUrl"), "baseUrl") if url else ""
-        localized = config.text(own.get("baseUrl"), "baseUrl") if url else ""
+            stated = config.text(get(own, "url"), "url") or config.text(get(config.root, "url"), "url")
+            url = check_url(stated.rstrip("/"), f"{config.file.name}: url")
+            base = config.text(get(config.root, "baseUrl"), "baseUrl") if url else ""
+        localized = config.text(get(own, "baseUrl"), "baseUrl") if url else ""
         return url, join("/", localized, "/") if localized else join("/", base, segment, "/")
 
 

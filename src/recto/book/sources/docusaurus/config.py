@@ -5,19 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from recto.book.sources.docusaurus.javascript import (
-    UNDEFINED,
-    Unknown,
-    Value,
-    from_json,
-    read_exported,
-    to_text,
-)
+from recto.book.sources.docusaurus.javascript import Unknown, get, read_exported, read_json, to_text, truth
 from recto.book.sources.options import (
     PLAIN,
     SiteOptions,
@@ -59,7 +52,7 @@ class Docs:
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     numbered: bool
-    options: Value
+    options: dict[str, Any]
 
 
 class DocusaurusConfig:
@@ -70,40 +63,41 @@ class DocusaurusConfig:
         self.notes: list[str] = []
         self._options = options
         self.bounds = repository_of(file.parent)
-        self.root = read_exported(read_config(file, self.bounds), partial(_load_json, file.parent.resolve()))
-        if not isinstance(self.root.data, Mapping):
-            written = self.root.data.source if isinstance(self.root.data, Unknown) else "nothing"
+        load = partial(_load, file.parent.resolve())
+        self.root, variables = read_exported(read_config(file, self.bounds), load)
+        if not isinstance(self.root, dict):
+            written = self.root.source if isinstance(self.root, Unknown) else "nothing"
             raise UnreadableSite(
                 f"{file.name} does not export an object that can be read without running it: {written}",
                 hint=PLAIN,
             )
+        if variables:
+            names = ", ".join(sorted(variables))
+            self.notes.append(f"{file.name} uses the environment; taken as not set: {names[:200]}")
 
     def markdown_format(self) -> str:
         """Return how to read pages: `mdx`, `md` or `detect`."""
-        data = self.root.get("markdown", "format").data
-        if isinstance(data, Unknown):
-            self._note_unread("markdown.format", data, "pages are read as MDX")
-        return data if isinstance(data, str) else "mdx"
+        stated = get(self.root, "markdown", "format")
+        if isinstance(stated, Unknown):
+            self._note_unread("markdown.format", stated, "pages are read as MDX")
+        return stated if isinstance(stated, str) else "mdx"
 
     def title(self) -> str:
         """Return the title of the site, or "" if it cannot be read."""
-        return self._text_or_nothing("title") or self._text_or_nothing("themeConfig", "navbar", "title")
+        return self._stated("title") or self._stated("themeConfig", "navbar", "title")
 
     def logo(self) -> str:
         """Return the logo of the site, else its icon, as a `data:` URL; "" if neither can be read."""
-        stated = self.root.get("staticDirectories").data
-        named = [folder.data for folder in stated] if isinstance(stated, tuple) else ["static"]
-        folders = [self.file.parent / folder for folder in named if isinstance(folder, str)]
-        images = (
-            self._text_or_nothing("themeConfig", "navbar", "logo", "src"),
-            self._text_or_nothing("favicon"),
-        )
+        stated = get(self.root, "staticDirectories")
+        named = stated if isinstance(stated, list) else ["static"]
+        folders = [self.file.parent / name for name in named if isinstance(name, str)]
+        images = (self._stated("themeConfig", "navbar", "logo", "src"), self._stated("favicon"))
         files = (folder / image.lstrip("/") for image in images if image for folder in folders)
         return read_logo(files, self.bounds)
 
-    def _text_or_nothing(self, *path: str) -> str:
-        data = self.root.get(*path).data
-        return data if isinstance(data, str) else ""
+    def _stated(self, *path: str) -> str:
+        value = get(self.root, *path)
+        return value if isinstance(value, str) else ""
 
     def docs(self) -> list[Docs]:
         """Return the instances of the docs plugin, the preset's first."""
@@ -114,38 +108,31 @@ class DocusaurusConfig:
             instances = [replace(docs, route=route) if docs is chosen else docs for docs in instances]
         return instances
 
-    def text(self, value: Value, key: str) -> str:
+    def text(self, value: Any, key: str) -> str:
         """Return a string; "" if the value is missing."""
-        data = self.evaluated(value, key).data
-        if value.missing:
-            return ""
-        if not isinstance(data, str):
-            raise self.error(key, to_text(data) if isinstance(data, bool | float) else "…", "is not text")
-        return data
+        self.check(value, key)
+        if not isinstance(value, str | None):
+            raise self._error(key, to_text(value) if isinstance(value, bool | float) else "…", "is not text")
+        return value or ""
 
-    def switch(self, value: Value, key: str) -> bool | None:
+    def switch(self, value: Any, key: str) -> bool | None:
         """Return a boolean; None if the value is missing."""
-        return None if self.evaluated(value, key).missing else bool(value.truth)
+        self.check(value, key)
+        return None if value is None else truth(value)
 
-    def texts(self, value: Value, key: str) -> tuple[str, ...] | None:
+    def texts(self, value: Any, key: str) -> tuple[str, ...] | None:
         """Return a list of strings; None if the value is missing."""
-        data = self.evaluated(value, key).data
-        if value.missing:
-            return None
-        if not isinstance(data, tuple) or value.rest:
-            raise self.error(key, value.rest or key, _UNREAD)
-        return tuple(self.text(item, key) for item in data)
+        self.check(value, key)
+        if not isinstance(value, list | None):
+            raise self._error(key, key, _UNREAD)
+        return None if value is None else tuple(self.text(item, key) for item in value)
 
-    def evaluated(self, value: Value, key: str) -> Value:
-        """Return a value, or raise an error if it is unknown; note that it depends on the environment."""
-        if isinstance(value.data, Unknown):
-            raise self.error(key, value.data.source, _UNREAD)
-        if value.environment:
-            written = "left out" if value.data is UNDEFINED else json.dumps(value.plain, default=str)
-            self.notes.append(f"{key} depends on the environment; taken as {written}")
-        return value
+    def check(self, value: Any, key: str) -> None:
+        """Raise an error if a value is unknown."""
+        if isinstance(value, Unknown):
+            raise self._error(key, value.source, _UNREAD)
 
-    def error(self, key: str, source: str, what: str) -> ConfigurationError:
+    def _error(self, key: str, source: str, what: str) -> ConfigurationError:
         """Return the error for an unusable value; its hint names the flag for it."""
         message = f"{self.file.name}: {key} {what}: {source}"
         if flag := _FLAGS.get(key.rpartition(".")[2]):
@@ -155,131 +142,114 @@ class DocusaurusConfig:
     def _note_unread(self, key: str, value: Unknown, instead: str) -> None:
         self.notes.append(f"{key} {_UNREAD} ({value.source}); {instead}.")
 
-    def _preset_options(self) -> Iterator[Value]:
+    def _preset_options(self) -> Iterator[dict[str, Any]]:
         presets, unread = self._items("presets")
-        seen = False
-        for name, options in presets:
-            docs = options.get("docs")
-            if not (_CLASSIC.fullmatch(name) or isinstance(docs.data, Mapping)):
-                continue
-            seen = True
-            if isinstance(docs.data, Unknown):
-                raise self.error("docs", docs.data.source, _UNREAD)
-            if docs.data is not False:
-                yield docs if isinstance(docs.data, Mapping) else Value({})
-        if unread and not seen:
-            raise self.error("presets", unread[0], _UNREAD)
+        docs_of = [
+            docs
+            for name, options in presets
+            for docs in [get(options, "docs")]
+            if _CLASSIC.fullmatch(name) or isinstance(docs, dict)
+        ]
+        for docs in docs_of:
+            self.check(docs, "docs")
+            if docs is not False:
+                yield docs if isinstance(docs, dict) else {}
+        if unread and not docs_of:
+            raise self._error("presets", unread[0], _UNREAD)
 
-    def _plugin_options(self) -> Iterator[Value]:
+    def _plugin_options(self) -> Iterator[dict[str, Any]]:
         plugins, unread = self._items("plugins")
         for name, options in plugins:
             if _DOCS_PLUGIN.fullmatch(name):
-                if isinstance(options.data, Unknown):
-                    raise self.error(name, options.data.source, f"has options that {_UNREAD}")
-                yield options if isinstance(options.data, Mapping) else Value({})
+                if isinstance(options, Unknown):
+                    raise self._error(name, options.source, f"has options that {_UNREAD}")
+                yield options if isinstance(options, dict) else {}
         if unread := [source for source in unread if not _PLUGIN_CODE.match(source)]:
             self.notes.append(
                 f"plugins cannot all be read without running them ({', '.join(unread[:3])}); "
                 "docs in those are left out."
             )
 
-    def _items(self, key: str) -> tuple[list[tuple[str, Value]], list[str]]:
+    def _items(self, key: str) -> tuple[list[tuple[str, Any]], list[str]]:
         """Return presets or plugins with their options, and the source of those that are unknown."""
-        value = self.root.get(key)
-        items: list[tuple[str, Value]] = []
-        unread = [value.data.source if isinstance(value.data, Unknown) else value.rest]
-        for item in value.data if isinstance(value.data, tuple) else ():
-            pair = isinstance(item.data, tuple)
-            name = (item.get("0") if pair else item).data
+        value = get(self.root, key)
+        entries = value if isinstance(value, list) else [value]
+        items: list[tuple[str, Any]] = []
+        unread: list[str] = []
+        for entry in entries:
+            name, options = (get(entry, "0"), get(entry, "1")) if isinstance(entry, list) else (entry, None)
             if isinstance(name, str):
-                items.append((name, item.get("1") if pair else Value(UNDEFINED)))
+                items.append((name, options))
             elif isinstance(name, Unknown):
                 unread.append(name.source)
-        return items, [source for source in unread if source]
+        return items, unread
 
-    def _docs(self, options: Value) -> Docs:
-        route = options.get("routeBasePath")
-        if self._options.route_base_path is not None and isinstance(route.data, Unknown):
-            route = Value("")  # the flag replaces it
-        elif route.missing:
-            route = replace(route, data="docs")
-        numbers = options.get("numberPrefixParser").data
+    def _docs(self, options: dict[str, Any]) -> Docs:
+        route = get(options, "routeBasePath")
+        if self._options.route_base_path is not None and isinstance(route, Unknown):
+            route = ""  # the flag replaces it
+        numbers = get(options, "numberPrefixParser")
         if isinstance(numbers, Unknown):
             self._note_unread("numberPrefixParser", numbers, "the usual one is used")
         return Docs(
-            id=self.text(options.get("id"), "docs.id") or DEFAULT_ID,
-            path=(self.text(options.get("path"), "docs.path") or "docs").strip("/").removeprefix("./"),
-            route=self.text(route, "docs.routeBasePath"),
-            include=self.texts(options.get("include"), "docs.include") or _INCLUDE,
+            id=self.text(get(options, "id"), "docs.id") or DEFAULT_ID,
+            path=(self.text(get(options, "path"), "docs.path") or "docs").strip("/").removeprefix("./"),
+            route=self.text("docs" if route is None else route, "docs.routeBasePath"),
+            include=self.texts(get(options, "include"), "docs.include") or _INCLUDE,
             exclude=_EXCLUDE
-            if (stated := self.texts(options.get("exclude"), "docs.exclude")) is None
+            if (stated := self.texts(get(options, "exclude"), "docs.exclude")) is None
             else stated,
             numbered=numbers is not False,
             options=options,
         )
 
 
-def _load_json(directory: Path, path: str) -> Any:
-    """Load a JSON file in a directory; raise LookupError if that is not possible."""
+def _load(directory: Path, path: str) -> str:
+    """Return the text of a file in a directory; raise LookupError if it cannot be read."""
     try:
-        return json.loads(read_config(directory / path, directory))
-    except (OSError, UnreadableSite, ValueError, RecursionError) as error:
+        return read_config(directory / path, directory)
+    except (OSError, ValueError, UnreadableSite) as error:
         raise LookupError(path) from error
 
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The versions of docs: `last` has no version in its URL, `chosen` is the one to read."""
+    """The versions of docs: the parts of the URL that name them, and the one to read."""
 
-    names: tuple[str, ...]
-    last: str
+    routes: Mapping[str, str]
     chosen: str
-    routes: Mapping[str, str] = field(default_factory=dict)
-
-    def route(self, version: str) -> str:
-        """Return the part of the URL that names a version."""
-        usual = "" if version == self.last else "next" if version == CURRENT else version
-        return self.routes.get(version, usual)
 
 
 def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) -> Versions:
     """Read the versions of an instance of the docs plugin and choose one."""
     options = docs.options
     released = _released(site, docs, config.bounds)
-    if released and config.switch(options.get("disableVersioning"), "docs.disableVersioning"):
+    if released and config.switch(get(options, "disableVersioning"), "docs.disableVersioning"):
         released = []
-    current = config.switch(options.get("includeCurrentVersion"), "docs.includeCurrentVersion") is not False
+    current = config.switch(get(options, "includeCurrentVersion"), "docs.includeCurrentVersion") is not False
     names = released if CURRENT in released or not current else [CURRENT, *released]
     if not names:
         raise ConfigurationError(
             f"The docs in {docs.path} have no version",
             hint="Set includeCurrentVersion, or add to versions.json.",
         )
-    only, last = options.get("onlyIncludeVersions"), options.get("lastVersion")
-    if len(names) == 1:  # nothing to choose from
-        if not last.missing and last.data != names[0]:
-            written = last.data.source if isinstance(last.data, Unknown) else last.plain
-            config.notes.append(f"docs.lastVersion is {written}; only version {names[0]} exists and is read.")
-        return Versions((names[0],), names[0], names[0], _routes(config, docs, names))
-    keys = {"onlyIncludeVersions": only, "lastVersion": last}
-    unread = [key for key, value in keys.items() if isinstance(value.data, Unknown)]
-    if unread and not asked:
-        config.evaluated(keys[unread[-1]], f"docs.{unread[-1]}")  # raises an error that says what to do
-    included = None if "onlyIncludeVersions" in unread else config.texts(only, "docs.onlyIncludeVersions")
+    only, last = get(options, "onlyIncludeVersions"), get(options, "lastVersion")
+    if asked or len(names) == 1:  # then a value that cannot be read is not needed
+        only, last = (None if isinstance(value, Unknown) else value for value in (only, last))
+    included = config.texts(only, "docs.onlyIncludeVersions")
     names = [name for name in names if included is None or name in included] or names
-    stated = "" if "lastVersion" in unread else config.text(last, "docs.lastVersion")
-    usual = next((name for name in names if name != CURRENT), CURRENT)
-    if unread:
-        config.notes.append(
-            f"docs.{unread[-1]} cannot be read; URLs of version {usual} are assumed to have no version."
-        )
+    stated = config.text(last, "docs.lastVersion") if len(names) > 1 else ""
     if stated and stated not in names:
         raise ConfigurationError(
             f"{config.file.name}: docs.lastVersion is {stated}, which does not exist",
             hint=f"There are: {', '.join(names)}.",
         )
-    chosen = asked if asked in names else stated or usual
-    return Versions(tuple(names), stated or usual, chosen, _routes(config, docs, names))
+    last = stated or next((name for name in names if name != CURRENT), CURRENT)
+    routes = {name: "" if name == last else "next" if name == CURRENT else name for name in names}
+    for name in names:
+        if (path := get(options, "versions", name, "path")) is not None:
+            routes[name] = config.text(path, f"docs.versions.{name}.path")
+    return Versions(routes, asked if asked in names else last)
 
 
 def _released(site: Path, docs: Docs, bounds: Path) -> list[str]:
@@ -303,13 +273,6 @@ def _released(site: Path, docs: Docs, bounds: Path) -> list[str]:
     return names
 
 
-def _routes(config: DocusaurusConfig, docs: Docs, names: list[str]) -> dict[str, str]:
-    """Return the URL parts of versions that the configuration sets."""
-    paths = {name: docs.options.get("versions", name, "path") for name in names}
-    stated = {name: value for name, value in paths.items() if not value.missing}
-    return {name: config.text(value, f"docs.versions.{name}.path") for name, value in stated.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class SidebarItem:
     """A doc by its id, or all docs in a directory; `sections` are the labels above it."""
@@ -323,39 +286,35 @@ def read_sidebars(file: Path, bounds: Path) -> list[SidebarItem] | None:
     """Read a sidebar file without running it; return None if that is not possible."""
     try:
         text = read_config(file, bounds)
-        no_imports: dict[str, Any] = {}
-        is_json = file.suffix == ".json"
-        value = from_json(json.loads(text)) if is_json else read_exported(text, no_imports.__getitem__)
-    except (OSError, UnreadableSite, ValueError, RecursionError):
+    except (OSError, UnreadableSite):
         return None
-    if not isinstance(value.data, Mapping):
+    value = read_json(text) if file.suffix == ".json" else read_exported(text, {}.__getitem__)[0]
+    if not isinstance(value, dict):
         return None
-    return [item for sidebar in value.data.values() for item in _items(sidebar, ())]
+    return [item for sidebar in value.values() for item in _sidebar_items(sidebar, ())]
 
 
-def _items(value: Value, sections: tuple[str, ...]) -> Iterator[SidebarItem]:
-    data = value.data
+def _sidebar_items(value: Any, sections: tuple[str, ...]) -> Iterator[SidebarItem]:
     if len(sections) > _DEEPEST:
         return
-    if isinstance(data, tuple):
-        for item in data:
-            yield from _items(item, sections)
-    elif isinstance(data, str):
-        yield SidebarItem(data, sections)
-    elif isinstance(data, Mapping):
-        kind = data["type"].data if "type" in data else None
+    if isinstance(value, list):
+        for item in value:
+            yield from _sidebar_items(item, sections)
+    elif isinstance(value, str):
+        yield SidebarItem(value, sections)
+    elif isinstance(value, dict):
+        kind, target = value.get("type"), value.get("id")
         if kind == "category":
-            label = value.get("label").data
+            label, link = get(value, "label"), get(value, "link", "id")
             below = (*sections, label) if isinstance(label, str) else sections
-            link = value.get("link", "id").data
             if isinstance(link, str):
                 yield SidebarItem(link, below)
-            yield from _items(value.get("items"), below)
-        elif kind == "autogenerated" and isinstance(folder := value.get("dirName").data, str):
+            yield from _sidebar_items(get(value, "items"), below)
+        elif kind == "autogenerated" and isinstance(folder := value.get("dirName"), str):
             folder = folder.removeprefix("./").strip("/").removeprefix(".")
             yield SidebarItem(folder, sections, directory=True)
-        elif kind in ("doc", "ref") and isinstance(name := value.get("id").data, str):
-            yield SidebarItem(name, sections)
+        elif kind in ("doc", "ref") and isinstance(target, str):
+            yield SidebarItem(target, sections)
         elif kind is None:  # the short form: {label: items}
-            for label, items in data.items():
-                yield from _items(items, (*sections, label))
+            for label, items in value.items():
+                yield from _sidebar_items(items, (*sections, label))
