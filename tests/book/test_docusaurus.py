@@ -235,7 +235,7 @@ def test_environment_is_taken_as_empty_and_noted(tmp_path: Path) -> None:
     place = small_site(tmp_path, CONFIG.replace("'/b/'", "process.env.BASE ?? '/c/'"))
     source = open_book(place)
     assert [page.url for page in source.pages()] == ["https://x.org/c/docs/intro"]
-    assert source.notes == ["docusaurus.config.js uses the environment; taken as not set: BASE"]
+    assert source.notes == ['baseUrl depends on the environment; taken as "/c/"']
 
 
 def test_without_a_site_url_pages_have_local_urls(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.parsing.html import parse_html, read_head
-from recto.book.parsing.html.tokens import Tag, simplify, tokens
+from recto.book.parsing.html import parse_html
+from recto.book.parsing.html.tokens import Tag, read_head, simplify, tokens
 from recto.types.book import Block, Document, Section
 
 # What four generators make of the same page, without what their themes put around it.

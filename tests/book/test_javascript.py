@@ -14,7 +14,7 @@ JSON = {"./data.json": '{"name": "book", "list": [1, "two"], "deep": {"er": null
 
 
 def read(text: str, *path: str) -> Any:
-    return get(read_exported(text, JSON.__getitem__)[0], *path)
+    return get(read_exported(text, JSON.__getitem__), *path)
 
 
 def value(expression: str) -> Any:
@@ -129,9 +129,10 @@ def test_reassigned_name_is_unknown(text: str) -> None:
     assert isinstance(read(text, "x"), Unknown)
 
 
-def test_variables_of_the_environment_are_named() -> None:
+def test_variables_of_the_environment_have_the_given_value() -> None:
     text = "const base = process.env.BASE ?? '/'; export default {a: base, b: process.env['B'], c: process.env.NODE_ENV};"
-    assert read_exported(text, JSON.__getitem__)[1] == {"BASE", "B"}
+    assert read(text) == {"a": "/", "b": None, "c": "production"}
+    assert read_exported(text, JSON.__getitem__, "x") == {"a": "x", "b": "x", "c": "production"}
 
 
 def test_file_without_an_export_is_undefined() -> None:

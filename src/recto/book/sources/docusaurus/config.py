@@ -63,17 +63,21 @@ class DocusaurusConfig:
         self.notes: list[str] = []
         self._options = options
         self.bounds = repository_of(file.parent)
-        load = partial(_load, file.parent.resolve())
-        self.root, variables = read_exported(read_config(file, self.bounds), load)
+        text, load = read_config(file, self.bounds), partial(_load, file.parent.resolve())
+        self.root = read_exported(text, load)
         if not isinstance(self.root, dict):
             written = self.root.source if isinstance(self.root, Unknown) else "nothing"
             raise UnreadableSite(
                 f"{file.name} does not export an object that can be read without running it: {written}",
                 hint=PLAIN,
             )
-        if variables:
-            names = ", ".join(sorted(variables))
-            self.notes.append(f"{file.name} uses the environment; taken as not set: {names[:200]}")
+        if "process.env" in text and not options.url:
+            computed = read_exported(text, load, Unknown("process.env"))
+            for key in ("url", "baseUrl", "trailingSlash"):
+                value = self.root.get(key)
+                if isinstance(get(computed, key), Unknown) and not isinstance(value, Unknown):
+                    written = "left out" if value is None else json.dumps(value, default=str)
+                    self.notes.append(f"{key} depends on the environment; taken as {written}")
 
     def markdown_format(self) -> str:
         """Return how to read pages: `mdx`, `md` or `detect`."""
@@ -288,7 +292,7 @@ def read_sidebars(file: Path, bounds: Path) -> list[SidebarItem] | None:
         text = read_config(file, bounds)
     except (OSError, UnreadableSite):
         return None
-    value = read_json(text) if file.suffix == ".json" else read_exported(text, {}.__getitem__)[0]
+    value = read_json(text) if file.suffix == ".json" else read_exported(text, {}.__getitem__)
     if not isinstance(value, dict):
         return None
     return [item for sidebar in value.values() for item in _sidebar_items(sidebar, ())]

@@ -93,11 +93,11 @@ def to_text(value: str | float | bool | None) -> str:
 
 def read_json(text: str) -> Any:
     """Return the value of a JSON file, within the same limits as of a configuration."""
-    return read_exported(f"export default {text}", {}.__getitem__)[0]
+    return read_exported(f"export default {text}", {}.__getitem__)
 
 
-def read_exported(text: str, load: Load) -> tuple[Any, set[str]]:
-    """Return what a file exports, and the names of the environment variables that it uses.
+def read_exported(text: str, load: Load, variable: Any = None) -> Any:
+    """Return what a file exports; `variable` is the value of each environment variable, none by default.
 
     Values are strings, floats, booleans, None, lists, dictionaries and `Unknown`. An exported function counts
     as what it returns.
@@ -107,17 +107,17 @@ def read_exported(text: str, load: Load) -> tuple[Any, set[str]]:
     assigned = _grammar()[1]
     root = _parse(text.removeprefix("\ufeff").encode("utf-8", "replace"))
     if root is None:
-        return _unknown(text), set()
-    evaluator = _Evaluator(load)
+        return _unknown(text)
+    evaluator = _Evaluator(load, variable)
     exported = evaluator.declare(root)
     for target in QueryCursor(assigned).captures(root).get("target", ()):
         evaluator.note_change(target)
     if exported is None:
-        return (_unknown(text) if root.has_error else None), set()
+        return _unknown(text) if root.has_error else None
     try:
-        return evaluator.exported(exported), evaluator.variables
+        return evaluator.exported(exported)
     except _TooManyValuesError:
-        return _unknown(text), set()
+        return _unknown(text)
 
 
 def _parse(source: bytes) -> Node | None:
@@ -157,9 +157,9 @@ class _TooManyValuesError(Exception):
 class _Evaluator:
     """The names that a file declares, and the values of its expressions; each name is evaluated once."""
 
-    def __init__(self, load: Load) -> None:
-        self.variables: set[str] = set()
+    def __init__(self, load: Load, variable: Any) -> None:
         self._load = load
+        self._variable = variable
         self._names: dict[str, Node] = {}
         self._imports: dict[str, tuple[str, str]] = {}
         self._changed: set[str] = set()
@@ -364,10 +364,7 @@ class _Evaluator:
     def _member(self, node: Node, key: str) -> Any:
         owner = _field(node, "object")
         if _compact(owner).replace("?.", ".") == "process.env":
-            if key == "NODE_ENV":
-                return "production"
-            self.variables.add(key)
-            return None
+            return "production" if key == "NODE_ENV" else self._variable
         member = get(self._value(owner), key)
         return _unknown(_source(node)) if isinstance(member, Unknown) else member
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from recto._util.text import ROOT_MODULE, module_keys, plural
-from recto.book.parsing.html import Head, read_head
-from recto.book.parsing.html.tokens import split_site_name
+from recto.book.parsing.html.tokens import Head, read_head, split_site_name
 from recto.book.sources.options import ROOT_TITLE, humanised
 from recto.book.sources.website import CrawlOptions, Resolve, Scope, normal
 from recto.book.sources.website.discovery import Robots, read_robots, sitemap_pages
@@ -64,7 +63,7 @@ _DUPLICATE = "duplicate URLs of pages"
 _WITH_QUERY = "links with a query"
 
 
-class _SkippedError(Exception):
+class _SkippedError(FetchFailed):
     """A page that is left out, with the reason."""
 
 
@@ -196,7 +195,7 @@ class _Crawl:
     def _fetch_first(self) -> FetchResult | FetchFailed:
         """Fetch the given URL; its redirects decide which website this is."""
         if not self._robots.allows(self._url):
-            return FetchFailed(_FORBIDDEN)
+            return _SkippedError(_FORBIDDEN)
         try:
             result = self._fetch(self._url)
         except RedirectRefused as failure:
@@ -287,28 +286,20 @@ class _Crawl:
             result = self._first.pop(url, None) or self._fetch(url)
             if isinstance(result, FetchFailed):
                 raise result
-            text = self._text(result, path)
             self._silent = 0
-            return self._make_page(result, text)
-        except _SkippedError as skipped:
-            self._silent = 0
-            self._left_out[str(skipped)] += 1
-        except WrongContentType:
-            self._left_out[_FILES] += 1
+            return self._make_page(result, self._text(result, path))
+        except (_SkippedError, RedirectRefused, WrongContentType) as skipped:
+            reasons = {RedirectRefused: _OTHER_HOST, WrongContentType: _FILES}
+            forbidden = str(skipped) == _FORBIDDEN
+            self._left_out[_FORBIDDEN if forbidden else reasons.get(type(skipped), str(skipped))] += 1
         except FetchFailed as failure:
-            if str(failure) == _FORBIDDEN or isinstance(failure, RedirectRefused):
-                self._left_out[_FORBIDDEN if str(failure) == _FORBIDDEN else _OTHER_HOST] += 1
-            else:
-                self._fail(url, path, failure)
+            self._silent = self._silent + 1 if isinstance(failure, NoResponse) else 0
+            self._source.failed.append(Failure(path, str(failure)))
+            earlier, _ = self._fetcher.cache.get(url)
+            if earlier is not None and self._follow:  # keep pages that only this one links to
+                for link in self._links(_head(earlier), earlier.url):
+                    self._add(link)
         return None
-
-    def _fail(self, url: str, path: str, failure: FetchFailed) -> None:
-        self._silent = self._silent + 1 if isinstance(failure, NoResponse) else 0
-        self._source.failed.append(Failure(path, str(failure)))
-        earlier, _ = self._fetcher.cache.get(url)
-        if earlier is not None and self._follow:  # keep pages that only this one links to
-            for link in self._links(_head(earlier), earlier.url):
-                self._add(link)
 
     def _text(self, result: FetchResult, path: str) -> str:
         if result.status in _GONE_STATUS:
