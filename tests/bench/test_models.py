@@ -66,45 +66,13 @@ def test_models_are_compared_and_those_that_fail_say_why(
     assert [score["all_pages"] for score in scores] == [1, 1, 2]
 
 
-def test_a_speed_is_not_stated_if_the_vectors_are_cached(
-    folders: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    models.main(folders)
-    first = rows(capsys.readouterr().out)["local"]
-    models.main([*folders, f"--home={Path.cwd() / 'home' / 'other'}"])
-    again = rows(capsys.readouterr().out)["local"]
-    assert again[8] == "– (cached)" != first[8]
-    assert again[:8] == first[:8]
-
-
-def test_a_long_reason_is_shown_to_its_end_on_one_line() -> None:
-    reason = f"ValueError: the file\nof the | model {'is damaged ' * 30}at its end"
-    (row,) = [line for line in models.markdown({"plugin:x": reason}).splitlines() if "plugin:x" in line]
-    assert "ValueError: the file of the / model is damaged" in row
-    assert "is damaged at its end)" in row
-
-
-def test_an_error_that_is_not_rectos_is_a_row_too(
-    folders: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("no tokens")
-
-    monkeypatch.setattr(models, "open_embedder", fail)
-    models.main(folders)
-    assert rows(capsys.readouterr().out)["local"][0] == "– (ZeroDivisionError: no tokens)"
-
-
 BOTH = ("local", "local:granite")
 
 
 @pytest.mark.parametrize(
     ("variables", "names"),
     [
-        ({}, [*BOTH]),
-        ({"RECTO_MODEL": BUILT_IN_MODEL}, [*BOTH]),
-        ({"RECTO_MODEL": GRANITE_MODEL}, [*BOTH]),
-        ({"QDRANT_URL": "http://localhost:6333"}, [*BOTH]),
+        ({"RECTO_MODEL": GRANITE_MODEL, "QDRANT_URL": "http://localhost:6333"}, [*BOTH]),
         ({"RECTO_MODEL": "BAAI/bge-m3"}, [*BOTH, "local:BAAI/bge-m3"]),
         ({"COHERE_API_KEY": "k"}, [*BOTH, "cohere"]),
         ({"COHERE_API_KEY": "k", "RECTO_MODEL": "embed-v4.0"}, [*BOTH, "cohere:embed-v4.0"]),

@@ -40,13 +40,3 @@ def test_a_wrong_answer_is_noticed(tmp_path: Path) -> None:
     soak.judge(200, right.encode(), "kneading dough", outcomes)
     soak.judge(404, b"{}", "sowing beans", outcomes)
     assert len(outcomes.wrong) == 3
-
-
-@pytest.mark.parametrize(
-    ("answer", "length"),
-    [(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}x", 40), (b"HTTP/1.1 200 OK\r\n", None)],
-)
-def test_an_answer_is_cut_out_of_the_stream(answer: bytes, length: int | None) -> None:
-    from bench.load import _complete_length
-
-    assert _complete_length(answer) == (length and len(answer) - 1)

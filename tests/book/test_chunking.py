@@ -87,13 +87,6 @@ def test_heading_without_text() -> None:
     assert [text for _, text in found[1:]] == ["## Leaf", "## Trailing"]
 
 
-def test_short_section_is_a_separate_chunk() -> None:
-    source = f"# T\n\nHi.\n\n## One\n\n{PROSE * 3}\n\n## Two\n\nTiny.\n\n## Three\n\n{PROSE * 3}\n"
-    found = [input_.chunk for input_ in chunks(source)]
-    assert [chunk.anchor for chunk in found] == ["", "one", "two", "three"]
-    assert (found[2].heading_path, found[2].text) == ("T > Two", "Tiny.")
-
-
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 40)), min_size=1, max_size=12))
 def test_chunk_never_holds_text_of_two_sections(sections: list[tuple[int, int]]) -> None:
     """The words of each section contain its number."""
@@ -124,13 +117,6 @@ def test_split_table_keeps_rows_and_repeats_its_header() -> None:
         assert input_.chunk.text.startswith(head)
         seen.update(input_.chunk.text.split("\n")[2:])
     assert seen == Counter(rows)
-
-
-def test_fence_that_fits_is_not_split() -> None:
-    fence = "```python\n" + "\n".join(f"value_{number} = {number}" for number in range(30)) + "\n```"
-    source = "# T\n\n" + "\n\n".join([PROSE * 2, fence, PROSE * 2, fence]) + "\n"
-    found = chunks(source)
-    assert sum(input_.chunk.text.count(fence) for input_ in found) == 2
 
 
 def test_long_fence_is_split_between_lines() -> None:
@@ -244,15 +230,6 @@ def test_long_list_is_split_between_items() -> None:
     assert len(found) > 1
     for input_ in found:
         assert all(line.startswith("- item") for line in input_.chunk.text.split("\n"))
-
-
-def test_admonition_that_fits_is_not_split() -> None:
-    note = f":::warning[Stop]\n\n{PROSE * 2}\n\n{PROSE * 2}\n\n:::"
-    source = f"# T\n\n{PROSE * 6}\n\n{note}\n\n{PROSE * 6}\n"
-    assert (
-        sum(note.replace(" \n", "\n") in input_.chunk.text.replace(" \n", "\n") for input_ in chunks(source))
-        == 1
-    )
 
 
 @pytest.mark.parametrize("text", ["word " * 3000, "x" * 9000, PROSE * 200, "机器人" * 2000, "🤖" * 1500])

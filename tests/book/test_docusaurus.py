@@ -93,13 +93,6 @@ def test_translation_replaces_its_page_only(tmp_path: Path) -> None:
     assert "only-french.md" not in {page.path for page in current}
 
 
-def test_versions_are_never_mixed(tmp_path: Path) -> None:
-    place = site(tmp_path)
-    main = [page for page in pages(place, version="1.0") if not page.path.startswith("labs/")]
-    assert {page.version for page in main} == {"1.0"}
-    assert {page.path for page in main} == {"home.md", "intro.md"}
-
-
 def test_drafts_and_unlisted_pages_are_skipped_and_counted(tmp_path: Path) -> None:
     source = open_book(site(tmp_path), SiteOptions(version="current"))
     paths = {page.path for page in source.pages()}

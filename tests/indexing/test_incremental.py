@@ -204,15 +204,6 @@ def test_unresolved_includes_are_stored(indexed: Indexed) -> None:
     assert fingerprint_of(indexed.store.open(NAME).info).unresolved_includes == 0
 
 
-def test_deleted_pages_are_removed(indexed: Indexed, embedder: Embedder, tmp_path: Path) -> None:
-    indexed.index()
-    (indexed.root / "welcome.md").unlink()
-    report = indexed.index()
-    assert states(report.plan)["welcome.md"] is PageState.GONE
-    assert {chunk.source for chunk in indexed.chunks().values()}.isdisjoint({"welcome.md"})
-    assert_same_as_new(indexed, embedder, tmp_path)
-
-
 def test_a_page_that_fails_keeps_its_old_version(indexed: Indexed) -> None:
     indexed.index()
     indexed.write("module-1-garden/02-seeds.md", "# Seeds\n\nNobody can read this yet.\n")

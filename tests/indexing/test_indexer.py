@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -44,24 +43,6 @@ def test_a_small_book(small_book: Path, home: Path, embedder: Embedder) -> None:
     )
 
 
-def test_chunks_keep_their_text_and_lines(small_book: Path, home: Path, embedder: Embedder) -> None:
-    store = EdgeStore(home)
-    index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
-    for chunk in store.open("garden").scroll():
-        lines = (small_book / chunk.source).read_text("utf-8").split("\n")
-        source = "\n".join(lines[chunk.start_line - 1 : chunk.end_line])
-        assert chunk.text == source
-
-
-def test_a_second_run_writes_the_same_ids(small_book: Path, home: Path, embedder: Embedder) -> None:
-    store = EdgeStore(home)
-    runs = []
-    for _ in range(2):
-        index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
-        runs.append({chunk.id: chunk for chunk in store.open("garden").scroll()})
-    assert runs[0] == runs[1]
-
-
 def test_a_new_title_is_published_without_embedding(small_book: Path, home: Path, embedder: Embedder) -> None:
     store = EdgeStore(home)
     source = MarkdownTree(small_book)
@@ -77,16 +58,6 @@ def test_a_new_title_is_published_without_embedding(small_book: Path, home: Path
     older = {name: value for name, value in made.to_dict().items() if name not in ("title", "logo")}
     assert Fingerprint.from_dict(older) == replace(made, title="")
     assert "logo" not in made.summary()
-
-
-def test_unreadable_pages_are_reported(small_book: Path, home: Path, embedder: Embedder) -> None:
-    (small_book / "bad.md").write_bytes(b"# Bad \xff\xfe")
-    os.symlink(small_book / "nowhere.md", small_book / "dangling.md")
-    report = index_book(
-        IndexJob(MarkdownTree(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal"
-    )
-    assert len(report.plan.pages) == 4
-    assert sorted(failure.path for failure in report.plan.failed) == ["bad.md", "dangling.md"]
 
 
 def test_a_book_without_text_is_an_error(

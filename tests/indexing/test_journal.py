@@ -45,10 +45,6 @@ def test_written_vectors_are_read(path: Path) -> None:
     assert known(path) == ["a1", "b2", "c3", "d4", "e5", "f6"]
 
 
-def test_vectors_of_the_same_run(path: Path) -> None:
-    assert written(path).vectors(["f6"])["f6"] == pytest.approx(vector(22), abs=1e-6)
-
-
 def test_a_journal_of_another_version_is_named(path: Path) -> None:
     written(path)
     data = path.read_bytes()

@@ -16,7 +16,7 @@ from recto.book.sources.website import CrawlOptions
 from recto.book.sources.website.crawl import WebsiteSource
 from recto.errors import ConfigurationError, InvalidArgument, Unreachable
 from recto.types.book import Page
-from tests.doubles.server import refused_url, status
+from tests.doubles.server import status
 from tests.doubles.site import SiteDouble, page, sitemap, sitemap_index
 
 OPTIONS = CrawlOptions(delay=0, timeout=5, tries=2, backoff=0.01, max_wait=0.5, allow_private=True)
@@ -57,6 +57,7 @@ def paths(pages: list[Page]) -> list[str]:
 
 def test_pages_of_a_sitemap_are_read_once(book: SiteDouble) -> None:
     found = source(book)
+    assert (found.book, found.location) == (f"{book.url.removeprefix('http://')}/docs", f"{book.url}/docs/")
     pages = list(found.pages())
     assert paths(pages) == ["intro", "module-1-bees/hives", "module-1-bees/honey", "module-2-wax/candles"]
     hives = pages[1]
@@ -68,12 +69,6 @@ def test_pages_of_a_sitemap_are_read_once(book: SiteDouble) -> None:
     assert not found.failed
     assert all(count == 1 for path, count in book.asked.items() if path.startswith("/docs/module"))
     assert {request.headers["user-agent"].partition("/")[0] for request in book.requests} == {"recto"}
-
-
-def test_book_name_is_the_url(book: SiteDouble) -> None:
-    found = source(book)
-    assert found.book == f"{book.url.removeprefix('http://')}/docs"
-    assert found.location == f"{book.url}/docs/"
 
 
 def test_whole_site_has_the_same_modules(book: SiteDouble) -> None:
@@ -335,11 +330,6 @@ def test_progress_is_reported(book: SiteDouble, told: list[str]) -> None:
 def test_invalid_urls_are_refused(url: str) -> None:
     with pytest.raises(InvalidArgument):
         WebsiteSource(url, None)
-
-
-def test_unreachable_website_is_an_error() -> None:
-    with pytest.raises(Unreachable):
-        list(WebsiteSource(refused_url(), None, OPTIONS).pages())
 
 
 def test_url_without_pages_is_an_error(site: SiteDouble) -> None:
