@@ -273,7 +273,7 @@ class TestScanning:
     def test_javascript_with_many_errors_is_given_up(self, unit: str) -> None:
         """To recover from all errors would take hours."""
         text = f"module.exports = {{}};{unit * ((1 << 20) // len(unit))}"
-        assert isinstance(read_exported(text, {}.__getitem__), Unknown)
+        assert isinstance(read_exported(text), Unknown)
 
     def test_headings_with_much_markup_keep_it(self) -> None:
         page = "\n\n".join(f"## {'[' * 450} *{number}*\n\nText." for number in range(1_000))

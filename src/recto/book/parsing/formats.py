@@ -61,12 +61,10 @@ def formats() -> tuple[Format, ...]:
 
 
 def _plugin_reader(plugin: str) -> Reader:
-    @cache
-    def reader() -> Reader:
-        return load_reader(plugin)
+    load = cache(load_reader)
 
     def read(page: Page) -> Document:
-        document = reader()(page)
+        document = load(plugin)(page)
         if not isinstance(document, Document):
             raise TypeError(f"the reader returned {type(document).__name__} instead of a Document")
         sections = (

@@ -93,10 +93,14 @@ def to_text(value: str | float | bool | None) -> str:
 
 def read_json(text: str) -> Any:
     """Return the value of a JSON file, within the same limits as of a configuration."""
-    return read_exported(f"export default {text}", {}.__getitem__)
+    return read_exported(f"export default {text}")
 
 
-def read_exported(text: str, load: Load, variable: Any = None) -> Any:
+def _no_files(path: str) -> str:
+    raise LookupError(path)
+
+
+def read_exported(text: str, load: Load = _no_files, variable: Any = None) -> Any:
     """Return what a file exports; `variable` is the value of each environment variable, none by default.
 
     Values are strings, floats, booleans, None, lists, dictionaries and `Unknown`. An exported function counts
