@@ -43,7 +43,6 @@ class Directive:
     `path` is searched in `bases`, with each of `suffixes`; a directive without a path is only removed. If
     `code` is not None, the text becomes a fence with this info string. `prefix` begins each line; `apart`
     adds blank lines around. `otherwise` replaces a directive that does not resolve; None leaves it.
-    `reason` says why it cannot resolve, if that is known beforehand.
     """
 
     start: int
@@ -58,7 +57,6 @@ class Directive:
     nested: bool = True
     counted: bool = True
     otherwise: str | None = None
-    reason: str = ""
 
 
 InCode = Callable[[int], bool]
@@ -155,8 +153,8 @@ class Includes:
 
     def _file(self, directive: Directive) -> Path:
         """Return the file of a directive; the error gives the reason for the first candidate."""
-        if directive.reason or "://" in directive.path:
-            raise _UnresolvedError(directive.reason or "on the web")
+        if "://" in directive.path:
+            raise _UnresolvedError("on the web")
         reasons = []
         names = [f"{directive.path}{suffix}" for suffix in directive.suffixes]
         for candidate in (base / name for base in directive.bases for name in names):

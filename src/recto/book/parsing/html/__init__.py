@@ -184,35 +184,6 @@ def _classes(attributes: Attributes) -> list[str]:
     return (attributes.get("class") or "").split()
 
 
-class _Tabs:
-    """Remembers the labels of tab lists until their panels come."""
-
-    def __init__(self) -> None:
-        self._labels: dict[int, deque[str]] = {}
-
-    def note(self, node: LexborNode, tag: str, attributes: Attributes) -> bool:
-        """Remember the labels of a tab list; return whether the element is one."""
-        names = _classes(attributes)
-        plain = "tabs" in names and tag == "div" and all(child.tag == "label" for child in node.iter())
-        if attributes.get("role") != "tablist" and "tabbed-labels" not in names and not plain:
-            return False
-        labels = [" ".join(label.text().split()) for label in node.css("[role=tab], label")]
-        for around in _around(node, _TAB_LEVELS) if labels else ():
-            self._labels.setdefault(around.mem_id, deque()).extend(labels)
-        return True
-
-    def label(self, node: LexborNode, attributes: Attributes) -> str:
-        """Return the label of a tab panel, or "" for any other element."""
-        if not self._labels:
-            return ""
-        is_panel = attributes.get("role") == "tabpanel" or "tabbed-block" in _classes(attributes)
-        if not is_panel and (node.parent is None or "blocks" not in _classes(node.parent.attributes)):
-            return ""
-        around = _around(node, _TAB_LEVELS)
-        labels = next((waiting for one in around if (waiting := self._labels.get(one.mem_id))), None)
-        return labels.popleft() if labels else ""
-
-
 @dataclass(slots=True)
 class _Frame:
     """An element that is open: its finished blocks, and the text that is not yet a block."""
@@ -232,7 +203,7 @@ class _Renderer:
         self._content = content
         self._frames = [_Frame("root")]
         self._pending: dict[str, None] = {}
-        self._tabs = _Tabs()
+        self._labels: dict[int, deque[str]] = {}  # of tab lists, until their panels come
 
     def render(self) -> list[_TextBlock]:
         """Return the headings and blocks of the content in order."""
@@ -269,7 +240,7 @@ class _Renderer:
     def _enter(self, node: LexborNode, tag: str) -> str:
         """Begin an element; return how to end it, or "" to skip its content."""
         attributes = node.attributes
-        if self._tabs.note(node, tag, attributes) or is_dropped(tag, attributes):
+        if self._note_tabs(node, tag, attributes) or is_dropped(tag, attributes):
             return ""
         if tag == "x-link" and self._is_permalink(node, attributes):
             return ""
@@ -282,7 +253,7 @@ class _Renderer:
         if tag == "pre":
             self._code(node)
             return ""
-        if label := self._tabs.label(node, attributes):
+        if label := self._tab_label(node, attributes):
             self._add(_TextBlock("paragraph", [label]))
         kind = "heading" if tag in _HEADINGS else self._container(tag, attributes)
         if not kind or (len(self._frames) >= _DEEPEST and kind != "heading"):
@@ -292,6 +263,28 @@ class _Renderer:
         frame.id = (attributes.get("id") or "") if kind == "heading" else ""
         self._frames.append(frame)
         return "frame"
+
+    def _note_tabs(self, node: LexborNode, tag: str, attributes: Attributes) -> bool:
+        """Remember the labels of a tab list; return whether the element is one."""
+        names = _classes(attributes)
+        plain = "tabs" in names and tag == "div" and all(child.tag == "label" for child in node.iter())
+        if attributes.get("role") != "tablist" and "tabbed-labels" not in names and not plain:
+            return False
+        labels = [" ".join(label.text().split()) for label in node.css("[role=tab], label")]
+        for around in _around(node, _TAB_LEVELS) if labels else ():
+            self._labels.setdefault(around.mem_id, deque()).extend(labels)
+        return True
+
+    def _tab_label(self, node: LexborNode, attributes: Attributes) -> str:
+        """Return the label of a tab panel, or "" for any other element."""
+        is_panel = attributes.get("role") == "tabpanel" or "tabbed-block" in _classes(attributes)
+        if not self._labels or not (
+            is_panel or (node.parent is not None and "blocks" in _classes(node.parent.attributes))
+        ):
+            return ""
+        around = _around(node, _TAB_LEVELS)
+        labels = next((waiting for one in around if (waiting := self._labels.get(one.mem_id))), None)
+        return labels.popleft() if labels else ""
 
     def _is_permalink(self, node: LexborNode, attributes: Attributes) -> bool:
         named = attributes.get("id") or attributes.get("name")

@@ -332,14 +332,10 @@ class DocusaurusIncludes:
         }
         if not partials and not raw and "raw-loader" not in text:
             return ()
-        named = [(name, replace(one, path=paths[name])) for name, one in _partials(text, in_code, partials)]
+        directives = [replace(one, path=paths[name]) for name, one in _partials(text, in_code, partials)]
         if raw or "raw-loader" in text:
-            named += _raw_files(text, in_code, raw, partials)
-        shown = {name for name, _ in named}
-        lost = [name for name in raw if name not in shown and len(re.findall(rf"\b{name}\b", text)) > 1]
-        why, end = "used in an unsupported way", len(text)
-        unclear = [Directive(end, end, raw[name], reason=why) for name in lost]
-        return [self._placed(one, file) for one in (*in_order([one for _, one in named]), *unclear)]
+            directives += _raw_files(text, in_code, raw, partials)
+        return [self._placed(directive, file) for directive in in_order(directives)]
 
     def _placed(self, directive: Directive, file: Path) -> Directive:
         base = self._site if directive.path.startswith("@site/") else file.parent
@@ -364,9 +360,7 @@ def _partials(text: str, in_code: InCode, names: set[str]) -> Iterator[tuple[str
             yield tag["name"], Directive(start, stop, prefix=prefix or "", apart=prefix is None)
 
 
-def _raw_files(
-    text: str, in_code: InCode, raw: Mapping[str, str], partials: set[str]
-) -> Iterator[tuple[str, Directive]]:
+def _raw_files(text: str, in_code: InCode, raw: Mapping[str, str], partials: set[str]) -> Iterator[Directive]:
     """Yield `<CodeBlock>{X}</CodeBlock>`, also with `require`, and `{X}` alone on its line."""
 
     def directive(start: int, end: int, path: str, info: str, prefix: str | None) -> Directive:
@@ -390,10 +384,10 @@ def _raw_files(
         if close >= 0:
             start, stop, prefix = whole_line(text, tag.start(), close + len(closing))
             info = _fence_info(text[tag.end() : end])
-            yield shown["name"] or "", directive(start, stop, path, info, prefix)
+            yield directive(start, stop, path, info, prefix)
     for alone in _ALONE.finditer(text) if raw else ():
         if alone["name"] in raw and not in_code(alone.start()):
-            yield alone["name"], directive(*alone.span(), raw[alone["name"]], "", alone["prefix"])
+            yield directive(*alone.span(), raw[alone["name"]], "", alone["prefix"])
 
 
 def _raw_path(path: str) -> str:
