@@ -210,20 +210,6 @@ def test_version_and_locale_come_from_the_page() -> None:
     assert (input_.chunk.version, input_.chunk.locale) == ("2.0", "de")
 
 
-def test_tokens_are_counted_about_once() -> None:
-    """Tokenizing is the most expensive step, so each text is counted about once."""
-    source = "\n\n".join(f"## Section {number}\n\n{PROSE * (1 + number % 9)}" for number in range(100))
-    counted = 0
-
-    def count(text: str) -> int:
-        nonlocal counted
-        counted += len(text)
-        return words(text)
-
-    chunks(f"# T\n\n{source}\n", count)
-    assert counted < 1.5 * len(source)
-
-
 def test_long_list_is_split_between_items() -> None:
     items = [f"- item {number}: {PROSE}" for number in range(30)]
     found = chunks("# T\n\n" + "\n".join(items) + "\n")

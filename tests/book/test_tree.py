@@ -65,16 +65,8 @@ def test_docs_without_directories(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_pages(tmp_path: Path) -> None:
-    write_pages(
-        tmp_path,
-        "a.md",
-        "_partial.md",
-        "_drafts/b.md",
-        ".hidden/c.md",
-        "node_modules/p/d.md",
-        "build/e.md",
-        "notes.txt",
-    )
+    names = "a.md _partial.md _drafts/b.md .hidden/c.md node_modules/p/d.md build/e.md notes.txt"
+    write_pages(tmp_path, *names.split())
     assert urls(tmp_path) == ["a"]
 
 

@@ -45,17 +45,6 @@ def test_written_vectors_are_read(path: Path) -> None:
     assert known(path) == ["a1", "b2", "c3", "d4", "e5", "f6"]
 
 
-def test_a_journal_of_another_version_is_named(path: Path) -> None:
-    written(path)
-    data = path.read_bytes()
-    path.write_bytes(data.replace(b"recto-journal-1", b"recto-journal-2", 1))
-    journal = opened(path)
-    assert (len(journal), len(journal.notes)) == (0, 1)
-    assert "Another version of Recto" in journal.notes[0]
-    path.write_bytes(data)
-    assert opened(path).notes == ()
-
-
 def test_a_truncated_file_keeps_complete_batches(path: Path) -> None:
     written(path)
     data = path.read_bytes()
@@ -105,7 +94,7 @@ def test_vectors_of_another_precision_are_used(path: Path) -> None:
 
 @pytest.mark.parametrize(
     "header",
-    ["", "[]", "1", "null", "{}", '["recto-journal-1"]', '["recto-journal-1", 1, 2, 3, "x"]', "\xff"],
+    ["", "[]", "1", "null", "{}", '["recto-journal-2"]', '["recto-journal-1", 1, 2, 3, "x"]', "\xff"],
 )
 def test_an_invalid_header(path: Path, header: str) -> None:
     path.parent.mkdir()

@@ -144,7 +144,7 @@ def _publish(
     info = build.publish(fingerprint, run.lexicon.to_bytes())
     journal.clear()
     before = previous.index.info.calibration if previous is not None and reusable else None
-    return IndexReport(info, plan, published=True, notes=(*info.warnings, *journal.notes)), before
+    return IndexReport(info, plan, published=True, notes=info.warnings), before
 
 
 def _kept(journal: Journal, store: Store, collection: str) -> str:

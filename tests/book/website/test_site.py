@@ -97,22 +97,10 @@ def test_sitemap_index_of_robots_txt(book: SiteDouble) -> None:
 
 
 def test_without_a_sitemap_links_below_the_url_are_followed(site: SiteDouble) -> None:
-    site.put(
-        "/book/",
-        page(
-            "Start",
-            "x",
-            "one.html",
-            "/book/./two/#part",
-            "/outside",
-            "http://elsewhere.example/book/x",
-            "cover.png",
-        ),
-    )
-    site.put(
-        "/book/one.html",
-        page("One", "x", "../book/two/", "/book/", "mailto:a@b.c", "javascript:void(0)", "?page=2"),
-    )
+    links = ["one.html", "/book/./two/#part", "/outside", "http://elsewhere.example/book/x", "cover.png"]
+    site.put("/book/", page("Start", "x", *links))
+    links = ["../book/two/", "/book/", "mailto:a@b.c", "javascript:void(0)", "?page=2"]
+    site.put("/book/one.html", page("One", "x", *links))
     site.put("/book/two/", page("Two", "x", "/book/two/index.html", "/book/three"))
     site.put("/book/three", page("Three"))
     found = source(site, "/book/")
@@ -139,21 +127,17 @@ def test_partial_sitemap_is_completed_by_links(site: SiteDouble) -> None:
 
 
 def test_listings_blog_and_noindex_pages_are_skipped_and_counted(site: SiteDouble) -> None:
-    site.put(
-        "/",
-        page(
-            "Start",
-            "x",
-            "/docs/tags",
-            "/docs/tags/sweet",
-            "/search",
-            "/blog/2021/hello",
-            "/hidden",
-            "/quiet",
-            "/git/tags",
-        ),
-    )
-    for path in ("/docs/tags", "/docs/tags/sweet", "/search", "/blog/2021/hello", "/git/tags"):
+    paths_of_site = [
+        "/docs/tags",
+        "/docs/tags/sweet",
+        "/search",
+        "/blog/2021/hello",
+        "/hidden",
+        "/quiet",
+        "/git/tags",
+    ]
+    site.put("/", page("Start", "x", *paths_of_site))
+    for path in paths_of_site:
         site.put(path, page(path))
     site.put("/hidden", page("Hidden", head='<meta name="robots" content="noindex, follow">'))
     site.put("/quiet", page("Quiet"), headers={"X-Robots-Tag": "noindex"})
