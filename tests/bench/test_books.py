@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from bench import books, rare_words
+from bench import books
 from bench.question_sets import (
     Answer,
     AnswerChunk,
@@ -95,28 +94,6 @@ def test_answerability_is_measured_where_every_answer_states_it() -> None:
     assert measure([book], {"tiny": stated}).auroc == {"tiny": 0.5}
     assert measure([book], {"tiny": [*stated[:2], Answer(())]}).auroc == {}
     assert len(measure([book], {"tiny": stated}).scores["tiny"]) == 2
-
-
-def test_rare_words_are_the_same_in_every_run_and_typos_are_no_words_of_the_book() -> None:
-    texts = ["The common Word once", "the common word twice", "a common word: RareName"]
-    texts += ["common snake_case 12ab", "common word _99x"]
-    draws = rare_words.draw(texts, 100, "book")
-    assert draws == rare_words.draw(texts, 100, "book")
-    assert sorted(each.word for each in draws) == ["RareName", "_99x", "once", "snake_case", "twice"]
-    known = {"common", "word", "once", "twice", "rarename", "snake_case", "the", "a"}
-    for each in draws:
-        assert each.typo.lower() not in known
-        assert bool(each.typo) == (each.word != "_99x")
-        assert abs(len(each.typo) - len(each.word)) <= 1 or not each.typo
-    assert len(rare_words.draw(texts, 2, "book")) == 2
-    typos = {rare_words.misspell("text", {"ext"}, Random(seed)) for seed in range(200)}
-    assert typos.isdisjoint({"text", "ext"})
-
-
-def test_a_word_is_found_as_a_whole_token_among_the_first_hits() -> None:
-    draws = [rare_words.Draw("RareName", "RareNme"), rare_words.Draw("_99x", "")]
-    answers = {"RareName": ["a rarename here"], "RareNme": ["RareNames"], "_99x": []}
-    assert rare_words.ask(draws, answers.__getitem__) == rare_words.Found(2, 0.5, 1, 0.0)
 
 
 def test_recto_is_asked_from_the_files_to_the_tables(

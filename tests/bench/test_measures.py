@@ -1,10 +1,8 @@
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.measures import mean, overlap, shared, union
+from bench.measures import overlap, shared, union
 
 ranges = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair) + 1)), max_size=6
@@ -30,10 +28,3 @@ def test_shared_counts_characters(some: list[tuple[int, int]], others: list[tupl
 
     assert shared(some, others) == len(characters(some) & characters(others))
     assert characters(union(some)) == characters(some)
-
-
-def test_the_error_is_that_of_a_mean() -> None:
-    values = [0.0, 1.0] * 50
-    assert mean(values).value == 0.5
-    assert mean(values).error == pytest.approx(0.5 / math.sqrt(100), rel=0.1)
-    assert mean(values).minus(mean(values)).error == 0

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import models
-from recto.errors import ConfigurationError
-from recto.settings import BUILT_IN_MODEL, COHERE_MODEL, GRANITE_MODEL
+from recto.settings import GRANITE_MODEL
 from tests.doubles.openai import OpenAIDouble
 
 
@@ -86,24 +85,3 @@ BOTH = ("local", "local:granite")
 )
 def test_the_configured_models_run_by_default(variables: dict[str, str], names: list[str]) -> None:
     assert models.configured_models(variables) == names
-
-
-def test_a_name_becomes_the_settings_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".env").write_text("RECTO_EMBEDDER=openai\nRECTO_MODEL=other\nRECTO_PROFILE=cloud\n")
-    monkeypatch.chdir(tmp_path)
-    url = "http://localhost:11434/v1"
-    environment = {"COHERE_API_KEY": "k", "RECTO_OPENAI_URL": url, "XDG_CONFIG_HOME": str(tmp_path)}
-    for name, embedder, model in (
-        ("local", "local", BUILT_IN_MODEL),
-        ("local:granite", "local", GRANITE_MODEL),
-        ("fastembed:BAAI/bge-small-en-v1.5", "local", "BAAI/bge-small-en-v1.5"),
-        ("cohere", "cohere", COHERE_MODEL),
-        ("cohere:embed-v4.0", "cohere", "embed-v4.0"),
-        ("openai:nomic-embed-text:latest", "openai", "nomic-embed-text:latest"),
-        ("openai", "openai", "other"),
-    ):
-        settings = models.model_settings(name, tmp_path, environment)
-        assert (settings.embedder, settings.model, settings.store) == (embedder, model, "edge"), name
-        assert settings.openai.url == (url if embedder == "openai" else "")
-    with pytest.raises(ConfigurationError, match="needs a model"):
-        models.model_settings("fastembed", tmp_path, environment)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from recto.book.parsing.formats import read
 from recto.book.parsing.frontmatter import load_mapping, load_yaml, stated
-from recto.book.parsing.markdown import blocks, parse
+from recto.book.parsing.markdown import parse
 from recto.book.sources.directory import any_of, ignored
 from recto.book.sources.docusaurus.javascript import Unknown, read_exported
 from recto.book.sources.options import is_inside, repository_of
@@ -262,13 +262,6 @@ class TestGlobs:
 
 
 class TestScanning:
-    @pytest.mark.parametrize("quote", ['"', "'", "`"])
-    def test_quotes_that_never_close(self, quote: str) -> None:
-        """Every mark of a line is looked at once, and skipped at most once."""
-        line = f"export const a = {quote}" + f"\\{quote}" * 200_000
-        assert blocks._opened(line) == 0
-        assert blocks._opened(quote * 200_001 + "{") == 1, "all but the last quote are closed"
-
     @pytest.mark.parametrize("unit", ['"', "[", 'a""'])
     def test_javascript_with_many_errors_is_given_up(self, unit: str) -> None:
         """To recover from all errors would take hours."""

@@ -169,36 +169,6 @@ def test_mdx_include_and_macros_have_their_own_base_paths(tmp_path: Path) -> Non
     assert text == "a = 1\n\nPart.\n"
 
 
-def test_site_layout_of_fastapi(tmp_path: Path) -> None:
-    """The site is in docs/en of the repository; paths are relative to the working directory of MkDocs."""
-    page = (
-        "# First Steps\n\n{* ../../docs_src/first/tutorial001.py *}\n\n"
-        "{* ../../docs_src/first/tutorial002.py ln[2:3] hl[3] *}\n\n{* ../../docs_src/first/gone.py *}\n\n## Recap\n"
-    )
-    (tmp_path / ".git").mkdir()
-    write(
-        tmp_path,
-        {
-            "docs/en/mkdocs.yml": "site_name: F\nmarkdown_extensions:\n  mdx_include: null\n  markdown_include_variants: null\n",
-            "docs/en/docs/tutorial/first-steps.md": page,
-            "docs_src/first/tutorial001.py": "from fastapi import FastAPI\n\napp = FastAPI()\n",
-            "docs_src/first/tutorial002.py": "one\ntwo\nthree\nfour\n",
-        },
-    )
-    source, found = opened(tmp_path / "docs/en", "tutorial/first-steps")
-    assert found.text == (
-        "# First Steps\n\n```python\nfrom fastapi import FastAPI\n\napp = FastAPI()\n```\n\n```python\ntwo\nthree\n```\n\n"
-        "{* ../../docs_src/first/gone.py *}\n\n## Recap\n"
-    )
-    check_lines(page, found)
-    assert source.notes == [
-        "2 included files resolved in 1 page.",
-        "1 included file could not be resolved: tutorial/first-steps.md: ../../docs_src/first/gone.py (missing).",
-    ]
-    assert source.unresolved_includes == 1
-    assert "gone" not in stored(found)
-
-
 def test_disabled_syntaxes_in_code_are_examples(tmp_path: Path) -> None:
     page = '{! gone.md !}\n\n--8<-- "a.md"\n\n```html\n{% include "base.html" %}\n{! other.md !}\n```\n\n    {% include "x.html" %}\n'
     source, found = opened(mkdocs(tmp_path, page, {"a.md": "Words."}, "site_name: x\n"))

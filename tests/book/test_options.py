@@ -38,18 +38,6 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
     assert found.modules == {"ros2": ("module-1-ros2", "ros2-fundamentals"), "deep": ("module-1-ros2/deep",)}
 
 
-def test_without_a_file_there_are_no_options(tmp_path: Path) -> None:
-    assert read_book_file(tmp_path).options == SiteOptions()
-
-
-def test_flags_override_the_file() -> None:
-    stated = SiteOptions("https://x.org", "docs", True, "1", "fr")
-    assert SiteOptions().over(stated) == stated
-    assert SiteOptions("https://y.org", "", False, "2", "de").over(stated) == SiteOptions(
-        "https://y.org", "", False, "2", "de"
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "message", "hint"),
     [

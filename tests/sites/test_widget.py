@@ -59,26 +59,6 @@ def test_search_opens_the_section_of_the_published_page(visitor: Visitor, site: 
     expect(visitor.dialog).to_be_hidden()
 
 
-def test_selected_text_shows_related_passages(visitor: Visitor, site: PublishedSite) -> None:
-    visitor.visit(PAGES[site.name]["bread"])
-    visitor.select(TEXT[site.name])
-    button = visitor.page.locator("button.related")
-    expect(button).to_be_visible()
-    assert in_window(button)
-    button.click()
-    expect(visitor.panel).to_be_visible()
-    expect(visitor.panel.locator("blockquote")).to_contain_text("Knead the dough")
-    hits = visitor.panel.locator("a.hit")
-    expect(hits.first).to_be_visible()
-    for address in hits.evaluate_all("all => all.map(one => one.href)"):
-        assert address.startswith(site.url)
-    visitor.panel.get_by_role("textbox").fill("What keeps weeds down in summer?")
-    visitor.page.keyboard.press("Enter")
-    expect(hits.first).to_contain_text("Garden")
-    visitor.page.keyboard.press("Escape")
-    expect(visitor.panel).to_be_hidden()
-
-
 def test_the_widget_stays_when_the_page_changes(visitor: Visitor, site: PublishedSite) -> None:
     """Both sites replace the content of the page instead of loading another one."""
     visitor.visit(PAGES[site.name]["bread"])

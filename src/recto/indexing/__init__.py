@@ -37,13 +37,13 @@ def collection_for(source: Source, store: Store) -> str:
     """
     name = slug(source.book) or "book"
     try:
-        made = store.open(name).info.fingerprint
+        indexed = store.open(name).info.fingerprint
     except RectoError:  # it is missing, or the run repairs it
         return name
-    moved = made is not None and made.book == source.book and not Path(made.source).exists()
-    if made is None or (made.source != source.location and not moved):
+    moved = indexed is not None and indexed.book == source.book and not Path(indexed.source).exists()
+    if indexed is None or (indexed.source != source.location and not moved):
         raise InvalidArgument(
-            f"Collection '{name}' already has another book{f': {made.source}' if made else ''}",
+            f"Collection '{name}' already has another book{f': {indexed.source}' if indexed else ''}",
             hint="Choose another name, for example with --collection.",
         )
     return name

@@ -59,7 +59,7 @@ class IndexSnapshot:
         self._states: dict[str, int] = {}
         self._texts: dict[bytes, str] = {}
         self.pages: dict[str, PagePlan] = {}
-        self._keys: dict[str, tuple[str, ...]] = {}
+        self.module_keys: dict[str, tuple[str, ...]] = {}
         self._revisions: dict[str, str] = {}
         self._totals: dict[str, int] = {}
         self.books: set[str] = set()
@@ -72,7 +72,7 @@ class IndexSnapshot:
         self.pages[chunk.source] = PagePlan(
             chunk.source, chunk.page_url, chunk.module, count, PageState.GONE, chunk.module_title
         )
-        self._keys[chunk.source] = chunk.module_keys
+        self.module_keys[chunk.source] = chunk.module_keys
         if self._revisions.setdefault(chunk.source, chunk.revision) != chunk.revision:
             self._revisions[chunk.source] = ""  # a run that changed it in place was interrupted
         self._totals[chunk.source] = chunk.total_chunks
@@ -99,10 +99,6 @@ class IndexSnapshot:
         if page is None or not self.reusable:
             return False
         return self._revisions[path] == revision and page.chunks == self._totals[path]
-
-    def module_keys(self, path: str) -> tuple[str, ...]:
-        """Return the names of a page's module."""
-        return self._keys[path]
 
 
 def current_state(
@@ -382,7 +378,7 @@ class Planner:
 
     def _unread(self, path: str, previous: IndexSnapshot) -> PageState:
         """Return the state of a page that was not read: it failed, is of another module, or is gone."""
-        outside = bool(self._modules) and self._modules.isdisjoint(previous.module_keys(path))
+        outside = bool(self._modules) and self._modules.isdisjoint(previous.module_keys[path])
         failed = any(failure.covers(path) for failure in self._failed)
         if not (outside or failed) or previous.books != {self._source.book}:
             return PageState.GONE

@@ -263,7 +263,7 @@ class DocsRules(SiteRules):
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as the sidebar does: as listed, or by positions, number prefixes and names."""
         heads = {name: self._head(name) for name in names}
-        ordered = sorted(names, key=lambda name: self._place(name, heads[name]))
+        ordered = sorted(names, key=lambda name: self._sort_key(name, heads[name]))
         ids = {name.rpartition(".")[0]: name for name in ordered}
         ids |= {self._id(name, heads[name]): name for name in ordered}
         listed: dict[str, tuple[str, ...]] = {}
@@ -295,7 +295,7 @@ class DocsRules(SiteRules):
         parts = [split_number(part)[1] for part in parts] if self._docs.numbered else parts
         return "/".join([*parts[:-1], stated(head, "id") or parts[-1]])
 
-    def _place(self, name: str, head: dict[str, Any]) -> list[tuple[float, str]]:
+    def _sort_key(self, name: str, head: dict[str, Any]) -> list[tuple[float, str]]:
         """Return the sort key of a page: position and name of each directory above it and of itself."""
         *folders, file = name.split("/")
         stem = file.rpartition(".")[0]

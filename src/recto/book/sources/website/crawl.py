@@ -131,7 +131,7 @@ class _Crawl:
         self._robots = Robots()
         self._left_out: Counter[str] = Counter()
         self._queue: deque[str] = deque()
-        self._known: set[str] = set()
+        self._seen: set[str] = set()
         self._done: set[str] = set()
         self._folders: set[str] = set()
         self._first: dict[str, FetchResult | FetchFailed] = {}
@@ -231,7 +231,7 @@ class _Crawl:
         if not isinstance(first, FetchResult) or first.status not in _GONE_STATUS:
             self._queue.append(address)
             self._first[address] = first
-        self._known.add(self._scope.path(address))
+        self._seen.add(self._scope.path(address))
         note = self._source.notes.append
         listed = sitemap_pages(self._fetcher, self._scope, self._robots, self._admit, note)
         inside = [own for url in listed if (own := self._scope.own(url)) and self._scope.contains(own)]
@@ -254,14 +254,14 @@ class _Crawl:
             return False
         paths = {self._scope.path(url) for url in self._links(_head(first), first.url)}
         links = {path for path in paths if not skip_reason(path)}
-        return bool(links) and len(links - self._known) > _PARTIAL * len(links)
+        return bool(links) and len(links - self._seen) > _PARTIAL * len(links)
 
     def _add(self, url: str) -> None:
         """Queue a page of the book, unless it is known or skipped."""
         path = self._scope.path(url)
-        if path in self._known:
+        if path in self._seen:
             return
-        self._known.add(path)
+        self._seen.add(path)
         if why := skip_reason(path) or ("" if self._robots.allows(url) else _FORBIDDEN):
             self._left_out[why] += 1
             return
@@ -336,7 +336,7 @@ class _Crawl:
         if canonical and self._scope.contains(canonical) and self._scope.path(canonical) != "index":
             address = canonical
         path = self._scope.path(address)
-        self._known.add(path)
+        self._seen.add(path)
         if path in self._done:
             raise _SkippedError(_DUPLICATE)
         self._done.add(path)
