@@ -13,7 +13,7 @@ A configuration has no fitted parameters, so the inner loop of the nested cross-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from recto.errors import InvalidArgument
@@ -271,8 +271,8 @@ def search_all(
 
 
 def _with_weight(query: PreparedQuery, weight: float) -> PreparedQuery:
-    lexical = query.lexical and replace(query.lexical, weight=hybrid_weight(query.text, weight))
-    return replace(query, lexical=lexical)
+    lexical = query.lexical and query.lexical._replace(weight=hybrid_weight(query.text, weight))
+    return query._replace(lexical=lexical)
 
 
 def decide(scores: NDArray[np.float64]) -> Decision:
