@@ -100,11 +100,6 @@ def format_of(name: str) -> Format | None:
     return max(candidates, key=itemgetter(0))[1] if candidates else None
 
 
-def is_markdown(name: str) -> bool:
-    """Return whether a file is Markdown or MDX."""
-    return format_of(name) in (MARKDOWN, MDX)
-
-
 @cache
 def reader_version(name: str) -> str:
     """Return the version of the plugin that reads a format; "" for a built-in format."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
-from recto.book.parsing.formats import is_markdown, page_suffixes, read
+from recto.book.parsing.formats import MARKDOWN, MDX, format_of, page_suffixes, read
 from recto.book.sources.includes import Includes
 from recto.book.sources.options import ROOT_TITLE, BookFile, humanised, is_inside, local_url, title_of
 from recto.errors import RectoError
@@ -125,12 +125,19 @@ def _expand_braces(pattern: str) -> list[str]:
 class Navigation:
     """The reading order of a site.
 
-    `names` are all pages in reading order; `sections` has the titles of the sections above each page that the
-    navigation lists, outermost first.
+    `pages` are all pages in the usual order; `sections` has the titles of the sections above each page that
+    the navigation lists, outermost first, in its own order.
     """
 
-    names: Sequence[str]
+    pages: Sequence[str]
     sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """All pages in reading order: those that the navigation does not list come last."""
+        there = set(self.pages)
+        listed = [name for name in self.sections if name in there]
+        return [*listed, *(name for name in self.pages if name not in self.sections)]
 
 
 class SiteRules(ABC):
@@ -248,7 +255,7 @@ class PageDirectory:
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
         lines: tuple[int, ...] = ()
-        if self.includes and is_markdown(name):
+        if self.includes and format_of(name) in (MARKDOWN, MDX):
             text, lines = self.includes.expand(path, self.file(name), text)
         keys = self.rules.book_file.module_keys(path)
         title, revision = title_of(name, self.rules.book), hashlib.sha256(text.encode()).hexdigest()
@@ -292,12 +299,6 @@ def _printable(name: str) -> str:
     """Return a name that can be printed, with undecodable bytes escaped."""
     plain = name.isprintable() and name.isascii()
     return name if plain else name.encode("utf-8", "backslashreplace").decode()
-
-
-def by_navigation(names: Sequence[str], listed: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Order pages as the navigation lists them; pages that it does not list come last, in their own order."""
-    there = set(names)
-    return (*(name for name in listed if name in there), *(name for name in names if name not in listed))
 
 
 def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:

@@ -17,7 +17,6 @@ from recto.book.sources.directory import (
     PageDirectory,
     SiteRules,
     any_of,
-    by_navigation,
     ignored,
     is_file,
 )
@@ -137,7 +136,7 @@ class MkDocsSite(SiteRules):
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as `nav` does; pages that it does not list come last."""
-        return Navigation(by_navigation(names, self._sections), self._sections)
+        return Navigation(names, self._sections)
 
     def _relative(self, name: str) -> str:
         """Return the URL of a page relative to the site's URL."""

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.parsing.markdown.text import tag_end
-from recto.book.sources.directory import Navigation, SiteRules, any_of, by_navigation
+from recto.book.sources.directory import Navigation, SiteRules, any_of
 from recto.book.sources.docusaurus.javascript import get, read_exported, read_json
 from recto.book.sources.includes import (
     MARKDOWN_SUFFIXES,
@@ -275,7 +275,7 @@ class DocsRules(SiteRules):
             for name in ordered:
                 if name.startswith(below):
                     listed.setdefault(name, item.sections)
-        return Navigation(by_navigation(ordered, listed), listed)
+        return Navigation(ordered, listed)
 
     def _head(self, name: str) -> dict[str, Any]:
         """Return the front matter of a page if it may state a position or an id."""
