@@ -10,9 +10,8 @@ ranges = st.lists(
 
 
 def test_overlap_by_hand() -> None:
-    found = overlap([(0, 10), (20, 30)], [(5, 15)])
-    assert (found.recall, found.precision) == (0.5, 0.25)
-    assert found.iou == pytest.approx(5 / 25)
+    overlapping = overlap([(0, 10), (20, 30)], [(5, 15)])
+    assert (overlapping.recall, overlapping.precision, overlapping.iou) == (0.5, 0.25, pytest.approx(5 / 25))
 
 
 def test_what_is_retrieved_twice_must_be_read_twice() -> None:

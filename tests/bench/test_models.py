@@ -43,21 +43,21 @@ def test_models_are_compared_and_those_that_fail_say_why(
         documents = sum(any("Knead" in text for text in texts) for texts in double.embedded())
     assert documents == 1, "the double embedded the book, once"
     printed = capsys.readouterr()
-    found = rows(printed.out)
-    assert list(found)[2:] == names, "in the given order, after the heading and the line below it"
-    assert "hybrid page MRR minus local (95 % interval)" in found["model"], "the first that ran"
-    assert "COHERE_API_KEY is required but not set" in found["cohere"][0]
-    assert "does not have the model absent" in found["openai:absent"][0]
+    cells = rows(printed.out)
+    assert list(cells)[2:] == names, "in the given order, after the heading and the line below it"
+    assert "hybrid page MRR minus local (95 % interval)" in cells["model"], "the first that ran"
+    assert "COHERE_API_KEY is required but not set" in cells["cohere"][0]
+    assert "does not have the model absent" in cells["openai:absent"][0]
     assert "cohere failed: Configuration error: COHERE_API_KEY" in printed.err
     assert "openai:my-model: tiny, 4 queries" in printed.err
-    assert found["local"][0] == "384"
-    assert found["local"][7] == "–"
-    assert found["openai:my-model"][0] == "64"
-    assert " to " in found["openai:my-model"][7]
+    assert cells["local"][0] == "384"
+    assert cells["local"][7] == "–"
+    assert cells["openai:my-model"][0] == "64"
+    assert " to " in cells["openai:my-model"][7]
     for name in ("local", "openai:my-model"):
-        assert len(found[name]) == len(found["model"])
-        assert found[name][4:7] == ["0.667", "1.000", "1.000"], "the question for two pages is no hit at 1"
-        assert all(float(cell) > 0 for cell in found[name][8:]), "speed, time and size"
+        assert len(cells[name]) == len(cells["model"])
+        assert cells[name][4:7] == ["0.667", "1.000", "1.000"], "the question for two pages is no hit at 1"
+        assert all(float(cell) > 0 for cell in cells[name][8:]), "speed, time and size"
     figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
     assert "COHERE_API_KEY" in figures["cohere"]["failed"]
     assert figures["local"]["embedded"] == figures["local"]["chunks"] == 3

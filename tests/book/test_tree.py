@@ -88,11 +88,6 @@ def test_book_name(tmp_path: Path, path: str, name: str) -> None:
     assert MarkdownTree(tmp_path / path, book="given").book == "given"
 
 
-def test_titles_from_file_names(tmp_path: Path) -> None:
-    write_pages(tmp_path, "module-1-x/setting_up-robots.md", "module-1-x/index.md")
-    assert [page.title for page in MarkdownTree(tmp_path).pages()] == ["Module 1 x", "Setting up robots"]
-
-
 def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
     book = write_pages(tmp_path / "book", "a.md", "part/b.md")
     write_pages(tmp_path, "outside.md")

@@ -110,9 +110,9 @@ def assert_same_as_new(indexed: Indexed, embedder: Embedder, tmp_path: Path) -> 
     index = fresh.open(NAME)
     expected = {chunk.id: chunk for chunk in index.scroll()}
     assert indexed.chunks() == expected
-    found, wanted = indexed.vectors(), index.vectors(list(expected))
-    for id, vector in wanted.items():
-        assert found[id] == pytest.approx(vector, abs=2e-6)
+    actual, expected_vectors = indexed.vectors(), index.vectors(list(expected))
+    for id, vector in expected_vectors.items():
+        assert actual[id] == pytest.approx(vector, abs=2e-6)
 
 
 def test_an_unchanged_book_is_not_published_again(indexed: Indexed) -> None:

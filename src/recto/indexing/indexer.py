@@ -316,7 +316,7 @@ class _Run:
                 groups[step] = []
         yield from ((entries, step) for step, entries in groups.items() if entries)
 
-    def _embed(self, entries: Sequence[PlannedChunk]) -> Mapping[str, Vector]:
+    def _embed(self, entries: Sequence[PlannedChunk]) -> dict[str, Vector]:
         """Embed the texts of a batch; the journal has their vectors before the store gets them."""
         texts = {entry.input.chunk.content_hash: entry.input.embedded for entry in entries}
         tokens, done, written = sum(entry.tokens for entry in entries), self._tokens, self._done
