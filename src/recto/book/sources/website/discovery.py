@@ -76,6 +76,7 @@ _MOST_SITEMAPS = 50
 _DEEPEST = 3  # sitemaps in sitemaps
 _MOST_ADDRESSES = 50_000
 _LONGEST_ADDRESS = 2000
+_ENDS = ("</urlset>", "</sitemapindex>")
 _CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
 
 
@@ -153,8 +154,9 @@ def parse_sitemap(data: bytes) -> Sitemap:
         return sitemap
     text = data.decode("utf-8-sig", "replace").strip()
     if text.startswith("<"):
-        written = [part[:_LONGEST_ADDRESS].partition("</loc>")[0] for part in text.split("<loc>")[1:]]
-        if "<!ENTITY" in text or "</" not in text[-20:]:
+        parts = text.split("<loc>", _MOST_ADDRESSES + 1)[1:]
+        written = [part[:_LONGEST_ADDRESS].partition("</loc>")[0] for part in parts]
+        if "<!ENTITY" in text or not any(end in text for end in _ENDS):
             sitemap.flaw = "it declares entities, or ends too early"
     else:
         written = text.splitlines()
