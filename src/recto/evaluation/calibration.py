@@ -19,7 +19,7 @@ from recto._util.numbers import cosine, percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import analyze_query, read_lexicon
-from recto.search.pipeline import best_evidence
+from recto.search.pipeline import best_evidence, nearest_chunks
 from recto.search.query import MAX_QUERY
 from recto.search.response import answerable
 from recto.types.index import Calibration, IndexQuery
@@ -77,7 +77,7 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     queries = [*off_topic, *(query for query, _ in in_book)]
     vectors = embedder.embed_queries(queries)
     split = len(off_topic)
-    noise = sorted(hits[0].score for hits in index.query_batch(vectors[:split], 1) if hits)
+    noise = sorted(hits[0].score for hits in nearest_chunks(index, vectors[:split], 1) if hits)
     stored = index.vectors([chunk.id for _, chunk in in_book])
     about_book = zip(in_book, vectors[split:], strict=True)
     signal = [cosine(vector, stored[chunk.id]) for (_, chunk), vector in about_book if chunk.id in stored]

@@ -14,7 +14,7 @@ from recto.errors import InvalidArgument
 from recto.evaluation.binding import passage_target
 from recto.search.display import matched_query_words, words_to_match
 from recto.search.lexical import QueryWord, analyzed_text
-from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, search_index
+from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, nearest_chunks, search_index
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
 from recto.search.retriever import Retriever
 from recto.types.search import NO_FILTERS, Chunk, Coverage, Filters, Hit, Mode
@@ -252,7 +252,7 @@ class _ExpectedPage:
 
     def _no_passage(self, name: str, passage: str, where: str) -> Expected:
         """Return the chunk nearest to a text that no chunk contains."""
-        near = self.opened.index.query(self.opened.embedder.embed_query(passage), 1)
+        (near,) = nearest_chunks(self.opened.index, [self.opened.embedder.embed_query(passage)], 1)
         message = (
             f"The quoted text is in no chunk of {where}. It may have changed, or span two chunks: quote less."
         )

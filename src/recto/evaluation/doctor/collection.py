@@ -26,6 +26,7 @@ from recto.indexing.indexer import IndexJob, plan_book
 from recto.indexing.planner import PageState
 from recto.protocols import Preparable, Verifiable
 from recto.search.lexical import other_analyzer
+from recto.search.pipeline import nearest_chunks
 from recto.search.retriever import other_model, query_embedder
 from recto.settings import SAMPLE_COLLECTION
 
@@ -171,7 +172,7 @@ def search(context: DoctorContext) -> Iterator[Finding]:
     sample = next(context.index.scroll(batch=1))
     query = heading_question(sample) or "book"
     began = perf_counter()
-    hits = context.index.query(context.embedder.embed_query(query), 5)
+    (hits,) = nearest_chunks(context.index, [context.embedder.embed_query(query)], 5)
     took = (perf_counter() - began) * 1e3
     evidence = f'"{query}": ' + ", ".join(f"{hit.score:.3f} {hit.chunk.page_url}" for hit in hits[:3])
     if not hits:
