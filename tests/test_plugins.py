@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recto import plugins
-from recto.book.sources.location import SourceOptions, open_source, scheme_of
+from recto.book.sources import SourceOptions, open_source, scheme_of
 from recto.errors import ConfigurationError, EmbeddingError, InvalidArgument
 from recto.settings import BUILT_IN_MODEL, Settings, load_settings
 

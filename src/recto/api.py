@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from recto import plugins
 from recto._util.text import plural
-from recto.book.sources.location import SourceOptions, open_source, sample_source
+from recto.book.sources import SourceOptions, open_source, sample_source
 from recto.errors import CollectionMissing, InvalidArgument
-from recto.indexing.naming import collection_for, default_collection
+from recto.indexing import collection_for, default_collection
 from recto.plugins import Notify
 from recto.protocols import Embedder, Source, Store
 from recto.search.query import check_mode, check_top_k

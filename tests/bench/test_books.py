@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from random import Random
 
 import pytest
 
-from bench import books, rare_words
-from bench.peers import table
-from bench.peers.listing import load
+from bench import books
 from bench.question_sets import (
     Answer,
     AnswerChunk,
@@ -61,17 +58,6 @@ def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
     assert score(question, Answer(hits[:5]), needs_all=True).measures()["page hit@5"] == 0
 
 
-def test_measures_of_ranks() -> None:
-    assert Scores("1", "", 2, 2, 6).measures() == {
-        "page hit@1": 0.0,
-        "page hit@5": 1.0,
-        "page MRR": 0.5,
-        "section hit@1": 0.0,
-        "section hit@5": 0.0,
-    }
-    assert Scores("1", "", 0, 0, None).measures() == {"page hit@1": 0.0, "page hit@5": 0.0, "page MRR": 0.0}
-
-
 def result(**ranks: list[int]) -> Result:
     return Result(
         {
@@ -110,39 +96,6 @@ def test_answerability_is_measured_where_every_answer_states_it() -> None:
     assert len(measure([book], {"tiny": stated}).scores["tiny"]) == 2
 
 
-def test_systems_are_chosen_with_or_without_their_mode() -> None:
-    known = books.known_systems(load())
-    assert known[0] == "recto-dense"
-    assert {"langchain-hybrid", "llamaindex-hybrid", "haystack-hybrid", "haystack-dense"} <= set(known)
-    assert books.choose([], known) == known
-    chosen = books.choose(["haystack", "recto-dense"], known)
-    assert chosen == ["recto-dense", "haystack-dense", "haystack-hybrid"]
-    with pytest.raises(SystemExit, match="no system rect"):
-        books.choose(["rect"], known)
-
-
-def test_rare_words_are_the_same_in_every_run_and_typos_are_no_words_of_the_book() -> None:
-    texts = ["The common Word once", "the common word twice", "a common word: RareName"]
-    texts += ["common snake_case 12ab", "common word _99x"]
-    draws = rare_words.draw(texts, 100, "book")
-    assert draws == rare_words.draw(texts, 100, "book")
-    assert sorted(each.word for each in draws) == ["RareName", "_99x", "once", "snake_case", "twice"]
-    known = {"common", "word", "once", "twice", "rarename", "snake_case", "the", "a"}
-    for each in draws:
-        assert each.typo.lower() not in known
-        assert bool(each.typo) == (each.word != "_99x")
-        assert abs(len(each.typo) - len(each.word)) <= 1 or not each.typo
-    assert len(rare_words.draw(texts, 2, "book")) == 2
-    typos = {rare_words.misspell("text", {"ext"}, Random(seed)) for seed in range(200)}
-    assert typos.isdisjoint({"text", "ext"})
-
-
-def test_a_word_is_found_as_a_whole_token_among_the_first_hits() -> None:
-    draws = [rare_words.Draw("RareName", "RareNme"), rare_words.Draw("_99x", "")]
-    answers = {"RareName": ["a rarename here"], "RareNme": ["RareNames"], "_99x": []}
-    assert rare_words.ask(draws, answers.__getitem__) == rare_words.Found(2, 0.5, 1, 0.0)
-
-
 def test_recto_is_asked_from_the_files_to_the_tables(
     corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,8 +112,3 @@ def test_recto_is_asked_from_the_files_to_the_tables(
     assert [ranks["section"] for ranks in dense["ranks"]["tiny"]][:2] == [1, 1]
     assert figures["rare"]["recto-dense"]["tiny"]["exact"] > 0
     assert str(corpora) not in printed.out + out.read_text("utf-8")
-
-
-def test_the_page_has_a_place_for_the_tables() -> None:
-    page = books.PAGE.read_text("utf-8")
-    assert "| new |" in table.into(page, "| new |", books.START, books.END)

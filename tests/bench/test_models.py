@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import models
-from recto.errors import ConfigurationError
-from recto.settings import BUILT_IN_MODEL, COHERE_MODEL, GRANITE_MODEL
+from recto.settings import GRANITE_MODEL
 from tests.doubles.openai import OpenAIDouble
 
 
@@ -44,55 +43,26 @@ def test_models_are_compared_and_those_that_fail_say_why(
         documents = sum(any("Knead" in text for text in texts) for texts in double.embedded())
     assert documents == 1, "the double embedded the book, once"
     printed = capsys.readouterr()
-    found = rows(printed.out)
-    assert list(found)[2:] == names, "in the given order, after the heading and the line below it"
-    assert "hybrid page MRR minus local (95 % interval)" in found["model"], "the first that ran"
-    assert "COHERE_API_KEY is required but not set" in found["cohere"][0]
-    assert "does not have the model absent" in found["openai:absent"][0]
+    cells = rows(printed.out)
+    assert list(cells)[2:] == names, "in the given order, after the heading and the line below it"
+    assert "hybrid page MRR minus local (95 % interval)" in cells["model"], "the first that ran"
+    assert "COHERE_API_KEY is required but not set" in cells["cohere"][0]
+    assert "does not have the model absent" in cells["openai:absent"][0]
     assert "cohere failed: Configuration error: COHERE_API_KEY" in printed.err
     assert "openai:my-model: tiny, 4 queries" in printed.err
-    assert found["local"][0] == "384"
-    assert found["local"][7] == "–"
-    assert found["openai:my-model"][0] == "64"
-    assert " to " in found["openai:my-model"][7]
+    assert cells["local"][0] == "384"
+    assert cells["local"][7] == "–"
+    assert cells["openai:my-model"][0] == "64"
+    assert " to " in cells["openai:my-model"][7]
     for name in ("local", "openai:my-model"):
-        assert len(found[name]) == len(found["model"])
-        assert found[name][4:7] == ["0.667", "1.000", "1.000"], "the question for two pages is no hit at 1"
-        assert all(float(cell) > 0 for cell in found[name][8:]), "speed, time and size"
+        assert len(cells[name]) == len(cells["model"])
+        assert cells[name][4:7] == ["0.667", "1.000", "1.000"], "the question for two pages is no hit at 1"
+        assert all(float(cell) > 0 for cell in cells[name][8:]), "speed, time and size"
     figures = json.loads((tmp_path / "figures.json").read_text("utf-8"))
     assert "COHERE_API_KEY" in figures["cohere"]["failed"]
     assert figures["local"]["embedded"] == figures["local"]["chunks"] == 3
     scores = figures["local"]["results"]["hybrid"]["scores"]["tiny"]
     assert [score["all_pages"] for score in scores] == [1, 1, 2]
-
-
-def test_a_speed_is_not_stated_if_the_vectors_are_cached(
-    folders: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    models.main(folders)
-    first = rows(capsys.readouterr().out)["local"]
-    models.main([*folders, f"--home={Path.cwd() / 'home' / 'other'}"])
-    again = rows(capsys.readouterr().out)["local"]
-    assert again[8] == "– (cached)" != first[8]
-    assert again[:8] == first[:8]
-
-
-def test_a_long_reason_is_shown_to_its_end_on_one_line() -> None:
-    reason = f"ValueError: the file\nof the | model {'is damaged ' * 30}at its end"
-    (row,) = [line for line in models.markdown({"plugin:x": reason}).splitlines() if "plugin:x" in line]
-    assert "ValueError: the file of the / model is damaged" in row
-    assert "is damaged at its end)" in row
-
-
-def test_an_error_that_is_not_rectos_is_a_row_too(
-    folders: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fail(*_: object) -> None:
-        raise ZeroDivisionError("no tokens")
-
-    monkeypatch.setattr(models, "open_embedder", fail)
-    models.main(folders)
-    assert rows(capsys.readouterr().out)["local"][0] == "– (ZeroDivisionError: no tokens)"
 
 
 BOTH = ("local", "local:granite")
@@ -101,10 +71,7 @@ BOTH = ("local", "local:granite")
 @pytest.mark.parametrize(
     ("variables", "names"),
     [
-        ({}, [*BOTH]),
-        ({"RECTO_MODEL": BUILT_IN_MODEL}, [*BOTH]),
-        ({"RECTO_MODEL": GRANITE_MODEL}, [*BOTH]),
-        ({"QDRANT_URL": "http://localhost:6333"}, [*BOTH]),
+        ({"RECTO_MODEL": GRANITE_MODEL, "QDRANT_URL": "http://localhost:6333"}, [*BOTH]),
         ({"RECTO_MODEL": "BAAI/bge-m3"}, [*BOTH, "local:BAAI/bge-m3"]),
         ({"COHERE_API_KEY": "k"}, [*BOTH, "cohere"]),
         ({"COHERE_API_KEY": "k", "RECTO_MODEL": "embed-v4.0"}, [*BOTH, "cohere:embed-v4.0"]),
@@ -118,24 +85,3 @@ BOTH = ("local", "local:granite")
 )
 def test_the_configured_models_run_by_default(variables: dict[str, str], names: list[str]) -> None:
     assert models.configured_models(variables) == names
-
-
-def test_a_name_becomes_the_settings_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".env").write_text("RECTO_EMBEDDER=openai\nRECTO_MODEL=other\nRECTO_PROFILE=cloud\n")
-    monkeypatch.chdir(tmp_path)
-    url = "http://localhost:11434/v1"
-    environment = {"COHERE_API_KEY": "k", "RECTO_OPENAI_URL": url, "XDG_CONFIG_HOME": str(tmp_path)}
-    for name, embedder, model in (
-        ("local", "local", BUILT_IN_MODEL),
-        ("local:granite", "local", GRANITE_MODEL),
-        ("fastembed:BAAI/bge-small-en-v1.5", "local", "BAAI/bge-small-en-v1.5"),
-        ("cohere", "cohere", COHERE_MODEL),
-        ("cohere:embed-v4.0", "cohere", "embed-v4.0"),
-        ("openai:nomic-embed-text:latest", "openai", "nomic-embed-text:latest"),
-        ("openai", "openai", "other"),
-    ):
-        settings = models.model_settings(name, tmp_path, environment)
-        assert (settings.embedder, settings.model, settings.store) == (embedder, model, "edge"), name
-        assert settings.openai.url == (url if embedder == "openai" else "")
-    with pytest.raises(ConfigurationError, match="needs a model"):
-        models.model_settings("fastembed", tmp_path, environment)

@@ -1,6 +1,5 @@
 import json
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,17 +8,14 @@ import pytest
 
 from bench.chunk_quality import BookQuestion
 from bench.peers import table
-from bench.peers.chart import chart
-from bench.peers.command import PAGE, parse
 from bench.peers.dataset import Book, Dataset, read_book, write_dataset
 from bench.peers.environments import here
 from bench.peers.figures import Figure, Results, Spread, ratio, spread
 from bench.peers.goals import goals
 from bench.peers.listing import SELF, load
 from bench.peers.process import RunnerError, RunnerProcess, cold
-from bench.peers.runners.protocol import reason
 from bench.peers.running import Bench, interleave
-from bench.peers.workloads import indexing, pipelines, querying, scifact, starting
+from bench.peers.workloads import indexing, querying, starting
 from bench.vectors import Vectors
 from recto.book.sources.tree import open_book
 from recto.embedders.onnx import LocalEmbedder
@@ -136,45 +132,6 @@ def test_searches_are_measured_and_shown(book: Book, bench: Bench) -> None:
     assert "Recto / bare calls of model and engine" in shown
 
 
-def test_an_index_that_would_take_too_long_is_not_made(book: Book, bench: Bench) -> None:
-    bench.limit = 0.0
-    assert bench.index(SYSTEMS["numpy"], len(book.inputs))[0] is not None
-    folder, why = bench.index(SYSTEMS["numpy"], 10 * len(book.inputs))
-    assert folder is None
-    assert why.startswith("would take about")
-
-
-def test_held_out_questions_and_ranks_of_pages() -> None:
-    held = BookQuestion("kept back", ("a.md",), held=True)
-    assert pipelines.held([*QUESTIONS, held]) == (held,)
-    seeds = "module-1-garden/02-seeds.md"
-    found = [["module-1-garden/01-soil.md", seeds, seeds], ["welcome.md"]]
-    assert pipelines.ranks(QUESTIONS, found) == [2, 0]
-
-
-def test_copies_lie_near_what_they_are_copies_of(dataset: Dataset) -> None:
-    import numpy as np
-
-    rows = np.load(dataset.folder / "vectors.npy")
-    near = (rows[: dataset.real] * rows[dataset.real : dataset.size]).sum(axis=1)
-    assert np.linalg.norm(rows, axis=1) == pytest.approx(1, abs=1e-5)
-    assert 0.9 < near.min() < near.max() < 0.999
-    lines = [json.loads(line) for line in dataset.pieces.read_text("utf-8").splitlines()]
-    assert len({line["id"] for line in lines}) == len({line["text"] for line in lines}) == dataset.size
-
-
-def test_scifact_is_read_with_its_test_set_alone(tmp_path: Path) -> None:
-    (tmp_path / "qrels").mkdir()
-    abstracts = [{"_id": "7", "title": "T", "text": "x"}, {"_id": "8", "title": "", "text": "y"}]
-    queries = [{"_id": "1", "text": "asked"}, {"_id": "2", "text": "of the training set"}]
-    (tmp_path / "corpus.jsonl").write_text("\n".join(map(json.dumps, abstracts)))
-    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, queries)))
-    (tmp_path / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n1\t8\t1\n1\t7\t0\n")
-    texts, claims = scifact.load(tmp_path)
-    assert list(texts.values()) == ["T x", "y"]
-    assert claims == {"asked": {list(texts)[1]}}
-
-
 def test_everything_that_is_installed_has_an_exact_version() -> None:
     pinned = {pin.partition("==")[0] for pin in LISTING.pins}
     assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][\w.+]*", pin) for pin in LISTING.pins)
@@ -182,23 +139,6 @@ def test_everything_that_is_installed_has_an_exact_version() -> None:
         assert find_spec(f"bench.peers.runners.{system.runner}"), system.name
         installed = {*system.needs, *system.alone, *system.versions, *LISTING.model}
         assert installed - pinned <= {".", "recto"}, system.name
-
-
-def test_systems_are_chosen_by_name() -> None:
-    assert [system.name for system in LISTING.chosen("chroma,bare,chroma")] == ["recto", "chroma", "bare"]
-    assert LISTING.chosen("") == LISTING.systems
-    with pytest.raises(SystemExit, match="There is no system croma"):
-        LISTING.chosen("croma")
-
-
-def test_the_command_line_says_what_it_does_not_know(capsys: pytest.CaptureFixture[str]) -> None:
-    assert parse(["--only", "cold, query", "--sizes", "10,20"]).sizes == (10, 20)
-    assert parse(["--quick"]).rounds == 3
-    with pytest.raises(SystemExit):
-        parse(["--only", "speed"])
-    with pytest.raises(SystemExit):
-        parse(["--sizes", "many"])
-    assert "there is no workload speed" in capsys.readouterr().err
 
 
 def test_ratios_say_how_many_times_better_and_are_taken_within_a_round() -> None:
@@ -263,55 +203,3 @@ def test_a_goal_that_is_missed_is_shown_as_missed() -> None:
     shown = table.goal_table(list(found.values()), {"chroma": "Chroma"})
     assert "| Chroma | ≥ 5 | 5.5 (5–6) | 6.67 | yes |" in shown
     assert "| Chroma | ≥ 1 | 0.9 | 0.9 | **no** |" in shown
-
-
-def test_the_tables_show_medians_ranges_and_what_is_worse() -> None:
-    shown = table.markdown(made_up(), LISTING.systems)
-    assert "- Chroma: chromadb 2" in shown
-    assert "| **Recto** | 450 (400–500) | 300 |  |  |" in shown
-    assert "| Chroma | 2450 (2400–2500) | 2000 | 5.5 (5–6) × | 6.67 × |" in shown
-    assert "| txtai | – (it / broke here) |" in shown
-    assert "| **Recto** | 9 | 100 |  |  |" in shown
-    assert "| Chroma | 10 | 90 | **0.9 × (worse)** | **0.9 × (worse)** |" in shown
-    assert "+0.100 (+0.020 to +0.180)" in shown
-    assert all(line.count("|") == heads.count("|") for heads, line in _lines(shown))
-
-
-def _lines(shown: str) -> Iterator[tuple[str, str]]:
-    """Every line of every table with the table's first line."""
-    heads = ""
-    for line in shown.splitlines():
-        heads = (heads or line) if line.startswith("|") else ""
-        if heads:
-            yield heads, line
-
-
-def test_the_page_takes_the_figures_between_its_marks() -> None:
-    page = PAGE.read_text("utf-8")
-    once = table.into(page, "| new |")
-    assert table.into(once, "| new |") == once
-    assert once.startswith(page.partition(table.START)[0])
-    assert once.endswith(page.partition(table.END)[2])
-    with pytest.raises(SystemExit, match="no markers"):
-        table.into("nothing", "x")
-
-
-def test_the_chart_is_one_well_formed_picture() -> None:
-    svg = ET.fromstring(chart(made_up(), LISTING.systems))
-    name = "{http://www.w3.org/2000/svg}"
-    kinds = [rect.get("class") for rect in svg.iter(f"{name}rect")]
-    assert sorted(kinds, key=str) == ["bar", "own", "own", "paper", "worse"]
-    assert svg.find(f"{name}title") is not None
-    assert "prefers-color-scheme: dark" in (svg.findtext(f"{name}style") or "")
-    texts = [text.text for text in svg.iter(f"{name}text")]
-    assert "5.5 ×" in texts
-    assert all(float(rect.get("width") or 0) > 0 for rect in svg.iter(f"{name}rect"))
-
-
-def test_a_failure_is_told_by_its_cause_and_without_directories() -> None:
-    error = ValueError("a component failed")
-    error.__cause__ = RuntimeError(
-        "Storage folder /tmp/some-where/peer-1000 is already accessed; and/or locked"
-    )
-    assert reason(error) == "RuntimeError: Storage folder peer-1000 is already accessed; and/or locked"
-    assert reason(KeyError("x")) == "KeyError: 'x'"

@@ -11,15 +11,15 @@ from bench.querylog import kill_service, kill_writers
 
 def test_killed_writers(tmp_path: Path) -> None:
     """Three kills; `bench.querylog --kills 50` is the long version."""
-    found = kill_writers(tmp_path, 3)
-    assert found["queries"]
-    assert found["lost from before (goal 0)"] == 0
-    assert found["damaged lines (goal 0)"] == 0
+    outcome = kill_writers(tmp_path, 3)
+    assert outcome["queries"]
+    assert outcome["lost from before (goal 0)"] == 0
+    assert outcome["damaged lines (goal 0)"] == 0
 
 
 @pytest.mark.long
 def test_killed_services(house: Path, tmp_path: Path) -> None:
-    found = kill_service(house / "home", tmp_path, 3)
-    assert found["queries"]
-    assert found["lost from before (goal 0)"] == 0
-    assert found["damaged lines (goal 0)"] == 0
+    outcome = kill_service(house / "home", tmp_path, 3)
+    assert outcome["queries"]
+    assert outcome["lost from before (goal 0)"] == 0
+    assert outcome["damaged lines (goal 0)"] == 0

@@ -7,9 +7,9 @@ from bench.splitters import recursive, windows
 
 @given(st.text(alphabet="ab. \n", max_size=300), st.integers(1, 40))
 def test_recursive_loses_nothing_and_keeps_the_limit(text: str, largest: int) -> None:
-    found = recursive(text, largest)
-    assert all(0 < end - start <= largest for start, end in found)
-    assert "".join("".join(text[start:end].split()) for start, end in found) == "".join(text.split())
+    spans = recursive(text, largest)
+    assert all(0 < end - start <= largest for start, end in spans)
+    assert "".join("".join(text[start:end].split()) for start, end in spans) == "".join(text.split())
 
 
 def test_recursive_prefers_paragraphs() -> None:
@@ -24,10 +24,10 @@ def test_recursive_prefers_paragraphs() -> None:
 def test_windows_hold_every_token(tokens: int, size: int, half: bool) -> None:
     offsets = [(2 * number, 2 * number + 1) for number in range(tokens)]
     step = max(1, size // 2) if half else size
-    found = windows(offsets, size, step)
-    assert all(any(start <= left and right <= end for start, end in found) for left, right in offsets)
-    assert all((end - start + 1) // 2 <= size for start, end in found)
-    assert len(set(found)) == len(found)
+    spans = windows(offsets, size, step)
+    assert all(any(start <= left and right <= end for start, end in spans) for left, right in offsets)
+    assert all((end - start + 1) // 2 <= size for start, end in spans)
+    assert len(set(spans)) == len(spans)
 
 
 def test_a_chunk_is_found_where_it_stands() -> None:

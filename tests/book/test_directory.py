@@ -81,17 +81,8 @@ def test_modules_of_one_section_have_titles_of_subsections(tmp_path: Path) -> No
       - Advanced Guide: [advanced/a.md, advanced/b.md]
       - recipes/a.md
 """
-    root = mkdocs(
-        tmp_path,
-        nav,
-        "index.md",
-        "python.md",
-        "tutorial/a.md",
-        "tutorial/b.md",
-        "advanced/a.md",
-        "advanced/b.md",
-        "recipes/a.md",
-    )
+    names = "index.md python.md tutorial/a.md tutorial/b.md advanced/a.md advanced/b.md recipes/a.md"
+    root = mkdocs(tmp_path, nav, *names.split())
     assert titles(root) == {
         "intro": "Title of index.md",
         "tutorial": "Tutorial - User Guide",
@@ -135,16 +126,8 @@ def test_docusaurus_orders_by_position_number_and_name(tmp_path: Path) -> None:
             "appendix.md": "a",
         },
     )
-    assert order(root) == [
-        "intro.md",
-        "zebra/page.md",
-        "2-second/index.md",
-        "2-second/9-nine.md",
-        "2-second/10-ten.md",
-        "alpha/a.md",
-        "alpha/b.md",
-        "appendix.md",
-    ]
+    second = ["2-second/index.md", "2-second/9-nine.md", "2-second/10-ten.md"]
+    assert order(root) == ["intro.md", "zebra/page.md", *second, "alpha/a.md", "alpha/b.md", "appendix.md"]
     assert titles(root) == {
         "intro": "Introduction",
         "zebra": "The Zebra",
@@ -178,15 +161,8 @@ def test_docusaurus_sidebars_give_order_and_titles(tmp_path: Path, path: str) ->
         "intro.md": "---\nid: welcome\n---\n",
     }
     root = write(docusaurus(tmp_path, pages, f"sidebarPath: {path}"), {"sidebars.ts": SIDEBARS})
-    assert order(root) == [
-        "intro.md",
-        "ros2/index.md",
-        "ros2/02-nodes.md",
-        "ros2/01-install.md",
-        "sim/a.md",
-        "sim/b.md",
-        "ros2/extra.md",
-    ]
+    listed = ["ros2/index.md", "ros2/02-nodes.md", "ros2/01-install.md"]
+    assert order(root) == ["intro.md", *listed, "sim/a.md", "sim/b.md", "ros2/extra.md"]
     assert titles(root) == {"intro": "Introduction", "ros2": "ROS 2 Fundamentals", "sim": "Simulation"}
 
 

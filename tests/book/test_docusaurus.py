@@ -59,7 +59,7 @@ def urls(path: Path, **options: Any) -> list[str]:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_urls_are_those_that_docusaurus_built(tmp_path: Path, variant: str) -> None:
-    place = site(tmp_path, variant)
+    root = site(tmp_path, variant)
     expected: dict[tuple[str, str], set[str]] = defaultdict(set)
     for page in built(variant):
         if not page["unlisted"]:
@@ -67,65 +67,51 @@ def test_urls_are_those_that_docusaurus_built(tmp_path: Path, variant: str) -> N
     versions = {version for _, version in expected}
     for locale in {locale for locale, _ in expected}:
         for version in versions:
-            found = pages(place, locale=locale, version=version)
+            loaded = pages(root, locale=locale, version=version)
             # An instance without this version is read in its own last one.
-            mine = {page.url for page in found if page.version == version}
+            mine = {page.url for page in loaded if page.version == version}
             assert mine == expected[locale, version], (locale, version)
-            assert len({page.path for page in found}) == len(found)
+            assert len({page.path for page in loaded}) == len(loaded)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_default_version_is_the_last_one(tmp_path: Path, variant: str) -> None:
-    wanted = {
+    expected = {
         page["url"]
         for page in built(variant)
         if page["last"] and page["locale"] == "en" and not page["unlisted"]
     }
-    assert {page.url for page in pages(site(tmp_path, variant))} == wanted
+    assert {page.url for page in pages(site(tmp_path, variant))} == expected
 
 
 def test_translation_replaces_its_page_only(tmp_path: Path) -> None:
-    found = {page.path: page for page in pages(site(tmp_path), locale="fr", version="2.0")}
-    assert found["intro.md"].text.startswith("# Bonjour 2.0")
-    assert found["01-module-one/01-first.md"].text.startswith("# First of 2.0")
-    assert {page.locale for page in found.values()} == {"fr"}
+    loaded = {page.path: page for page in pages(site(tmp_path), locale="fr", version="2.0")}
+    assert loaded["intro.md"].text.startswith("# Bonjour 2.0")
+    assert loaded["01-module-one/01-first.md"].text.startswith("# First of 2.0")
+    assert {page.locale for page in loaded.values()} == {"fr"}
     current = pages(site(tmp_path / "again"), locale="fr", version="current")
     assert "only-french.md" not in {page.path for page in current}
-
-
-def test_versions_are_never_mixed(tmp_path: Path) -> None:
-    place = site(tmp_path)
-    main = [page for page in pages(place, version="1.0") if not page.path.startswith("labs/")]
-    assert {page.version for page in main} == {"1.0"}
-    assert {page.path for page in main} == {"home.md", "intro.md"}
 
 
 def test_drafts_and_unlisted_pages_are_skipped_and_counted(tmp_path: Path) -> None:
     source = open_book(site(tmp_path), SiteOptions(version="current"))
     paths = {page.path for page in source.pages()}
-    assert not paths & {
-        "draft.md",
-        "unlisted.md",
-        "_partial.md",
-        "_private/inner.md",
-        "left-out/gone.md",
-        ".hidden.md",
-        "UPPER.MD",
-    }
+    left_out = "draft.md unlisted.md _partial.md _private/inner.md left-out/gone.md .hidden.md UPPER.MD"
+    assert not paths & set(left_out.split())
     assert "Left out: 1 draft page." in source.notes
     assert "Left out: 1 unlisted page." in source.notes
 
 
 def test_module_keys_include_the_label(tmp_path: Path) -> None:
-    found = {page.path: page for page in pages(site(tmp_path), version="current")}
-    assert found["01-module-one/01-first.mdx"].module_keys == (
+    loaded = {page.path: page for page in pages(site(tmp_path), version="current")}
+    assert loaded["01-module-one/01-first.mdx"].module_keys == (
         "module-one",
         "01-module-one",
         "the first module",
     )
-    assert found["02-module-two/README.md"].module_keys == ("module-two", "02-module-two", "second module")
-    assert found["intro.md"].module_keys == ("intro",)
-    assert found["labs/01-bench.md"].module == "labs"
+    assert loaded["02-module-two/README.md"].module_keys == ("module-two", "02-module-two", "second module")
+    assert loaded["intro.md"].module_keys == ("intro",)
+    assert loaded["labs/01-bench.md"].module == "labs"
 
 
 @pytest.mark.parametrize(
@@ -133,50 +119,50 @@ def test_module_keys_include_the_label(tmp_path: Path) -> None:
     [("docs", 45), ("docs/01-module-one", 7), ("docs/01-module-one/nested/02-deep", 2), ("docs/intro.md", 1)],
 )
 def test_part_of_the_docs_has_the_same_paths_and_urls(tmp_path: Path, below: str, count: int) -> None:
-    place = site(tmp_path)
-    whole = {page.path: page.url for page in pages(place, version="current")}
-    part = {page.path: page.url for page in pages(place / below)}
+    root = site(tmp_path)
+    whole = {page.path: page.url for page in pages(root, version="current")}
+    part = {page.path: page.url for page in pages(root / below)}
     assert len(part) == count
     assert part.items() <= whole.items()
 
 
 def test_directory_of_an_older_version(tmp_path: Path) -> None:
-    place = site(tmp_path)
-    assert urls(place / "versioned_docs/version-1.0/intro.md") == [
+    root = site(tmp_path)
+    assert urls(root / "versioned_docs/version-1.0/intro.md") == [
         "https://books.example/torture/docs/one/intro"
     ]
-    assert urls(place / "labs_versioned_docs/version-spring/garden") == [
+    assert urls(root / "labs_versioned_docs/version-spring/garden") == [
         "https://books.example/torture/the-labs/garden/"
     ]
-    source = open_book(place / "docs")
+    source = open_book(root / "docs")
     assert any(
         "docs is version current, but the site's default is version 2.0" in note for note in source.notes
     )
-    assert urls(place / "docs", version="2.0") == urls(place, version="2.0")[:2]
+    assert urls(root / "docs", version="2.0") == urls(root, version="2.0")[:2]
     with pytest.raises(InvalidArgument, match="belongs to version current, not 2.0"):
-        open_book(place / "docs" / "01-module-one", SiteOptions(version="2.0"))
+        open_book(root / "docs" / "01-module-one", SiteOptions(version="2.0"))
 
 
 def test_paths_of_further_docs_have_a_prefix(tmp_path: Path) -> None:
     plugins = "[['content-docs', {id: 'lab', path: 'labs', routeBasePath: 'l'}]]"
     config = f"module.exports = {{url: 'https://x.org', plugins: {plugins}, presets: ['classic']}}"
-    place = small_site(tmp_path, config, "docs/a.md", "labs/a.md")
-    assert {page.path: page.url for page in pages(place)} == {
+    root = small_site(tmp_path, config, "docs/a.md", "labs/a.md")
+    assert {page.path: page.url for page in pages(root)} == {
         "a.md": "https://x.org/docs/a",
         "labs/a.md": "https://x.org/l/a",
     }
-    (place / "docs" / "labs").mkdir()
-    (place / "docs" / "labs" / "a.md").write_text("# Other\n", "utf-8")
-    assert [page.path for page in pages(place)] == ["a.md", "labs/a.md", "@lab/a.md"]
+    (root / "docs" / "labs").mkdir()
+    (root / "docs" / "labs" / "a.md").write_text("# Other\n", "utf-8")
+    assert [page.path for page in pages(root)] == ["a.md", "labs/a.md", "@lab/a.md"]
 
 
 def test_unknown_version_or_locale_is_refused(tmp_path: Path) -> None:
-    place = site(tmp_path)
+    root = site(tmp_path)
     with pytest.raises(ConfigurationError, match="no version 2.1") as error:
-        open_book(place, SiteOptions(version="2.1"))
+        open_book(root, SiteOptions(version="2.1"))
     assert error.value.hint == "Did you mean 2.0? The site has: current, 2.0, 1.0, spring."
     with pytest.raises(ConfigurationError, match="no locale es") as error:
-        open_book(place, SiteOptions(locale="es"))
+        open_book(root, SiteOptions(locale="es"))
     assert "en, fr, de" in error.value.hint
 
 
@@ -201,61 +187,61 @@ CONFIG = "module.exports = {url: 'https://x.org', baseUrl: '/b/', presets: [['cl
 def test_computed_value_is_an_error_that_names_the_flag(
     tmp_path: Path, old: str, new: str, key: str, flag: str
 ) -> None:
-    place = small_site(tmp_path, CONFIG.replace(old, new))
+    root = small_site(tmp_path, CONFIG.replace(old, new))
     with pytest.raises(ConfigurationError, match=f"{key} cannot be read without running it") as error:
-        open_book(place)
+        open_book(root)
     assert flag in error.value.hint
 
 
 def test_flags_replace_computed_values(tmp_path: Path) -> None:
     config = "module.exports = {url: f(), baseUrl: g(), trailingSlash: h(), presets: [['classic', {docs: {routeBasePath: i()}}]]};"
-    place = small_site(tmp_path, config)
-    found = urls(place, url="https://y.org/base/", trailing_slash=True, route_base_path="handbook")
-    assert found == ["https://y.org/base/handbook/intro/"]
-    assert urls(place, url="https://y.org", trailing_slash=False, route_base_path="/") == [
+    root = small_site(tmp_path, config)
+    loaded = urls(root, url="https://y.org/base/", trailing_slash=True, route_base_path="handbook")
+    assert loaded == ["https://y.org/base/handbook/intro/"]
+    assert urls(root, url="https://y.org", trailing_slash=False, route_base_path="/") == [
         "https://y.org/intro"
     ]
 
 
 def test_computed_last_version_needs_the_version_flag(tmp_path: Path) -> None:
     config = CONFIG.replace("docs: {}", "docs: {lastVersion: newest()}")
-    place = small_site(tmp_path, config, "docs/a.md", "versioned_docs/version-1/a.md")
-    assert urls(place) == ["https://x.org/b/docs/a"]  # without versions.json there is but one
-    (place / "versions.json").write_text('["1"]', "utf-8")
+    root = small_site(tmp_path, config, "docs/a.md", "versioned_docs/version-1/a.md")
+    assert urls(root) == ["https://x.org/b/docs/a"]  # without versions.json there is but one
+    (root / "versions.json").write_text('["1"]', "utf-8")
     with pytest.raises(
         ConfigurationError, match=r"docs.lastVersion cannot be read without running it: newest\(\)"
     ) as error:
-        open_book(place)
+        open_book(root)
     assert "--docs-version" in error.value.hint
-    assert urls(place, version="1") == ["https://x.org/b/docs/a"]
-    assert urls(place, version="current") == ["https://x.org/b/docs/next/a"]
+    assert urls(root, version="1") == ["https://x.org/b/docs/a"]
+    assert urls(root, version="current") == ["https://x.org/b/docs/next/a"]
 
 
 def test_environment_is_taken_as_empty_and_noted(tmp_path: Path) -> None:
-    place = small_site(tmp_path, CONFIG.replace("'/b/'", "process.env.BASE ?? '/c/'"))
-    source = open_book(place)
+    root = small_site(tmp_path, CONFIG.replace("'/b/'", "process.env.BASE ?? '/c/'"))
+    source = open_book(root)
     assert [page.url for page in source.pages()] == ["https://x.org/c/docs/intro"]
     assert source.notes == ['baseUrl depends on the environment; taken as "/c/"']
 
 
 def test_without_a_site_url_pages_have_local_urls(tmp_path: Path) -> None:
-    place = small_site(
+    root = small_site(
         tmp_path, "module.exports = {presets: ['classic']}", "docs/module-1-ros2/01-ros2-fundamentals.md"
     )
-    assert urls(place) == ["local://docs/docs/module-1-ros2/01-ros2-fundamentals"]
+    assert urls(root) == ["local://docs/docs/module-1-ros2/01-ros2-fundamentals"]
 
 
 def test_disabled_or_missing_docs(tmp_path: Path) -> None:
-    place = small_site(
+    root = small_site(
         tmp_path, "module.exports = {url: 'https://x.org', presets: [['classic', {docs: false}]]}"
     )
     with pytest.raises(ConfigurationError, match="no docs"):
-        open_book(place)
-    place = small_site(
+        open_book(root)
+    root = small_site(
         tmp_path, "module.exports = {url: 'https://x.org', presets: [['classic', {docs: {path: 'other'}}]]}"
     )
     with pytest.raises(InvalidArgument) as error:
-        open_book(place)
+        open_book(root)
     assert "There is no directory other" in error.value.hint
 
 
@@ -263,13 +249,13 @@ def test_docs_must_be_in_the_project(tmp_path: Path) -> None:
     small_site(tmp_path, "", "handbook/01-a.md", "project/handbook/02-b.md")
     (tmp_path / "docusaurus.config.js").unlink()
     (tmp_path / "project" / ".git").mkdir()
-    place = small_site(
+    root = small_site(
         tmp_path / "project" / "site", CONFIG.replace("docs: {}", "docs: {path: '../handbook'}")
     )
-    assert urls(place) == ["https://x.org/b/docs/b"]
-    small_site(place, CONFIG.replace("docs: {}", "docs: {path: '../../handbook'}"))
+    assert urls(root) == ["https://x.org/b/docs/b"]
+    small_site(root, CONFIG.replace("docs: {}", "docs: {path: '../../handbook'}"))
     with pytest.raises(ConfigurationError, match="outside the repository"):
-        open_book(place)
+        open_book(root)
 
 
 @pytest.mark.parametrize(
@@ -281,15 +267,15 @@ def test_docs_must_be_in_the_project(tmp_path: Path) -> None:
     ],
 )
 def test_markdown_format(tmp_path: Path, form: str, formats: list[str]) -> None:
-    place = small_site(
+    root = small_site(
         tmp_path,
         CONFIG.replace("baseUrl", f"markdown: {{format: '{form}'}}, baseUrl"),
         "docs/a.md",
         "docs/b.mdx",
         "docs/c.mdx",
     )
-    (place / "docs" / "c.mdx").write_text("---\nmdx:\n  format: md\n---\n# C\n", "utf-8")
-    assert [page.format for page in pages(place)] == formats
+    (root / "docs" / "c.mdx").write_text("---\nmdx:\n  format: md\n---\n# C\n", "utf-8")
+    assert [page.format for page in pages(root)] == formats
 
 
 def test_pages_with_the_same_url_are_noted(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from recto.book.parsing.markdown.headings import heading_texts, slugger, split_explicit_id
+from recto.types.book import AnchorStyle
 
 
 @pytest.mark.parametrize(
@@ -33,20 +34,6 @@ def test_repeated_headings_are_numbered() -> None:
         "setup-2",
         "setup-3",
     ]
-
-
-@pytest.mark.parametrize(
-    ("source", "text", "explicit"),
-    [
-        ("Title {#my-id}", "Title", "my-id"),
-        ("Title {/* #my-id */}", "Title", "my-id"),
-        ("Title", "Title", ""),
-        ("Set {x}", "Set {x}", ""),
-        ("Title {#a} more", "Title {#a} more", ""),
-    ],
-)
-def test_explicit_ids(source: str, text: str, explicit: str) -> None:
-    assert split_explicit_id(source) == (text, explicit)
 
 
 @pytest.mark.parametrize(
@@ -112,19 +99,21 @@ def test_numbered_headings_have_their_own_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "text", "explicit"),
+    ("style", "source", "text", "explicit"),
     [
-        ("Title {#my-id}", "Title", "my-id"),
-        ("Title {: #my-id }", "Title", "my-id"),
-        ("Title { .wide #my-id }", "Title", "my-id"),
-        ("Title { .wide }", "Title", ""),
-        ("Title{#glued}", "Title", "glued"),
+        ("github", "Title {#my-id}", "Title", "my-id"),
+        ("github", "Title {/* #my-id */}", "Title", "my-id"),
+        ("github", "Title <!-- #my-id -->", "Title", "my-id"),
+        ("github", "Title <!-- a note -->", "Title <!-- a note -->", ""),
+        ("github", "Title", "Title", ""),
+        ("github", "Set {x}", "Set {x}", ""),
+        ("github", "Title {#a} more", "Title {#a} more", ""),
+        ("python-markdown", "Title {#my-id}", "Title", "my-id"),
+        ("python-markdown", "Title {: #my-id }", "Title", "my-id"),
+        ("python-markdown", "Title { .wide #my-id }", "Title", "my-id"),
+        ("python-markdown", "Title { .wide }", "Title", ""),
+        ("python-markdown", "Title{#glued}", "Title", "glued"),
     ],
 )
-def test_explicit_ids_of_attribute_lists(source: str, text: str, explicit: str) -> None:
-    assert split_explicit_id(source, "python-markdown") == (text, explicit)
-
-
-def test_explicit_id_in_a_comment() -> None:
-    assert split_explicit_id("Title <!-- #my-id -->") == ("Title", "my-id")
-    assert split_explicit_id("Title <!-- a note -->") == ("Title <!-- a note -->", "")
+def test_explicit_ids(style: AnchorStyle, source: str, text: str, explicit: str) -> None:
+    assert split_explicit_id(source, style) == (text, explicit)

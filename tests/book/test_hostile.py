@@ -6,23 +6,21 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.parsing import frontmatter
 from recto.book.parsing.formats import read
 from recto.book.parsing.frontmatter import load_mapping, load_yaml, stated
-from recto.book.parsing.markdown import blocks, headings, parse
-from recto.book.sources.directory import Glob, any_of, ignored
-from recto.book.sources.docusaurus import javascript
+from recto.book.parsing.markdown import parse
+from recto.book.sources.directory import any_of, ignored
 from recto.book.sources.docusaurus.javascript import Unknown, read_exported
 from recto.book.sources.options import is_inside, repository_of
 from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError, RectoError
+from recto.types.book import Page
 from tests.book.files import write
 
 DOCUSAURUS = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]}"
@@ -146,21 +144,10 @@ class TestYaml:
         ],
         ids=["sequences", "mappings", "blocks", "indentation", "itself", "aliases", "merges", "values", "text"],
     )  # fmt: skip
-    def test_too_large_after_few_steps(self, source: str) -> None:
-        import yaml
-
-        events = 0
-        parse_events = yaml.parse
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            nonlocal events
-            for event in parse_events(*arguments, **options):
-                events += 1
-                yield event
-
-        with patch.object(yaml, "parse", counted), pytest.raises(ValueError, match="more than"):
+    def test_too_large_values_are_refused(self, source: str) -> None:
+        """To load the aliases and merges would take hours, and much memory."""
+        with pytest.raises(ValueError, match="more than"):
             load_yaml(source)
-        assert events <= 2 * frontmatter._MOST_NODES + 100
         assert load_mapping(source) == {}
 
     def test_usual_aliases_and_merges_still_work(self) -> None:
@@ -200,10 +187,10 @@ class TestYaml:
         (directory,) = [directory for directory, _ in book._directories]  # type: ignore[attr-defined]
         usual = directory.rules.page
 
-        def page(file: object) -> object:
-            if file.name == "a.md":  # type: ignore[attr-defined]
+        def page(name: str, page: Page) -> object:
+            if name == "a.md":
                 raise OverflowError("int too large to convert to float")
-            return usual(file)
+            return usual(name, page)
 
         with patch.object(directory.rules, "page", page):
             assert [found.path for found in book.pages()] == ["b.md"]
@@ -271,70 +258,20 @@ class TestGlobs:
         source = "".join(
             ("(?:[^/]+/)*" if part == "**" else f"{part.replace('*', '[^/]*')}/") for part in pattern[:-1]
         ) + ("(?:[^/]+/)*[^/]+" if pattern[-1] == "**" else pattern[-1].replace("*", "[^/]*"))
-        assert Glob("/".join(pattern)).matches(parts) == bool(re.fullmatch(source, "/".join(parts)))
-
-    def test_alternatives(self) -> None:
-        matches = any_of(["**/*.{md,mdx}", "{a,b/{c,d}}/*.txt"])
-        assert all(map(matches, ["x.md", "a/x.mdx", "a/x.txt", "b/c/x.txt", "b/d/x.txt"]))
-        assert not any(map(matches, ["x.mdy", "b/x.txt", "c/x.txt"]))
+        assert any_of(["/".join(pattern)])("/".join(parts)) == bool(re.fullmatch(source, "/".join(parts)))
 
 
 class TestScanning:
-    @pytest.mark.parametrize("quote", ['"', "'", "`"])
-    def test_quotes_that_never_close(self, quote: str) -> None:
-        """Every mark of a line is looked at once, and skipped at most once."""
-        line = f"export const a = {quote}" + f"\\{quote}" * 200_000
-        assert blocks._opened(line) == 0
-        assert blocks._opened(quote * 200_001 + "{") == 1, "all but the last quote are closed"
-
-    @pytest.mark.parametrize(
-        ("line", "depth"),
-        [
-            ("const a = {", 1),
-            ("f('{', \"(\", `[`)", 0),
-            ("<p>Don't</p>)", -1),
-            ("a = {  // {", 1),
-            ("a /* { */ = [", 1),
-            ('"\\"{" + [', 1),
-            ("'https://x.org/{' + {", 1),
-            ("/* { ", 1),
-        ],
-    )
-    def test_brackets_outside_quotes_and_comments(self, line: str, depth: int) -> None:
-        assert blocks._opened(line) == depth
-
     @pytest.mark.parametrize("unit", ['"', "[", 'a""'])
     def test_javascript_with_many_errors_is_given_up(self, unit: str) -> None:
-        """The parser gets a part of the source only: to recover from all errors would take hours."""
-        read: list[int] = []
-        parser, query = javascript._grammar()
-
-        class Recording:
-            def parse(self, source: object) -> object:
-                def piece(offset: int, point: object) -> bytes:
-                    found: bytes = source(offset, point)  # type: ignore[operator]
-                    read.append(len(found))
-                    return found
-
-                return parser.parse(piece)
-
+        """To recover from all errors would take hours."""
         text = f"module.exports = {{}};{unit * ((1 << 20) // len(unit))}"
-        with patch.object(javascript, "_grammar", lambda: (Recording(), query)):
-            assert isinstance(read_exported(text, lambda _: None).data, Unknown)
-        assert sum(read) < 1 << 18 or unit == "["  # which is parsed fast, but not searched
+        assert isinstance(read_exported(text), Unknown)
 
     def test_headings_with_much_markup_keep_it(self) -> None:
-        parsed: list[str] = []
-        usual = headings.heading_texts
-
-        def counted(raw: str, **options: object) -> tuple[str, str]:
-            parsed.append(raw)
-            return usual(raw, **options)  # type: ignore[arg-type]
-
-        page = "\n".join(["## " + "[" * 450] * 1_000)
-        with patch("recto.book.parsing.markdown.heading_texts", counted):
-            parse(page, title="T")
-        assert sum(map(len, parsed)) <= 50_000
+        page = "\n\n".join(f"## {'[' * 450} *{number}*\n\nText." for number in range(1_000))
+        sections = parse(page, title="T").sections
+        assert [sections[number].headings[-1][-5:] for number in (0, 999)] == ["[[[ 0", "*999*"]
 
     def test_generated_tables_stay_text(self) -> None:
         wide = "|" + "a|" * 2_000 + "\n|" + "-|" * 2_000 + "\n"

@@ -107,13 +107,13 @@ def test_directive_is_replaced_by_its_file(tmp_path: Path, directive: str, expec
         "snippets/code.py": CODE,
         "snippets/marked.py": "x = 1\n# --8<-- [start:body]\ndef f():\n    # --8<-- [start:inner]\n    return 1\n# --8<-- [end:body]\n",
     }
-    source, found = opened(mkdocs(tmp_path, page, files))
-    assert expected in found.text
-    assert found.text.startswith("# Page\n\nFirst.\n\n")
-    assert found.text.endswith("\n\nLast.\n")
-    assert all(mark not in found.text for mark in ("{!", "{*", "8<", "{%", "not shown"))
-    check_lines(page, found)
-    assert found.lines[-2] == page.count("\n")
+    source, expanded = opened(mkdocs(tmp_path, page, files))
+    assert expected in expanded.text
+    assert expanded.text.startswith("# Page\n\nFirst.\n\n")
+    assert expanded.text.endswith("\n\nLast.\n")
+    assert all(mark not in expanded.text for mark in ("{!", "{*", "8<", "{%", "not shown"))
+    check_lines(page, expanded)
+    assert expanded.lines[-2] == page.count("\n")
     count = 2 if directive.startswith("--8<--\n") else 1
     assert f"{count} included file{'s' * (count > 1)} resolved in 1 page." in source.notes
     assert source.unresolved_includes == 0
@@ -121,25 +121,25 @@ def test_directive_is_replaced_by_its_file(tmp_path: Path, directive: str, expec
 
 def test_include_in_a_fence_keeps_the_indentation(tmp_path: Path) -> None:
     page = '!!! note\n\n    ```python\n    {!> code.py !}\n    ```\n\n    ```python\n    --8<-- "code.py:1:2"\n    ```\n'
-    found = opened(mkdocs(tmp_path, page, {"code.py": "def f():\n\n    return 1\n"}))[1]
-    assert "    ```python\n    def f():\n\n        return 1\n    ```" in found.text
-    assert found.lines[:7] == (1, 2, 3, 4, 4, 4, 5)
-    assert "return 1" in stored(found)
+    expanded = opened(mkdocs(tmp_path, page, {"code.py": "def f():\n\n    return 1\n"}))[1]
+    assert "    ```python\n    def f():\n\n        return 1\n    ```" in expanded.text
+    assert expanded.lines[:7] == (1, 2, 3, 4, 4, 4, 5)
+    assert "return 1" in stored(expanded)
 
 
 def test_escaped_snippet_is_not_included(tmp_path: Path) -> None:
     page = '# Page\n\n```md\n;--8<-- "a.md"\n```\n\nText\n;--8<-- "a.md"\n'
-    source, found = opened(mkdocs(tmp_path, page, {"a.md": "No."}))
-    assert (found.text, source.notes) == (page, [])
-    assert '```md\n--8<-- "a.md"\n```' in stored(found)
-    assert 'Text\n--8<-- "a.md"' in stored(found)
+    source, expanded = opened(mkdocs(tmp_path, page, {"a.md": "No."}))
+    assert (expanded.text, source.notes) == (page, [])
+    assert '```md\n--8<-- "a.md"\n```' in stored(expanded)
+    assert 'Text\n--8<-- "a.md"' in stored(expanded)
 
 
 def test_section_marks_are_removed(tmp_path: Path) -> None:
     page = '<!-- --8<-- [start:x] -->\nShown.\n<!-- --8<-- [end:x] -->\n\n--8<-- "marked.py"\n\nEnd.\n'
-    found = opened(mkdocs(tmp_path, page, {"marked.py": "a\n# --8<-- [start:y]\nb\n"}))[1]
-    assert found.text == "Shown.\n\na\nb\n\nEnd.\n"
-    assert found.lines == (2, 4, 5, 5, 6, 7, 8)
+    expanded = opened(mkdocs(tmp_path, page, {"marked.py": "a\n# --8<-- [start:y]\nb\n"}))[1]
+    assert expanded.text == "Shown.\n\na\nb\n\nEnd.\n"
+    assert expanded.lines == (2, 4, 5, 5, 6, 7, 8)
 
 
 @pytest.mark.parametrize(
@@ -169,42 +169,12 @@ def test_mdx_include_and_macros_have_their_own_base_paths(tmp_path: Path) -> Non
     assert text == "a = 1\n\nPart.\n"
 
 
-def test_site_layout_of_fastapi(tmp_path: Path) -> None:
-    """The site is in docs/en of the repository; paths are relative to the working directory of MkDocs."""
-    page = (
-        "# First Steps\n\n{* ../../docs_src/first/tutorial001.py *}\n\n"
-        "{* ../../docs_src/first/tutorial002.py ln[2:3] hl[3] *}\n\n{* ../../docs_src/first/gone.py *}\n\n## Recap\n"
-    )
-    (tmp_path / ".git").mkdir()
-    write(
-        tmp_path,
-        {
-            "docs/en/mkdocs.yml": "site_name: F\nmarkdown_extensions:\n  mdx_include: null\n  markdown_include_variants: null\n",
-            "docs/en/docs/tutorial/first-steps.md": page,
-            "docs_src/first/tutorial001.py": "from fastapi import FastAPI\n\napp = FastAPI()\n",
-            "docs_src/first/tutorial002.py": "one\ntwo\nthree\nfour\n",
-        },
-    )
-    source, found = opened(tmp_path / "docs/en", "tutorial/first-steps")
-    assert found.text == (
-        "# First Steps\n\n```python\nfrom fastapi import FastAPI\n\napp = FastAPI()\n```\n\n```python\ntwo\nthree\n```\n\n"
-        "{* ../../docs_src/first/gone.py *}\n\n## Recap\n"
-    )
-    check_lines(page, found)
-    assert source.notes == [
-        "2 included files resolved in 1 page.",
-        "1 included file could not be resolved: tutorial/first-steps.md: ../../docs_src/first/gone.py (missing).",
-    ]
-    assert source.unresolved_includes == 1
-    assert "gone" not in stored(found)
-
-
 def test_disabled_syntaxes_in_code_are_examples(tmp_path: Path) -> None:
     page = '{! gone.md !}\n\n--8<-- "a.md"\n\n```html\n{% include "base.html" %}\n{! other.md !}\n```\n\n    {% include "x.html" %}\n'
-    source, found = opened(mkdocs(tmp_path, page, {"a.md": "Words."}, "site_name: x\n"))
-    assert "Words." in found.text
-    assert '{% include "base.html" %}' in stored(found)
-    assert '{% include "x.html" %}' in stored(found)
+    source, expanded = opened(mkdocs(tmp_path, page, {"a.md": "Words."}, "site_name: x\n"))
+    assert "Words." in expanded.text
+    assert '{% include "base.html" %}' in stored(expanded)
+    assert '{% include "x.html" %}' in stored(expanded)
     assert [note for note in source.notes if "not be" in note] == [
         "1 included file could not be resolved: guide/page.md: gone.md (missing)."
     ]
@@ -246,9 +216,9 @@ def test_unresolved_include_is_removed_and_reported(tmp_path: Path, path: str, r
     os.symlink(tmp_path / "outside.md", root / "link.md")
     os.symlink(tmp_path / "far", root / "linked")
     os.symlink(root / "loop.md", root / "loop.md")
-    source, found = opened(root)
-    assert "secret" not in found.text
-    assert stored(found) == "Words.\n\nMore."
+    source, expanded = opened(root)
+    assert "secret" not in expanded.text
+    assert stored(expanded) == "Words.\n\nMore."
     shown = path.partition(":")[0] if path.startswith("code") else path
     assert unresolved(root) == f"1 included file could not be resolved: guide/page.md: {shown} ({reason})."
     assert source.unresolved_includes == 1
@@ -274,10 +244,10 @@ def test_include_cycles_and_depth_are_limited(tmp_path: Path, directive: str) ->
     files = {"a.md": f"A {0}.\n{directive % 'b.md'}\n", "b.md": f"B.\n{directive % 'a.md'}\n"}
     chain = {f"deep{n}.md": f"Deep {n}.\n{directive % f'deep{n + 1}.md'}\n" for n in range(1, 15)}
     root = mkdocs(tmp_path, f"{directive % 'a.md'}\n\n{directive % 'deep1.md'}\n", files | chain)
-    source, found = opened(root)
-    assert (found.text.count("B."), found.text.count("A 0.")) == (1, 1)
-    assert "Deep 10." in found.text
-    assert "Deep 11." not in found.text
+    source, expanded = opened(root)
+    assert (expanded.text.count("B."), expanded.text.count("A 0.")) == (1, 1)
+    assert "Deep 10." in expanded.text
+    assert "Deep 11." not in expanded.text
     assert "a.md (it includes itself)" in unresolved(root)
     assert "deep11.md (more than 10 files deep)" in unresolved(root)
     assert source.unresolved_includes == 2
@@ -286,8 +256,8 @@ def test_include_cycles_and_depth_are_limited(tmp_path: Path, directive: str) ->
 def test_included_text_is_limited(tmp_path: Path) -> None:
     """Each of nine files includes the next one ten times: a billion copies without a limit."""
     files = {f"f{n}.md": f"{{! f{n + 1}.md !}}\n" * 10 for n in range(9)} | {"f9.md": ""}
-    source, found = opened(mkdocs(tmp_path, "{! f0.md !}\n", files))
-    assert len(found.text) < 4 << 20
+    source, expanded = opened(mkdocs(tmp_path, "{! f0.md !}\n", files))
+    assert len(expanded.text) < 4 << 20
     assert source.unresolved_includes > 0
 
 
@@ -420,11 +390,11 @@ IMPORT = "import Code from '!!raw-loader!./x.js';\nimport CodeBlock from '@theme
 )
 def test_raw_file_becomes_a_fence(tmp_path: Path, shown: str, fence: str) -> None:
     page = f"{IMPORT}{shown}\n\nEnd.\n"
-    source, found = opened(docusaurus(tmp_path, page, {"docs/guide/x.js": "let a = 1;\n"}))
-    assert found.text == f"{IMPORT}{fence}\n\nEnd.\n"
+    source, expanded = opened(docusaurus(tmp_path, page, {"docs/guide/x.js": "let a = 1;\n"}))
+    assert expanded.text == f"{IMPORT}{fence}\n\nEnd.\n"
     assert source.unresolved_includes == 0
-    assert "let a = 1;" in stored(found)
-    assert found.lines[-2] == page.count("\n")
+    assert "let a = 1;" in stored(expanded)
+    assert expanded.lines[-2] == page.count("\n")
 
 
 def test_raw_file_by_require_alias_or_without_suffix(tmp_path: Path) -> None:
@@ -441,13 +411,7 @@ def test_raw_file_by_require_alias_or_without_suffix(tmp_path: Path) -> None:
 
 
 def test_unresolved_raw_files_are_reported(tmp_path: Path) -> None:
-    page = (
-        "import Gone from '!!raw-loader!./gone.js';\nimport Odd from '!!raw-loader!./x.js';\nimport Unused from '!!raw-loader!./x.js';\n\n"
-        "Words.\n\n<CodeBlock>{Gone}</CodeBlock>\n\n<Player code={Odd} />\n"
-    )
-    root = docusaurus(tmp_path, page, {"docs/guide/x.js": "let a = 1;\n"})
-    assert unresolved(root) == (
-        "2 included files could not be resolved: guide/page.mdx: ./gone.js (missing), "
-        "guide/page.mdx: ./x.js (used in an unsupported way)."
-    )
+    page = "import Gone from '!!raw-loader!./gone.js';\n\nWords.\n\n<CodeBlock>{Gone}</CodeBlock>\n"
+    root = docusaurus(tmp_path, page, {})
+    assert unresolved(root) == "1 included file could not be resolved: guide/page.mdx: ./gone.js (missing)."
     assert stored(opened(root)[1]) == "Words."

@@ -36,18 +36,20 @@ def small_site(folder: Path, config: str) -> Path:
 def test_urls_are_those_that_mkdocs_built(tmp_path: Path, variant: str) -> None:
     built = json.loads((SITE / "expected" / f"{variant}.json").read_text("utf-8"))["pages"]
     source = open_book(site(tmp_path, VARIANTS[variant]))
-    found = {page.path: page for page in source.pages()}
-    assert {path: page.url for path, page in found.items()} == {page["source"]: page["url"] for page in built}
-    assert {page.anchors for page in found.values()} == {"python-markdown"}
-    assert found["plain.md"].title == "The Plain Page"  # as its navigation calls it
+    by_path = {page.path: page for page in source.pages()}
+    assert {path: page.url for path, page in by_path.items()} == {
+        page["source"]: page["url"] for page in built
+    }
+    assert {page.anchors for page in by_path.values()} == {"python-markdown"}
+    assert by_path["plain.md"].title == "The Plain Page"  # as its navigation calls it
     assert source.notes == ["Left out: 1 draft page."]
 
 
 def test_part_of_the_site_has_the_same_paths_and_urls(tmp_path: Path) -> None:
-    place = site(tmp_path, {})
-    whole = {page.path: page.url for page in open_book(place).pages()}
+    root = site(tmp_path, {})
+    whole = {page.path: page.url for page in open_book(root).pages()}
     for below, count in (("pages", len(whole)), ("pages/module01", 2), ("pages/deep/top-only.md", 1)):
-        part = {page.path: page.url for page in open_book(place / below).pages()}
+        part = {page.path: page.url for page in open_book(root / below).pages()}
         assert len(part) == count
         assert part.items() <= whole.items()
 
@@ -58,20 +60,17 @@ def test_files_beside_the_pages_are_not_of_the_site(tmp_path: Path) -> None:
 
 
 def test_without_a_site_url_pages_have_local_urls(tmp_path: Path) -> None:
-    place = site(tmp_path, {"site_url: https://books.example/mk/": ""})
-    urls = {page.path: page.url for page in open_book(place).pages()}
+    root = site(tmp_path, {"site_url: https://books.example/mk/": ""})
+    urls = {page.path: page.url for page in open_book(root).pages()}
     assert urls["module01/README.md"] == "local://docs/docs/module01"
-    given = {page.path: page.url for page in open_book(place, SiteOptions(url="https://y.org/z")).pages()}
+    given = {page.path: page.url for page in open_book(root, SiteOptions(url="https://y.org/z")).pages()}
     assert given["module01/lesson01.md"] == "https://y.org/z/module01/lesson01/"
 
 
 def test_module_names(tmp_path: Path) -> None:
     modules = {page.path: page.module for page in open_book(site(tmp_path, {})).pages()}
-    assert (modules["module01/lesson01.md"], modules["01-numbered/02-page.md"], modules["index.md"]) == (
-        "module01",
-        "numbered",
-        "intro",
-    )
+    names = ("module01/lesson01.md", "01-numbered/02-page.md", "index.md")
+    assert [modules[name] for name in names] == ["module01", "numbered", "intro"]
 
 
 @pytest.mark.parametrize(

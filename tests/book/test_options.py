@@ -32,22 +32,10 @@ def book(folder: Path, text: str, *names: str) -> Path:
 
 
 def test_all_keys_are_read(tmp_path: Path) -> None:
-    found = read_book_file(tmp_path, book(tmp_path / "b", WHOLE))
-    assert found.options == SiteOptions("https://example.org/book/", "docs", False, "1.0", "fr", "Robots")
-    assert found.exclude == ("tutorial-*/**",)
-    assert found.modules == {"ros2": ("module-1-ros2", "ros2-fundamentals"), "deep": ("module-1-ros2/deep",)}
-
-
-def test_without_a_file_there_are_no_options(tmp_path: Path) -> None:
-    assert read_book_file(tmp_path).options == SiteOptions()
-
-
-def test_flags_override_the_file() -> None:
-    stated = SiteOptions("https://x.org", "docs", True, "1", "fr")
-    assert SiteOptions().over(stated) == stated
-    assert SiteOptions("https://y.org", "", False, "2", "de").over(stated) == SiteOptions(
-        "https://y.org", "", False, "2", "de"
-    )
+    file = read_book_file(tmp_path, book(tmp_path / "b", WHOLE))
+    assert file.options == SiteOptions("https://example.org/book/", "docs", False, "1.0", "fr", "Robots")
+    assert file.exclude == ("tutorial-*/**",)
+    assert file.modules == {"ros2": ("module-1-ros2", "ros2-fundamentals"), "deep": ("module-1-ros2/deep",)}
 
 
 @pytest.mark.parametrize(
@@ -76,15 +64,15 @@ def test_invalid_value_is_an_error_that_names_the_key(
 
 def test_plain_tree_with_a_site_url(tmp_path: Path) -> None:
     names = ("index.md", "a b.md", "part/README.md", "part/c.mdx")
-    place = book(tmp_path, "[site]\nurl = 'https://x.org/book'", *names)
-    assert {page.path: page.url for page in open_book(place).pages()} == {
+    root = book(tmp_path, "[site]\nurl = 'https://x.org/book'", *names)
+    assert {page.path: page.url for page in open_book(root).pages()} == {
         "a b.md": "https://x.org/book/a%20b",
         "index.md": "https://x.org/book/",
         "part/README.md": "https://x.org/book/part/",
         "part/c.mdx": "https://x.org/book/part/c",
     }
     options = SiteOptions(url="https://y.org/", trailing_slash=True)
-    assert [page.url for page in open_book(place / "part", options).pages()] == [
+    assert [page.url for page in open_book(root / "part", options).pages()] == [
         "https://y.org/",
         "https://y.org/c/",
     ]
@@ -108,19 +96,19 @@ def test_modules_and_exclude(tmp_path: Path) -> None:
 
 
 def test_file_beside_a_site(tmp_path: Path) -> None:
-    place = book(
+    root = book(
         tmp_path,
         WHOLE.replace('version = "1.0"', ""),
         "docs/module-1-ros2/01-a.md",
         "docs/tutorial-basics/b.md",
     )
-    (place / "docusaurus.config.js").write_text(
+    (root / "docusaurus.config.js").write_text(
         "module.exports = {i18n: {defaultLocale: 'fr', locales: ['fr']}, presets: ['classic']}", "utf-8"
     )
-    for given in (place, place / "docs", place / "docs" / "module-1-ros2"):
+    for given in (root, root / "docs", root / "docs" / "module-1-ros2"):
         (page,) = open_book(given).pages()
         assert (page.url, page.module) == ("https://example.org/book/docs/module-1-ros2/a", "ros2")
     (page,) = open_book(
-        place, SiteOptions(url="https://z.org", trailing_slash=True, route_base_path="/")
+        root, SiteOptions(url="https://z.org", trailing_slash=True, route_base_path="/")
     ).pages()
     assert page.url == "https://z.org/module-1-ros2/a/"

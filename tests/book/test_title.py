@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.sources.location import SourceOptions, open_source, sample_source
+from recto.book.sources import SourceOptions, open_source, sample_source
 from recto.book.sources.tree import BookTree, open_book
-from recto.book.sources.website import CrawlOptions, WebsiteSource
+from recto.book.sources.website import CrawlOptions
+from recto.book.sources.website.crawl import WebsiteSource
 from recto.errors import InvalidArgument
 from tests.book.files import write, write_pages
 from tests.doubles.site import SiteDouble, page
@@ -73,8 +74,8 @@ def test_a_linked_logo_outside_the_repository_is_not_read(tmp_path: Path) -> Non
 
 def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
     config = "site_name: Bees\ntheme:\n  name: material\n  logo: img/bee.webp\n"
-    found = book(tmp_path / "one", {"mkdocs.yml": config, "docs/img/bee.webp": b"webp"})
-    assert (found.title, found.logo) == ("Bees", "data:image/webp;base64,d2VicA==")
+    source = book(tmp_path / "one", {"mkdocs.yml": config, "docs/img/bee.webp": b"webp"})
+    assert (source.title, source.logo) == ("Bees", "data:image/webp;base64,d2VicA==")
     plain = book(tmp_path / "two", {"mkdocs.yml": "site_name: 7\ntheme: material\n"})
     assert (plain.title, plain.logo) == ("", "")
 
@@ -96,9 +97,9 @@ def test_title_of_a_tree(tmp_path: Path, files: dict[str, str | bytes], title: s
 def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
     book(tmp_path, {"docs/index.md": "# Bees\n\nText."})
     (tmp_path / "docusaurus.config.js").write_text("module.exports = make();", "utf-8")
-    found = open_book(tmp_path / "docs")
-    assert isinstance(found, BookTree)
-    assert (found.title, found.logo) == ("Bees", "")
+    source = open_book(tmp_path / "docs")
+    assert isinstance(source, BookTree)
+    assert (source.title, source.logo) == ("Bees", "")
 
 
 def test_the_sample_book_has_the_titles_of_its_site() -> None:
@@ -123,9 +124,9 @@ def test_title_of_a_website(titles: tuple[str, ...], site_name: str, title: str)
             html = page("Heading", "Text.", *links).replace("<head>", f"<head>{stated}<title>{name}</title>")
             site.put("/docs/" if link == links[0] else link, html)
         options = CrawlOptions(delay=0, allow_private=True)
-        found = WebsiteSource(f"{site.url}/docs/", None, options)
-        assert len(list(found.pages())) == len(titles)
-        assert found.title == title
+        source = WebsiteSource(f"{site.url}/docs/", None, options)
+        assert len(list(source.pages())) == len(titles)
+        assert source.title == title
         named = WebsiteSource(f"{site.url}/docs/", None, options, title="Mine")
         assert list(named.pages())
         assert named.title == "Mine"
@@ -133,7 +134,7 @@ def test_title_of_a_website(titles: tuple[str, ...], site_name: str, title: str)
 
 def test_a_given_title_counts(tmp_path: Path) -> None:
     docusaurus(tmp_path, "title: 'Robots'")
-    found = open_source(str(tmp_path), SourceOptions(title="My robots"), None, print)
-    assert getattr(found, "title", "") == "My robots"
+    source = open_source(str(tmp_path), SourceOptions(title="My robots"), None, print)
+    assert getattr(source, "title", "") == "My robots"
     with pytest.raises(InvalidArgument, match="--title"):
         open_source("zip://book.zip", SourceOptions(title="x"), None, print)

@@ -65,16 +65,8 @@ def test_docs_without_directories(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_pages(tmp_path: Path) -> None:
-    write_pages(
-        tmp_path,
-        "a.md",
-        "_partial.md",
-        "_drafts/b.md",
-        ".hidden/c.md",
-        "node_modules/p/d.md",
-        "build/e.md",
-        "notes.txt",
-    )
+    names = "a.md _partial.md _drafts/b.md .hidden/c.md node_modules/p/d.md build/e.md notes.txt"
+    write_pages(tmp_path, *names.split())
     assert urls(tmp_path) == ["a"]
 
 
@@ -94,11 +86,6 @@ def test_book_name(tmp_path: Path, path: str, name: str) -> None:
     write_pages(tmp_path / path, "a.md")
     assert MarkdownTree(tmp_path / path).book == name
     assert MarkdownTree(tmp_path / path, book="given").book == "given"
-
-
-def test_titles_from_file_names(tmp_path: Path) -> None:
-    write_pages(tmp_path, "module-1-x/setting_up-robots.md", "module-1-x/index.md")
-    assert [page.title for page in MarkdownTree(tmp_path).pages()] == ["Module 1 x", "Setting up robots"]
 
 
 def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:

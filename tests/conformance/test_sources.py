@@ -9,7 +9,8 @@ import pytest
 
 from recto.book.parsing.formats import MARKDOWN, MDX
 from recto.book.sources.tree import open_book
-from recto.book.sources.website import CrawlOptions, WebsiteSource
+from recto.book.sources.website import CrawlOptions
+from recto.book.sources.website.crawl import WebsiteSource
 from recto.protocols import Reader, Source
 from recto.testing import ReaderConformance, SourceConformance
 from tests.doubles.site import SiteDouble, page

@@ -110,9 +110,9 @@ def assert_same_as_new(indexed: Indexed, embedder: Embedder, tmp_path: Path) -> 
     index = fresh.open(NAME)
     expected = {chunk.id: chunk for chunk in index.scroll()}
     assert indexed.chunks() == expected
-    found, wanted = indexed.vectors(), index.vectors(list(expected))
-    for id, vector in wanted.items():
-        assert found[id] == pytest.approx(vector, abs=2e-6)
+    actual, expected_vectors = indexed.vectors(), index.vectors(list(expected))
+    for id, vector in expected_vectors.items():
+        assert actual[id] == pytest.approx(vector, abs=2e-6)
 
 
 def test_an_unchanged_book_is_not_published_again(indexed: Indexed) -> None:
@@ -202,15 +202,6 @@ def test_unresolved_includes_are_stored(indexed: Indexed) -> None:
     indexed.write("gone.md", "Found again.\n")
     assert fingerprint_of(indexed.index().info).unresolved_includes == 0
     assert fingerprint_of(indexed.store.open(NAME).info).unresolved_includes == 0
-
-
-def test_deleted_pages_are_removed(indexed: Indexed, embedder: Embedder, tmp_path: Path) -> None:
-    indexed.index()
-    (indexed.root / "welcome.md").unlink()
-    report = indexed.index()
-    assert states(report.plan)["welcome.md"] is PageState.GONE
-    assert {chunk.source for chunk in indexed.chunks().values()}.isdisjoint({"welcome.md"})
-    assert_same_as_new(indexed, embedder, tmp_path)
 
 
 def test_a_page_that_fails_keeps_its_old_version(indexed: Indexed) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from recto.errors import EmbeddingError, InvalidArgument, RectoError, StorageError
+from recto.errors import EmbeddingError, InvalidArgument, StorageError
 from recto.indexing.indexer import IndexJob, IndexProgress, IndexReport, index_book
 from recto.indexing.journal import Journal, journal_path
-from recto.indexing.pipeline import ReadAhead, WriteBehind
+from recto.indexing.pipeline import ReadAhead
 from recto.protocols import Build, Progress
 from recto.stores.edge.build import EdgeBuild
 from recto.stores.edge.store import EdgeStore
@@ -131,14 +131,6 @@ def test_an_embedder_states_its_batch(tmp_path: Path) -> None:
     embedder = BatchedEmbedder()
     index(tmp_path, Book(600), embedder)
     assert embedder.calls == [250, 250, 100]
-
-
-def test_an_error_while_reading(tmp_path: Path) -> None:
-    error = InvalidArgument("The book ends here", hint="Buy another.")
-    with pytest.raises(InvalidArgument) as caught:
-        index(tmp_path, Book(400, fail(error, 300)), Embedder())
-    assert caught.value is error
-    assert EdgeStore(tmp_path / "home").collections() == ()
 
 
 def test_an_error_while_reading_stops_embedding(tmp_path: Path) -> None:
@@ -275,45 +267,3 @@ def test_a_producer_ends_when_the_caller_leaves(only_checks: bool) -> None:
         for _ in reading:
             raise ValueError("enough")
     assert ended.is_set()
-
-
-def test_an_error_of_the_producer_comes_before_its_items() -> None:
-    error = RectoError("no more")
-    taken = threading.Event()
-
-    def produce(emit: Callable[[int], None], _: Callable[[], None]) -> None:
-        emit(1)
-        emit(2)
-        assert taken.wait(WAIT)
-        raise error
-
-    seen: list[int] = []
-    with pytest.raises(RectoError) as caught, ReadAhead(produce, 3) as reading:
-        for item in reading:
-            seen.append(item)
-            taken.set()
-            reading._thread.join(WAIT)
-    assert (seen, caught.value) == ([1], error)
-
-
-def test_a_consumer_gets_everything_in_order() -> None:
-    seen: list[int] = []
-    with WriteBehind(seen.append, 2) as writing:
-        for number in range(100):
-            writing.put(number)
-    assert seen == list(range(100))
-
-
-@pytest.mark.parametrize("count", [1, 100])
-def test_a_consumer_that_fails_stops_the_caller(count: int) -> None:
-    error = StorageError("full")
-    calls: list[int] = []
-
-    def consume(item: int) -> None:
-        calls.append(item)
-        raise error
-
-    with pytest.raises(StorageError) as caught, WriteBehind(consume, 2) as writing:
-        for number in range(count):
-            writing.put(number)
-    assert (caught.value, calls) == (error, [0])

@@ -94,13 +94,13 @@ def read_all(
     return list(read_in_order(work, embedder or PortableEmbedder(), "book", DEFAULT_SIZE, processes))
 
 
-def plain(found: list[tuple[PageJob, reading.ReadPage | None]]) -> list[object]:
+def plain(results: list[tuple[PageJob, reading.ReadPage | None]]) -> list[object]:
     """Return what can be compared: the chunks, and the vocabulary."""
     lexicon = LexiconBuilder()
-    for _, read in found:
+    for _, read in results:
         if read and read.lexicon:
             lexicon.merge(read.lexicon)
-    return [lexicon.to_bytes(), *((job, read and (read.chunks, read.failure)) for job, read in found)]
+    return [lexicon.to_bytes(), *((job, read and (read.chunks, read.failure)) for job, read in results)]
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -117,26 +117,26 @@ def test_workers_read_the_same_chunks_in_the_same_order(
 
 def test_unchanged_pages_keep_their_place() -> None:
     work = [PageJob(job.page, job.revision, unchanged=place % 3 == 1) for place, job in enumerate(jobs())]
-    found = read_all(work, 2)
-    assert [job for job, _ in found] == work
-    assert [read is None for _, read in found] == [job.unchanged for job in work]
+    results = read_all(work, 2)
+    assert [job for job, _ in results] == work
+    assert [read is None for _, read in results] == [job.unchanged for job in work]
 
 
 def test_pages_of_a_slow_source_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_BATCH", 64 << 10)
-    found: list[int] = []
+    results: list[int] = []
 
     def slow() -> Iterator[PageJob]:
         for number in range(200):  # less than the batches that wait for their turn
             one = page(number)
             yield PageJob(one, one.revision, unchanged=False)
-            if len(found) > 3:
+            if len(results) > 3:
                 return
             time.sleep(0.1)
 
     for _ in read_in_order(slow(), PortableEmbedder(), "book", DEFAULT_SIZE, 2):
-        found.append(len(found))
-    assert len(found) < 200, "pages were read before the source ended"
+        results.append(len(results))
+    assert len(results) < 200, "pages were read before the source ended"
 
 
 @pytest.mark.parametrize("embedder", [PortableEmbedder(), HashEmbedder(), Unsendable(), OfTheScript()])
@@ -177,11 +177,11 @@ def test_an_error_that_concerns_all_pages_keeps_its_type() -> None:
 
 
 def test_leaving_early_ends_the_workers() -> None:
-    found = read_in_order(jobs(), PortableEmbedder(), "book", DEFAULT_SIZE, 2)
+    results = read_in_order(jobs(), PortableEmbedder(), "book", DEFAULT_SIZE, 2)
     for _ in range(6):
-        next(found)
+        next(results)
     assert multiprocessing.active_children()
-    found.close()
+    results.close()
     assert multiprocessing.active_children() == []
 
 
@@ -235,10 +235,10 @@ def test_a_format_that_only_this_process_knows(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(page_formats, "BUILT_IN", (*page_formats.BUILT_IN, Format("odd", (), read)))
     page_formats.formats.cache_clear()
     try:
-        found = read_all(jobs(page(100, "text", "odd")), 2)
+        results = read_all(jobs(page(100, "text", "odd")), 2)
     finally:
         page_formats.formats.cache_clear()
-    (odd,) = [read for job, read in found if job.page.format == "odd"]
+    (odd,) = [read for job, read in results if job.page.format == "odd"]
     assert odd is not None
     assert odd.chunks[0].input.chunk.text == f"read in {os.getpid()}"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -19,8 +18,6 @@ from tests.running import ROOT, environment
 
 HERE = Path(__file__).parent
 PLUGIN = ROOT / "integrations" / "docusaurus"
-CORPORA = os.environ.get("RECTO_CORPORA", "")
-"""A directory with real books; their sites are built instead of the small book's sites."""
 _SOURCES = (
     HERE / "docusaurus",
     HERE / "mkdocs",
@@ -30,10 +27,6 @@ _SOURCES = (
     ROOT / "tests" / "library.txt",
 )
 _MODEL_CACHE = "cache"
-_AS_MARKDOWN = "  markdown: {format: 'md', hooks: {onBrokenMarkdownLinks: 'ignore', onBrokenMarkdownImages: 'ignore'}},\n"
-"""The pages of the real book import components of their own site."""
-_MDX_ID = re.compile(r"\{/\* *#([\w-]+) *\*/\}")
-"""The id of a heading, as only MDX writes it."""
 
 
 def build_sites(place: Path, home: Path) -> Path:
@@ -56,7 +49,7 @@ def build_sites(place: Path, home: Path) -> Path:
 
 def _digest() -> str:
     """Return a digest of all that the sites and their indexes depend on."""
-    digest = hashlib.sha256(f"{index_key()} {CORPORA}".encode())
+    digest = hashlib.sha256(index_key().encode())
     for source in _SOURCES:
         for file in sorted(source.rglob("*")) if source.is_dir() else [source]:
             if file.is_file() and file.suffix != ".pyc":
@@ -84,14 +77,7 @@ def _build_docusaurus(root: Path, modules: Path) -> None:
         (site / "node_modules" / package.name).symlink_to(package)
     # A copy, as npm installs it: packages are compiled in another way than the files of the site.
     shutil.copytree(PLUGIN, site / "node_modules" / "recto-docusaurus")
-    if CORPORA:
-        shutil.copytree(Path(CORPORA) / "books" / "docusaurus" / "website" / "docs", site / "docs")
-        for page in site.joinpath("docs").rglob("*.md*"):
-            page.write_text(_MDX_ID.sub(r"{#\1}", page.read_text("utf-8")), "utf-8")
-        config = site / "docusaurus.config.js"
-        config.write_text(config.read_text("utf-8").replace("  title:", f"{_AS_MARKDOWN}  title:"), "utf-8")
-    else:
-        write_book(site / "docs", "welcome.md", "---\nslug: /\n---\n\n")
+    write_book(site / "docs", "welcome.md", "---\nslug: /\n---\n\n")
     _run(["node", str(modules / "@docusaurus" / "core" / "bin" / "docusaurus.mjs"), "build"], site)
     index = ["index", str(site), "--collection", "docusaurus-house"]
     _run([sys.executable, "-m", "recto", *index], ROOT, **_settings(root))
@@ -100,12 +86,8 @@ def _build_docusaurus(root: Path, modules: Path) -> None:
 def _build_mkdocs(root: Path) -> None:
     site = root / "mkdocs"
     shutil.copytree(HERE / "mkdocs", site)
-    if CORPORA:
-        shutil.copytree(Path(CORPORA) / "books" / "pydantic" / "docs", site / "docs")
-    else:
-        write_book(site / "docs", "index.md")
-    strict = [] if CORPORA else ["--strict"]  # pages of the real book link to pages that its own plugins make
-    done = _run([sys.executable, "-m", "mkdocs", "build", *strict], site, **_settings(root))
+    write_book(site / "docs", "index.md")
+    done = _run([sys.executable, "-m", "mkdocs", "build", "--strict"], site, **_settings(root))
     (site / "build.log").write_text(done, "utf-8")
 
 
@@ -123,7 +105,7 @@ def _run(command: list[str], folder: Path, **more: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=3600 if CORPORA else 600,
+        timeout=600,
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout + done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -96,11 +95,3 @@ def site(request: pytest.FixtureRequest, sites: dict[str, PublishedSite]) -> Ite
 def visitor(browser: Browser, site: PublishedSite) -> Iterator[Visitor]:
     with Visitor(browser, site) as visitor:
         yield visitor
-
-
-@pytest.fixture
-def closed_port() -> Iterator[int]:
-    """A port that is bound, but that no program listens on."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]

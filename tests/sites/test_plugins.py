@@ -18,7 +18,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from tests.running import ROOT, _shared_embedder
-from tests.sites.building import CORPORA, PLUGIN
+from tests.sites.building import PLUGIN
 from tests.sites.serving import KEY, PublishedSite
 
 MkDocs = Callable[..., Path]
@@ -52,8 +52,6 @@ def test_every_result_has_a_valid_address(
         assert file, url
         ids[url] = set(re.findall(r'\bid="?([^"\s>]+)', html.unescape(file.read_text("utf-8"))))
     missing = {chunk.url for chunk in chunks if chunk.anchor and chunk.anchor not in ids[chunk.page_url]}
-    if CORPORA:  # sections of an imported file, which the real book shows only if it is built as MDX
-        missing = {link for link in missing if "#tags-file" not in link}
     assert missing == set()
 
 
@@ -76,7 +74,6 @@ def test_the_texts_of_docusaurus_are_translated(sites: dict[str, PublishedSite])
     assert ">Suchen</span>" in page.read_text("utf-8")
 
 
-@pytest.mark.skipif(bool(CORPORA), reason="this test knows the small book")
 def test_the_build_log_says_what_was_indexed(places: tuple[Path, Path]) -> None:
     log = (places[0] / "mkdocs" / "build.log").read_text("utf-8")
     assert re.search(r"INFO +-  recto: Indexed 14 pages, \d\d chunks: collection 'mkdocs-house'", log)

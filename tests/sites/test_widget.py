@@ -8,9 +8,7 @@ import pytest
 from playwright.sync_api import Browser, Locator, Route, expect
 
 from tests.browser.hostile import ATTACKS
-from tests.browser.webui import PHONE
 from tests.running import ROOT
-from tests.sites.building import CORPORA
 from tests.sites.serving import PublishedSite, policy
 from tests.sites.visitor import Visitor
 
@@ -30,8 +28,6 @@ PAGES = {
 TEXT = {"docusaurus": "article .markdown > p", "mkdocs": "article > p"}
 TOGGLE = {"docusaurus": "button[class*=toggleButton]", "mkdocs": "label[for^=__palette]:not([hidden])"}
 NEXT_PAGE = {"docusaurus": ".pagination-nav__link--next", "mkdocs": ".md-nav--primary a[href*=soup]"}
-
-pytestmark = pytest.mark.skipif(bool(CORPORA), reason="these tests know the small book")
 
 
 def in_window(locator: Locator) -> bool:
@@ -63,26 +59,6 @@ def test_search_opens_the_section_of_the_published_page(visitor: Visitor, site: 
     expect(visitor.dialog).to_be_hidden()
 
 
-def test_selected_text_shows_related_passages(visitor: Visitor, site: PublishedSite) -> None:
-    visitor.visit(PAGES[site.name]["bread"])
-    visitor.select(TEXT[site.name])
-    button = visitor.page.locator("button.related")
-    expect(button).to_be_visible()
-    assert in_window(button)
-    button.click()
-    expect(visitor.panel).to_be_visible()
-    expect(visitor.panel.locator("blockquote")).to_contain_text("Knead the dough")
-    hits = visitor.panel.locator("a.hit")
-    expect(hits.first).to_be_visible()
-    for address in hits.evaluate_all("all => all.map(one => one.href)"):
-        assert address.startswith(site.url)
-    visitor.panel.get_by_role("textbox").fill("What keeps weeds down in summer?")
-    visitor.page.keyboard.press("Enter")
-    expect(hits.first).to_contain_text("Garden")
-    visitor.page.keyboard.press("Escape")
-    expect(visitor.panel).to_be_hidden()
-
-
 def test_the_widget_stays_when_the_page_changes(visitor: Visitor, site: PublishedSite) -> None:
     """Both sites replace the content of the page instead of loading another one."""
     visitor.visit(PAGES[site.name]["bread"])
@@ -99,43 +75,6 @@ def test_the_widget_stays_when_the_page_changes(visitor: Visitor, site: Publishe
     visitor.select(TEXT[site.name])
     expect(visitor.page.locator("button.related")).to_be_visible()
     assert visitor.page.evaluate("window.isSamePage")
-
-
-def test_the_widget_has_the_colours_of_the_site(visitor: Visitor, site: PublishedSite) -> None:
-    visitor.visit()
-
-    def colours() -> tuple[float, float]:
-        visitor.search(QUERY)
-        found: list[float] = visitor.dialog.evaluate(
-            """element => ["backgroundColor", "color"].map(name => {
-                const context = new OffscreenCanvas(1, 1).getContext("2d");
-                context.fillStyle = getComputedStyle(element)[name];
-                context.fillRect(0, 0, 1, 1);
-                const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
-                return (0.299 * red + 0.587 * green + 0.114 * blue) / 255;
-            })"""
-        )
-        visitor.page.keyboard.press("Escape")
-        return found[0], found[1]
-
-    background, text = colours()
-    assert background > 0.9
-    assert text < 0.4
-    make_dark(visitor, site)
-    background, text = colours()
-    assert background < 0.25
-    assert text > 0.7
-
-
-def test_texts_are_of_the_same_size_on_each_site(visitor: Visitor) -> None:
-    """The root element has 16 pixels in Docusaurus and 20 in Material."""
-    visitor.visit()
-    visitor.search(QUERY)
-    sizes = {
-        visitor.page.locator(part).first.evaluate("element => getComputedStyle(element).fontSize")
-        for part in ("dialog.search .section", "dialog.search .snippet", "dialog.search input")
-    }
-    assert sizes == {"15px", "14px", "18px"}
 
 
 def test_a_file_that_adds_the_tag(visitor: Visitor, site: PublishedSite) -> None:
@@ -158,19 +97,6 @@ def test_a_file_that_adds_the_tag(visitor: Visitor, site: PublishedSite) -> None
     visitor.page.wait_for_load_state("networkidle")
     visitor.search(QUERY)
     expect(visitor.options.first).to_contain_text("Sowing beans")
-
-
-def test_phone(browser: Browser, site: PublishedSite) -> None:
-    with Visitor(browser, site, size=PHONE, has_touch=True) as visitor:
-        visitor.visit(PAGES[site.name]["bread"])
-        assert in_window(visitor.opener)
-        visitor.search(QUERY)
-        box = visitor.dialog.bounding_box()
-        assert box
-        assert box["width"] == PHONE[0]
-        assert visitor.page.evaluate("document.documentElement.scrollWidth") <= PHONE[0]
-        visitor.options.first.tap()
-        expect(visitor.page).to_have_url(re.compile("#sowing-beans$"))
 
 
 def violations(visitor: Visitor, axe: str) -> list[str]:
@@ -224,15 +150,3 @@ def test_hostile_content_is_shown_as_text(visitor: Visitor, site: PublishedSite)
     visitor.page.locator("button.related").click()
     expect(visitor.panel.locator("a.hit").first).to_be_visible()
     nothing_ran()
-
-
-def test_the_service_is_down(visitor: Visitor, site: PublishedSite, closed_port: int) -> None:
-    visitor.visit()
-    visitor.search(QUERY)
-    site.service_port = closed_port
-    visitor.field.fill("How is jam made?")
-    expect(visitor.dialog.locator(".message")).to_contain_text("not available at the moment")
-    visitor.context.set_offline(True)
-    visitor.field.fill("How is soup made?")
-    expect(visitor.dialog.locator(".message")).to_contain_text("cannot be reached")
-    visitor.context.set_offline(False)

@@ -30,14 +30,7 @@ from recto.search.lexical import LexiconBuilder
 from recto.types.index import Calibration, Fingerprint, IndexInfo
 from recto.types.search import Vector
 
-__all__ = [
-    "IndexJob",
-    "IndexProgress",
-    "IndexReport",
-    "ProgressCallback",
-    "index_book",
-    "plan_book",
-]
+__all__ = ["IndexJob", "IndexProgress", "IndexReport", "ProgressCallback", "index_book", "plan_book"]
 
 _BATCH = 96  # texts per embedding call and journal entry, if the embedder states no size; Cohere's limit
 _READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded
@@ -151,7 +144,7 @@ def _publish(
     info = build.publish(fingerprint, run.lexicon.to_bytes())
     journal.clear()
     before = previous.index.info.calibration if previous is not None and reusable else None
-    return IndexReport(info, plan, published=True, notes=(*info.warnings, *journal.notes)), before
+    return IndexReport(info, plan, published=True, notes=info.warnings), before
 
 
 def _kept(journal: Journal, store: Store, collection: str) -> str:
@@ -254,12 +247,8 @@ def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None
         flush()
 
 
-@dataclass(frozen=True, slots=True)
-class _WrittenBatch:
-    """Chunks to write: with these vectors, or, without any, as they are in the current index."""
-
-    entries: Sequence[PlannedChunk]
-    vectors: Mapping[str, Vector] | None = None
+_Batch = tuple[Sequence[PlannedChunk], Mapping[str, Vector] | None]
+"""Chunks to write: with these vectors, or, without any, as they are in the current index."""
 
 
 class _Run:
@@ -302,20 +291,32 @@ class _Run:
     def write(self, planned: Iterable[PlannedChunk], build: Build) -> None:
         """Embed and write all chunks; the store writes one batch while the next is embedded."""
         self._notify()
-        with WriteBehind[_WrittenBatch](lambda batch: self._write(batch, build), _WRITE_BEHIND) as writing:
-            for entries, step in _grouped(planned, self._journal, _batch_size(self._embedder)):
-                done = self._done
-                if step == "unchanged":
-                    writing.put(_WrittenBatch(entries))
-                elif step == "embedded":
-                    hashes = [entry.input.chunk.content_hash for entry in entries]
-                    writing.put(_WrittenBatch(entries, self._journal.vectors(hashes)))
-                else:
-                    writing.put(_WrittenBatch(entries, self._embed(entries)))
+        with WriteBehind[_Batch](lambda batch: self._write(*batch, build), _WRITE_BEHIND) as writing:
+            for entries, step in self._grouped(planned):
+                done, vectors = self._done, None
+                if step == "embedded":
+                    vectors = self._journal.vectors([entry.input.chunk.content_hash for entry in entries])
+                elif step == "new":
+                    vectors = self._embed(entries)
+                writing.put((entries, vectors))
                 self._done = done + len(entries)
                 self._notify()
 
-    def _embed(self, entries: Sequence[PlannedChunk]) -> Mapping[str, Vector]:
+    def _grouped(self, planned: Iterable[PlannedChunk]) -> Iterator[tuple[list[PlannedChunk], str]]:
+        """Yield batches of chunks that need the same step."""
+        batch_size = int(getattr(self._embedder, "batch_size", _BATCH))
+        sizes = {"unchanged": _WRITE_BATCH, "embedded": _WRITE_BATCH, "new": batch_size}
+        groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
+        for entry in planned:
+            is_embedded = entry.input.chunk.content_hash in self._journal
+            step = "unchanged" if entry.unchanged else "embedded" if is_embedded else "new"
+            groups[step].append(entry)
+            if len(groups[step]) >= sizes[step]:
+                yield groups[step], step
+                groups[step] = []
+        yield from ((entries, step) for step, entries in groups.items() if entries)
+
+    def _embed(self, entries: Sequence[PlannedChunk]) -> dict[str, Vector]:
         """Embed the texts of a batch; the journal has their vectors before the store gets them."""
         texts = {entry.input.chunk.content_hash: entry.input.embedded for entry in entries}
         tokens, done, written = sum(entry.tokens for entry in entries), self._tokens, self._done
@@ -330,11 +331,13 @@ class _Run:
         self._journal.add(list(texts), vectors)
         return dict(zip(texts, vectors, strict=True))
 
-    def _write(self, batch: _WrittenBatch, build: Build) -> None:
-        chunks = [entry.input.chunk for entry in batch.entries]
-        lexical = [entry.lexical or self.lexicon.vectors([entry.input.chunk])[0] for entry in batch.entries]
-        if batch.vectors is not None:
-            build.add(chunks, [batch.vectors[chunk.content_hash] for chunk in chunks], lexical)
+    def _write(
+        self, entries: Sequence[PlannedChunk], vectors: Mapping[str, Vector] | None, build: Build
+    ) -> None:
+        chunks = [entry.input.chunk for entry in entries]
+        lexical = [entry.lexical or self.lexicon.vectors([entry.input.chunk])[0] for entry in entries]
+        if vectors is not None:
+            build.add(chunks, [vectors[chunk.content_hash] for chunk in chunks], lexical)
         elif self._previous is not None:
             build.keep(chunks, self._previous.index, lexical)
 
@@ -342,27 +345,3 @@ class _Run:
         if self._progress:
             with self._reporting:
                 self._progress(IndexProgress(self._pages, self._chunks, self._plan, self._done, self._tokens))
-
-
-def _batch_size(embedder: Embedder) -> int:
-    return int(getattr(embedder, "batch_size", _BATCH))
-
-
-def _grouped(
-    planned: Iterable[PlannedChunk], journal: Journal, batch_size: int
-) -> Iterator[tuple[list[PlannedChunk], str]]:
-    """Yield batches of chunks that need the same step."""
-    sizes = {"unchanged": _WRITE_BATCH, "embedded": _WRITE_BATCH, "new": batch_size}
-    groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
-    for entry in planned:
-        if entry.unchanged:
-            step = "unchanged"
-        else:
-            step = "embedded" if entry.input.chunk.content_hash in journal else "new"
-        groups[step].append(entry)
-        if len(groups[step]) >= sizes[step]:
-            yield groups[step], step
-            groups[step] = []
-    for step, entries in groups.items():
-        if entries:
-            yield entries, step

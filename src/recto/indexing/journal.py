@@ -14,10 +14,6 @@ from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
 
 _FORMAT = "recto-journal-1"
-_OTHER_FORMAT = (
-    "Another version of Recto kept vectors of an interrupted run. This version cannot read them, "
-    "so these chunks were embedded again."
-)
 
 
 def journal_path(directory: Path, collection: str) -> Path:
@@ -36,7 +32,6 @@ class Journal:
         self._path = path
         self._embedder = embedder
         self._size = embedder.dim * 4
-        self.notes: tuple[str, ...] = ()
         self._offsets: dict[bytes, int] = {}
         self._end = 0
 
@@ -104,15 +99,11 @@ class Journal:
     def _is_readable(self, header: bytes) -> bool:
         """Return whether the vectors of a file are compatible with this embedder."""
         try:
-            format, *rest = json.loads(header)
-            if format != _FORMAT:
-                self.notes = (_OTHER_FORMAT,)
-                return False
-            model, revision, variant, dim = rest
+            format, model, revision, variant, dim = json.loads(header)
             written_by = EmbedderFingerprint(str(model), str(revision), int(dim), str(variant))
         except (ValueError, TypeError):
             return False
-        return written_by.is_compatible(self._embedder)
+        return bool(format == _FORMAT) and written_by.is_compatible(self._embedder)
 
     def _note(self, hashes: Sequence[str], start: int) -> None:
         self._offsets.update((_key(name), start + index * self._size) for index, name in enumerate(hashes))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
@@ -59,7 +59,7 @@ class IndexSnapshot:
         self._states: dict[str, int] = {}
         self._texts: dict[bytes, str] = {}
         self.pages: dict[str, PagePlan] = {}
-        self._keys: dict[str, tuple[str, ...]] = {}
+        self.module_keys: dict[str, tuple[str, ...]] = {}
         self._revisions: dict[str, str] = {}
         self._totals: dict[str, int] = {}
         self.books: set[str] = set()
@@ -72,7 +72,7 @@ class IndexSnapshot:
         self.pages[chunk.source] = PagePlan(
             chunk.source, chunk.page_url, chunk.module, count, PageState.GONE, chunk.module_title
         )
-        self._keys[chunk.source] = chunk.module_keys
+        self.module_keys[chunk.source] = chunk.module_keys
         if self._revisions.setdefault(chunk.source, chunk.revision) != chunk.revision:
             self._revisions[chunk.source] = ""  # a run that changed it in place was interrupted
         self._totals[chunk.source] = chunk.total_chunks
@@ -99,10 +99,6 @@ class IndexSnapshot:
         if page is None or not self.reusable:
             return False
         return self._revisions[path] == revision and page.chunks == self._totals[path]
-
-    def module_keys(self, path: str) -> tuple[str, ...]:
-        """Return the names of a page's module."""
-        return self._keys[path]
 
 
 def current_state(
@@ -335,22 +331,19 @@ class Planner:
     def _add(self, read: ReadChunk) -> bool:
         """Emit a chunk; return whether the current index has it already."""
         chunk = read.input.chunk
-        unchanged = self._previous is not None and self._previous.has(chunk)
-        tokens, key = 0, bytes.fromhex(chunk.content_hash)
-        # First, because the text of a planned chunk may be in the journal by now.
-        if unchanged or (key not in self._new_texts and self._is_known(chunk.content_hash)):
+        previous, name = self._previous, chunk.content_hash
+        unchanged = previous is not None and previous.has(chunk)
+        has_vector = name in self._journal or (previous is not None and previous.id_of(name) is not None)
+        tokens, key = 0, bytes.fromhex(name)
+        is_new = key not in self._new_texts  # the text of a planned chunk may be in the journal by now
+        if unchanged or (is_new and has_vector):
             self._reused += 1
-        elif key not in self._new_texts:
+        elif is_new:
             self._new_texts.add(key)
             tokens = read.tokens
             self._tokens += tokens
         self._emit_chunk(PlannedChunk(read.input, unchanged, tokens, read.lexical))
         return unchanged
-
-    def _is_known(self, content_hash: str) -> bool:
-        return content_hash in self._journal or (
-            self._previous is not None and self._previous.id_of(content_hash) is not None
-        )
 
     def _emit_chunk(self, entry: PlannedChunk) -> None:
         chunk = entry.input.chunk
@@ -378,12 +371,14 @@ class Planner:
                 self._pages.append(replace(page, state=state, position=self._other_positions.get(path, 0)))
                 if state is not PageState.GONE:
                     self._kept.add(path)
-        if self._kept:
-            self._keep(chunk for chunk in self._previous.index.scroll() if chunk.source in self._kept)
+        for chunk in self._previous.index.scroll() if self._kept else ():
+            if chunk.source in self._kept:
+                self._reused += 1
+                self._emit_chunk(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
 
     def _unread(self, path: str, previous: IndexSnapshot) -> PageState:
         """Return the state of a page that was not read: it failed, is of another module, or is gone."""
-        outside = bool(self._modules) and self._modules.isdisjoint(previous.module_keys(path))
+        outside = bool(self._modules) and self._modules.isdisjoint(previous.module_keys[path])
         failed = any(failure.covers(path) for failure in self._failed)
         if not (outside or failed) or previous.books != {self._source.book}:
             return PageState.GONE
@@ -394,11 +389,6 @@ class Planner:
             )
             return PageState.GONE
         return PageState.KEPT if failed else PageState.UNCHANGED
-
-    def _keep(self, chunks: Iterable[Chunk]) -> None:
-        for chunk in chunks:
-            self._reused += 1
-            self._emit_chunk(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
 
     def _no_such_module(self) -> InvalidArgument:
         modules = sorted(self._other_modules)

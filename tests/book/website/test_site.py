@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from recto.book.parsing.html import parse_html
-from recto.book.sources.website import CrawlOptions, WebsiteSource
+from recto.book.sources import SourceOptions, open_source
+from recto.book.sources.website import CrawlOptions
+from recto.book.sources.website.crawl import WebsiteSource
 from recto.errors import ConfigurationError, InvalidArgument, Unreachable
 from recto.types.book import Page
-from tests.doubles.server import refused_url, status
+from tests.doubles.server import status
 from tests.doubles.site import SiteDouble, page, sitemap, sitemap_index
 
 OPTIONS = CrawlOptions(delay=0, timeout=5, tries=2, backoff=0.01, max_wait=0.5, allow_private=True)
@@ -54,8 +56,9 @@ def paths(pages: list[Page]) -> list[str]:
 
 
 def test_pages_of_a_sitemap_are_read_once(book: SiteDouble) -> None:
-    found = source(book)
-    pages = list(found.pages())
+    crawl = source(book)
+    assert (crawl.book, crawl.location) == (f"{book.url.removeprefix('http://')}/docs", f"{book.url}/docs/")
+    pages = list(crawl.pages())
     assert paths(pages) == ["intro", "module-1-bees/hives", "module-1-bees/honey", "module-2-wax/candles"]
     hives = pages[1]
     assert (hives.url, hives.format) == (f"{book.url}/docs/module-1-bees/hives", "html")
@@ -63,15 +66,9 @@ def test_pages_of_a_sitemap_are_read_once(book: SiteDouble) -> None:
     assert pages[0].module == "intro"
     assert (hives.module_title, pages[0].module_title) == ("Bees", "Introduction")
     assert parse_html(hives.text, title=hives.title).title == "Hives"
-    assert not found.failed
+    assert not crawl.failed
     assert all(count == 1 for path, count in book.asked.items() if path.startswith("/docs/module"))
     assert {request.headers["user-agent"].partition("/")[0] for request in book.requests} == {"recto"}
-
-
-def test_book_name_is_the_url(book: SiteDouble) -> None:
-    found = source(book)
-    assert found.book == f"{book.url.removeprefix('http://')}/docs"
-    assert found.location == f"{book.url}/docs/"
 
 
 def test_whole_site_has_the_same_modules(book: SiteDouble) -> None:
@@ -100,37 +97,25 @@ def test_sitemap_index_of_robots_txt(book: SiteDouble) -> None:
 
 
 def test_without_a_sitemap_links_below_the_url_are_followed(site: SiteDouble) -> None:
-    site.put(
-        "/book/",
-        page(
-            "Start",
-            "x",
-            "one.html",
-            "/book/./two/#part",
-            "/outside",
-            "http://elsewhere.example/book/x",
-            "cover.png",
-        ),
-    )
-    site.put(
-        "/book/one.html",
-        page("One", "x", "../book/two/", "/book/", "mailto:a@b.c", "javascript:void(0)", "?page=2"),
-    )
+    links = ["one.html", "/book/./two/#part", "/outside", "http://elsewhere.example/book/x", "cover.png"]
+    site.put("/book/", page("Start", "x", *links))
+    links = ["../book/two/", "/book/", "mailto:a@b.c", "javascript:void(0)", "?page=2"]
+    site.put("/book/one.html", page("One", "x", *links))
     site.put("/book/two/", page("Two", "x", "/book/two/index.html", "/book/three"))
     site.put("/book/three", page("Three"))
-    found = source(site, "/book/")
-    assert paths(list(found.pages())) == ["index", "one", "two", "three"]
+    crawl = source(site, "/book/")
+    assert paths(list(crawl.pages())) == ["index", "one", "two", "three"]
     assert site.asked["/outside"] == site.asked["/book/cover.png"] == site.asked["/book/two/index.html"] == 0
-    assert "Left out: 1 links with a query." in found.notes
+    assert "Left out: 1 links with a query." in crawl.notes
 
 
 def test_sitemap_of_another_host_is_noted_and_links_are_followed(site: SiteDouble) -> None:
     site.put("/", page("Start", "x", "/one"))
     site.put("/one", page("One"))
     site.put("/sitemap.xml", sitemap("https://your-site.example.com/one"))
-    found = source(site, "/")
-    assert paths(list(found.pages())) == ["index", "one"]
-    assert any("none below" in note for note in found.notes)
+    crawl = source(site, "/")
+    assert paths(list(crawl.pages())) == ["index", "one"]
+    assert any("none below" in note for note in crawl.notes)
 
 
 def test_partial_sitemap_is_completed_by_links(site: SiteDouble) -> None:
@@ -142,27 +127,23 @@ def test_partial_sitemap_is_completed_by_links(site: SiteDouble) -> None:
 
 
 def test_listings_blog_and_noindex_pages_are_skipped_and_counted(site: SiteDouble) -> None:
-    site.put(
-        "/",
-        page(
-            "Start",
-            "x",
-            "/docs/tags",
-            "/docs/tags/sweet",
-            "/search",
-            "/blog/2021/hello",
-            "/hidden",
-            "/quiet",
-            "/git/tags",
-        ),
-    )
-    for path in ("/docs/tags", "/docs/tags/sweet", "/search", "/blog/2021/hello", "/git/tags"):
+    paths_of_site = [
+        "/docs/tags",
+        "/docs/tags/sweet",
+        "/search",
+        "/blog/2021/hello",
+        "/hidden",
+        "/quiet",
+        "/git/tags",
+    ]
+    site.put("/", page("Start", "x", *paths_of_site))
+    for path in paths_of_site:
         site.put(path, page(path))
     site.put("/hidden", page("Hidden", head='<meta name="robots" content="noindex, follow">'))
     site.put("/quiet", page("Quiet"), headers={"X-Robots-Tag": "noindex"})
-    found = source(site, "/")
-    assert paths(list(found.pages())) == ["index", "git/tags"]
-    assert found.notes == [
+    crawl = source(site, "/")
+    assert paths(list(crawl.pages())) == ["index", "git/tags"]
+    assert crawl.notes == [
         "Left out: 3 lists of other pages (tags, search, indexes).",
         "Left out: 1 pages of the blog.",
         "Left out: 2 pages that ask not to be indexed (noindex).",
@@ -177,11 +158,11 @@ def test_page_with_several_urls_is_read_once(site: SiteDouble) -> None:
     site.put("/old", page("Moved", head='<meta http-equiv="refresh" content="0; url=/new">'))
     site.put("/new", page("New", head='<link rel="canonical" href="https://elsewhere.example/new">'))
     site.put("/wrong", page("Wrong", head=f'<link rel="canonical" href="{site.url}/">'))
-    found = source(site, "/")
-    pages = list(found.pages())
+    crawl = source(site, "/")
+    pages = list(crawl.pages())
     assert paths(pages) == ["index", "one", "wrong", "new"]
     assert pages[3].url == f"{site.url}/new"
-    assert "Left out: 2 duplicate URLs of pages." in found.notes
+    assert "Left out: 2 duplicate URLs of pages." in crawl.notes
 
 
 def test_robots_txt_is_obeyed(book: SiteDouble) -> None:
@@ -189,10 +170,10 @@ def test_robots_txt_is_obeyed(book: SiteDouble) -> None:
         "/robots.txt",
         "User-agent: *\nDisallow: /\n\nUser-agent: Recto\nDisallow: /docs/module-1*\nAllow: /docs/module-1-bees/honey$\n",
     )
-    found = source(book)
-    assert paths(list(found.pages())) == ["intro", "module-1-bees/honey", "module-2-wax/candles"]
+    crawl = source(book)
+    assert paths(list(crawl.pages())) == ["intro", "module-1-bees/honey", "module-2-wax/candles"]
     assert book.asked["/docs/module-1-bees/hives"] == 0
-    assert "Left out: 1 pages that robots.txt disallows." in found.notes
+    assert "Left out: 1 pages that robots.txt disallows." in crawl.notes
 
 
 def test_robots_txt_that_disallows_everything_is_an_error(book: SiteDouble) -> None:
@@ -272,10 +253,10 @@ def test_old_interrupted_run_starts_again(book: SiteDouble, tmp_path: Path) -> N
 def test_missing_page_is_not_a_failure(book: SiteDouble, tmp_path: Path) -> None:
     list(source(book, cache=tmp_path).pages())
     book.drop("/docs/module-1-bees/honey")
-    found = source(book, cache=tmp_path)
-    assert "module-1-bees/honey" not in paths(list(found.pages()))
-    assert not found.failed
-    assert "Left out: 1 pages that no longer exist." in found.notes
+    crawl = source(book, cache=tmp_path)
+    assert "module-1-bees/honey" not in paths(list(crawl.pages()))
+    assert not crawl.failed
+    assert "Left out: 1 pages that no longer exist." in crawl.notes
 
 
 def test_links_of_a_failing_page_come_from_the_cache(site: SiteDouble, tmp_path: Path) -> None:
@@ -284,36 +265,36 @@ def test_links_of_a_failing_page_come_from_the_cache(site: SiteDouble, tmp_path:
     site.put("/part/one", page("One"))
     list(source(site, "/", tmp_path).pages())
     site.always(status(403), path="/part")
-    found = source(site, "/", tmp_path)
-    assert paths(list(found.pages())) == ["index", "part/one"]
-    assert [failure.path for failure in found.failed] == ["part"]
+    crawl = source(site, "/", tmp_path)
+    assert paths(list(crawl.pages())) == ["index", "part/one"]
+    assert [failure.path for failure in crawl.failed] == ["part"]
 
 
 def test_failing_sitemap_is_replaced_by_its_last_version(book: SiteDouble, tmp_path: Path) -> None:
     list(source(book, cache=tmp_path).pages())
     book.always(status(500), path="/sitemap.xml")
-    found = source(book, cache=tmp_path)
-    assert len(list(found.pages())) == 4
-    assert any("last version" in note for note in found.notes)
+    crawl = source(book, cache=tmp_path)
+    assert len(list(crawl.pages())) == 4
+    assert any("last version" in note for note in crawl.notes)
 
 
 def test_number_of_pages_is_limited(site: SiteDouble) -> None:
     for number in range(50):
         site.put(f"/p{number}", page(f"P{number}", "x", f"/p{number + 1}", f"/p{number + 2}"))
-    found = WebsiteSource(f"{site.url}/p0", None, OPTIONS)
-    assert paths(list(found.pages())) == ["index"], "what is not below the address is not its book"
+    crawl = WebsiteSource(f"{site.url}/p0", None, OPTIONS)
+    assert paths(list(crawl.pages())) == ["index"], "what is not below the address is not its book"
     site.put("/", page("Start", "x", "/p0"))
     options = CrawlOptions(delay=0, allow_private=True, max_pages=7)
-    found = source(site, "/", options=options)
-    assert len(list(found.pages())) == 7
-    assert any("limit is 7 pages" in note for note in found.notes)
+    crawl = source(site, "/", options=options)
+    assert len(list(crawl.pages())) == 7
+    assert any("limit is 7 pages" in note for note in crawl.notes)
 
 
 def test_progress_is_reported(book: SiteDouble, told: list[str]) -> None:
-    found = WebsiteSource(f"{book.url}/docs/", None, OPTIONS, told.append)
+    crawl = WebsiteSource(f"{book.url}/docs/", None, OPTIONS, told.append)
     seen: list[tuple[int, int]] = []
-    found.progress = lambda done, known: seen.append((done, known))
-    pages = list(found.pages())
+    crawl.progress = lambda done, known: seen.append((done, known))
+    pages = list(crawl.pages())
     assert len(pages) == 4
     assert seen[-1][0] == seen[-1][1]
     assert len(told) == 1
@@ -335,11 +316,6 @@ def test_invalid_urls_are_refused(url: str) -> None:
         WebsiteSource(url, None)
 
 
-def test_unreachable_website_is_an_error() -> None:
-    with pytest.raises(Unreachable):
-        list(WebsiteSource(refused_url(), None, OPTIONS).pages())
-
-
 def test_url_without_pages_is_an_error(site: SiteDouble) -> None:
     with pytest.raises(InvalidArgument, match="no page"):
         list(source(site, "/").pages())
@@ -357,6 +333,6 @@ def test_missing_extra_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("crawl", "discovery", "fetch"):
         monkeypatch.delitem(sys.modules, f"recto.book.sources.website.{name}", raising=False)
     with pytest.raises(ConfigurationError, match="`crawl`"):
-        list(WebsiteSource("https://book.example/", None).pages())
+        open_source("https://book.example/", SourceOptions(), None, print)
     with pytest.raises(ConfigurationError, match="`crawl`"):
         parse_html("<p>x</p>")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import ipaddress
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from itertools import product
+from string import ascii_lowercase
 
 import httpcore
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recto.book.sources.website import Scope, normal
 from recto.book.sources.website.crawl import skip_reason
 from recto.book.sources.website.discovery import Robots, parse_sitemap
-from recto.book.sources.website.fetch import AddressRefused, FetchFailed, GuardedBackend, is_public, unpacked
-from recto.book.sources.website.urls import Scope, normal
-from tests.doubles.site import SiteDouble, gzip_bomb, page
+from recto.book.sources.website.fetch import AddressRefused, GuardedBackend, is_public
+from tests.doubles.site import SiteDouble, page
 
 PRIVATE = {
     "this network": "0.0.0.0 0.255.255.255",
@@ -98,11 +99,6 @@ def test_connection_uses_the_checked_address_and_checks_every_lookup(
     assert len(site.requests) == 1
 
 
-def test_decompression_is_limited() -> None:
-    with pytest.raises(OverflowError):
-        unpacked(gzip_bomb(), 1 << 20)
-
-
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
@@ -163,66 +159,19 @@ def test_robots_groups_and_longest_match() -> None:
     assert not allows("\ufeffuser-agent : * # all\r\ndisallow : /a # that\r\n", "/a")
 
 
-@pytest.mark.parametrize(
-    ("pattern", "path", "fits"),
-    [
-        ("/*.pdf$", "/a/b.pdf", True),
-        ("/*.pdf$", "/a/b.pdf?x", False),
-        ("/a*b*c", "/a1b2c3", True),
-        ("/a*b*c", "/acb", False),
-        ("/a$", "/a", True),
-        ("/a$", "/ab", False),
-        ("*a$", "/ba", True),
-        ("/ä", "/%C3%A4", True),
-        ("/*" * 500 + "x", "/" * 1900, False),
-    ],
-)
-def test_robots_patterns(pattern: str, path: str, fits: bool) -> None:
-    assert allows(f"User-agent: *\nDisallow: {pattern}\n", path) is not fits
-
-
-def calls(function: Callable[[], object]) -> int:
-    """Return how many functions a call calls."""
-    count = 0
-
-    def profile(_: object, event: str, __: object) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(profile)
-    try:
-        function()
-    finally:
-        sys.setprofile(None)
-    return count
-
-
-AGENTS = [f"User-agent: {'a' * (number // 26 + 1)}{chr(97 + number % 26)}" for number in range(1000)]
-RULES = [f"Disallow: /{number}" for number in range(200)]
-STAR_BOMBS = [f"Disallow: /{'*a' * 45}b{number}" for number in range(200)]
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["User-agent: *", *RULES],
-        ["User-agent: *", *STAR_BOMBS],
-        [*AGENTS, "User-agent: *", *RULES],
-    ],
-    ids=["plain rules", "star bombs", "many agents"],
-)
-def test_work_for_robots_txt_is_proportional_to_its_lines(lines: list[str]) -> None:
-    assert calls(lambda: Robots("\n".join(lines))) < 50 * len(lines)
-
-
 def test_all_rules_of_500_kib_are_obeyed() -> None:
     text = "User-agent: *\n" + "".join(f"Disallow: /{number:05}\n" for number in range(29_000))
     assert 480 << 10 < len(text) < 500 << 10
     rules = Robots(text)
     assert not rules.allows("https://x.example/28999/a")
     assert rules.allows("https://x.example/29000")
-    # The work per path hardly depends on the number of rules.
-    assert calls(lambda: rules.allows("https://x.example/29000")) < 200
+
+
+def test_rules_are_not_copied_to_each_of_many_agents() -> None:
+    """Ten million rules would fill the memory."""
+    agents = [f"User-agent: {''.join(letters)}" for letters in product(ascii_lowercase[:18], repeat=3)]
+    rules = [f"Disallow: /{number}" for number in range(2_000)]
+    assert not allows("\n".join([*agents, "User-agent: *", *rules]), "/7")
 
 
 def test_robots_txt_is_read_up_to_a_limit_without_a_line_that_is_cut_off() -> None:
@@ -233,11 +182,6 @@ def test_robots_txt_is_read_up_to_a_limit_without_a_line_that_is_cut_off() -> No
     assert not allows(filled, "/a")
     assert allows(filled, "/c")
     assert allows(filled, "/b")
-
-
-def test_too_many_wildcards_in_robots_txt_are_refused() -> None:
-    with pytest.raises(FetchFailed, match="wildcards are longer than 64 KiB"):
-        Robots("User-agent: *\n" + "".join(f"Disallow: /*{number:06}$\n" for number in range(8000)))
 
 
 def test_robots_delay_and_sitemaps() -> None:

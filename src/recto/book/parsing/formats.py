@@ -61,12 +61,10 @@ def formats() -> tuple[Format, ...]:
 
 
 def _plugin_reader(plugin: str) -> Reader:
-    @cache
-    def reader() -> Reader:
-        return load_reader(plugin)
+    load = cache(load_reader)
 
     def read(page: Page) -> Document:
-        document = reader()(page)
+        document = load(plugin)(page)
         if not isinstance(document, Document):
             raise TypeError(f"the reader returned {type(document).__name__} instead of a Document")
         sections = (
@@ -100,11 +98,6 @@ def format_of(name: str) -> Format | None:
         (len(suffix), format) for format in formats() for suffix in format.suffixes if lower.endswith(suffix)
     ]
     return max(candidates, key=itemgetter(0))[1] if candidates else None
-
-
-def is_markdown(name: str) -> bool:
-    """Return whether a file is Markdown or MDX."""
-    return format_of(name) in (MARKDOWN, MDX)
 
 
 @cache

@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import Any
 
 from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
-from recto.book.parsing.formats import is_markdown, page_suffixes, read
+from recto.book.parsing.formats import MARKDOWN, MDX, format_of, page_suffixes, read
 from recto.book.sources.includes import Includes
 from recto.book.sources.options import ROOT_TITLE, BookFile, humanised, is_inside, local_url, title_of
 from recto.errors import RectoError
@@ -32,51 +31,45 @@ _DEEPEST_BRACES = 10
 _INNER_BRACES = re.compile(r"\{([^{}]*)\}")
 
 Matches = Callable[[str], bool]
+MatchesParts = Callable[[Sequence[str]], bool]
 
 
 def any_of(patterns: Iterable[str]) -> Matches:
     """Return a function that tells whether a relative path matches one of the globs."""
-    globs = [Glob(pattern.removeprefix("./")) for pattern in patterns]
-    return lambda name: any(glob.matches(parts) for parts in [name.split("/")] for glob in globs)
+    globs = [_glob(pattern.removeprefix("./")) for pattern in patterns]
+    return lambda name: any(matches(parts) for parts in [name.split("/")] for matches in globs)
 
 
 def ignored(lines: Iterable[str]) -> Matches:
     """Return a function that tells whether the lines of a `.gitignore` ignore a file."""
-    rules: list[tuple[bool, bool, Glob]] = []
+    rules: list[tuple[bool, bool, MatchesParts]] = []
     for line in map(str.strip, lines):
         if line and not line.startswith("#"):
             pattern = line.removeprefix("!").removeprefix("\\").rstrip("/")
-            anchored = "/" in pattern
-            pattern = pattern.lstrip("/")
-            glob = Glob(pattern if anchored else f"**/{pattern}", braces=False)
-            rules.append((line.startswith("!"), line.endswith("/"), glob))
+            glob = pattern.lstrip("/") if "/" in pattern else f"**/{pattern}"
+            rules.append((line.startswith("!"), line.endswith("/"), _glob(glob, braces=False)))
 
     def matches(name: str) -> bool:
         parts = name.split("/")
         folders = [parts[:end] for end in range(1, len(parts))]
-        for negated, folders_only, glob in reversed(rules):
-            if any(map(glob.matches, folders)) or (not folders_only and glob.matches(parts)):
+        for negated, folders_only, fits in reversed(rules):
+            if any(map(fits, folders)) or (not folders_only and fits(parts)):
                 return not negated
         return False
 
     return matches
 
 
-class Glob:
-    """A glob with `**`, `*`, `?`, `[…]` and `{a,b}`; the time to match is linear in the pattern and the path.
+def _glob(pattern: str, *, braces: bool = True) -> MatchesParts:
+    """Compile a glob with `**`, `*`, `?`, `[…]` and `{a,b}`; matching takes linear time.
 
     A site's configuration states the patterns, so they may be hostile. Each part between slashes becomes a
     regular expression of `fnmatch`, which never goes back to an earlier star.
     """
-
-    def __init__(self, pattern: str, *, braces: bool = True) -> None:
-        pattern = pattern[:_LONGEST_PATTERN].replace("[^", "[!")
-        patterns = _expand_braces(pattern) if braces else [pattern]
-        self._patterns = [[_compiled(part) for part in one.split("/")] for one in patterns]
-
-    def matches(self, parts: Sequence[str]) -> bool:
-        """Return whether the parts of a path match."""
-        return any(_parts_match(pattern, parts) for pattern in self._patterns)
+    pattern = pattern[:_LONGEST_PATTERN].replace("[^", "[!")
+    expanded = _expand_braces(pattern) if braces else [pattern]
+    globs = [[_compiled(part) for part in one.split("/")] for one in expanded]
+    return lambda parts: any(_parts_match(glob, parts) for glob in globs)
 
 
 def _compiled(part: str) -> re.Pattern[str] | None:
@@ -129,34 +122,22 @@ def _expand_braces(pattern: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file's text; `name` is relative to its directory, `path` to the book; `lines` is as in `Page`."""
-
-    name: str
-    path: str
-    text: str
-    revision: str
-    lines: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """Why a file is not part of the book, such as `draft`."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Navigation:
     """The reading order of a site.
 
-    `names` are all pages in reading order; `sections` has the titles of the sections above each page that the
-    navigation lists, outermost first; `labels` are the titles of top directories.
+    `pages` are all pages in the usual order; `sections` has the titles of the sections above each page that
+    the navigation lists, outermost first, in its own order.
     """
 
-    names: tuple[str, ...]
+    pages: Sequence[str]
     sections: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """All pages in reading order: those that the navigation does not list come last."""
+        there = set(self.pages)
+        listed = [name for name in self.sections if name in there]
+        return [*listed, *(name for name in self.pages if name not in self.sections)]
 
 
 class SiteRules(ABC):
@@ -175,30 +156,16 @@ class SiteRules(ABC):
         """Return whether a file is a page."""
 
     @abstractmethod
-    def page(self, file: SourceFile) -> Page | Skipped:
-        """Make the page of a file."""
+    def page(self, name: str, page: Page) -> Page | str:
+        """Complete the page of a file, which has a local URL; return why it is left out, such as `draft`."""
+
+    def label(self, folder: str) -> str:  # noqa: ARG002
+        """Return the title that a top directory states, or ""."""
+        return ""
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Return the reading order of pages, which are given in the order of their names."""
-        return Navigation(tuple(names))
-
-    def make_page(
-        self, file: SourceFile, url: str, format: str, *, title: str = "", label: str = "", **more: Any
-    ) -> Page:
-        """Return the page of a file, with a local URL if it has none; `label` also names its module."""
-        keys = self.book_file.module_keys(file.path, label)
-        return Page(
-            path=file.path,
-            url=url or local_url(file.path),
-            title=title or title_of(file.name, self.book),
-            module=keys[0],
-            module_keys=keys,
-            text=file.text,
-            revision=file.revision,
-            format=format,
-            lines=file.lines,
-            **more,
-        )
+        return Navigation(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,8 +242,8 @@ class PageDirectory:
             return self.translated / name
         return self.root / name
 
-    def read(self, name: str) -> Page | Skipped | Failure:
-        """Read a file and make its page."""
+    def read(self, name: str) -> Page | str | Failure:
+        """Read a file and make its page; a text says why the site leaves it out."""
         path = f"{self.prefix}{name}"
         try:
             path.encode("utf-8")
@@ -288,11 +255,13 @@ class PageDirectory:
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
         lines: tuple[int, ...] = ()
-        if self.includes and is_markdown(name):
+        if self.includes and format_of(name) in (MARKDOWN, MDX):
             text, lines = self.includes.expand(path, self.file(name), text)
-        revision = hashlib.sha256(text.encode()).hexdigest()
+        keys = self.rules.book_file.module_keys(path)
+        title, revision = title_of(name, self.rules.book), hashlib.sha256(text.encode()).hexdigest()
+        page = Page(path, local_url(path), title, keys[0], keys, text, revision, lines=lines)
         try:
-            return self.rules.page(SourceFile(name, path, text, revision, lines))
+            return self.rules.page(name, page)
         except Exception as error:  # noqa: BLE001 - whatever a page states, the others are still read
             return Failure(
                 path, f"its front matter cannot be used ({type(error).__name__}: {str(error)[:200]})"
@@ -332,12 +301,6 @@ def _printable(name: str) -> str:
     return name if plain else name.encode("utf-8", "backslashreplace").decode()
 
 
-def by_navigation(names: Sequence[str], listed: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Order pages as the navigation lists them; pages that it does not list come last, in their own order."""
-    there = set(names)
-    return (*(name for name in listed if name in there), *(name for name in names if name not in listed))
-
-
 def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> dict[str, str]:
     """Return the title of each module.
 
@@ -356,7 +319,7 @@ def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> di
                 continue
             top = book_file.module_directory(name)
             own = not directory.prefix and module == (short_name(top) if top else ROOT_MODULE)
-            label = navigation.labels.get(top, "") if own else ""
+            label = directory.rules.label(top) if own and top else ""
             folder = f"{book_file.module_root}{top}".rstrip("/")
             title = label or sections.get(module, "") or (directory.index_title(folder) if own else "")
             titles[module] = title or (root_title if own and not top else humanised(module))

@@ -1,7 +1,6 @@
 """Included files: insert their text where a page includes them, without running anything.
 
-A finder lists the directives of a text: `MkDocsIncludes` knows MkDocs extensions and plugins, and
-`DocusaurusIncludes` imports of partials and raw files. `Includes` reads the files, inside the repository
+A finder of each generator lists the directives of a text. `Includes` reads the files, inside the repository
 only, and counts those that it cannot read. A directive that does not resolve is removed, or left to the
 Markdown reader.
 """
@@ -11,10 +10,9 @@ from __future__ import annotations
 import os
 import re
 import stat
-import textwrap
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from recto._util.text import plural
@@ -28,6 +26,8 @@ _LARGEST_FILE = 1 << 20  # bytes
 _LARGEST_ADDED = 1 << 20  # characters that included files may add to a page
 _CHARGE = 64  # characters that each included file adds to its own, to limit the number of empty ones
 _SHOWN = 5  # unresolved files in a note
+_FAR = 1_000  # characters that are searched for the start and end of a line
+_PREFIX = re.compile(r"[ \t>]*")
 MARKDOWN_SUFFIXES = (*MARKDOWN.suffixes, *MDX.suffixes)
 _PYTHON = dict.fromkeys(("py", "pyi"), "python")
 _LANGUAGES = _PYTHON | {"sh": "bash", "yml": "yaml", "rs": "rust", "rb": "ruby", "htm": "html"}
@@ -43,7 +43,6 @@ class Directive:
     `path` is searched in `bases`, with each of `suffixes`; a directive without a path is only removed. If
     `code` is not None, the text becomes a fence with this info string. `prefix` begins each line; `apart`
     adds blank lines around. `otherwise` replaces a directive that does not resolve; None leaves it.
-    `reason` says why it cannot resolve, if that is known beforehand.
     """
 
     start: int
@@ -58,7 +57,6 @@ class Directive:
     nested: bool = True
     counted: bool = True
     otherwise: str | None = None
-    reason: str = ""
 
 
 InCode = Callable[[int], bool]
@@ -155,8 +153,8 @@ class Includes:
 
     def _file(self, directive: Directive) -> Path:
         """Return the file of a directive; the error gives the reason for the first candidate."""
-        if directive.reason or "://" in directive.path:
-            raise _UnresolvedError(directive.reason or "on the web")
+        if "://" in directive.path:
+            raise _UnresolvedError("on the web")
         reasons = []
         names = [f"{directive.path}{suffix}" for suffix in directive.suffixes]
         for candidate in (base / name for base in directive.bases for name in names):
@@ -236,131 +234,9 @@ def in_order(directives: Sequence[Directive]) -> list[Directive]:
     return kept
 
 
-_BRACES = re.compile(
-    r"(?<![\\`])\{![+-]?>?(?P<path>[^\]\[|!{}\n]++)(?:\[ln:(?P<slice>[^\]\n]*+)\])?[ \t]*+(?:\|[^!{}\n]*+)?"
-    r"!(?:lines=(?P<lines>[0-9 -]+))?\}"
-)
-_VARIANTS = re.compile(
-    r"^(?P<prefix>[ \t>]*)\{\*[ \t]*(?P<path>[^\s*{}]++)(?P<options>[^\n{}]*)\*\}[ \t]*$", re.MULTILINE
-)
-_LN = re.compile(r"\bln\[([^\]]*)\]")
-_SNIPPET = re.compile(
-    r"^(?P<prefix>[ \t>]*)(?P<escape>;*)-+8<-+"
-    r"(?:[ \t]+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'))?[ \t]*$",
-    re.MULTILINE,
-)
-_SECTION = re.compile(
-    r"(?P<escape>;?)-{1,40}8<-+[ \t]+\[[ \t]*"
-    r"(?P<type>start|end)[ \t]*:[ \t]*(?P<name>[A-Za-z][\w-]*)[ \t]*\]",
-    re.IGNORECASE,
-)
-_LISTED = re.compile(r"^(?P<prefix>[ \t>]*+)(?:;.*\n|(?P<path>[^\s;].*)$)", re.MULTILINE)
-_SNIPPET_PART = re.compile(r"(?P<path>.*?)(?P<part>(?::-?\d*){1,2}(?:,-?\d*(?::-?\d*)?)*|:[A-Za-z][\w-]*)?")
-_TAG = re.compile(
-    r"(?<!`)\{%-?\s*include(?:-markdown)?\s+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)')"
-    r"(?P<options>(?:[^%]|%(?!\})){0,500})%\}"
-)
-_MARKER = r"\b{}=(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)')"
-_PREFIX = re.compile(r"[ \t>]*")
-_FAR = 1_000  # characters that are searched for the start and end of a line
-
-BRACES, VARIANTS, SNIPPETS, TAGS = "{!", "{*", "8<-", "{%"
-
-
-@dataclass(frozen=True, slots=True)
-class MkDocsIncludes:
-    """Finds the directives of the include extensions and plugins of MkDocs.
-
-    `bases` has the search directories of each syntax that the site turns on; None is the directory of the
-    including file. `usual` is searched next. Directives of other syntaxes are resolved if their file
-    exists; they count as unresolved only outside code, where they cannot be examples.
-    """
-
-    usual: tuple[Path, ...]
-    bases: Mapping[str, tuple[Path | None, ...]] = field(default_factory=dict)
-
-    def __call__(self, text: str, file: Path) -> Sequence[Directive]:
-        """Return the directives of a text."""
-        finders = {BRACES: _braces, VARIANTS: _variants, SNIPPETS: _snippets, TAGS: _tags}
-        used = {syntax: find for syntax, find in finders.items() if syntax in text}
-        in_code = code_ranges(text) if used else bool
-        directives: list[Directive] = []
-        for syntax, find in used.items():
-            for directive in find(text, in_code, syntax in self.bases):
-                near = (file.parent,) if syntax == TAGS and directive.path.startswith(".") else ()
-                own = (folder or file.parent for folder in self.bases.get(syntax, ()))
-                bases = dict.fromkeys((*near, *own, *self.usual[:2], file.parent, *self.usual[2:]))
-                counted = syntax in self.bases or not in_code(directive.start)
-                directives.append(replace(directive, bases=tuple(bases), counted=counted))
-        return in_order(directives)
-
-
-def _braces(text: str, _: InCode, __: bool) -> Iterator[Directive]:
-    """Find `{!file!}`."""
-    for match in _BRACES.finditer(text):
-        start, end, prefix = whole_line(text, *match.span())
-        ranges = match["slice"] or (match["lines"] or "").replace(" ", ",")
-        select = _lines(ranges, "-") if ranges else None
-        otherwise = "" if prefix is None else None
-        path = match["path"].strip()
-        yield Directive(start, end, path, select=select, prefix=prefix or "", otherwise=otherwise)
-
-
-def _variants(text: str, in_code: InCode, _: bool) -> Iterator[Directive]:
-    """Find `{* file ln[1:3] *}`, which makes a fence."""
-    for match in _VARIANTS.finditer(text):
-        ranges = _LN.search(match["options"])
-        select = _lines(ranges[1], ":", gap="\n\n") if ranges and ranges[1].strip() != "0" else None
-        code = None if in_code(match.start()) else ""
-        prefix = match["prefix"]
-        yield Directive(*match.span(), match["path"], select=select, code=code, prefix=prefix, nested=False)
-
-
-def _snippets(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive]:
-    """Find `--8<-- "file"`, lists of files between two marks, and the marks of sections."""
-
-    def snippet(start: int, end: int, written: str, prefix: str) -> Directive:
-        match = _SNIPPET_PART.fullmatch(written.strip())
-        path, part = (match["path"], match["part"] or "") if match else (written, "")
-        select = _section(part[1:]) if part[1:2].isalpha() else _lines(part[1:], ":", open_end=True)
-        return Directive(start, end, path.strip() or written, select=select if part else None, prefix=prefix)
-
-    block = -1  # start of the list of files in the block form
-    for mark in _SNIPPET.finditer(text):
-        written = mark["double"] or mark["single"]
-        if mark["escape"] or (written and block >= 0):
-            continue
-        if written:
-            yield snippet(*mark.span(), written, mark["prefix"])
-        elif turned_on or not in_code(mark.start()):
-            yield Directive(mark.start(), min(mark.end() + 1, len(text)))
-            for line in _LISTED.finditer(text, block, mark.start()) if block >= 0 else ():
-                if line["path"]:
-                    yield snippet(line.start(), line.end("path"), line["path"], line["prefix"])
-                else:
-                    yield Directive(*line.span())
-            block = -1 if block >= 0 else mark.end()
-    for mark in _SECTION.finditer(text):
-        if not mark["escape"] and (turned_on or not in_code(mark.start())):
-            end = text.find("\n", mark.end(), mark.end() + _FAR) + 1
-            yield Directive(line_start(text, mark.start()), end or min(len(text), mark.end() + _FAR))
-
-
-def _tags(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive]:
-    """Find `{% include "file" %}`."""
-    for tag in _TAG.finditer(text):
-        start, end, prefix = whole_line(text, *tag.span())
-        indented = (prefix or "").startswith((" " * 4, "\t"))
-        if not turned_on and (in_code(tag.start()) or indented):
-            continue  # code: most likely an example
-        path, select = tag["double"] or tag["single"], _between(tag["options"])
-        yield Directive(start, end, path, select=select, prefix=prefix or "", otherwise="")
-
-
 def whole_line(text: str, start: int, end: int) -> tuple[int, int, str | None]:
     """Return the span of a directive, and its indentation if it is alone on its lines, else None."""
-    line, close = line_start(text, start), text.find("\n", end, end + _FAR)
-    close = min(len(text), end + _FAR) if close < 0 else close
+    line, close = line_start(text, start), line_end(text, end)
     prefix = text[line:start]
     if _PREFIX.fullmatch(prefix) and not text[end:close].strip():
         return line, close, prefix
@@ -373,58 +249,7 @@ def line_start(text: str, position: int) -> int:
     return max(text.rfind("\n", far, position) + 1, far)
 
 
-def _lines(ranges: str, mark: str, *, gap: str = "\n", open_end: bool = False) -> Select:
-    """Select lines such as `1-3,5`; with `open_end`, a single number selects everything from that line on."""
-
-    def select(text: str) -> str | None:
-        lines, parts = text.removesuffix("\n").split("\n"), []
-        for span in ranges.split(","):
-            first, between, last = span.strip().partition(mark)
-            try:
-                start = int(first) if first else 1
-                end = int(last) if last else len(lines) if between or open_end else start
-            except ValueError:
-                return None
-            start, end = (number + len(lines) + 1 if number < 0 else number for number in (start, end))
-            parts.append("\n".join(lines[max(start - 1, 0) : max(end, 0)]))
-        return textwrap.dedent(gap.join(parts)) if any(parts) else None
-
-    return select
-
-
-def _section(name: str) -> Select:
-    """Select the lines between the marks of a section."""
-
-    def select(text: str) -> str | None:
-        lines, inside = list[str](), False
-        for line in text.split("\n"):
-            mark = _SECTION.search(line)
-            if not mark or mark["escape"]:
-                lines += [line] if inside else []
-            elif mark["name"] == name and mark["type"] == "end" and inside:
-                break
-            else:
-                inside = inside or (mark["name"] == name and mark["type"] == "start")
-        return textwrap.dedent("\n".join(lines)) if inside else None
-
-    return select
-
-
-def _between(options: str) -> Select | None:
-    """Select the text between `start="…"` and `end="…"`; every occurrence if both are given."""
-    start, end = (
-        re.sub(r"\\(.)", lambda code: {"n": "\n", "t": "\t"}.get(code[1], code[1]), mark[1] or mark[2] or "")
-        if (mark := re.search(_MARKER.format(name), options))
-        else ""
-        for name in ("start", "end")
-    )
-    if not start and not end:
-        return None
-
-    def select(text: str) -> str | None:
-        if start not in text or end not in text:
-            return None
-        parts = text.split(start)[1:] if start and end else [text.partition(start)[2]] if start else [text]
-        return "".join(part.partition(end)[0] for part in parts) if end else parts[0]
-
-    return select
+def line_end(text: str, position: int) -> int:
+    """Return the end of the line of a position, or a position far after it."""
+    end = text.find("\n", position, position + _FAR)
+    return min(len(text), position + _FAR) if end < 0 else end

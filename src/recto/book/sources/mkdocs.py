@@ -1,8 +1,11 @@
-"""A MkDocs site: its pages, their URLs, and the titles in its navigation."""
+"""A MkDocs site: its pages, their URLs, the titles in its navigation, and the files that pages include."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urljoin
@@ -13,20 +16,20 @@ from recto.book.sources.directory import (
     Navigation,
     PageDirectory,
     SiteRules,
-    Skipped,
-    SourceFile,
     any_of,
-    by_navigation,
     ignored,
     is_file,
 )
 from recto.book.sources.includes import (
-    BRACES,
-    SNIPPETS,
-    TAGS,
-    VARIANTS,
+    Directive,
     Includes,
-    MkDocsIncludes,
+    InCode,
+    Select,
+    code_ranges,
+    in_order,
+    line_end,
+    line_start,
+    whole_line,
 )
 from recto.book.sources.options import (
     PLAIN,
@@ -44,10 +47,11 @@ CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
 _ALWAYS_IGNORED = (".*", "/templates/")
 _MOST_PARENTS = 10
 _DEEPEST = 50
+_BRACES, _VARIANTS, _SNIPPETS, _TAGS = "{!", "{*", "8<-", "{%"
 _INCLUDING = {
-    BRACES: ("markdown_include.include", "markdown_include", "mdx_include"),
-    VARIANTS: ("markdown_include_variants",),
-    SNIPPETS: ("pymdownx.snippets",),
+    _BRACES: ("markdown_include.include", "markdown_include", "mdx_include"),
+    _VARIANTS: ("markdown_include_variants",),
+    _SNIPPETS: ("pymdownx.snippets",),
 }
 
 
@@ -98,9 +102,9 @@ class MkDocsSite(SiteRules):
                 paths = [path for options in used for path in _texts(options.get("base_path"))]
                 bases[syntax] = tuple(map(self._base, paths))
         if "include-markdown" in plugins:
-            bases[TAGS] = (self.root,)
+            bases[_TAGS] = (self.root,)
         elif "macros" in plugins:
-            bases[TAGS] = tuple(map(self._base, _texts(plugins["macros"].get("include_dir"))))
+            bases[_TAGS] = tuple(map(self._base, _texts(plugins["macros"].get("include_dir"))))
         return Includes(MkDocsIncludes((self.directory, self.root, self._bounds), bases), self._bounds)
 
     def _base(self, path: str) -> Path | None:
@@ -122,17 +126,17 @@ class MkDocsSite(SiteRules):
         index = f"{folder}{slash}index.md"
         return file != "README.md" or not is_file(self.root / index) or self._ignored(index)
 
-    def page(self, file: SourceFile) -> Page | Skipped:
-        """Make the page of a file."""
-        if self._drafts(file.name):
-            return Skipped("draft")
-        url = urljoin(self._url, self._relative(file.name)) if self._url else ""
-        title = self._titles.get(file.name, "")
-        return self.make_page(file, url, MARKDOWN.name, title=title, anchors="python-markdown")
+    def page(self, name: str, page: Page) -> Page | str:
+        """Complete the page of a file."""
+        if self._drafts(name):
+            return "draft"
+        url = urljoin(self._url, self._relative(name)) if self._url else page.url
+        title = self._titles.get(name) or page.title
+        return replace(page, url=url, title=title, anchors="python-markdown")
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as `nav` does; pages that it does not list come last."""
-        return Navigation(by_navigation(names, self._sections), self._sections)
+        return Navigation(names, self._sections)
 
     def _relative(self, name: str) -> str:
         """Return the URL of a page relative to the site's URL."""
@@ -196,3 +200,177 @@ def _nav_entries(
         for name, target in nav.items():
             below = sections if isinstance(target, str) else (*sections, str(name))
             yield from _nav_entries(target, below, str(name))
+
+
+_BRACED = re.compile(
+    r"(?<![\\`])\{![+-]?>?(?P<path>[^\]\[|!{}\n]++)(?:\[ln:(?P<slice>[^\]\n]*+)\])?[ \t]*+(?:\|[^!{}\n]*+)?"
+    r"!(?:lines=(?P<lines>[0-9 -]+))?\}"
+)
+_VARIANT = re.compile(
+    r"^(?P<prefix>[ \t>]*)\{\*[ \t]*(?P<path>[^\s*{}]++)(?P<options>[^\n{}]*)\*\}[ \t]*$", re.MULTILINE
+)
+_LN = re.compile(r"\bln\[([^\]]*)\]")
+_SNIPPET = re.compile(
+    r"^(?P<prefix>[ \t>]*)(?P<escape>;*)-+8<-+"
+    r"(?:[ \t]+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'))?[ \t]*$",
+    re.MULTILINE,
+)
+_SECTION = re.compile(
+    r"(?P<escape>;?)-{1,40}8<-+[ \t]+\[[ \t]*"
+    r"(?P<type>start|end)[ \t]*:[ \t]*(?P<name>[A-Za-z][\w-]*)[ \t]*\]",
+    re.IGNORECASE,
+)
+_LISTED = re.compile(r"^(?P<prefix>[ \t>]*+)(?:;.*\n|(?P<path>[^\s;].*)$)", re.MULTILINE)
+_SNIPPET_PART = re.compile(r"(?P<path>.*?)(?P<part>(?::-?\d*){1,2}(?:,-?\d*(?::-?\d*)?)*|:[A-Za-z][\w-]*)?")
+_TAG = re.compile(
+    r"(?<!`)\{%-?\s*include(?:-markdown)?\s+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)')"
+    r"(?P<options>(?:[^%]|%(?!\})){0,500})%\}"
+)
+_MARKER = r"\b{}=(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)')"
+
+
+@dataclass(frozen=True, slots=True)
+class MkDocsIncludes:
+    """Finds the directives of the include extensions and plugins of MkDocs.
+
+    `bases` has the search directories of each syntax that the site turns on; None is the directory of the
+    including file. `usual` is searched next. Directives of other syntaxes are resolved if their file
+    exists; they count as unresolved only outside code, where they cannot be examples.
+    """
+
+    usual: tuple[Path, ...]
+    bases: Mapping[str, tuple[Path | None, ...]] = field(default_factory=dict)
+
+    def __call__(self, text: str, file: Path) -> Sequence[Directive]:
+        """Return the directives of a text."""
+        finders = {_BRACES: _braces, _VARIANTS: _variants, _SNIPPETS: _snippets, _TAGS: _tags}
+        used = {syntax: find for syntax, find in finders.items() if syntax in text}
+        in_code = code_ranges(text) if used else bool
+        directives: list[Directive] = []
+        for syntax, find in used.items():
+            for directive in find(text, in_code, syntax in self.bases):
+                near = (file.parent,) if syntax == _TAGS and directive.path.startswith(".") else ()
+                own = (folder or file.parent for folder in self.bases.get(syntax, ()))
+                bases = dict.fromkeys((*near, *own, *self.usual[:2], file.parent, *self.usual[2:]))
+                counted = syntax in self.bases or not in_code(directive.start)
+                directives.append(replace(directive, bases=tuple(bases), counted=counted))
+        return in_order(directives)
+
+
+def _braces(text: str, _: InCode, __: bool) -> Iterator[Directive]:
+    """Find `{!file!}`."""
+    for match in _BRACED.finditer(text):
+        start, end, prefix = whole_line(text, *match.span())
+        ranges = match["slice"] or (match["lines"] or "").replace(" ", ",")
+        select = _lines(ranges, "-") if ranges else None
+        otherwise = "" if prefix is None else None
+        path = match["path"].strip()
+        yield Directive(start, end, path, select=select, prefix=prefix or "", otherwise=otherwise)
+
+
+def _variants(text: str, in_code: InCode, _: bool) -> Iterator[Directive]:
+    """Find `{* file ln[1:3] *}`, which makes a fence."""
+    for match in _VARIANT.finditer(text):
+        ranges = _LN.search(match["options"])
+        select = _lines(ranges[1], ":", gap="\n\n") if ranges and ranges[1].strip() != "0" else None
+        code = None if in_code(match.start()) else ""
+        prefix = match["prefix"]
+        yield Directive(*match.span(), match["path"], select=select, code=code, prefix=prefix, nested=False)
+
+
+def _snippets(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive]:
+    """Find `--8<-- "file"`, lists of files between two marks, and the marks of sections."""
+
+    def snippet(start: int, end: int, written: str, prefix: str) -> Directive:
+        match = _SNIPPET_PART.fullmatch(written.strip())
+        path, part = (match["path"], match["part"] or "") if match else (written, "")
+        select = _section(part[1:]) if part[1:2].isalpha() else _lines(part[1:], ":", open_end=True)
+        return Directive(start, end, path.strip() or written, select=select if part else None, prefix=prefix)
+
+    block = -1  # start of the list of files in the block form
+    for mark in _SNIPPET.finditer(text):
+        written = mark["double"] or mark["single"]
+        if mark["escape"] or (written and block >= 0):
+            continue
+        if written:
+            yield snippet(*mark.span(), written, mark["prefix"])
+        elif turned_on or not in_code(mark.start()):
+            yield Directive(mark.start(), min(mark.end() + 1, len(text)))
+            for line in _LISTED.finditer(text, block, mark.start()) if block >= 0 else ():
+                if line["path"]:
+                    yield snippet(line.start(), line.end("path"), line["path"], line["prefix"])
+                else:
+                    yield Directive(*line.span())
+            block = -1 if block >= 0 else mark.end()
+    for mark in _SECTION.finditer(text):
+        if not mark["escape"] and (turned_on or not in_code(mark.start())):
+            after = min(line_end(text, mark.end()) + 1, len(text))
+            yield Directive(line_start(text, mark.start()), after)
+
+
+def _tags(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive]:
+    """Find `{% include "file" %}`."""
+    for tag in _TAG.finditer(text):
+        start, end, prefix = whole_line(text, *tag.span())
+        indented = (prefix or "").startswith((" " * 4, "\t"))
+        if not turned_on and (in_code(tag.start()) or indented):
+            continue  # code: most likely an example
+        path, select = tag["double"] or tag["single"], _between(tag["options"])
+        yield Directive(start, end, path, select=select, prefix=prefix or "", otherwise="")
+
+
+def _lines(ranges: str, mark: str, *, gap: str = "\n", open_end: bool = False) -> Select:
+    """Select lines such as `1-3,5`; with `open_end`, a single number selects everything from that line on."""
+
+    def select(text: str) -> str | None:
+        lines, parts = text.removesuffix("\n").split("\n"), []
+        for span in ranges.split(","):
+            first, between, last = span.strip().partition(mark)
+            try:
+                start = int(first) if first else 1
+                end = int(last) if last else len(lines) if between or open_end else start
+            except ValueError:
+                return None
+            start, end = (number + len(lines) + 1 if number < 0 else number for number in (start, end))
+            parts.append("\n".join(lines[max(start - 1, 0) : max(end, 0)]))
+        return textwrap.dedent(gap.join(parts)) if any(parts) else None
+
+    return select
+
+
+def _section(name: str) -> Select:
+    """Select the lines between the marks of a section."""
+
+    def select(text: str) -> str | None:
+        lines, inside = list[str](), False
+        for line in text.split("\n"):
+            mark = _SECTION.search(line)
+            if not mark or mark["escape"]:
+                lines += [line] if inside else []
+            elif mark["name"] == name and mark["type"] == "end" and inside:
+                break
+            else:
+                inside = inside or (mark["name"] == name and mark["type"] == "start")
+        return textwrap.dedent("\n".join(lines)) if inside else None
+
+    return select
+
+
+def _between(options: str) -> Select | None:
+    """Select the text between `start="…"` and `end="…"`; every occurrence if both are given."""
+    start, end = (
+        re.sub(r"\\(.)", lambda code: {"n": "\n", "t": "\t"}.get(code[1], code[1]), mark[1] or mark[2] or "")
+        if (mark := re.search(_MARKER.format(name), options))
+        else ""
+        for name in ("start", "end")
+    )
+    if not start and not end:
+        return None
+
+    def select(text: str) -> str | None:
+        if start not in text or end not in text:
+            return None
+        parts = text.split(start)[1:] if start and end else [text.partition(start)[2]] if start else [text]
+        return "".join(part.partition(end)[0] for part in parts) if end else parts[0]
+
+    return select

@@ -1,18 +1,17 @@
-"""Options of sites and crawls, `recto.toml`, and the default names, titles and URLs of pages."""
+"""Options of sites, `recto.toml`, and the default names, titles and URLs of pages."""
 
 from __future__ import annotations
 
 import os
 import tomllib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from recto import __version__
 from recto._util.files import read_limited
 from recto._util.text import ROOT_MODULE, module_keys, nearest
 from recto.errors import ConfigurationError, InvalidOption
@@ -34,26 +33,6 @@ LOCAL_ADDRESS = "local://docs/docs"
 ROOT_TITLE = "Introduction"  # of the pages that are in no module
 INDEX_PAGES = frozenset({"index", "readme"})
 _GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "website", "pages"})
-
-
-Resolve = Callable[[str, int], list[str]]
-"""Resolves a host and a port to IP addresses; raises OSError."""
-
-
-@dataclass(frozen=True, slots=True)
-class CrawlOptions:
-    """Limits of a crawl, in seconds and bytes; `timeout` covers a whole request."""
-
-    max_pages: int = 2000
-    max_bytes: int = 4 << 20
-    delay: float = 0.5
-    max_delay: float = 10.0
-    timeout: float = 30.0
-    tries: int = 3
-    backoff: float = 1.0
-    max_wait: float = 60.0
-    allow_private: bool = False
-    user_agent: str = f"recto/{__version__}"
 
 
 class UnreadableSite(ConfigurationError):
@@ -137,13 +116,13 @@ class BookFile:
         directory, slash, _ = path.removeprefix(self.module_root).partition("/")
         return directory if slash else ""
 
-    def module_keys(self, path: str, label: str = "") -> tuple[str, ...]:
+    def module_keys(self, path: str) -> tuple[str, ...]:
         """Return all names of a page's module, canonical one first: the one stated here, else its directory.
 
         The longest of the paths that match the page wins.
         """
         top = self.module_directory(path)
-        keys = (*module_keys(top), *filter(None, [label.strip().lower()])) if top else (ROOT_MODULE,)
+        keys = module_keys(top) if top else (ROOT_MODULE,)
         fitting = [
             (len(folder), name)
             for name, folders in self.modules.items()

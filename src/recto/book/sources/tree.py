@@ -13,17 +13,14 @@ from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.directory import (
-    Navigation,
     PageDirectory,
     SiteRules,
-    Skipped,
-    SourceFile,
     any_of,
     is_file,
     module_titles,
 )
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
-from recto.book.sources.includes import Includes, MkDocsIncludes
+from recto.book.sources.includes import Includes
 from recto.book.sources.includes import notes as include_notes
 from recto.book.sources.options import (
     INDEX_PAGES,
@@ -202,7 +199,7 @@ class BookTree:
             elif isinstance(page, Failure):
                 self.failed.append(page)
             else:
-                skipped[page.reason] += 1
+                skipped[page] += 1
         shared = [(url, count) for url, count in addresses.items() if count > 1]
         self.notes[:] = [
             *self._open_notes,
@@ -232,7 +229,7 @@ class MarkdownTree(BookTree):
             book_file = read_book_file(root, site or root, options=options)
             name = book or book_name(root)
             bounds = repository_of(site or root)
-            finder = DocusaurusIncludes(site) if site else MkDocsIncludes((root, root.parent, bounds))
+            finder = DocusaurusIncludes(site) if site else mkdocs.MkDocsIncludes((root, root.parent, bounds))
         rules = _PlainRules(name, book_file, root, bounds, mdx=site is not None)
         below = "" if location.is_dir() else location.name
         directory = PageDirectory(root, rules, bounds, below, includes=Includes(finder, bounds))
@@ -271,17 +268,14 @@ class _PlainRules(SiteRules):
         hidden = name.rpartition("/")[2].startswith((".", "_"))
         return format_of(name) is not None and not hidden and not self._excluded(name)
 
-    def page(self, file: SourceFile) -> Page | Skipped:
-        format = format_of(file.name) or MARKDOWN
+    def page(self, name: str, page: Page) -> Page | str:
+        format = format_of(name) or MARKDOWN
         format = MDX if self._mdx and format is MARKDOWN else format
-        return self.make_page(file, self._url(file.path), format.name)
+        return replace(page, url=self._url(page.path) or page.url, format=format.name)
 
-    def navigation(self, names: Sequence[str]) -> Navigation:
-        folders = {name.split("/")[0] for name in names if "/" in name}
-        stated = {top: read_category(top, [self._root], self._bounds).get("label") for top in folders}
-        return Navigation(
-            tuple(names), labels={top: label for top, label in stated.items() if isinstance(label, str)}
-        )
+    def label(self, folder: str) -> str:
+        label = read_category(folder, [self._root], self._bounds).get("label")
+        return label if isinstance(label, str) else ""
 
     def _url(self, path: str) -> str:
         """Return the URL of a page below the site's URL, or "" if the site has none."""

@@ -22,7 +22,7 @@ from recto.errors import (
     InvalidOption,
     RectoError,
 )
-from recto.indexing.naming import default_collection
+from recto.indexing import default_collection
 from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store, Verifiable
 from recto.search.lexical import other_analyzer
 from recto.settings import Settings, check_collection_name, load_settings

@@ -94,7 +94,7 @@ def watch(
     """
     use_exit_codes(INDEX_EXIT_CODES)
     from recto.api import SourceOptions, open_source
-    from recto.book.sources.location import WEBSITE_SCHEMES, scheme_of
+    from recto.book.sources import WEBSITE_SCHEMES, scheme_of
     from recto.cli import indexing
 
     if scheme := scheme_of(path):

@@ -111,7 +111,7 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
     except ModuleNotFoundError as error:
         raise missing_extra("`recto mcp`", "mcp") from error
     from recto.api import open_collection, open_embedder, open_store
-    from recto.indexing.naming import default_collection
+    from recto.indexing import default_collection
     from recto.search.retriever import make_retriever
     from recto.server.auth import api_keys
 

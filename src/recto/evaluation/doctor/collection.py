@@ -10,7 +10,7 @@ from time import perf_counter
 
 from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
-from recto.book.sources.location import (
+from recto.book.sources import (
     WEBSITE_SCHEMES,
     SourceOptions,
     open_source,
@@ -21,8 +21,8 @@ from recto.errors import CollectionMissing, ErrorKind, IndexDamaged
 from recto.evaluation.calibration import heading_question
 from recto.evaluation.doctor.findings import DoctorContext, Finding, error, note, ok, warning
 from recto.evaluation.integrity import Issue, IssueKind, check_integrity
+from recto.indexing import default_collection
 from recto.indexing.indexer import IndexJob, plan_book
-from recto.indexing.naming import default_collection
 from recto.indexing.planner import PageState
 from recto.protocols import Preparable, Verifiable
 from recto.search.lexical import other_analyzer

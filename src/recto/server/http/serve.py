@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from recto._util.retry import Notify
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, ConfigurationError, missing_extra
-from recto.indexing.naming import default_collection
+from recto.indexing import default_collection
 from recto.server.http import METRICS_DIRECTORY, ServeOptions
 from recto.settings import SAMPLE_COLLECTION, Settings
 

@@ -1,10 +1,11 @@
-"""Tokenize HTML, simplify it for the parser, and find the main content of a page."""
+"""Tokenize HTML, read the head of a page, simplify the page for the parser, and find its main content."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from html import escape, unescape
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,6 +100,60 @@ def _tag(html: str, opening: re.Match[str]) -> tuple[Tag, int]:
     closing = re.compile(f"</{name}(?=[\\s/>])", re.IGNORECASE).search(html, position)
     end = closing.start() if closing else len(html)
     return Tag(name, attributes, html[position:end]), end
+
+
+_REFRESH = re.compile(r"^\s*[\d.]+\s*[;,]\s*(?:url\s*=\s*)?[\"']?([^\"']+)", re.IGNORECASE)
+_OPEN_GRAPH = {"og:title": "og_title", "og:site_name": "site_name"}
+_MOST_LINKS = 20_000
+_LISTING = re.compile(r"\bgeneratedIndexPage")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The metadata and links of a page; URLs are as written, relative to `base` or to the page."""
+
+    title: str = ""
+    og_title: str = ""
+    site_name: str = ""
+    canonical: str = ""
+    base: str = ""
+    refresh: str = ""
+    robots: frozenset[str] = frozenset()
+    listing: bool = False
+    links: tuple[str, ...] = ()
+
+
+def read_head(html: str) -> Head:
+    """Read the metadata and links of a page; the first of two values counts."""
+    values: dict[str, str] = {}
+    robots: set[str] = set()
+    links: dict[str, None] = {}
+    listing = False
+    for tag in tokens(html):
+        if not isinstance(tag, Tag):
+            continue
+        key, value, said = "", "", tag.attributes
+        rel, href = said.get("rel", "").lower(), said.get("href", "").strip()
+        content = said.get("content", "")
+        if tag.name == "a" and "href" in said and "nofollow" not in rel and len(links) < _MOST_LINKS:
+            links[href] = None
+        elif tag.name == "title":
+            key, value = "title", " ".join(unescape(tag.raw).split())
+        elif tag.name == "base":
+            key, value = "base", href
+        elif tag.name == "link" and "canonical" in rel.split():
+            key, value = "canonical", href
+        elif tag.name == "meta":
+            if said.get("name", "").lower() in ("robots", "recto"):
+                robots.update(word.strip() for word in content.lower().split(","))
+            if said.get("property", "").lower() in _OPEN_GRAPH:
+                key, value = _OPEN_GRAPH[said["property"].lower()], " ".join(content.split())
+            elif said.get("http-equiv", "").lower() == "refresh" and (address := _REFRESH.match(content)):
+                key, value = "refresh", address[1].strip()
+        if value:
+            values.setdefault(key, value)
+        listing = listing or bool(_LISTING.search(said.get("class", "")))
+    return Head(**values, robots=frozenset(robots), listing=listing, links=tuple(links))
 
 
 def simplify(html: str) -> str:
@@ -230,11 +285,6 @@ def is_dropped(tag: str, attributes: Mapping[str, str | None]) -> bool:
     return ("hidden" in attributes and attributes["hidden"] != "until-found") or bool(
         _HIDDEN_STYLE.search(attributes.get("style") or "")
     )
-
-
-def without_site_name(title: str) -> str:
-    """Return a page title without the name of the website at its end."""
-    return split_site_name(title)[0]
 
 
 def split_site_name(title: str) -> tuple[str, str]:

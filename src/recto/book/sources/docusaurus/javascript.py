@@ -7,9 +7,8 @@ It assumes that no environment variable is set. Everything else becomes `Unknown
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from time import thread_time
 from typing import TYPE_CHECKING, Any
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Query
 
-Load = Callable[[str], Any]
-"""Reads a JSON file by the path that the configuration imports; raises LookupError if it cannot be read."""
+Load = Callable[[str], str]
+"""Returns the text of a JSON file by the path that a configuration imports; raises LookupError otherwise."""
 
 _MAX_SECONDS = 1.0  # of CPU time to parse a file; a valid one of the maximum size takes half of it
 _PIECE = 1024  # bytes
@@ -39,12 +38,6 @@ _ASSIGNED = (
 )
 
 
-class Undefined(Enum):
-    """JavaScript's `undefined`."""
-
-    UNDEFINED = "undefined"
-
-
 @dataclass(frozen=True, slots=True)
 class Unknown:
     """A value that only running the file could compute; `source` is how it is written."""
@@ -52,116 +45,83 @@ class Unknown:
     source: str
 
 
-UNDEFINED = Undefined.UNDEFINED
-Data = str | float | bool | None | Undefined | Unknown | tuple["Value", ...] | Mapping[str, "Value"]
-_CONSTANTS: dict[str, Data] = {"true": True, "false": False, "null": None, "undefined": UNDEFINED}
+_CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None, "undefined": None}
+_SPREAD = "..."
+"""The key of a spread (`...x`) that could not be evaluated and may add any other key."""
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
-    """An evaluated value.
-
-    `environment` is set if the value depends on environment variables. `rest` is the source of a
-    spread (`...x`) that could not be evaluated and may add any key or item.
-    """
-
-    data: Data
-    environment: bool = False
-    rest: str = ""
-
-    def get(self, key: str, *more: str) -> Value:
-        """Return the value under a path of keys: undefined if there is none, unknown if it may exist."""
-        data, member = self.data, Value(UNDEFINED, self.environment)
-        if isinstance(data, Unknown):
-            return self
-        if isinstance(data, Mapping):
-            if key in data:
-                member = data[key].depending(self.environment)
-            elif self.rest:
-                member = replace(member, data=Unknown(self.rest))
-        elif isinstance(data, tuple) and key.isdecimal() and len(key) < 7 and not self.rest:
-            member = data[int(key)] if int(key) < len(data) else member
-        elif not self.missing:
-            member = replace(member, data=Unknown(f"(…).{key}"))
-        return member.get(*more) if more else member
-
-    @property
-    def missing(self) -> bool:
-        """Whether the value is null or undefined."""
-        return self.data is None or self.data is UNDEFINED
-
-    @property
-    def simple(self) -> bool:
-        """Whether the value is known, and neither a list nor an object."""
-        return not isinstance(self.data, Unknown | tuple | Mapping)
-
-    @property
-    def truth(self) -> bool | None:
-        """Whether the value is truthy; None if that is unknown."""
-        if isinstance(self.data, Unknown):
-            return None
-        return not (self.missing or self.data in ("", 0, False) or self.data != self.data)
-
-    def depending(self, environment: bool) -> Value:
-        """Return the value, marked as depending on the environment if `environment` is set."""
-        return replace(self, environment=True) if environment and not self.environment else self
-
-    @property
-    def plain(self) -> Any:
-        """Return Python values: unknown parts stay, undefined becomes None."""
-        if isinstance(self.data, Mapping):
-            return {key: value.plain for key, value in self.data.items()}
-        if isinstance(self.data, tuple):
-            return [value.plain for value in self.data]
-        return None if self.data is UNDEFINED else self.data
+def get(value: Any, *path: str) -> Any:
+    """Return the value under a path of keys: None if there is none, unknown if there may be one."""
+    for key in path:
+        if isinstance(value, dict):
+            value = value[key] if key in value else value.get(_SPREAD)
+        elif isinstance(value, list):
+            index = int(key) if key.isdecimal() and len(key) < 7 else len(value)
+            unclear = (item for item in value[:index] if isinstance(item, Unknown))  # it may be a spread
+            value = next(unclear, value[index] if index < len(value) else None)
+        elif value is not None and not isinstance(value, Unknown):
+            value = Unknown(f"(…).{key}")
+    return value
 
 
-def unknown(source: str) -> Value:
+def truth(value: Any) -> bool | None:
+    """Return whether a value is truthy; None if that is unknown."""
+    if isinstance(value, Unknown):
+        return None
+    return not (value is None or value in ("", 0, False))
+
+
+def _is_simple(value: Any) -> bool:
+    """Return whether a value is known, and neither a list nor an object."""
+    return not isinstance(value, Unknown | list | dict)
+
+
+def _unknown(source: str) -> Unknown:
     """Return an unknown value with its source on one line, shortened."""
     line = " ".join(source[:_MAX_TEXT].split())
-    return Value(Unknown(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"))
+    return Unknown(line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…")
 
 
-def from_json(data: Any, depth: int = 0) -> Value:
-    """Convert parsed JSON."""
-    if depth > 40:
-        return unknown("…")
-    if isinstance(data, dict):
-        return Value({str(key): from_json(value, depth + 1) for key, value in data.items()})
-    if isinstance(data, list):
-        return Value(tuple(from_json(item, depth + 1) for item in data))
-    if isinstance(data, int) and not isinstance(data, bool):
-        return Value(float(data)) if abs(data) < 1 << 53 else unknown(str(data)[:40])
-    return Value(data)
-
-
-def to_text(data: Data) -> str:
+def to_text(value: str | float | bool | None) -> str:
     """Return a simple value as JavaScript converts it to a string."""
-    if isinstance(data, bool):
-        return "true" if data else "false"
-    if isinstance(data, float):
-        return str(int(data)) if data.is_integer() and abs(data) < 1e21 else repr(data)
-    return data if isinstance(data, str) else "undefined" if data is UNDEFINED else "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 1e21 else repr(value)
+    return "undefined" if value is None else value
 
 
-def read_exported(text: str, load: Load) -> Value:
-    """Return what the file exports; an exported function counts as what it returns."""
+def read_json(text: str) -> Any:
+    """Return the value of a JSON file, within the same limits as of a configuration."""
+    return read_exported(f"export default {text}")
+
+
+def _no_files(path: str) -> str:
+    raise LookupError(path)
+
+
+def read_exported(text: str, load: Load = _no_files, variable: Any = None) -> Any:
+    """Return what a file exports; `variable` is the value of each environment variable, none by default.
+
+    Values are strings, floats, booleans, None, lists, dictionaries and `Unknown`. An exported function counts
+    as what it returns.
+    """
     from tree_sitter import QueryCursor
 
     assigned = _grammar()[1]
     root = _parse(text.removeprefix("\ufeff").encode("utf-8", "replace"))
     if root is None:
-        return unknown(text)
-    evaluator = _Evaluator(load)
+        return _unknown(text)
+    evaluator = _Evaluator(load, variable)
     exported = evaluator.declare(root)
     for target in QueryCursor(assigned).captures(root).get("target", ()):
         evaluator.note_change(target)
     if exported is None:
-        return unknown(text) if root.has_error else Value(UNDEFINED)
+        return _unknown(text) if root.has_error else None
     try:
         return evaluator.exported(exported)
     except _TooManyValuesError:
-        return unknown(text)
+        return _unknown(text)
 
 
 def _parse(source: bytes) -> Node | None:
@@ -201,13 +161,14 @@ class _TooManyValuesError(Exception):
 class _Evaluator:
     """The names that a file declares, and the values of its expressions; each name is evaluated once."""
 
-    def __init__(self, load: Load) -> None:
+    def __init__(self, load: Load, variable: Any) -> None:
         self._load = load
+        self._variable = variable
         self._names: dict[str, Node] = {}
         self._imports: dict[str, tuple[str, str]] = {}
         self._changed: set[str] = set()
         self._changed_members: dict[str, set[str]] = {}
-        self._known: dict[str, Value] = {}
+        self._values: dict[str, Any] = {}
         self._depth = 0
         self._count = 0
 
@@ -262,7 +223,7 @@ class _Evaluator:
         else:
             self._changed.add(_source(target))
 
-    def exported(self, node: Node) -> Value:
+    def exported(self, node: Node) -> Any:
         """Return an exported value, or the result of an exported function."""
         while node.type in _TRANSPARENT and (inner := _first(node)):
             node = inner
@@ -274,29 +235,25 @@ class _Evaluator:
             return self._value(node)
         body = _field(function, "body")
         result = self.declare(body) if body and body.type == "statement_block" else body
-        return self._value(result) if result else unknown(_source(function))
+        return self._value(result) if result else _unknown(_source(function))
 
-    def _value(self, node: Node | None) -> Value:
-        """Evaluate an expression with the method for its type; None means that it cannot be evaluated."""
+    def _value(self, node: Node | None) -> Any:
+        """Evaluate an expression with the method for its type, if there is one."""
         if node is None or node.is_missing:
-            return unknown("")
+            return Unknown("")
         self._count_values(1)
         if node.type in _CONSTANTS:
-            return Value(_CONSTANTS[node.type])
-        value = None
-        if self._depth < _MAX_DEPTH:
-            self._depth += 1
-            try:
-                evaluate = getattr(self, f"_eval_{node.type}", None)
-                if node.type in _TRANSPARENT:
-                    value = self._value(_first(node))
-                elif evaluate is not None:
-                    value = evaluate(node)
-            finally:
-                self._depth -= 1
-        return unknown(_source(node)) if value is None else value
+            return _CONSTANTS[node.type]
+        evaluate = getattr(self, f"_eval_{node.type}", None)
+        if self._depth >= _MAX_DEPTH or (evaluate is None and node.type not in _TRANSPARENT):
+            return _unknown(_source(node))
+        self._depth += 1
+        try:
+            return evaluate(node) if evaluate else self._value(_first(node))
+        finally:
+            self._depth -= 1
 
-    def _child(self, node: Node, name: str) -> Value:
+    def _child(self, node: Node, name: str) -> Any:
         return self._value(_field(node, name))
 
     def _count_values(self, number: int) -> None:
@@ -304,181 +261,159 @@ class _Evaluator:
         if self._count > _MAX_VALUES:
             raise _TooManyValuesError
 
-    def _eval_string(self, node: Node) -> Value:
-        return Value(_unquoted(node))
+    def _eval_string(self, node: Node) -> str:
+        return _unquoted(node)
 
-    def _eval_number(self, node: Node) -> Value | None:
+    def _eval_number(self, node: Node) -> Any:
         digits = _source(node).replace("_", "").removesuffix("n")
         try:
-            return Value(float(int(digits, 0)) if digits[:2].lower() in ("0x", "0b", "0o") else float(digits))
+            return float(int(digits, 0)) if digits[:2].lower() in ("0x", "0b", "0o") else float(digits)
         except (ValueError, OverflowError):
-            return None
+            return _unknown(digits)
 
-    def _eval_identifier(self, node: Node) -> Value:
+    def _eval_identifier(self, node: Node) -> Any:
         name = _source(node)
         if name == "__dirname":
-            return Value(".")
-        if name not in self._known:
-            self._known[name] = unknown(name)  # for names that refer to themselves
-            self._known[name] = self._declared(name) or unknown(name)
-        return self._known[name]
+            return "."
+        if name not in self._values:
+            self._values[name] = Unknown(name)  # for names that refer to themselves
+            self._values[name] = self._declared(name)
+        return self._values[name]
 
-    def _declared(self, name: str) -> Value | None:
-        if name in self._imports and name not in self._changed:
+    def _declared(self, name: str) -> Any:
+        if name in self._changed:
+            return Unknown(name)
+        if name in self._imports:
             path, key = self._imports[name]
-            imported = self._json(path) if path.endswith(".json") else None
-            return imported.get(key) if imported and key else imported
-        if name not in self._names or name in self._changed:
-            return None
+            imported = self._json(path, name) if path.endswith(".json") else Unknown(name)
+            return get(imported, key) if key else imported
+        if name not in self._names:
+            return Unknown(name)
         value = self._value(self._names[name])
-        if name in self._changed_members and isinstance(value.data, Mapping):
-            changed = {key: unknown(f"{name}.{key} = …") for key in self._changed_members[name]}
-            return replace(value, data={**value.data, **changed})
+        if name in self._changed_members and isinstance(value, dict):
+            changed = {key: Unknown(f"{name}.{key} = …") for key in self._changed_members[name]}
+            return {**value, **changed}
         return value
 
-    def _json(self, path: str) -> Value | None:
+    def _json(self, path: str, source: str) -> Any:
         try:
-            return from_json(self._load(path)) if path.startswith(".") else None
+            return read_json(self._load(path)) if path.startswith(".") else _unknown(source)
         except LookupError:
-            return None
+            return _unknown(source)
 
-    def _eval_template_string(self, node: Node) -> Value | None:
-        text, environment, position = "", False, node.start_byte + 1
+    def _eval_template_string(self, node: Node) -> Any:
+        text, position = "", node.start_byte + 1
         for part in _children(node):
             if part.type != "template_substitution":
                 continue
             value = self._value(_first(part))
-            if not value.simple:
-                return None
-            text += _slice(node, position, part.start_byte) + to_text(value.data)
-            environment |= value.environment
+            if not _is_simple(value):
+                return _unknown(_source(node))
+            text += _slice(node, position, part.start_byte) + to_text(value)
             position = part.end_byte
         text += _slice(node, position, node.end_byte - 1)
-        return Value(text, environment) if len(text) <= _MAX_TEXT else None
+        return text if len(text) <= _MAX_TEXT else _unknown(text)
 
-    def _eval_array(self, node: Node) -> Value:
-        items: list[Value] = []
-        rest, environment = "", False
+    def _eval_array(self, node: Node) -> list[Any]:
+        items: list[Any] = []
         for child in _children(node):
-            spread = child.type == "spread_element"
-            value = self._value(_first(child) if spread else child)
-            environment |= value.environment
-            if not spread:
-                items.append(value)
-            elif isinstance(value.data, tuple) and not value.rest:
-                self._count_values(len(value.data))
-                items.extend(value.data)
-            elif not value.missing and value.data is not False:
-                rest = _source(next(_children(child), child))
-        return Value(tuple(items), environment, rest)
+            if child.type != "spread_element":
+                items.append(self._value(child))
+                continue
+            spread = self._value(_first(child))
+            if isinstance(spread, list):
+                self._count_values(len(spread))
+                items += spread
+            elif truth(spread) is not False:
+                items.append(_unknown(_source(child).removeprefix("...")))
+        return items
 
-    def _eval_object(self, node: Node) -> Value:
-        members: dict[str, Value] = {}
-        rest = ""
+    def _eval_object(self, node: Node) -> dict[str, Any]:
+        members: dict[str, Any] = {}
         for child in _children(node):
             if child.type == "spread_element":
                 spread = self._value(_first(child))
-                if isinstance(spread.data, Mapping) and not spread.rest:
-                    self._count_values(len(spread.data))
-                    members |= spread.data
-                elif spread.truth is not False:
-                    rest = " ".join(_source(child).split())
-                    members = {key: unknown(rest) for key in members}
+                if isinstance(spread, dict) and _SPREAD not in spread:
+                    self._count_values(len(spread))
+                    members |= spread
+                elif truth(spread) is not False:  # it may replace any member
+                    members = dict.fromkeys((*members, _SPREAD), _unknown(_source(child)))
                 continue
             key, value = self._property(child)
-            if key is None:
-                rest = " ".join(_source(child).split())
-            else:
-                members[key] = value
-        return Value(members, rest=rest)
+            members[key] = value
+        return members
 
-    def _property(self, node: Node) -> tuple[str | None, Value]:
-        """Return a property's key, or None if it cannot be evaluated, and its value."""
+    def _property(self, node: Node) -> tuple[str, Any]:
+        """Return a property's key, which stands for all keys if it cannot be evaluated, and its value."""
         if node.type == "shorthand_property_identifier":
             return _source(node), self._eval_identifier(node)
         key = _field(node, "key") or _field(node, "name")
         if key is None:
-            return None, unknown(_source(node))
-        if key.type == "computed_property_name":
-            data = self._value(_first(key)).data
-            name = data if isinstance(data, str) else None
-        elif key.type in ("string", "number"):
-            name = to_text(self._value(key).data)
-        else:
-            name = _source(key)
-        return name, self._child(node, "value") if node.type == "pair" else unknown(_source(node))
+            return _SPREAD, _unknown(_source(node))
+        name = _source(key)
+        if key.type in ("computed_property_name", "string", "number"):
+            written = self._value(_first(key) if key.type == "computed_property_name" else key)
+            if not isinstance(written, str | float):
+                return _SPREAD, _unknown(_source(node))
+            name = to_text(written)
+        return name, self._child(node, "value") if node.type == "pair" else _unknown(_source(node))
 
-    def _eval_member_expression(self, node: Node) -> Value | None:
-        return self._get(node, _source(_field(node, "property")))
+    def _eval_member_expression(self, node: Node) -> Any:
+        return self._member(node, _source(_field(node, "property")))
 
-    def _eval_subscript_expression(self, node: Node) -> Value | None:
-        key = self._child(node, "index").data
-        return self._get(node, to_text(key)) if isinstance(key, str | float) else None
+    def _eval_subscript_expression(self, node: Node) -> Any:
+        key = self._child(node, "index")
+        return self._member(node, to_text(key)) if isinstance(key, str | float) else _unknown(_source(node))
 
-    def _get(self, node: Node, key: str) -> Value | None:
+    def _member(self, node: Node, key: str) -> Any:
         owner = _field(node, "object")
         if _compact(owner).replace("?.", ".") == "process.env":
-            return Value("production") if key == "NODE_ENV" else Value(UNDEFINED, environment=True)
-        member = self._value(owner).get(key)
-        return None if isinstance(member.data, Unknown) else member
+            return "production" if key == "NODE_ENV" else self._variable
+        member = get(self._value(owner), key)
+        return _unknown(_source(node)) if isinstance(member, Unknown) else member
 
-    def _eval_unary_expression(self, node: Node) -> Value | None:
+    def _eval_unary_expression(self, node: Node) -> Any:
         operator, value = _source(_field(node, "operator")), self._child(node, "argument")
-        if operator == "!" and value.truth is not None:
-            return Value(not value.truth, value.environment)
-        if operator in ("+", "-") and isinstance(value.data, float):
-            return replace(value, data=-value.data if operator == "-" else value.data)
-        return None
+        if operator == "!" and truth(value) is not None:
+            return not truth(value)
+        if operator in ("+", "-") and isinstance(value, float):
+            return -value if operator == "-" else value
+        return _unknown(_source(node))
 
-    def _eval_binary_expression(self, node: Node) -> Value:
-        """Evaluate a chain of operators such as `a + b + c` without recursion."""
-        chain = [node]
-        while (left := _field(chain[-1], "left")) and left.type == "binary_expression":
-            chain.append(left)
-        value = self._value(left)
-        for part in reversed(chain):
-            operator, right = _source(_field(part, "operator")), self._child(part, "right")
-            value = _combined(operator, value, right) or unknown(_source(part))
-        return value
+    def _eval_binary_expression(self, node: Node) -> Any:
+        operator, left = _source(_field(node, "operator")), self._child(node, "left")
+        if operator in ("&&", "||", "??"):
+            if isinstance(left, Unknown):
+                return _unknown(_source(node))
+            keep = left is not None if operator == "??" else truth(left) == (operator == "||")
+            return left if keep else self._child(node, "right")
+        right = self._child(node, "right")
+        if _is_simple(left) and _is_simple(right):
+            if operator in ("===", "!==", "==", "!="):
+                same = left == right and isinstance(left, bool) == isinstance(right, bool)
+                return same == (operator[0] == "=")
+            if operator == "+" and (isinstance(left, str) or isinstance(right, str)):
+                joined = to_text(left) + to_text(right)
+                return joined if len(joined) <= _MAX_TEXT else _unknown(_source(node))
+        return _unknown(_source(node))
 
-    def _eval_ternary_expression(self, node: Node) -> Value | None:
-        condition = self._child(node, "condition")
-        if condition.truth is None:
-            return None
-        chosen = self._child(node, "consequence" if condition.truth else "alternative")
-        return chosen.depending(condition.environment)
+    def _eval_ternary_expression(self, node: Node) -> Any:
+        condition = truth(self._child(node, "condition"))
+        if condition is None:
+            return _unknown(_source(node))
+        return self._child(node, "consequence" if condition else "alternative")
 
-    def _eval_call_expression(self, node: Node) -> Value | None:
+    def _eval_call_expression(self, node: Node) -> Any:
         """Evaluate the calls that name files."""
         callee, arguments = _compact(_field(node, "function")), _field(node, "arguments")
-        if callee not in ("require", "require.resolve", "path.join", "path.resolve") or not arguments:
-            return None
-        given = [self._value(child).data for child in _children(arguments)]
-        words = [data for data in given if isinstance(data, str)]
-        if not words or len(words) < len(given):
-            return None
-        if callee == "require":
-            return self._json(words[0])
-        return Value(words[0] if callee == "require.resolve" else "/".join(words))
-
-
-def _combined(operator: str, left: Value, right: Value) -> Value | None:
-    """Apply a logical operator, a comparison or a concatenation; return None for any other."""
-    if operator in ("&&", "||", "??"):
-        if isinstance(left.data, Unknown):
-            return None
-        keep = not left.missing if operator == "??" else left.truth == (operator == "||")
-        return left if keep else right.depending(left.environment)
-    if not left.simple or not right.simple:
-        return None
-    environment, a, b = left.environment or right.environment, left.data, right.data
-    if operator in ("===", "!==", "==", "!="):
-        same = a == b and isinstance(a, bool) == isinstance(b, bool)
-        same = same or (len(operator) == 2 and left.missing and right.missing)
-        return Value(same == (operator[0] == "="), environment)
-    joined = to_text(a) + to_text(b)
-    is_text = operator == "+" and (isinstance(a, str) or isinstance(b, str))
-    return Value(joined, environment) if is_text and len(joined) <= _MAX_TEXT else None
+        if callee in ("require", "require.resolve", "path.join", "path.resolve") and arguments:
+            given = [self._value(child) for child in _children(arguments)]
+            words = [value for value in given if isinstance(value, str)]
+            if words and len(words) == len(given):
+                if callee == "require":
+                    return self._json(words[0], _source(node))
+                return words[0] if callee == "require.resolve" else "/".join(words)
+        return _unknown(_source(node))
 
 
 def _children(node: Node) -> Iterator[Node]:

@@ -1,18 +1,20 @@
-"""Crawl a website: find its pages by sitemap or by links, and fetch them one by one."""
+"""Crawl a website: find its pages by sitemap or by links, and fetch them; needs the extra `crawl`."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from recto._util.text import ROOT_MODULE, module_keys, plural
-from recto.book.parsing.html import Head, read_head
-from recto.book.parsing.html.tokens import split_site_name
-from recto.book.sources.options import ROOT_TITLE, CrawlOptions, humanised
+from recto.book.parsing.html.tokens import Head, read_head, split_site_name
+from recto.book.sources.options import ROOT_TITLE, humanised
+from recto.book.sources.website import CrawlOptions, Resolve, Scope, normal
 from recto.book.sources.website.discovery import Robots, read_robots, sitemap_pages
 from recto.book.sources.website.fetch import (
     HTML,
@@ -24,8 +26,8 @@ from recto.book.sources.website.fetch import (
     RedirectRefused,
     WrongContentType,
     decode,
+    resolve_host,
 )
-from recto.book.sources.website.urls import Scope, normal
 from recto.errors import InvalidArgument, Unreachable
 from recto.protocols import Progress
 from recto.types.book import Failure, Page
@@ -61,7 +63,7 @@ _DUPLICATE = "duplicate URLs of pages"
 _WITH_QUERY = "links with a query"
 
 
-class _SkippedError(Exception):
+class _SkippedError(FetchFailed):
     """A page that is left out, with the reason."""
 
 
@@ -73,62 +75,99 @@ def skip_reason(path: str) -> str:
     return _LISTINGS if _LISTING.match(path) else _BLOG_PAGES if _BLOG.match(path) else ""
 
 
-@dataclass(slots=True)
-class Crawl:
+class WebsiteSource:
+    """Yields the pages below a URL; `progress` is called with the numbers of fetched and known pages."""
+
+    def __init__(
+        self,
+        url: str,
+        cache: Path | None,
+        options: CrawlOptions | None = None,
+        notify: Callable[[str], None] = lambda _: None,
+        *,
+        title: str = "",
+        resolve: Resolve = resolve_host,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.location = normal(url)
+        if not self.location:
+            raise InvalidArgument(
+                f"{url[:200]} is not the URL of a website",
+                hint="Pass a URL that begins with http:// or https://, without a user name.",
+            )
+        parts = urlsplit(self.location)
+        self.book = f"{parts.netloc}{parts.path}".rstrip("/")
+        self.options, self.notify = options or CrawlOptions(), notify
+        self._title = self.title = title
+        self.failed: list[Failure] = []
+        self.notes: list[str] = []
+        self.progress: Progress | None = None
+        self._cache, self._clock = cache, clock
+        self._resolve, self._sleep = resolve, sleep
+
+    def pages(self) -> Iterator[Page]:
+        """Yield each page as it is fetched."""
+        self.failed.clear()
+        self.notes.clear()
+        cache = PageCache(self._cache, self._clock)
+        with Fetcher(self.location, self.options, cache, self._resolve, self._sleep) as fetcher:
+            crawl = _Crawl(self, fetcher)
+            try:
+                yield from crawl.run()
+            finally:
+                self.notes += crawl.skipped()
+                self.title = self._title or crawl.title()
+
+
+class _Crawl:
     """One crawl of a website."""
 
-    url: str
-    options: CrawlOptions
-    fetcher: Fetcher
-    cache: PageCache
-    notify: Callable[[str], None]
-    progress: Progress | None
-    failed: list[Failure] = field(default_factory=list)
-    _scope: Scope = field(init=False)
-    _robots: Robots = field(default_factory=Robots)
-    _notes: list[str] = field(default_factory=list)
-    _left_out: Counter[str] = field(default_factory=Counter)
-    _queue: deque[str] = field(default_factory=deque)
-    _known: set[str] = field(default_factory=set)
-    _done: set[str] = field(default_factory=set)
-    _folders: set[str] = field(default_factory=set)
-    _first: dict[str, FetchResult | FetchFailed] = field(default_factory=dict)
-    _follow: bool = True
-    _silent: int = 0
-    _home: Head | None = None
-    _site_names: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
-        self._scope = Scope.of(self.url)
+    def __init__(self, source: WebsiteSource, fetcher: Fetcher) -> None:
+        self._source = source
+        self._url, self._options = source.location, source.options
+        self._fetcher = fetcher
+        self._scope = Scope.of(source.location)
+        self._robots = Robots()
+        self._left_out: Counter[str] = Counter()
+        self._queue: deque[str] = deque()
+        self._seen: set[str] = set()
+        self._done: set[str] = set()
+        self._folders: set[str] = set()
+        self._first: dict[str, FetchResult | FetchFailed] = {}
+        self._follow = True
+        self._silent = 0
+        self._home: Head | None = None
+        self._site_names: Counter[str] = Counter()
 
     def run(self) -> Iterator[Page]:
         """Read robots.txt, find the pages, then yield them one by one."""
-        self._robots = read_robots(self.fetcher, self._scope.host)
-        self.fetcher.delay = max(self.options.delay, min(self._robots.delay, self.options.max_delay))
-        self.cache.begin()
+        self._robots = read_robots(self._fetcher, self._scope.host)
+        self._fetcher.delay = max(self._options.delay, min(self._robots.delay, self._options.max_delay))
+        self._fetcher.cache.begin()
         self._discover(self._fetch_first())
         asked = yielded = 0
-        while self._queue and asked < self.options.max_pages:
+        while self._queue and asked < self._options.max_pages:
             asked += 1
             page = self._page(self._queue.popleft())
             if page is not None:
                 yielded += 1
                 yield page
-            if self.progress is not None:
-                self.progress(asked, asked + len(self._queue))
+            if self._source.progress is not None:
+                self._source.progress(asked, asked + len(self._queue))
             if asked % _REPORT_EVERY == 0:
-                self.notify(f"{plural(asked, 'page')} of {self.url} read, {len(self._queue)} left")
+                self._source.notify(f"{plural(asked, 'page')} of {self._url} read, {len(self._queue)} left")
         if self._queue:
-            limit = f"the limit is {plural(self.options.max_pages, 'page')}"
-            self._notes.append(f"At least {len(self._queue)} more pages were not read: {limit}.")
+            limit = f"the limit is {plural(self._options.max_pages, 'page')}"
+            self._source.notes.append(f"At least {len(self._queue)} more pages were not read: {limit}.")
         if not yielded:
             raise self._no_page()
-        self.cache.finish()
+        self._fetcher.cache.finish()
 
-    def all_notes(self) -> list[str]:
-        """Return the notes of the run and the counts of skipped pages."""
+    def skipped(self) -> list[str]:
+        """Return the counts of skipped pages."""
         counts = sorted((what, count) for what, count in self._left_out.items() if what != _FILES)
-        return [*self._notes, *(f"Left out: {count} {what}." for what, count in counts)]
+        return [f"Left out: {count} {what}." for what, count in counts]
 
     def title(self) -> str:
         """Return the name of the website, if its pages state one, else the title of the first page."""
@@ -139,36 +178,36 @@ class Crawl:
         return self._home.site_name or shared or self._home.title
 
     def _no_page(self) -> InvalidArgument | Unreachable:
-        if self.failed:
+        if self._source.failed:
             return Unreachable(
-                f"No page of {self.url} could be read: {self.failed[0]}", hint="Try again later."
+                f"No page of {self._url} could be read: {self._source.failed[0]}", hint="Try again later."
             )
         if self._left_out[_FORBIDDEN]:
             return InvalidArgument(
-                f"The robots.txt of {self._scope.host} disallows {self.url}",
+                f"The robots.txt of {self._scope.host} disallows {self._url}",
                 hint="Ask the website's owner, or index the book's source files instead.",
             )
+        notes = "; ".join([*self._source.notes, *self.skipped()][:3])
         return InvalidArgument(
-            f"There is no page to read at {self.url}",
-            hint="; ".join(self.all_notes()[:3]) or "Pass the URL of the book's first page.",
+            f"There is no page to read at {self._url}", hint=notes or "Pass the URL of the book's first page."
         )
 
     def _fetch_first(self) -> FetchResult | FetchFailed:
         """Fetch the given URL; its redirects decide which website this is."""
-        if not self._robots.allows(self.url):
-            return FetchFailed(_FORBIDDEN)
+        if not self._robots.allows(self._url):
+            return _SkippedError(_FORBIDDEN)
         try:
-            result = self._fetch(self.url)
+            result = self._fetch(self._url)
         except RedirectRefused as failure:
-            if failure.reason == _FORBIDDEN:
+            if str(failure) == _FORBIDDEN:
                 return failure
             raise InvalidArgument(
-                f"{self.url} redirects to {failure.url}, which is another website",
+                f"{self._url} redirects to {failure.url}, which is another website",
                 hint=f"Pass {failure.url} instead.",
             ) from failure
         except NoResponse as failure:
             raise Unreachable(
-                f"{self.url} cannot be read: {failure.reason}", hint="Check the URL, or try again later."
+                f"{self._url} cannot be read: {failure}", hint="Check the URL, or try again later."
             ) from failure
         except FetchFailed as failure:
             return failure
@@ -177,16 +216,7 @@ class Crawl:
         return result
 
     def _fetch(self, url: str) -> FetchResult:
-        """Return the current result of a URL, from the cache if it is unchanged or fetched in this run."""
-        earlier, fresh = self.cache.get(url)
-        if earlier is not None and fresh:
-            return earlier
-        result = self.fetcher.get(url, HTML, self.options.max_bytes, admit=self._admit, earlier=earlier)
-        if result.status == 304 and earlier is not None:
-            return earlier
-        if result.status == 200:
-            self.cache.put(url, result)
-        return result
+        return self._fetcher.current(url, HTML, self._options.max_bytes, self._admit)
 
     def _admit(self, target: str) -> str:
         """Return why a redirect is not followed, or ""."""
@@ -196,28 +226,27 @@ class Crawl:
 
     def _discover(self, first: FetchResult | FetchFailed) -> None:
         """Fill the queue from the sitemaps, or prepare to follow links; the given URL comes first."""
-        address = self._scope.own(first.url if isinstance(first, FetchResult) else "") or self.url
+        address = self._scope.own(first.url if isinstance(first, FetchResult) else "") or self._url
         # A book need not have a page at its address.
         if not isinstance(first, FetchResult) or first.status not in _GONE_STATUS:
             self._queue.append(address)
             self._first[address] = first
-        self._known.add(self._scope.path(address))
-        listed = sitemap_pages(
-            self.fetcher, self.cache, self._scope, self._robots, self._admit, self._notes.append
-        )
+        self._seen.add(self._scope.path(address))
+        note = self._source.notes.append
+        listed = sitemap_pages(self._fetcher, self._scope, self._robots, self._admit, note)
         inside = [own for url in listed if (own := self._scope.own(url)) and self._scope.contains(own)]
         for url in sorted(inside, key=self._scope.path):
             self._add(url)
         if listed and not inside:
-            self._notes.append(
-                f"The sitemap lists {plural(len(listed), 'URL')}, none below {self.url}; "
+            self._source.notes.append(
+                f"The sitemap lists {plural(len(listed), 'URL')}, none below {self._url}; "
                 "links were followed instead."
             )
         self._follow = not inside or self._is_partial(first)
         if inside and self._follow:
-            self._notes.append("The sitemap does not list all pages; links were followed too.")
+            self._source.notes.append("The sitemap does not list all pages; links were followed too.")
         how = f"{plural(len(self._queue), 'page')} from its sitemap" if inside else "following its links"
-        self.notify(f"Reading {self.url}: {how}")
+        self._source.notify(f"Reading {self._url}: {how}")
 
     def _is_partial(self, first: FetchResult | FetchFailed) -> bool:
         """Return whether the sitemap lacks most links of the first page, as one that lists only versions."""
@@ -225,14 +254,14 @@ class Crawl:
             return False
         paths = {self._scope.path(url) for url in self._links(_head(first), first.url)}
         links = {path for path in paths if not skip_reason(path)}
-        return bool(links) and len(links - self._known) > _PARTIAL * len(links)
+        return bool(links) and len(links - self._seen) > _PARTIAL * len(links)
 
     def _add(self, url: str) -> None:
         """Queue a page of the book, unless it is known or skipped."""
         path = self._scope.path(url)
-        if path in self._known:
+        if path in self._seen:
             return
-        self._known.add(path)
+        self._seen.add(path)
         if why := skip_reason(path) or ("" if self._robots.allows(url) else _FORBIDDEN):
             self._left_out[why] += 1
             return
@@ -251,34 +280,26 @@ class Crawl:
         """Fetch one page, or count why it is skipped."""
         path = self._scope.path(url)
         if self._silent >= _GIVE_UP:
-            self.failed.append(Failure(path, "it was not requested: the website stopped responding"))
+            self._source.failed.append(Failure(path, "it was not requested: the website stopped responding"))
             return None
         try:
             result = self._first.pop(url, None) or self._fetch(url)
             if isinstance(result, FetchFailed):
                 raise result
-            text = self._text(result, path)
             self._silent = 0
-            return self._make_page(result, text)
-        except _SkippedError as skipped:
-            self._silent = 0
-            self._left_out[str(skipped)] += 1
-        except WrongContentType:
-            self._left_out[_FILES] += 1
+            return self._make_page(result, self._text(result, path))
+        except (_SkippedError, RedirectRefused, WrongContentType) as skipped:
+            reasons = {RedirectRefused: _OTHER_HOST, WrongContentType: _FILES}
+            forbidden = str(skipped) == _FORBIDDEN
+            self._left_out[_FORBIDDEN if forbidden else reasons.get(type(skipped), str(skipped))] += 1
         except FetchFailed as failure:
-            if failure.reason == _FORBIDDEN or isinstance(failure, RedirectRefused):
-                self._left_out[_FORBIDDEN if failure.reason == _FORBIDDEN else _OTHER_HOST] += 1
-            else:
-                self._fail(url, path, failure)
+            self._silent = self._silent + 1 if isinstance(failure, NoResponse) else 0
+            self._source.failed.append(Failure(path, str(failure)))
+            earlier, _ = self._fetcher.cache.get(url)
+            if earlier is not None and self._follow:  # keep pages that only this one links to
+                for link in self._links(_head(earlier), earlier.url):
+                    self._add(link)
         return None
-
-    def _fail(self, url: str, path: str, failure: FetchFailed) -> None:
-        self._silent = self._silent + 1 if isinstance(failure, NoResponse) else 0
-        self.failed.append(Failure(path, failure.reason))
-        earlier, _ = self.cache.get(url)
-        if earlier is not None and self._follow:  # keep pages that only this one links to
-            for link in self._links(_head(earlier), earlier.url):
-                self._add(link)
 
     def _text(self, result: FetchResult, path: str) -> str:
         if result.status in _GONE_STATUS:
@@ -287,7 +308,7 @@ class Crawl:
             raise FetchFailed(f"the server returned {result.status}")
         text, wrong = decode(result)
         if wrong:
-            self._notes.append(f"{path}: {plural(wrong, 'character')} could not be decoded.")
+            self._source.notes.append(f"{path}: {plural(wrong, 'character')} could not be decoded.")
         return text
 
     def _make_page(self, result: FetchResult, text: str) -> Page:
@@ -315,7 +336,7 @@ class Crawl:
         if canonical and self._scope.contains(canonical) and self._scope.path(canonical) != "index":
             address = canonical
         path = self._scope.path(address)
-        self._known.add(path)
+        self._seen.add(path)
         if path in self._done:
             raise _SkippedError(_DUPLICATE)
         self._done.add(path)

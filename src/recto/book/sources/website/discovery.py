@@ -7,23 +7,16 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from xml.parsers import expat
+from html import unescape
 
 from protego import Protego
 
-from recto.book.sources.website.fetch import (
-    Admit,
-    Fetcher,
-    FetchFailed,
-    PageCache,
-    WrongContentType,
-    unpacked,
-)
-from recto.book.sources.website.urls import Scope, normal
+from recto.book.sources.website import Scope, normal
+from recto.book.sources.website.fetch import Admit, Fetcher, FetchFailed, WrongContentType, unpacked
 from recto.errors import Unreachable
 
 _AGENT = "recto"
-_ROBOTS_TYPES = frozenset({"text/plain", "text/html", "application/octet-stream", "text/x-robots"})
+_ROBOTS_TYPES = frozenset({"text/plain", "application/octet-stream", "text/x-robots"})
 _LARGEST_ROBOTS = 500 << 10  # RFC 9309 asks for at least this
 _LONGEST_WILDCARDS = 64 << 10  # characters of all rules with wildcards; each is compared with every path
 _AGENT_LINE = re.compile(r"\s*user[- ]?agent\s*:?\s*(\*|[a-z_-]*)", re.IGNORECASE)
@@ -63,15 +56,13 @@ def read_robots(fetcher: Fetcher, host: str) -> Robots:
     address = f"{host}/robots.txt"
     try:
         result = fetcher.get(address, _ROBOTS_TYPES, _LARGEST_ROBOTS * 2)
-        if result.status != 200 or result.content_type == "text/html":
-            return Robots()
-        return Robots(result.body.decode("utf-8", "replace"))
+        return Robots(result.body.decode("utf-8", "replace"))  # no body, no rules
     except WrongContentType:
         return Robots()
     except FetchFailed as failure:
-        private = "not a public address" in failure.reason
+        private = "not a public address" in str(failure)
         raise Unreachable(
-            f"{address} cannot be read: {failure.reason}",
+            f"{address} cannot be read: {failure}",
             hint="Add --allow-private if the website is yours. Redirects to other private hosts are refused."
             if private
             else "Check the URL, or try again later.",
@@ -83,13 +74,10 @@ _SITEMAP_TYPES = _XML | {"application/gzip", "application/x-gzip", "application/
 _LARGEST_SITEMAP = 16 << 20
 _MOST_SITEMAPS = 50
 _DEEPEST = 3  # sitemaps in sitemaps
-_DEEPEST_ELEMENT = 20
 _MOST_ADDRESSES = 50_000
 _LONGEST_ADDRESS = 2000
-
-
-class SitemapRefused(Exception):
-    """A sitemap that cannot be read completely."""
+_ENDS = ("</urlset>", "</sitemapindex>")
+_CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
 
 
 @dataclass(slots=True)
@@ -102,12 +90,7 @@ class Sitemap:
 
 
 def sitemap_pages(
-    fetcher: Fetcher,
-    cache: PageCache,
-    scope: Scope,
-    robots: Robots,
-    admit: Admit,
-    note: Callable[[str], None],
+    fetcher: Fetcher, scope: Scope, robots: Robots, admit: Admit, note: Callable[[str], None]
 ) -> list[str]:
     """Return the URLs in the sitemaps that robots.txt names, else in the book's own, else in the host's."""
     root = f"{scope.host}/"
@@ -127,7 +110,7 @@ def sitemap_pages(
                 note(f"Only the first {len(seen)} sitemaps were read.")
                 break
             seen.add(url)
-            sitemap = _read_sitemap(fetcher, cache, url, admit, note)
+            sitemap = _read_sitemap(fetcher, url, admit, note)
             pages |= dict.fromkeys(sitemap.pages[: _MOST_ADDRESSES - len(pages)])
             further = own(sitemap.sitemaps)
             if further and depth >= _DEEPEST:
@@ -139,76 +122,47 @@ def sitemap_pages(
     return []
 
 
-def _read_sitemap(
-    fetcher: Fetcher, cache: PageCache, url: str, admit: Admit, note: Callable[[str], None]
-) -> Sitemap:
+def _read_sitemap(fetcher: Fetcher, url: str, admit: Admit, note: Callable[[str], None]) -> Sitemap:
     """Read a sitemap; if that fails use its last version, so that its pages stay in the index."""
-    earlier, _ = cache.get(url)
     try:
-        result = fetcher.get(url, _SITEMAP_TYPES, _LARGEST_SITEMAP, earlier=earlier, admit=admit)
+        sitemap = parse_sitemap(fetcher.current(url, _SITEMAP_TYPES, _LARGEST_SITEMAP, admit).body)
     except WrongContentType:
         return Sitemap()
     except FetchFailed as failure:
+        earlier, _ = fetcher.cache.get(url)
         instead = "; its last version is used." if earlier else "."
-        note(f"The sitemap {url} cannot be read: {failure.reason}{instead}")
+        note(f"The sitemap {url} cannot be read: {failure}{instead}")
         return parse_sitemap(earlier.body) if earlier else Sitemap()
-    if result.status == 200:
-        cache.put(url, result)
-    sitemap = parse_sitemap(earlier.body if result.status == 304 and earlier else result.body)
     if sitemap.flaw:
         note(f"The sitemap {url} was read only in part: {sitemap.flaw}.")
     return sitemap
 
 
 def parse_sitemap(data: bytes) -> Sitemap:
-    """Parse a sitemap (XML or a list of URLs, plain or gzipped); keep what comes before an error."""
+    """Parse a sitemap (XML or a list of URLs, plain or gzipped); keep what can be read of a damaged one.
+
+    The URLs of XML are cut out of its text: no parser can be made to expand entities or to nest elements.
+    """
     sitemap = Sitemap()
     try:
         data = unpacked(data, _LARGEST_SITEMAP) if data[:2] == b"\x1f\x8b" else data
-        if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
-            _parse_xml(data, sitemap)
-        else:
-            lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
-            sitemap.pages = [line for line in lines if line.startswith(("http://", "https://"))]
-            del sitemap.pages[_MOST_ADDRESSES:]
     except OverflowError:
         sitemap.flaw = f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB"
+        return sitemap
     except zlib.error as error:
         sitemap.flaw = f"it cannot be decompressed: {error}"
-    except (expat.ExpatError, SitemapRefused) as error:
-        sitemap.flaw = str(error)
+        return sitemap
+    text = data.decode("utf-8-sig", "replace").strip()
+    if text.startswith("<"):
+        parts = text.split("<loc>", _MOST_ADDRESSES + 1)[1:]
+        written = [part[:_LONGEST_ADDRESS].partition("</loc>")[0] for part in parts]
+        if "<!ENTITY" in text or not any(end in text for end in _ENDS):
+            sitemap.flaw = "it declares entities, or ends too early"
+    else:
+        written = text.splitlines()
+    urls = [unescape(_CDATA.sub(r"\1", one.strip())).strip() for one in written[:_MOST_ADDRESSES]]
+    if len(written) > _MOST_ADDRESSES:
+        sitemap.flaw = f"only its first {_MOST_ADDRESSES} URLs are read"
+    listed = sitemap.sitemaps if "<sitemapindex" in text else sitemap.pages
+    listed += [url for url in urls if url.startswith(("http://", "https://"))]
     return sitemap
-
-
-def _parse_xml(data: bytes, sitemap: Sitemap) -> None:
-    parser = expat.ParserCreate(namespace_separator=" ")
-    path: list[str] = []
-    text: list[str] = []
-
-    def start(name: str, _: object) -> None:
-        path.append(name.rpartition(" ")[2])
-        text.clear()
-        if len(path) > _DEEPEST_ELEMENT:
-            raise SitemapRefused("it is nested too deep")
-
-    def end(_: str) -> None:
-        if path[-2:] == ["url", "loc"]:
-            sitemap.pages.append("".join(text).strip())
-        elif path[-2:] == ["sitemap", "loc"]:
-            sitemap.sitemaps.append("".join(text).strip())
-        path.pop()
-        if len(sitemap.pages) + len(sitemap.sitemaps) >= _MOST_ADDRESSES:
-            raise SitemapRefused(f"only its first {_MOST_ADDRESSES} URLs are read")
-
-    def characters(data: str) -> None:
-        if path and path[-1] == "loc" and sum(map(len, text)) < _LONGEST_ADDRESS:
-            text.append(data)
-
-    def refuse(*_: object) -> None:
-        raise SitemapRefused("it declares entities, which are not allowed")
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = characters
-    parser.EntityDeclHandler = refuse
-    parser.Parse(data, True)

@@ -26,8 +26,7 @@ import httpcore
 
 from recto._util.files import make_private, replace_text
 from recto._util.retry import retry, retry_after
-from recto.book.sources.options import CrawlOptions, Resolve
-from recto.book.sources.website.urls import normal
+from recto.book.sources.website import CrawlOptions, Resolve, normal
 from recto.errors import StorageError
 
 # The flags of `ipaddress` differ between versions of Python, so every network is listed here, too. The table
@@ -200,17 +199,12 @@ class FetchResult:
 
     url: str
     status: int
-    content_type: str
     headers: Mapping[str, str]
     body: bytes
 
 
 class FetchFailed(Exception):
-    """A URL that could not be fetched."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
+    """A URL that could not be fetched, and why."""
 
 
 class NoResponse(FetchFailed):
@@ -240,16 +234,18 @@ class Fetcher:
         self,
         url: str,
         options: CrawlOptions,
-        resolve: Resolve | None = None,
-        sleep: Callable[[float], None] = time.sleep,
+        cache: PageCache,
+        resolve: Resolve,
+        sleep: Callable[[float], None],
     ) -> None:
         self.delay = options.delay
+        self.cache = cache
         self._options = options
         self._sleep = sleep
         self._last: float | None = None
         # The user allowed this website to be private, not the hosts that it redirects to.
         own = _hosts_and_ports(url) if options.allow_private else ()
-        self._backend = GuardedBackend(resolve or resolve_host, is_public, own)
+        self._backend = GuardedBackend(resolve, is_public, own)
         context = httpcore.default_ssl_context()
         context.load_default_certs()  # the system's certificates, beside the usual authorities
         self._pool = httpcore.ConnectionPool(
@@ -262,12 +258,23 @@ class Fetcher:
     def __exit__(self, *_: object) -> None:
         self._pool.close()
 
+    def current(self, url: str, kinds: frozenset[str], limit: int, admit: Admit) -> FetchResult:
+        """Return the current result of a URL, from the cache if it is unchanged or fetched in this run."""
+        earlier, fresh = self.cache.get(url)
+        if earlier is not None and fresh:
+            return earlier
+        result = self.get(url, kinds, limit, admit, earlier)
+        if result.status == 304 and earlier is not None:
+            return earlier
+        if result.status == 200:
+            self.cache.put(url, result)
+        return result
+
     def get(
         self,
         url: str,
         kinds: frozenset[str],
         limit: int,
-        *,
         admit: Admit | None = None,
         earlier: FetchResult | None = None,
     ) -> FetchResult:
@@ -334,11 +341,11 @@ def _read(url: str, response: httpcore.Response, kinds: frozenset[str], limit: i
     if response.status in _TRANSIENT:
         raise NoResponse(f"the server returned {response.status}", retry_after(headers))
     if response.status != 200:
-        return FetchResult(url, response.status, kind, headers, b"")
+        return FetchResult(url, response.status, headers, b"")
     if kind and kind not in kinds:
         raise WrongContentType(f"it is {kind[:100]}")
     encoding = headers.get("content-encoding", "").strip().lower()
-    return FetchResult(url, 200, kind, headers, _body(response, encoding, limit))
+    return FetchResult(url, 200, headers, _body(response, encoding, limit))
 
 
 def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
@@ -457,26 +464,19 @@ class PageCache:
         self._used.add(_file_name(url))
         entry = self._read(_file_name(url))
         try:
-            body = zlib.decompressobj().decompress(
-                base64.b64decode(entry["body"], validate=True), _LARGEST_CACHED
-            )
-            if entry["url"] != url or hashlib.sha256(body).hexdigest() != entry["sha256"]:
-                return None, False
-            kind, headers = str(entry["content_type"]), dict(entry["headers"])
+            packed = base64.b64decode(entry["body"], validate=True)
+            body = unpacked(packed, _LARGEST_CACHED, _GZIP_OR_ZLIB)
             fresh = self._since <= float(entry["fetched"]) <= self._clock()
-            return FetchResult(str(entry["final_url"]), 200, kind, headers, body), fresh
-        except (KeyError, TypeError, ValueError, zlib.error):  # missing or damaged
+            return FetchResult(str(entry["final_url"]), 200, dict(entry["headers"]), body), fresh
+        except (KeyError, TypeError, ValueError, OverflowError, zlib.error):  # missing or damaged
             return None, False
 
     def put(self, url: str, result: FetchResult) -> None:
         """Cache a result."""
         entry = {
-            "url": url,
             "final_url": result.url,
-            "content_type": result.content_type,
             "headers": {name: result.headers[name] for name in _KEPT_HEADERS if name in result.headers},
             "fetched": self._clock(),
-            "sha256": hashlib.sha256(result.body).hexdigest(),
             "body": base64.b64encode(zlib.compress(result.body)).decode("ascii"),
         }
         self._used.add(_file_name(url))
