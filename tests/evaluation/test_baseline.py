@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from recto.errors import InvalidArgument, StorageError
-from recto.evaluation.baseline import Baseline, Comparison, compare, load_baseline, save_baseline
-from recto.evaluation.gate import checks
+from recto.evaluation.baseline import Comparison, checks, compare, load_baseline, make_baseline, save_baseline
+
 from recto.evaluation.measures import DEFAULT_MEASURES, Judged
 from recto.evaluation.runs import FoundChunk, QueryResult, Run, run_suite
 from recto.evaluation.suites import load_suite
@@ -57,15 +57,15 @@ def run_of(ranks: list[int | None]) -> Run:
 
 
 def lost(before: list[int | None], now: list[int | None]) -> bool:
-    return bool(compare(run_of(now), Baseline.of(run_of(before))).losses)
+    return bool(compare(run_of(now), make_baseline(run_of(before))).losses)
 
 
 def test_a_baseline_reads_back(retriever: Retriever, tmp_path: Path) -> None:
     run = run_suite(retriever, load_suite(ROOT / "tests" / "evaluation" / "heldout.json"))
     path = tmp_path / "expected_results.json"
-    save_baseline(path, Baseline.of(run))
+    save_baseline(path, make_baseline(run))
     text = path.read_text("utf-8")
-    assert load_baseline(path) == Baseline.of(run)
+    assert load_baseline(path) == make_baseline(run)
     save_baseline(path, load_baseline(path))
     assert path.read_text("utf-8") == text, "the same answers give the same bytes"
     data = json.loads(text)
@@ -103,11 +103,11 @@ def test_a_baseline_that_cannot_be_read_or_written(tmp_path: Path) -> None:
         with pytest.raises(InvalidArgument, match="cannot be read"):
             load_baseline(path)
     with pytest.raises(StorageError, match="cannot be written"):
-        save_baseline(tmp_path / "no" / "such" / "b.json", Baseline.of(run_of([1])))
+        save_baseline(tmp_path / "no" / "such" / "b.json", make_baseline(run_of([1])))
 
 
 def test_what_entered_and_left_is_told() -> None:
-    ((change,),) = [compare(run_of([1, 7, 2]), Baseline.of(run_of([1, 2, 2]))).changes]
+    ((change,),) = [compare(run_of([1, 7, 2]), make_baseline(run_of([1, 2, 2]))).changes]
     assert (change.key, change.rank_before, change.rank_now) == ("q0001", 2, 7)
     assert (change.entered, change.left) == (("wrong-1",), ("right",))
 
@@ -117,38 +117,38 @@ def test_only_questions_of_both_runs_are_compared() -> None:
     before = replace(
         before, answers=(*before.answers[:2], replace(before.answers[2], targets=("elsewhere",)))
     )
-    comparison = compare(now, Baseline.of(before))
+    comparison = compare(now, make_baseline(before))
     assert (comparison.compared, comparison.only_now, comparison.expected_otherwise) == (
         2,
         ("q0003",),
         ("q0002",),
     )
-    assert compare(run_of([1]), Baseline.of(run_of([1, 2]))).only_before == ("q0001",)
+    assert compare(run_of([1]), make_baseline(run_of([1, 2]))).only_before == ("q0001",)
     assert not comparison.losses
 
 
 def test_nothing_compared_does_not_pass() -> None:
     now = replace(run_of([1]), answers=(replace(answer(9, 1), key="other"),))
-    comparison = compare(now, Baseline.of(run_of([1])))
+    comparison = compare(now, make_baseline(run_of([1])))
     assert comparison.compared == 0
     assert [check.holds for check in checks(now, (), comparison)][-1] is False
 
 
 def test_runs_of_other_depths_are_not_compared() -> None:
     with pytest.raises(InvalidArgument, match="--top-k 3"):
-        compare(replace(run_of([1]), top_k=3), Baseline.of(run_of([1])))
+        compare(replace(run_of([1]), top_k=3), make_baseline(run_of([1])))
 
 
 def test_a_loss_that_nobody_would_notice_does_not_fail() -> None:
     before: list[int | None] = [1] * 2000
     now: list[int | None] = [None] * 12 + [1] * 1988
-    comparison = compare(run_of(now), Baseline.of(run_of(before)))
+    comparison = compare(run_of(now), make_baseline(run_of(before)))
     assert max(delta.p_value for delta in comparison.deltas if delta.gated) < 0.001
     assert not comparison.losses, "0.6 points"
 
 
 def test_a_loss_names_its_measure() -> None:
-    comparison = compare(run_of([None] * 20 + [1] * 80), Baseline.of(run_of([1] * 100)))
+    comparison = compare(run_of([None] * 20 + [1] * 80), make_baseline(run_of([1] * 100)))
     assert [delta.measure for delta in comparison.losses] == ["Hit@5", "MRR"]
     assert [check.name for check in checks(run_of([1]), (), comparison) if not check.holds] == [
         "no loss of Hit@5",
@@ -228,6 +228,6 @@ def test_a_gain_is_never_a_loss() -> None:
 
 
 def test_a_comparison_is_a_plain_value() -> None:
-    comparison = compare(run_of([1, 2]), Baseline.of(run_of([2, 1])))
+    comparison = compare(run_of([1, 2]), make_baseline(run_of([2, 1])))
     assert isinstance(comparison, Comparison)
-    assert comparison == compare(run_of([1, 2]), Baseline.of(run_of([2, 1])))
+    assert comparison == compare(run_of([1, 2]), make_baseline(run_of([2, 1])))

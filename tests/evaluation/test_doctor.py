@@ -19,7 +19,7 @@ from recto.cli.commands.doctor import exit_code
 from recto.embedders.granite.embedder import VARIANTS
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.doctor import examine
-from recto.evaluation.doctor.findings import Finding, Severity
+from recto.evaluation.doctor.environment import Finding
 from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.promotion import promote
 from recto.protocols import Embedder
@@ -59,7 +59,7 @@ def examined(
 
 def bad(found: list[Finding]) -> dict[str, Finding]:
     return {
-        finding.name: finding for finding in found if finding.severity in (Severity.WARNING, Severity.ERROR)
+        finding.name: finding for finding in found if finding.severity in ("warning", "error")
     }
 
 
@@ -80,7 +80,7 @@ def index_house(book: Path, home: Path, embedder: Embedder, **options: Any) -> N
 
 def test_all_is_well(house: Path) -> None:
     found = examined(house / "home")
-    assert {finding.severity for finding in found} == {Severity.OK}
+    assert {finding.severity for finding in found} == {"ok"}
     assert exit_code(found) == 0
     assert {"fingerprint", "calibration", "search", "source", "content"} <= {one.check for one in found}
     assert any("texts embedded again" in line for line in named(found, "content").evidence)
@@ -98,7 +98,7 @@ def test_included_files_that_are_missing_are_a_warning(
         page.write('\n--8<-- "gone.md"\n')
     index_house(book, home, embedder)
     found = named(examined(home), "includes")
-    assert (found.severity, found.name) == (Severity.WARNING, "unresolved")
+    assert (found.severity, found.name) == ("warning", "unresolved")
     assert found.evidence == (f"1 included file could not be resolved: {SOIL}: gone.md (missing).",)
     assert "recto index" in found.repair
 
@@ -147,7 +147,7 @@ def test_broken_indexes_are_told_apart(copied_home: Path, way: str) -> None:
     assert set(bad(found)) <= expected
     if expected:
         assert any(evidence in line for finding in bad(found).values() for line in finding.evidence)
-        damage = [finding for finding in found if finding.severity is Severity.ERROR]
+        damage = [finding for finding in found if finding.severity is "error"]
         assert all(
             finding.repair.startswith("recto index ")
             and finding.repair.endswith("--collection broken --rebuild")
@@ -224,7 +224,7 @@ def test_settings_that_cannot_be_used(home: Path, settings: dict[str, str], chec
     found = examined(home, None, settings)
     assert words in named(found, check).message
     assert named(found, check).repair
-    assert named(found, "packages").severity is Severity.OK
+    assert named(found, "packages").severity is "ok"
     assert exit_code(found) == 2
 
 
@@ -363,7 +363,7 @@ def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantD
     promote(EdgeStore(house / "home").open("house"), store, "house")
     healthy = examined(tmp_path / "home", settings=server(qdrant))
     assert bad(healthy) == {}
-    assert named(healthy, "calibration").severity is Severity.OK
+    assert named(healthy, "calibration").severity is "ok"
     (physical,) = qdrant.collections.values()
     del physical.indexes["module_keys"]
     found = examined(tmp_path / "home", settings=server(qdrant))
@@ -383,7 +383,7 @@ def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantD
 def test_services_that_do_not_answer(home: Path, qdrant: QdrantDouble) -> None:
     found = examined(home, settings={**server(qdrant), "QDRANT_URL": refused_url()})
     assert named(found, "not checked").message.startswith("The collection")
-    assert [finding.check for finding in found if finding.severity is Severity.ERROR] == ["engine"]
+    assert [finding.check for finding in found if finding.severity is "error"] == ["engine"]
     assert exit_code(found) == 3
     found = examined(home, settings={**server(qdrant), "QDRANT_API_KEY": "wrong_key"})
     assert bad(found)["configuration"].message.startswith("Qdrant refuses the key in QDRANT_API_KEY")
@@ -401,7 +401,7 @@ def test_cohere_is_asked(home: Path, qdrant: QdrantDouble) -> None:
             "QDRANT_API_KEY": KEY,
         }
         found = examined(home, settings=settings)
-        assert named(found, "cohere").severity is Severity.OK
+        assert named(found, "cohere").severity is "ok"
         assert (
             "COHERE_API_KEY and QDRANT_URL and QDRANT_API_KEY are set"
             in named(found, "configuration").message
@@ -409,7 +409,7 @@ def test_cohere_is_asked(home: Path, qdrant: QdrantDouble) -> None:
         assert named(found, "collection").name == "missing"
         cohere.always(status(401, {"message": f"invalid api token {COHERE_KEY}"}))
         found = examined(home, settings=settings)
-        assert named(found, "cohere").severity is Severity.ERROR
+        assert named(found, "cohere").severity is "error"
         assert KEY not in str(found)
         assert COHERE_KEY not in str(found)
 
@@ -458,7 +458,7 @@ def test_another_pipelines_collection(
     found = examined(home, "theirs", server(qdrant))
     assert set(bad(found)) == {"missing"}  # a payload index on the address
     assert "so it is this model" in next(finding.message for finding in found if finding.name == "same_model")
-    assert named(found, "dialect").severity is Severity.OK
+    assert named(found, "dialect").severity is "ok"
     foreign(qdrant, "turned", points(lambda vector: [*vector[1:], vector[0]]), embedder.dim)
     found = examined(home, "turned", server(qdrant))
     assert "RECTO_MODEL" in bad(found)["vectors_of_another_model"].repair
@@ -469,13 +469,13 @@ def test_another_pipelines_collection(
 
 def test_a_check_that_fails_costs_only_itself(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A payload that nobody could foresee must not end the examination."""
-    monkeypatch.setattr("recto.evaluation.doctor.collection.heading_question", lambda chunk: 1 / 0)
+    monkeypatch.setattr("recto.evaluation.doctor.heading_question", lambda chunk: 1 / 0)
     found = examined(house / "home")
     failed = named(found, "search")
     assert failed.message == "The check itself failed: ZeroDivisionError: division by zero"
     assert "bug" in failed.repair
     assert "--rebuild" not in failed.repair
-    assert named(found, "content").severity is Severity.OK
+    assert named(found, "content").severity is "ok"
 
 
 def test_damage_of_a_large_index_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +491,7 @@ def test_damage_of_a_large_index_is_found(home: Path, monkeypatch: pytest.Monkey
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     EdgeStore(home).open("house")  # trusted for a day
     finding = named(examined(home), "collection")
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is "error"
     assert file.name in finding.message
 
 
@@ -510,4 +510,4 @@ def test_a_home_that_others_can_read_is_noted(home: Path) -> None:
     found = [finding for finding in examined(home, None) if finding.check == "home"]
     assert found[-1].repair == f"chmod 700 {home}"
     home.chmod(0o700)
-    assert [finding.severity for finding in examined(home, None) if finding.check == "home"] == [Severity.OK]
+    assert [finding.severity for finding in examined(home, None) if finding.check == "home"] == ["ok"]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.formats import read
-from recto.evaluation.draft_rules import Usage, clean
+from recto.evaluation.drafts import Usage, clean
 from recto.evaluation.drafts import Questions, choose_drafts, find_questions
 from recto.types.book import Page
 from recto.types.search import Chunk

@@ -10,7 +10,7 @@ import pytest
 
 from recto.errors import InvalidArgument
 from recto.evaluation.gaps import Asked, Gaps, cluster, find_gaps, names_of, read_asked, read_queries
-from recto.evaluation.suite_tools import extended, questions_from
+from recto.evaluation.gaps import extended, questions_from
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever

@@ -9,10 +9,10 @@ import pytest
 
 from recto.errors import InvalidArgument
 from recto.evaluation.drafts import draft
-from recto.evaluation.gate import checks, parse_threshold
+from recto.evaluation.baseline import checks, parse_threshold
 from recto.evaluation.measures import parse_measure
 from recto.evaluation.runs import Options, run_suite, validate
-from recto.evaluation.suite_tools import lint
+from recto.evaluation.binding import lint
 from recto.evaluation.suites import Expectation, Suite, load_suite
 from recto.search.retriever import Retriever
 from recto.types.search import MODES, Filters

@@ -2,7 +2,7 @@
 
 A question is judged by its finest targets: passages, else pages and sections, else modules. Pages with a
 grade count beside passages. A target that is not in the index is not a failure of retrieval: it is
-unmeasured, and reported with the nearest existing name.
+unmeasured, and reported with the nearest existing name. `lint` reports it without running the suite.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from recto._util.text import filter_keys, nearest, page_key, with_anchor, without_space
+from recto._util.text import filter_keys, nearest, page_key, plural, with_anchor, without_space
 from recto.evaluation.measures import Judged
-from recto.evaluation.suites import Expectation, Suite
+from recto.evaluation.suites import Expectation, Suite, survey
 from recto.protocols import Index
 from recto.types.search import HEADING_SEPARATOR, Chunk
 
@@ -171,37 +172,19 @@ class Bound:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class BoundSuite:
-    """A suite whose targets were looked up in one index."""
-
-    suite: Suite
-    questions: tuple[Bound, ...]
-
-    @property
-    def unmeasured(self) -> tuple[Bound, ...]:
-        """The questions without an existing target."""
-        return tuple(bound for bound in self.questions if not bound.measured)
-
-    @property
-    def partial(self) -> tuple[Missing, ...]:
-        """The missing targets of questions that still have other targets."""
-        return tuple(missing for bound in self.questions if bound.measured for missing in bound.missing)
-
-
-def bind(suite: Suite, index: Index) -> BoundSuite:
+def bind(suite: Suite, index: Index) -> list[Bound]:
     """Look up every target of a suite in one pass over the index."""
     book = _Book(suite, index.scroll())
-    return BoundSuite(suite, tuple(book.bound(expectation) for expectation in suite.expectations))
+    return [book.bound(expectation) for expectation in suite.expectations]
 
 
-def bind_by_name(expectation: Expectation, suite: Suite | None = None) -> Bound:
+def bind_by_name(expectation: Expectation) -> Bound:
     """Accept the modules, pages and passages of a question as they are named, without reading the index."""
     modules = tuple(map(module_target, expectation.modules))
     if expectation.passages:
         targets = tuple(map(passage_target, expectation.passages))
     elif expectation.pages:
-        targets = tuple(page_target(suite.page(page) if suite else page) for page in expectation.pages)
+        targets = tuple(map(page_target, expectation.pages))
     else:
         targets = modules
     return Bound(expectation, targets, frozenset(target.module for target in modules))
@@ -257,7 +240,6 @@ class _Book:
     """
 
     def __init__(self, suite: Suite, chunks: Iterable[Chunk]) -> None:
-        self._suite = suite
         self._modules: dict[str, str] = {}
         self._pages: dict[str, str] = {}
         self._anchors: dict[str, set[str]] = defaultdict(set)
@@ -323,7 +305,7 @@ class _Book:
 
     def _parts(self, name: str) -> tuple[str | None, str, str]:
         """Return the key of a target's page, its anchor, and its heading for comparison."""
-        address, _, heading = self._suite.page(name).partition(HEADING_SEPARATOR)
+        address, _, heading = name.partition(HEADING_SEPARATOR)
         page, _, anchor = address.partition("#")
         return self._pages.get(page_key(page)), unquote(anchor), heading_key(heading)
 
@@ -341,7 +323,7 @@ class _Book:
             return ""
         if name in expectation.modules:
             return nearest(name, sorted(set(self._modules.values()))) or ""
-        page = self._suite.page(name).partition(HEADING_SEPARATOR)[0].partition("#")[0]
+        page = name.partition(HEADING_SEPARATOR)[0].partition("#")[0]
         key, anchor, heading = self._parts(name)
         if key is not None and heading:
             near = nearest(heading, sorted(self._headings[key]))
@@ -366,3 +348,46 @@ def _distinct(targets: list[Target]) -> tuple[Target, ...]:
         if not ((target.anchor or target.heading) and whole.get(target.page, 0) >= target.grade):
             kept.setdefault(replace(target, name="", grade=1), target)
     return tuple(kept.values())
+
+
+def lint(path: Path, index: Index | None = None) -> dict[str, Any]:
+    """Check a suite's file, and look up its targets if there is an index.
+
+    Return the number of its questions, the problems that fail it, and the warnings about what weakens it.
+    """
+    suite, problems = survey(path)
+    warnings = []
+    if drafted := sum(expectation.drafted for expectation in suite.expectations):
+        total = len(suite.expectations)
+        warnings.append(f'Drafts: {drafted} of {plural(total, "question")}; review them and remove "drafted"')
+    if index is not None and suite.expectations:
+        for question in bind(suite, index):
+            position = question.expectation.position
+            if question.measured:
+                warnings += [
+                    f"{position}: {one}; its other targets still measure it" for one in question.missing
+                ]
+            else:
+                problems += [f"{position}: UNMEASURED: {one}" for one in question.missing]
+        warnings += _too_easy(suite, index)
+    return {"questions": len(suite.expectations), "problems": problems, "warnings": warnings}
+
+
+def _too_easy(suite: Suite, index: Index) -> list[str]:
+    """Name the questions that are literally a heading of the book: they prove little."""
+    asked = {_words(expectation.query): expectation for expectation in suite.expectations}
+    copied = {
+        words
+        for chunk in index.scroll()
+        for heading in (*chunk.headings, *re.findall(r"^#+ (.+)$", chunk.text, re.MULTILINE))
+        if (words := _words(heading)) in asked
+    }
+    return [
+        f"{expectation.position}: {expectation.query!r} is literally a heading of the book: ask as a reader"
+        for words, expectation in asked.items()
+        if words in copied
+    ]
+
+
+def _words(text: str) -> str:
+    return " ".join(text.casefold().strip(" ?!.:`").split())

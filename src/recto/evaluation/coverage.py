@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from recto._util.text import with_anchor
 from recto.evaluation.calibration import first_sentence, heading_question
@@ -75,24 +76,6 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class PageCoverage:
-    """One page of the heat map: its sections, and how many of them each query returns."""
-
-    module: str
-    page_url: str
-    title: str
-    sections: int
-    by_heading: int
-    by_sentence: int
-    reached: int
-
-    @property
-    def heat(self) -> float:
-        """The share of queries that return their section."""
-        return (self.by_heading + self.by_sentence) / (2 * self.sections)
-
-
-@dataclass(frozen=True, slots=True)
 class Coverage:
     """Which sections of a book are found in a mode."""
 
@@ -132,23 +115,27 @@ class Coverage:
         """The share of sections that at least one query returns."""
         return 1 - len(self.unreachable) / len(self.sections) if self.sections else 1.0
 
-    def pages(self) -> list[PageCoverage]:
-        """Return the heat map, ordered by module and page URL."""
+    def pages(self) -> list[dict[str, Any]]:
+        """Return the rows of a heat map by module and page; `heat` is the share of successful queries."""
         rows: dict[tuple[str, str], list[Reached]] = defaultdict(list)
         for one in self.sections:
             rows[one.section.module, one.section.page_url].append(one)
-        return [
-            PageCoverage(
-                module,
-                url,
-                inside[0].section.title,
-                len(inside),
-                sum(one.heading_rank is not None for one in inside),
-                sum(one.sentence_rank is not None for one in inside),
-                sum(not one.unreachable for one in inside),
-            )
-            for (module, url), inside in sorted(rows.items())
-        ]
+        return [_page(module, url, sections) for (module, url), sections in sorted(rows.items())]
+
+
+def _page(module: str, url: str, sections: Sequence[Reached]) -> dict[str, Any]:
+    by_heading = sum(one.heading_rank is not None for one in sections)
+    by_sentence = sum(one.sentence_rank is not None for one in sections)
+    return {
+        "module": module,
+        "page_url": url,
+        "title": sections[0].section.title,
+        "sections": len(sections),
+        "by_heading": by_heading,
+        "by_sentence": by_sentence,
+        "reached": sum(not one.unreachable for one in sections),
+        "heat": round((by_heading + by_sentence) / (2 * len(sections)), 4),
+    }
 
 
 def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> Coverage:

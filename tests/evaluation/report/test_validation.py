@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from recto.evaluation import report
-from recto.evaluation.baseline import Baseline, Comparison, compare
+from recto.evaluation.baseline import Comparison, checks, compare, make_baseline, parse_threshold
 from recto.evaluation.binding import Missing
-from recto.evaluation.gate import checks, parse_threshold
+from recto.evaluation.baseline import checks, parse_threshold
 from recto.evaluation.report import validation_markdown, validation_page
 from recto.evaluation.runs import FoundChunk, Options, QueryResult, Run, run_suite
 from recto.evaluation.suites import load_suite
@@ -74,7 +74,7 @@ def compared(run: Run) -> tuple[Run, Comparison]:
         second, found=second.found[-5:], ranks=(), passed=False, measures=dict.fromkeys(second.measures, 0.0)
     )
     now = replace(run, answers=(first, gone, *others))
-    return now, compare(now, Baseline.of(replace(run, answers=(moved, second, *others))))
+    return now, compare(now, make_baseline(replace(run, answers=(moved, second, *others))))
 
 
 def test_every_number_of_the_run(run: Run) -> None:
@@ -176,7 +176,7 @@ def test_what_changed(run: Run) -> None:
 
 
 def test_a_run_that_did_not_change(run: Run) -> None:
-    tree = read(page(run, compare(run, Baseline.of(run))))
+    tree = read(page(run, compare(run, make_baseline(run))))
     assert "No question's results changed." in said(tree, "#comparison")
 
 
@@ -216,7 +216,7 @@ def test_hostile_text_stays_text(run: Run) -> None:
     before = replace(
         now, answers=tuple(replace(answer, found=answer.found[:1], ranks=(1,)) for answer in now.answers)
     )
-    tree = read(page(now, compare(now, Baseline.of(before))))
+    tree = read(page(now, compare(now, make_baseline(before))))
     sections = ("#worst", "#comparison", "#unmeasured", "#questions", "#confusion", "#tags")
     for part in ("head > title", "h1", *sections):
         assert "<script>alert(1)</script>" in said(tree, part), part
@@ -268,7 +268,7 @@ def test_markdown_of_a_comparison(run: Run) -> None:
 
 
 def test_markdown_without_changes(run: Run) -> None:
-    same = compare(run, Baseline.of(run))
+    same = compare(run, make_baseline(run))
     assert "\nNo results changed.\n" in validation_markdown(run, checks(run, (), same), same)
     alone = validation_markdown(run, checks(run), None)
     assert "changed" not in alone

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,8 +102,8 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
     yield ""
     yield "Pages (share of searches that find their section)"
     for page in measured.pages():
-        page_counts = f"{page.heat:>4.0%}  {page.reached}/{page.sections}"
-        yield f"  {bar(page.heat)} {page_counts}  {one_line(page.page_url)}"
+        counts = f"{page['heat']:>4.0%}  {page['reached']}/{page['sections']}"
+        yield f"  {bar(page['heat'])} {counts}  {one_line(page['page_url'])}"
 
 
 def _first_result(reached: Reached) -> str:
@@ -132,7 +131,7 @@ def _coverage_data(measured: Coverage) -> dict[str, Any]:
         "unreachable": [_section(one) for one in measured.unreachable],
         "duplicates": [_section(one) | {"copies": list(one.copies)} for one in measured.duplicates],
         "shadowed": [_section(one) | {"by": one.shadowed_by} for one in measured.shadowed],
-        "pages": [asdict(row) | {"heat": round(row.heat, 4)} for row in measured.pages()],
+        "pages": measured.pages(),
         "confusion": measured.confusion,
     }
 

@@ -24,8 +24,7 @@ from recto.settings import check_collection_name
 from recto.types.search import Filters
 
 if TYPE_CHECKING:
-    from recto.evaluation.baseline import Baseline, Comparison
-    from recto.evaluation.gate import Check, Threshold
+    from recto.evaluation.baseline import Baseline, Check, Comparison, Threshold
     from recto.evaluation.measures import Measure, ScoreEstimate
     from recto.evaluation.runs import QueryResult, Run
     from recto.evaluation.suites import Suite
@@ -69,7 +68,6 @@ _MAX_LISTED = 10
 )
 @options.file_option("--junit", "Also write the outcome of every question as JUnit XML.")
 @options.file_option("--markdown", "Also write the result and what changed as Markdown, for a comment.")
-@options.file_option("--trec-run", "Also write the results as a run file of TREC.")
 @options.html
 @click.option("--verbose", is_flag=True, help="Show every question with its results.")
 @options.as_json
@@ -132,14 +130,19 @@ class ValidateRequest:
     junit: Path | None = None
     markdown: Path | None = None
     html: Path | None = None
-    trec_run: Path | None = None
     mode: Mode = "hybrid"
 
 
 def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit:
     from recto.evaluation import records
-    from recto.evaluation.baseline import Baseline, compare, load_baseline, save_baseline
-    from recto.evaluation.gate import checks, parse_threshold
+    from recto.evaluation.baseline import (
+        checks,
+        compare,
+        load_baseline,
+        make_baseline,
+        parse_threshold,
+        save_baseline,
+    )
 
     _check(request)
     thresholds = tuple(map(parse_threshold, request.gates))
@@ -161,7 +164,7 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
         run = run_suite(retriever, suite, run_options)
         info = retriever.open().info
         for other in compared:
-            before = Baseline.of(run_suite(other, suite, run_options))
+            before = make_baseline(run_suite(other, suite, run_options))
     if not request.tags:  # a part of a suite says little about the index
         command = _command(_PROGRAM, request.suite, run.collection, *_result_options(request))
         save_report(lambda home: records.keep_run(home, info, run, command))
@@ -169,7 +172,7 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
     gate = checks(run, thresholds, comparison)
     failed = any(not check.holds for check in gate)
     if request.update_baseline and request.baseline and run.answers:
-        save_baseline(request.baseline, Baseline.of(run))
+        save_baseline(request.baseline, make_baseline(run))
     _write_reports(request, run, gate, comparison, info.noise_floor)
     if as_json:
         gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
@@ -186,15 +189,13 @@ def _write_reports(
     comparison: Comparison | None,
     noise_floor: float | None,
 ) -> None:
-    """Write the files of --junit, --markdown, --trec-run and --html."""
+    """Write the files of --junit, --markdown and --html."""
     from recto.evaluation.records import not_written, write_file
     from recto.evaluation.report import junit_xml, validation_markdown, validation_page
-    from recto.evaluation.suite_tools import run_text
 
     reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
         (request.junit, lambda: junit_xml(run, gate)),
         (request.markdown, lambda: validation_markdown(run, gate, comparison)),
-        (request.trec_run, lambda: run_text(run)),
     )
     for path, make_text in reports:
         if path:
@@ -310,8 +311,7 @@ def _without(baseline: Baseline, whole: Suite, suite: Suite) -> Baseline:
     """Return the baseline without the questions that --tag left out."""
     run = {expectation.key for expectation in suite.expectations}
     left_out = {expectation.key for expectation in whole.expectations} - run
-    answers = {key: answer for key, answer in baseline.answers.items() if key not in left_out}
-    return replace(baseline, answers=answers)
+    return baseline | {"queries": [entry for entry in baseline["queries"] if entry["id"] not in left_out]}
 
 
 def _report(run: Run, gate: Sequence[Check], comparison: Comparison | None, *, verbose: bool) -> str:

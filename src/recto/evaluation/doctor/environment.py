@@ -1,4 +1,7 @@
-"""Check the environment: settings, home, packages, model, Cohere, the engine, and interrupted work."""
+"""Findings of the doctor, the parts that its checks share, and the checks of the environment.
+
+The environment is the settings, the home, packages, the model, Cohere, the engine, and interrupted work.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,26 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 from recto._util.files import lock_holder
 from recto._util.text import plural
 from recto.errors import ConfigurationError, ErrorKind, RectoError, install_command
-from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
+from recto.indexing.planner import Plan
 from recto.plugins import open_embedder, open_store
-from recto.protocols import Versioned
-from recto.settings import BUILT_IN_MODEL, BUILT_IN_MODELS, CLOUD_VARIABLES, load_settings, read_variables
+from recto.protocols import Embedder, Index, Source, Store, Versioned
+from recto.settings import (
+    BUILT_IN_MODEL,
+    BUILT_IN_MODELS,
+    CLOUD_VARIABLES,
+    Settings,
+    index_command,
+    load_settings,
+    read_variables,
+)
 from recto.stores.edge.layout import CollectionDirectory
 
 _LOW_BYTES = 256 << 20
@@ -32,6 +45,83 @@ _EXTRAS = {
     "openai": ("httpx",),
 }
 _METADATA_SINCE = (1, 16)
+Severity = Literal["ok", "note", "warning", "error"]
+"""How bad a finding is: an error breaks search, a warning makes it worse, a note is harmless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding of a check.
+
+    `name` identifies it among the check's findings. `kind` is set for errors. `examine` sets `check`.
+    """
+
+    check: str
+    name: str
+    severity: Severity
+    message: str
+    evidence: tuple[str, ...] = ()
+    repair: str = ""
+    kind: ErrorKind | None = None
+
+
+def ok(message: str, *evidence: str) -> Finding:
+    """Return the finding of a check that passed."""
+    return Finding("", "ok", "ok", message, evidence)
+
+
+def note(name: str, message: str, *evidence: str, repair: str = "") -> Finding:
+    """Return a harmless finding."""
+    return Finding("", name, "note", message, evidence, repair)
+
+
+def warning(name: str, message: str, *evidence: str, repair: str) -> Finding:
+    """Return a finding that makes search worse."""
+    return Finding("", name, "warning", message, evidence, repair)
+
+
+def error(
+    name: str, message: str, *evidence: str, repair: str, kind: ErrorKind = ErrorKind.CONFIGURATION
+) -> Finding:
+    """Return a finding that breaks search."""
+    return Finding("", name, "error", message, evidence, repair, kind)
+
+
+def from_error(failure: RectoError) -> Finding:
+    """Return the finding for an error."""
+    return error(failure.kind.value, failure.message, repair=failure.hint, kind=failure.kind)
+
+
+@dataclass(slots=True)
+class DoctorContext:
+    """The parts that earlier checks opened; None if they could not."""
+
+    environment: Mapping[str, str]
+    directory: Path | None
+    collection: str
+    """The name of the collection to check; empty until it is known."""
+    everything: bool = False
+    settings: Settings | None = None
+    embedder: Embedder | None = None
+    store: Store | None = None
+    index: Index | None = None
+    source: Source | None = None
+    plan: Plan | None = None
+    writers: dict[str, str] = field(default_factory=dict)
+    """The collections that are being indexed now, with the ids of the processes."""
+    messages: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of the collection itself, if an alias was given."""
+        return self.index.info.collection if self.index else self.collection
+
+    def index_command(self, *, rebuild: bool = False) -> str:
+        """Return the command that indexes the book again; with `rebuild`, from scratch."""
+        if self.name in self.writers:
+            return "Wait until the run has finished, then run `recto doctor` again."
+        recorded = self.index.info.fingerprint if self.index else None
+        return index_command(self.name, recorded.source if recorded else "", rebuild=rebuild)
 
 
 def settings_files(context: DoctorContext) -> Iterator[Finding]:

@@ -410,9 +410,9 @@ async def health(service: Service, collection: Collection = None) -> Response:
     validated = await validation(service, name)
     info = await service.stored_info(name) if validated["collection_exists"] else None
     home = service.settings.home
-    coverage = await to_thread(records.read_coverage, home, info) if info else None
-    suite = await to_thread(records.read_suite, home, info) if info else None
-    gaps = await to_thread(records.read_gaps, home, info) if info else None
+    coverage = await to_thread(records.read_report, home, info, "coverage") if info else None
+    suite = await to_thread(records.read_report, home, info, "suite") if info else None
+    gaps = await to_thread(records.read_report, home, info, "gaps") if info else None
     problems = await service.problems(name) if info else ()
     return respond(
         {
