@@ -158,11 +158,6 @@ def test_what_does_not_apply_is_not_measured() -> None:
     assert Measure("MRR").of(Judged((), (1,))) == 0, "nothing found is a result"
 
 
-def test_a_question_without_results_still_counts() -> None:
-    values = Measure("Hit", 5).per_query({"a": [1], "b": [1]}, {"a": [0, 1], "c": [1]})
-    assert values == {"a": 1, "b": 0}
-
-
 def test_an_interval_is_the_same_every_time_and_holds_the_mean() -> None:
     values = [0.0, 1.0, 1.0, 0.5, 1.0, 0.25, 0.0, 1.0] * 25
     first, second = estimate(values), estimate(values)

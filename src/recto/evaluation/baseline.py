@@ -74,7 +74,7 @@ def _entry(answer: QueryResult, top_k: int) -> dict[str, Any]:
         "expect": list(dict.fromkeys((*answer.targets, *answer.modules))),
         "rank": answer.rank,
         "measures": {name: round(value, 6) for name, value in answer.measures.items()},
-        "found": [{"place": one.url, "score": round(one.score, 4)} for one in answer.found[:top_k]],
+        "found": [{"place": one.chunk.url, "score": round(one.score, 4)} for one in answer.found[:top_k]],
     }
 
 
@@ -170,11 +170,6 @@ class Comparison:
     expected_otherwise: tuple[str, ...]
     same_suite: bool
 
-    @property
-    def losses(self) -> tuple[Delta, ...]:
-        """The gated measures with a significant drop."""
-        return tuple(delta for delta in self.deltas if delta.significant_drop)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
@@ -265,10 +260,6 @@ class Check:
     name: str
     holds: bool
     reason: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        return asdict(self)
 
 
 def parse_threshold(expression: str) -> Threshold:

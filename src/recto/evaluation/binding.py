@@ -11,7 +11,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -22,7 +21,6 @@ from recto.evaluation.suites import Expectation, Suite, survey
 from recto.protocols import Index
 from recto.types.search import HEADING_SEPARATOR, Chunk
 
-_MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the same by accident
 _SUGGESTIONS = 50
 """Missing targets that get a suggestion; a suite of another book would take too long."""
 
@@ -39,38 +37,26 @@ def find_passages(passages: Iterable[str], pages: Iterable[list[_Part]]) -> dict
     needles = {passage: without_space(passage) for passage in passages}
     ids: dict[str, set[str]] = {passage: set() for passage in needles}
     for page in pages:
-        for text, spans in _texts(sorted(page)):
-            for passage, needle in needles.items():
-                first = text.find(needle)
-                while first >= 0:
-                    last = first + len(needle)
-                    ids[passage] |= {id for start, end, id in spans if start < last and end > first}
-                    first = text.find(needle, first + 1)
+        text, spans = _join(sorted(page))
+        for passage, needle in needles.items():
+            first = text.find(needle)
+            while first >= 0:
+                last = first + len(needle)
+                ids[passage] |= {id for start, end, id in spans if start < last and end > first}
+                first = text.find(needle, first + 1)
     return {passage: frozenset(chunks) for passage, chunks in ids.items()}
 
 
-def _texts(parts: list[_Part]) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
-    """Yield the text of a page, with the start and end of each chunk; then neighbours that overlap."""
-    text = ""
-    spans: list[tuple[int, int, str]] = []
+def _join(parts: list[_Part]) -> tuple[str, list[tuple[int, int, str]]]:
+    """Return the text of a page, with the start and end of each chunk."""
+    text, spans, expected = "", [], 0
     for number, id, part in parts:
-        if spans and number != parts[len(spans) - 1][0] + 1:
+        if number != expected:
             text += "\n"  # a chunk is missing here; no passage contains a line break
+        expected = number + 1
         spans.append((len(text), len(text) + len(part), id))
         text += part
-    yield text, spans
-    for (number, id, part), (following, other, more) in pairwise(parts):
-        if following == number + 1 and (overlap := _overlap(part, more)):
-            start = len(part) - overlap
-            yield part + more[overlap:], [(0, len(part), id), (start, start + len(more), other)]
-
-
-def _overlap(text: str, following: str) -> int:
-    """Return how many characters at the end of a text are the beginning of the following one."""
-    start = text.find(following[:_MIN_OVERLAP])
-    while start >= 0 and not following.startswith(text[start:]):
-        start = text.find(following[:_MIN_OVERLAP], start + 1)
-    return len(text) - start if start >= 0 else 0
+    return text, spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,13 +310,12 @@ class _Book:
         if name in expectation.modules:
             return nearest(name, sorted(set(self._modules.values()))) or ""
         page = name.partition(HEADING_SEPARATOR)[0].partition("#")[0]
-        key, anchor, heading = self._parts(name)
-        if key is not None and heading:
-            near = nearest(heading, sorted(self._headings[key]))
-            return f"{page}{HEADING_SEPARATOR}{near}" if near else page
+        key, _, heading = self._parts(name)
         if key is not None:
-            near = nearest(anchor, sorted(self._anchors[key]))
-            return with_anchor(page, near or "")
+            names = [with_anchor(page, one) for one in self._anchors[key]]
+            if heading:
+                names = [f"{page}{HEADING_SEPARATOR}{one}" for one in self._headings[key]]
+            return nearest(name, sorted(names)) or page
         last = page_key(page).rpartition("/")[2]
         namesakes = sorted(name for name in self._pages if name.rpartition("/")[2] == last)
         return namesakes[0] if namesakes else nearest(page_key(page), sorted(self._pages)) or ""
@@ -369,25 +354,4 @@ def lint(path: Path, index: Index | None = None) -> dict[str, Any]:
                 ]
             else:
                 problems += [f"{position}: UNMEASURED: {one}" for one in question.missing]
-        warnings += _too_easy(suite, index)
     return {"questions": len(suite.expectations), "problems": problems, "warnings": warnings}
-
-
-def _too_easy(suite: Suite, index: Index) -> list[str]:
-    """Name the questions that are literally a heading of the book: they prove little."""
-    asked = {_words(expectation.query): expectation for expectation in suite.expectations}
-    copied = {
-        words
-        for chunk in index.scroll()
-        for heading in (*chunk.headings, *re.findall(r"^#+ (.+)$", chunk.text, re.MULTILINE))
-        if (words := _words(heading)) in asked
-    }
-    return [
-        f"{expectation.position}: {expectation.query!r} is literally a heading of the book: ask as a reader"
-        for words, expectation in asked.items()
-        if words in copied
-    ]
-
-
-def _words(text: str) -> str:
-    return " ".join(text.casefold().strip(" ?!.:`").split())

@@ -90,16 +90,9 @@ _ERROR_LINE = re.compile(
 )
 
 # Identifiers
-_KINDS = (
-    "option|parameter|argument|setting|field|property|attribute|flag|keyword|variable|function|method|decorator"
-    "|class|type|component|hook|command|plugin|theme|node|topic|service|package|module|validator|file|tag"
-)
 _CODE_SHAPE = re.compile(
     r"(?:--?[a-z][\w-]+|@?[A-Za-z][\w.]*\(.*\)|@[a-zA-Z][\w./-]+|[A-Za-z]\w*(?:_\w+)+|_*[a-z]+\d*[A-Z]\w*"
     r"|[A-Za-z]\w+(?:\.\w+)+|[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+)"
-)
-_CODE_SENTENCE = re.compile(
-    rf"(?:^|(?<=[.!?]\s))The\s`(?P<name>[\w.@/-]+(?:\(\))?)`\s(?P<kind>{_KINDS})s?\s[a-z]", re.MULTILINE
 )
 _CODE_ITEM = re.compile(
     r"^[ \t]*[-*+]\s+(?:\*\*)?`(?P<name>[^`\n]{3,40})`(?:\*\*)?(?:\s\([^)\n]*\))?\s*(?::|-|–|—)\s+\S.{15,}$",
@@ -353,35 +346,22 @@ def prose(text: str) -> str:
 
 
 class Usage:
-    """How the prose of a book writes words: which of them are names, and which are code."""
+    """How the prose of a book writes words: which of them are not names, and which are code."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        lower, capital, inner = Counter[str](), Counter[str](), Counter[str]()
-        self.code: set[str] = set()
-        for text in map(prose, texts):
-            self.code.update(name.removesuffix("()") for name in _INLINE_CODE.findall(text))
-            plain = " ".join(_INLINE_CODE.sub(" ", text).split())
-            lower.update(re.findall(r"(?<![\w'./-])[a-z]+(?![\w/])", plain))
-            capital.update(re.findall(r"(?<!\w)[A-Z][a-z]+(?![\w/])", plain))
-            inner.update(re.findall(r"(?<![\w'-])[a-z]+[,;]? ([A-Z][a-z]+)(?![\w/])", plain))
-        # Prose quotes titles, so a few capitals within sentences do not make a name.
-        self._names = {
-            word
-            for word, count in capital.items()
-            if inner[word] > 2 * lower[word.lower()] or (count > 2 and not lower[word.lower()])
-        } - {word.capitalize() for word in _words("verbs") | _words("joints")}
+        plain = "\n".join(map(prose, texts))
+        self.code = {name.removesuffix("()") for name in _INLINE_CODE.findall(plain)}
+        small = re.findall(r"(?<![\w'./-])[a-z]+(?![\w/])", _INLINE_CODE.sub(" ", plain))
+        self._small = {*small, *_words("verbs"), *_words("joints")}
 
     def in_sentence(self, phrase: str) -> str:
         """Return a phrase as it is written within a sentence: only names keep their capitals."""
-        others = set(phrase.split()[1:]) - _words("joints")
-        is_title = not any(word.isalpha() and word.islower() for word in others)
-        # In a phrase with other small letters, only the first word can be capitalised by its position.
-        capitalised = (
-            r"(?<![\w./@])(?:[A-Z][a-z]+|A)(?![\w(.])" if is_title else r"^(?:[A-Z][a-z]+|A)(?![\w(.])"
-        )
-        return re.sub(
-            capitalised, lambda match: match[0] if match[0] in self._names else match[0].lower(), phrase
-        )
+
+        def written(match: re.Match[str]) -> str:
+            word = match[0].lower()
+            return word if {word, word.removesuffix("s"), _verb(word)} & self._small else match[0]
+
+        return re.sub(r"(?<![\w./@])(?:[A-Z][a-z]+|A)(?![\w(.])", written, phrase)
 
 
 def is_empty(heading: str) -> bool:
@@ -493,25 +473,16 @@ def _is_code(text: str, usage: Usage) -> bool:
     return " " not in text and len(text) > 2 and bool(has_shape or (in_code and text[0].islower()))
 
 
-def _about_code(section: SectionText, name: str, kind: str = "", rank: int = 0) -> DraftedQuestion:
-    """Ask what an identifier does; the text says its kind ("the `x` option"), or a heading above it."""
+def _about_code(section: SectionText, name: str, rank: int = 0) -> DraftedQuestion:
     name = re.sub(r"\(.+\)$", "()", name)
-    if not kind and not name.endswith("()"):
-        above = " ".join(section.headings[:-1] if section.heading else section.headings)
-        said = re.search(rf"`{re.escape(name)}`\s({_KINDS})s?\b", section.text)
-        said = said or re.search(r"\b(option|parameter|setting|field|component)s?\b", above, re.IGNORECASE)
-        kind = said[1].lower() if said else ""
-    query = f"What does the {name} {kind} do?" if kind else f"What does {name} do?"
     is_word = name.isalpha() and name.islower()
-    return DraftedQuestion(query, "identifier", section, name, rank, needs_page=is_word)
+    return DraftedQuestion(f"What does {name} do?", "identifier", section, name, rank, needs_page=is_word)
 
 
 def from_text(section: SectionText, usage: Usage) -> Iterator[DraftedQuestion]:
     """Yield the questions that the text of a section answers."""
     plain, without_code = prose(section.text), _FENCE.sub("\n", section.text)
     yield from _definitions(section, usage, plain)
-    for match in _CODE_SENTENCE.finditer(plain):
-        yield _about_code(section, match["name"], match["kind"])
     for match in _CODE_ITEM.finditer(without_code):
         if _CODE_SHAPE.fullmatch(match["name"]):
             yield _about_code(section, match["name"], rank=1)

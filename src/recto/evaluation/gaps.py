@@ -31,8 +31,8 @@ from recto.search.response import NOT_COVERED_BELOW, answerable
 from recto.search.retriever import Retriever
 from recto.types.search import Chunk, Hit, Vector
 
-MAX_DISTINCT = 5000
-"""Distinct queries that are clustered, the most frequent ones: the comparison of all pairs takes memory."""
+MAX_DISTINCT = 2000
+"""Distinct queries that are clustered, the most frequent ones: all pairs are compared at each step."""
 
 _BATCH = 64
 _SIMILARITY = 0.4  # of two clusters that are one; queries about two subjects of a book have about 0.2
@@ -280,8 +280,7 @@ def cluster(vectors: Sequence[Vector], book: Sequence[Vector]) -> list[list[int]
     """Group the vectors of queries by average linkage.
 
     All queries about a book are similar, so only their differences from the mean of its chunks are compared.
-    The nearest-neighbour chain finds the same groups as merging the two nearest ones again and again, in
-    quadratic time. Equal inputs give equal groups.
+    The two most similar groups are merged until none are similar. Equal inputs give equal groups.
     """
     import numpy as np
 
@@ -291,31 +290,17 @@ def cluster(vectors: Sequence[Vector], book: Sequence[Vector]) -> list[list[int]
     matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-9)
     similarity = matrix @ matrix.T
     np.fill_diagonal(similarity, -np.inf)
-    groups: dict[int, list[int]] = {number: [number] for number in range(len(matrix))}
-    done: list[list[int]] = []
-    chain: list[int] = []
-    while groups:
-        if not chain:
-            chain.append(next(iter(groups)))
-        last = chain[-1]
-        nearest = int(similarity[last].argmax())
-        if len(chain) > 1 and similarity[last, chain[-2]] >= similarity[last, nearest]:
-            nearest = chain[-2]
-        if similarity[last, nearest] < _SIMILARITY:  # no merge of others can bring it nearer
-            done.append(sorted(groups.pop(chain.pop())))
-            similarity[last] = similarity[:, last] = -np.inf
-        elif len(chain) > 1 and nearest == chain[-2]:
-            del chain[-2:]
-            into, other = sorted((last, nearest))
-            one, two = len(groups[into]), len(groups[other])
-            merged = (one * similarity[into] + two * similarity[other]) / (one + two)
-            merged[into] = -np.inf
-            similarity[into] = similarity[:, into] = merged
-            similarity[other] = similarity[:, other] = -np.inf
-            groups[into] += groups.pop(other)
-        else:
-            chain.append(nearest)
-    return sorted(done)
+    groups = {number: [number] for number in range(len(matrix))}
+    while True:
+        into, other = sorted(divmod(int(similarity.argmax()), len(matrix)))
+        if similarity[into, other] < _SIMILARITY:
+            return sorted(map(sorted, groups.values()))
+        one, two = len(groups[into]), len(groups[other])
+        merged = (one * similarity[into] + two * similarity[other]) / (one + two)
+        merged[into] = -np.inf
+        similarity[into] = similarity[:, into] = merged
+        similarity[other] = similarity[:, other] = -np.inf
+        groups[into] += groups.pop(other)
 
 
 def _summary(own: Sequence[_Result], lexicon: Lexicon | None, has_clicks: bool) -> Cluster:

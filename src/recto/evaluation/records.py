@@ -50,15 +50,10 @@ def keep_coverage(home: Path, info: IndexInfo, coverage: Coverage) -> None:
     """Save which sections of a book are reached."""
     pages: dict[str, dict[str, Any]] = {}
     for reached in coverage.sections:
-        section = reached.section
-        page = {
-            "url": section.page_url,
-            "title": section.title,
-            "module": section.module,
-            "sections": [],
-        }
-        title = section.headings[-1] if section.headings else section.title
-        pages.setdefault(section.page_url, page)["sections"].append(
+        section, first = reached.section, reached.section.first
+        page = {"url": first.page_url, "title": first.title, "module": first.module, "sections": []}
+        title = section.headings[-1] if section.headings else first.title
+        pages.setdefault(first.page_url, page)["sections"].append(
             {"title": title, "anchor": section.anchor, "state": _state(reached)}
         )
     total = len(coverage.sections)
@@ -127,5 +122,5 @@ def _why(answer: QueryResult) -> str:
     """Say in one line what was found instead."""
     if answer.nothing:
         return "results above the noise floor, although the book does not cover the query"
-    first = answer.found[0].url if answer.found else "nothing"
+    first = answer.found[0].chunk.url if answer.found else "nothing"
     return f"expected {answer.expected}; the first result is {first}"

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from sys import intern
 from time import perf_counter
 from typing import Any
 
-from recto._util.text import with_anchor
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import Bound, Missing, bind, bind_by_name
 from recto.evaluation.measures import DEFAULT_MEASURES, Measure, ScoreEstimate, estimate
@@ -23,47 +21,11 @@ _BATCH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class FoundChunk:
-    """One result of a question: where it is from, and its score."""
-
-    page: str
-    anchor: str
-    module: str
-    score: float
-    chunk_id: str
-    cosine: float | None = None
-
-    @staticmethod
-    def of(hit: Hit) -> FoundChunk:
-        """Take from a hit what a report needs; its text is not kept."""
-        chunk = hit.chunk
-        # Interned: the results of a large suite repeat the same URLs.
-        page, anchor, module, id = map(intern, (chunk.page_url, chunk.anchor, chunk.module, chunk.id))
-        return FoundChunk(page, anchor, module, hit.score, id, hit.dense)
-
-    @property
-    def similarity(self) -> float:
-        """The cosine similarity, or the score where there is none."""
-        return self.score if self.cosine is None else self.cosine
-
-    @property
-    def url(self) -> str:
-        """The URL that opens the section."""
-        return with_anchor(self.page, self.anchor)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        score = round(self.score, 6)
-        return {"place": self.url, "module": self.module, "score": score, "chunk_id": self.chunk_id}
-
-
-@dataclass(frozen=True, slots=True)
 class QueryResult:
     """The outcome of one question.
 
     `ranks` are the ranks of results that reach a target. `passed` is None if the question cannot be judged.
     `places` are the judged places of the results, or "" for a result that nobody has judged.
-    `response` is set only if the run keeps responses.
     """
 
     key: str
@@ -72,7 +34,7 @@ class QueryResult:
     expected: str
     modules: tuple[str, ...]
     tags: tuple[str, ...]
-    found: tuple[FoundChunk, ...]
+    found: tuple[Hit, ...]
     ranks: tuple[int, ...]
     passed: bool | None
     measures: dict[str, float]
@@ -82,7 +44,6 @@ class QueryResult:
     expects_page: bool = False
     places: tuple[str, ...] = ()
     graded: bool = False
-    response: SearchResponse | None = None
 
     @property
     def rank(self) -> int | None:
@@ -99,7 +60,8 @@ class QueryResult:
         """The module of the first result if a module is expected, else its page."""
         if not self.found:
             return "(no results)"
-        return self.found[0].module if self.modules else self.found[0].page
+        first = self.found[0].chunk
+        return first.module if self.modules else first.page_url
 
     @property
     def score(self) -> float:
@@ -118,9 +80,14 @@ class QueryResult:
             "ranks": list(self.ranks),
             "tags": list(self.tags),
             "measures": {name: round(value, 6) for name, value in self.measures.items()},
-            "found": [result.to_dict() for result in self.found],
+            "found": [_result(hit) for hit in self.found],
             "ms": round(self.ms, 3),
         }
+
+
+def _result(hit: Hit) -> dict[str, Any]:
+    chunk, score = hit.chunk, round(hit.score, 6)
+    return {"place": chunk.url, "module": chunk.module, "score": score, "chunk_id": chunk.id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +161,7 @@ class Run:
         table: dict[str, Counter[str]] = defaultdict(Counter)
         for answer in self.answers:
             if answer.modules:
-                actual = answer.found[0].module if answer.found else "(no results)"
+                actual = answer.found[0].chunk.module if answer.found else "(no results)"
                 expected = actual if answer.module_right else answer.modules[0]
                 table[expected][actual] += 1
         return {expected: dict(sorted(row.items())) for expected, row in sorted(table.items())}
@@ -202,11 +169,11 @@ class Run:
     def unjudged(self) -> list[dict[str, Any]]:
         """Return the results among the first `top_k` that nobody has judged, of questions with grades."""
         return [
-            {"id": answer.key, "query": answer.query, "rank": rank, "place": result.url}
+            {"id": answer.key, "query": answer.query, "rank": rank, "place": hit.chunk.url}
             for answer in self.answers
             if answer.graded
-            for rank, (result, place) in enumerate(zip(answer.found, answer.places, strict=True), 1)
-            if rank <= self.top_k and not place
+            for rank, (hit, judged) in enumerate(zip(answer.found, answer.places, strict=True), 1)
+            if rank <= self.top_k and not judged
         ]
 
     def worst(self, most: int = 10) -> tuple[QueryResult, ...]:
@@ -275,7 +242,6 @@ class Options:
     measures: tuple[Measure, ...] = DEFAULT_MEASURES
     noise_floor: float | None = None
     mode: Mode = "hybrid"
-    keep_responses: bool = False
 
     @property
     def depth(self) -> int:
@@ -334,7 +300,7 @@ def validate(retriever: Retriever, suite: Suite) -> Run:
             hint="Run them with `recto validate --suite`.",
         )
     questions = [bind_by_name(expectation) for expectation in suite.expectations]
-    options = Options(measures=_CONTRACT_MEASURES, mode="dense", keep_responses=True)
+    options = Options(measures=_CONTRACT_MEASURES, mode="dense")
     return run_suite(retriever, replace(suite, threshold=DEFAULT_THRESHOLD), options, questions)
 
 
@@ -363,7 +329,7 @@ def _judge(bound: Bound, response: SearchResponse, options: Options) -> QueryRes
         expected=expectation.expected,
         modules=tuple(sorted(bound.modules)),
         tags=expectation.tags,
-        found=tuple(map(FoundChunk.of, response.hits)),
+        found=response.hits,
         ranks=tuple(rank for rank, gain in enumerate(judged.gains, 1) if gain > 0),
         passed=passed,
         measures={name: value for name, value in measured.items() if value is not None},
@@ -373,7 +339,6 @@ def _judge(bound: Bound, response: SearchResponse, options: Options) -> QueryRes
         expects_page=bool(expectation.pages),
         places=judged.places,
         graded=judged.graded,
-        response=response if options.keep_responses else None,
     )
 
 

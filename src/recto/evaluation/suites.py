@@ -77,9 +77,16 @@ def read_file(path: Path, max_bytes: int = MAX_BYTES, hint: str = "Check the pat
 def read_suite_file(path: Path, max_bytes: int = MAX_BYTES) -> SuiteFile:
     """Read a suite's file by its extension: JSON Lines, and JSON for anything else."""
     text, origin = read_file(path, max_bytes, NO_SUITE), str(path)
-    if path.suffix.lower() in JSON_LINES:
-        return _read_lines(text, origin)
-    return suite_file(parse_json(text, origin), origin)
+    if path.suffix.lower() not in JSON_LINES:
+        return suite_file(parse_json(text, origin), origin)
+    entries = [
+        (f"{origin}, line {number}", parse_json(line, origin, number))
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
+    if not entries:
+        raise invalid(origin, _NO_QUERIES)
+    return SuiteFile(origin, {}, entries)
 
 
 def suite_file(data: Any, origin: str) -> SuiteFile:
@@ -90,22 +97,6 @@ def suite_file(data: Any, origin: str) -> SuiteFile:
     header = {key: value for key, value in data.items() if key != "queries"}
     numbered = [(f"{origin}, query {number}", entry) for number, entry in enumerate(entries, 1)]
     return SuiteFile(origin, header, numbered)
-
-
-def _read_lines(text: str, origin: str) -> SuiteFile:
-    """Read an entry from every line; a first line without a query is the suite's header."""
-    entries = [
-        (f"{origin}, line {number}", parse_json(line, origin, number))
-        for number, line in enumerate(text.split("\n"), 1)
-        if line.strip()
-    ]
-    header: dict[str, Any] = {}
-    first = entries[0][1] if entries else None
-    if isinstance(first, dict) and not {"query", "expect", "question"} & set(first):
-        header = entries.pop(0)[1]
-    if not entries:
-        raise invalid(origin, _NO_QUERIES)
-    return SuiteFile(origin, header, entries)
 
 
 def parse_json(text: str, origin: str, line: int | None = None, *, hint: str = SHAPE) -> Any:

@@ -102,8 +102,8 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
     yield ""
     yield "Pages (share of searches that find their section)"
     for page in measured.pages():
-        counts = f"{page['heat']:>4.0%}  {page['reached']}/{page['sections']}"
-        yield f"  {bar(page['heat'])} {counts}  {one_line(page['page_url'])}"
+        shares = f"{page['heat']:>4.0%}  {page['reached']}/{page['sections']}"
+        yield f"  {bar(page['heat'])} {shares}  {one_line(page['page_url'])}"
 
 
 def _first_result(reached: Reached) -> str:
@@ -140,7 +140,7 @@ def _section(reached: Reached) -> dict[str, Any]:
     section = reached.section
     return {
         "place": section.url,
-        "module": section.module,
+        "module": section.first.module,
         "headings": list(section.headings),
         "heading_rank": reached.heading_rank,
         "sentence_rank": reached.sentence_rank,

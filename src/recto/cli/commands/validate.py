@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,7 +175,7 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
         save_baseline(request.baseline, make_baseline(run))
     _write_reports(request, run, gate, comparison, info.noise_floor)
     if as_json:
-        gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
+        gated = {"passed": not failed, "checks": [asdict(check) for check in gate]}
         echo_json(run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated})
     else:
         echo_text(_report(run, gate, comparison, verbose=verbose))
@@ -414,7 +414,8 @@ def _answers(title: str, answers: Iterable[QueryResult]) -> Iterator[str]:
         expected = " or ".join(answer.targets) or answer.expected
         yield from _wrapped(f"expected: {expected}{rank}", "       ")
         if answer.found and answer.rank != 1:
-            yield f"       found: {answer.found[0].score:.3f} {_shortened(answer.found[0].url, _WIDTH - 20)}"
+            first = answer.found[0]
+            yield f"       found: {first.score:.3f} {_shortened(first.chunk.url, _WIDTH - 20)}"
 
 
 def _missing(run: Run) -> Iterator[str]:

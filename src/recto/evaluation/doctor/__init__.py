@@ -31,10 +31,10 @@ from recto.evaluation.integrity import Issue, IssueKind, check_integrity
 from recto.indexing.indexer import IndexJob, plan_book
 from recto.indexing.naming import default_collection
 from recto.indexing.planner import PageState
-from recto.protocols import Preparable, Verifiable
+from recto.protocols import Index, Preparable, Verifiable
 from recto.search.lexical import other_analyzer
 from recto.search.retriever import other_model, query_embedder
-from recto.settings import SAMPLE_COLLECTION, read_variables
+from recto.settings import SAMPLE_COLLECTION, Settings, read_variables
 
 _SECRETS = ("COHERE_API_KEY", "OPENAI_API_KEY", "QDRANT_API_KEY", "RECTO_OPENAI_API_KEY")
 _HARMLESS_ELSEWHERE = frozenset(IssueKind) - {IssueKind.BAD_VECTOR, IssueKind.NO_TEXT}
@@ -45,11 +45,11 @@ _BOOK_REPAIRS = {
 _MIN_AUROC = 0.9
 
 
-def collection(context: DoctorContext) -> Iterator[Finding]:
+def collection(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Verify the files of the collection, open it, and count its chunks."""
-    if context.store is None or context.settings is None:
+    if context.store is None:
         return
-    context.collection = context.collection or default_collection(context.settings, context.store)
+    context.collection = context.collection or default_collection(settings, context.store)
     if isinstance(context.store, Verifiable):
         with suppress(CollectionMissing, IndexDamaged):  # `open` reports it, or opens an older generation
             context.store.verify(context.collection)
@@ -80,13 +80,11 @@ def collection(context: DoctorContext) -> Iterator[Finding]:
     yield ok(f"{shown}, {info.generation}: {plural(index.count(), 'chunk')}", *evidence)
 
 
-def fingerprint(context: DoctorContext) -> Iterator[Finding]:
+def fingerprint(context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Compare the model that made the index with the one that embeds queries."""
-    if context.index is None:
-        return
-    recorded, embedder = context.index.info.fingerprint, context.embedder
+    recorded, embedder = index.info.fingerprint, context.embedder
     if embedder is not None:
-        context.embedder = query_embedder(context.index, embedder)
+        context.embedder = query_embedder(index, embedder)
     if recorded is None:
         yield note("foreign", "Another pipeline made the collection, so its model is not known")
         return
@@ -94,7 +92,7 @@ def fingerprint(context: DoctorContext) -> Iterator[Finding]:
         f"{plural(recorded.pages, 'page')} of '{recorded.book}' from {recorded.source}",
         f"{recorded.chunker}, Recto {recorded.recto_version}, {recorded.created_at}",
     )
-    if message := other_analyzer(context.index.info):
+    if message := other_analyzer(index.info):
         yield warning("other_analyzer", message, *evidence, repair=context.index_command())
     elif recorded.chunker.split()[0] != str(DEFAULT_SIZE).split()[0]:
         message = f"An older chunker made the index ({recorded.chunker})"
@@ -103,7 +101,7 @@ def fingerprint(context: DoctorContext) -> Iterator[Finding]:
         message = f"Made with {recorded.embedder}; there is no embedder to compare it with"
         yield note("not_compared", message, *evidence)
     elif context.embedder is not embedder:
-        message = other_model(context.index.info, embedder)
+        message = other_model(index.info, embedder)
         yield note("other_model", message, *evidence, repair=context.index_command())
     elif recorded.embedder.variant != embedder.fingerprint.variant:
         mine = embedder.fingerprint.variant
@@ -115,9 +113,9 @@ def fingerprint(context: DoctorContext) -> Iterator[Finding]:
         yield ok(f"Made with {recorded.embedder}, like the queries", *evidence)
 
 
-def payload_indexes(context: DoctorContext) -> Iterator[Finding]:
+def payload_indexes(context: DoctorContext, _index: Index) -> Iterator[Finding]:
     """Check the payload indexes that filters use."""
-    if context.index is None or not isinstance(context.store, Preparable):
+    if not isinstance(context.store, Preparable):
         return
     if missing := context.store.missing_fields(context.collection):
         message = f"No payload index on {', '.join(missing)}: filters see only a part of the chunks"
@@ -126,9 +124,9 @@ def payload_indexes(context: DoctorContext) -> Iterator[Finding]:
         yield ok("Every field that filters use has a payload index")
 
 
-def cluster(context: DoctorContext) -> Iterator[Finding]:
+def cluster(context: DoctorContext, _index: Index) -> Iterator[Finding]:
     """Check the nodes of the server, and the shards and replicas of the collection."""
-    if context.index is None or not isinstance(context.store, Preparable):
+    if not isinstance(context.store, Preparable):
         return
     problems = context.store.problems(context.collection)
     for problem in problems:
@@ -140,9 +138,9 @@ def cluster(context: DoctorContext) -> Iterator[Finding]:
         yield ok("All nodes and replicas work", context.store.redundancy(context.collection))
 
 
-def dialect(context: DoctorContext) -> Iterator[Finding]:
+def dialect(context: DoctorContext, _index: Index) -> Iterator[Finding]:
     """Check how payloads are read."""
-    if context.index is None or not isinstance(context.store, Preparable):
+    if not isinstance(context.store, Preparable):
         return
     schema = context.store.payload_schema(context.collection)
     if schema.own:
@@ -155,11 +153,9 @@ def dialect(context: DoctorContext) -> Iterator[Finding]:
         yield ok(f"The payloads are read as '{schema.dialect}'", schema.description)
 
 
-def calibration(context: DoctorContext) -> Iterator[Finding]:
+def calibration(context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Check that the noise floor is measured, and that scores separate the book from other topics."""
-    if context.index is None:
-        return
-    measured = context.index.info.calibration
+    measured = index.info.calibration
     if measured is None:
         repair = f"recto calibrate --collection {context.collection}"
         message = "The noise floor is not measured, or another version of Recto measured it"
@@ -172,14 +168,14 @@ def calibration(context: DoctorContext) -> Iterator[Finding]:
         yield ok(f"Scores below {measured.noise_floor:.3f} are noise", f"AUROC {measured.auroc}")
 
 
-def search(context: DoctorContext) -> Iterator[Finding]:
+def search(context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Search for one chunk by its heading."""
-    if context.index is None or context.embedder is None or not context.index.info.chunks:
+    if context.embedder is None or not index.info.chunks:
         return
-    sample = next(context.index.scroll(batch=1))
+    sample = next(index.scroll(batch=1))
     query = heading_question(sample) or "book"
     began = perf_counter()
-    hits = context.index.query(context.embedder.embed_query(query), 5)
+    hits = index.query(context.embedder.embed_query(query), 5)
     took = (perf_counter() - began) * 1e3
     evidence = f'"{query}": ' + ", ".join(f"{hit.score:.3f} {hit.chunk.page_url}" for hit in hits[:3])
     if not hits:
@@ -193,11 +189,11 @@ def search(context: DoctorContext) -> Iterator[Finding]:
         yield ok(f"A page is found by its own heading, in {took:.0f} ms", evidence)
 
 
-def source(context: DoctorContext) -> Iterator[Finding]:
+def source(context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Compare the index with the current state of the book, without embedding anything."""
-    index, store, settings, embedder = context.index, context.store, context.settings, context.embedder
-    recorded = index.info.fingerprint if index else None
-    if index is None or store is None or settings is None or embedder is None or recorded is None:
+    store, settings, embedder = context.store, context.settings, context.embedder
+    recorded = index.info.fingerprint
+    if store is None or settings is None or embedder is None or recorded is None:
         return
     if scheme := scheme_of(recorded.source):
         website = scheme in WEBSITE_SCHEMES
@@ -238,9 +234,9 @@ def source(context: DoctorContext) -> Iterator[Finding]:
         yield warning("changed", message, *places[:10], repair=context.index_command())
 
 
-def includes(context: DoctorContext) -> Iterator[Finding]:
+def includes(context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Report included files whose text is missing from the index."""
-    recorded = context.index.info.fingerprint if context.index else None
+    recorded = index.info.fingerprint
     if recorded is None or not recorded.unresolved_includes:
         return
     files = plural(recorded.unresolved_includes, "included file")
@@ -250,10 +246,9 @@ def includes(context: DoctorContext) -> Iterator[Finding]:
     yield warning("unresolved", message, *notes, repair=repair)
 
 
-def content(context: DoctorContext) -> Iterator[Finding]:
+def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Check the fields of every chunk, and compare a sample of vectors with freshly embedded ones."""
-    index = context.index
-    if index is None or not index.info.chunks:
+    if not index.info.chunks:
         return
     pages = context.plan.pages if context.plan else ()
     changed = frozenset(page.path for page in pages if page.state is PageState.CHANGED)
@@ -316,25 +311,34 @@ def skipped(context: DoctorContext) -> Iterator[Finding]:
 
 CheckFunction = Callable[[DoctorContext], Iterable[Finding]]
 
+
+def _with_settings(check: Callable[[DoctorContext, Settings], Iterable[Finding]]) -> CheckFunction:
+    return lambda context: check(context, context.settings) if context.settings else ()
+
+
+def _with_index(check: Callable[[DoctorContext, Index], Iterable[Finding]]) -> CheckFunction:
+    return lambda context: check(context, context.index) if context.index is not None else ()
+
+
 CHECKS: Mapping[str, CheckFunction] = {
     "settings": environment.settings_files,
     "configuration": environment.configuration,
-    "home": environment.home,
+    "home": _with_settings(environment.home),
     "packages": environment.packages,
-    "model": environment.model,
-    "cohere": environment.cohere,
-    "engine": environment.engine,
-    "leftovers": environment.leftovers,
-    "collection": collection,
-    "fingerprint": fingerprint,
-    "payload indexes": payload_indexes,
-    "cluster": cluster,
-    "dialect": dialect,
-    "calibration": calibration,
-    "search": search,
-    "source": source,
-    "includes": includes,
-    "content": content,
+    "model": _with_settings(environment.model),
+    "cohere": _with_settings(environment.cohere),
+    "engine": _with_settings(environment.engine),
+    "leftovers": _with_settings(environment.leftovers),
+    "collection": _with_settings(collection),
+    "fingerprint": _with_index(fingerprint),
+    "payload indexes": _with_index(payload_indexes),
+    "cluster": _with_index(cluster),
+    "dialect": _with_index(dialect),
+    "calibration": _with_index(calibration),
+    "search": _with_index(search),
+    "source": _with_index(source),
+    "includes": _with_index(includes),
+    "content": _with_index(content),
     "not checked": skipped,
 }
 

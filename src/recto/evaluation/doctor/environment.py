@@ -5,7 +5,6 @@ The environment is the settings, the home, packages, the model, Cohere, the engi
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import shutil
@@ -162,22 +161,12 @@ def _reason(given: Mapping[str, str]) -> str:
     return " and ".join([*chosen, reason])
 
 
-def home(context: DoctorContext) -> Iterator[Finding]:
+def home(_context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Check that the home directory is writable and has space."""
-    if context.settings is None:
-        return
-    place = context.settings.home
+    place = settings.home
     existing = next((folder for folder in (place, *place.parents) if folder.exists()), Path(place.anchor))
-    if not existing.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "it is not a directory", str(existing))
-    if place.exists():
-        if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
-        with tempfile.NamedTemporaryFile(dir=place, prefix=".doctor-"):
-            pass
-        os.listdir(place)  # noqa: PTH208 - only whether it may be listed
-    elif not os.access(existing, os.W_OK):
-        raise PermissionError(errno.EACCES, "it cannot be created", str(place))
+    with tempfile.TemporaryFile(dir=existing):  # raises an error if it is not a directory, or read-only
+        os.listdir(existing)  # noqa: PTH208 - only whether it may be listed
     free = shutil.disk_usage(existing).free
     room, repair = f"{free >> 20} MiB free", "Free some space, or set RECTO_HOME."
     if free < _FULL_BYTES:
@@ -222,11 +211,8 @@ def _version(name: str) -> str:
         return ""
 
 
-def model(context: DoctorContext) -> Iterator[Finding]:
+def model(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Check the hash of the local model's file, and load the model."""
-    settings = context.settings
-    if settings is None:
-        return
     embedder = open_embedder(settings, context.messages.append)
     if settings.embedder == "cohere":  # checked by `cohere`
         context.embedder = embedder
@@ -261,9 +247,9 @@ def model(context: DoctorContext) -> Iterator[Finding]:
         yield from map(ok, describe())
 
 
-def cohere(context: DoctorContext) -> Iterator[Finding]:
+def cohere(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Embed one word with Cohere."""
-    if context.settings is None or context.settings.embedder != "cohere" or context.embedder is None:
+    if settings.embedder != "cohere" or context.embedder is None:
         return
     try:
         context.embedder.embed_query("book")
@@ -274,11 +260,9 @@ def cohere(context: DoctorContext) -> Iterator[Finding]:
     yield ok(f"Cohere answers: {context.embedder.fingerprint}")
 
 
-def engine(context: DoctorContext) -> Iterator[Finding]:
+def engine(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Open the store, and ask for its version and collections."""
-    if context.settings is None:
-        return
-    store = open_store(context.settings, context.messages.append)
+    store = open_store(settings, context.messages.append)
     yield from (note("warning", line.removeprefix("[WARNING] ")) for line in context.messages)
     context.messages.clear()
     try:
@@ -300,11 +284,11 @@ def engine(context: DoctorContext) -> Iterator[Finding]:
         yield ok(f"Qdrant {version} answers and accepts the key, {plural(len(names), 'collection')}", *names)
 
 
-def leftovers(context: DoctorContext) -> Iterator[Finding]:
+def leftovers(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Report running and interrupted writers, and what they left behind."""
-    if context.settings is None or not context.settings.home.is_dir():
+    if not settings.home.is_dir():
         return
-    place = context.settings.home
+    place = settings.home
     context.writers = {name: process for name, lock in _locks(place) if (process := lock_holder(lock))}
     findings = [
         note("at_work", f"'{name}' is being indexed now, by process {process}")
