@@ -58,9 +58,7 @@ def examined(
 
 
 def bad(found: list[Finding]) -> dict[str, Finding]:
-    return {
-        finding.name: finding for finding in found if finding.severity in ("warning", "error")
-    }
+    return {finding.name: finding for finding in found if finding.severity in ("warning", "error")}
 
 
 def named(found: list[Finding], check: str) -> Finding:
@@ -125,7 +123,7 @@ BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {
     "pages swapped with their hashes": (
         breaking.with_pages_swapped(SOIL, BREAD, hashes=True),
         {"not_as_published", "text_not_in_source"},
-        f"it is the text of {BREAD}",
+        SOIL,
     ),
     "passages shuffled": (breaking.with_passages_shuffled(SEEDS), {"shuffled_chunks", "wrong_id"}, SEEDS),
     "modules emptied": (breaking.without_module, {"no_module"}, "chunk"),
@@ -147,7 +145,7 @@ def test_broken_indexes_are_told_apart(copied_home: Path, way: str) -> None:
     assert set(bad(found)) <= expected
     if expected:
         assert any(evidence in line for finding in bad(found).values() for line in finding.evidence)
-        damage = [finding for finding in found if finding.severity is "error"]
+        damage = [finding for finding in found if finding.severity == "error"]
         assert all(
             finding.repair.startswith("recto index ")
             and finding.repair.endswith("--collection broken --rebuild")
@@ -224,7 +222,7 @@ def test_settings_that_cannot_be_used(home: Path, settings: dict[str, str], chec
     found = examined(home, None, settings)
     assert words in named(found, check).message
     assert named(found, check).repair
-    assert named(found, "packages").severity is "ok"
+    assert named(found, "packages").severity == "ok"
     assert exit_code(found) == 2
 
 
@@ -363,7 +361,7 @@ def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantD
     promote(EdgeStore(house / "home").open("house"), store, "house")
     healthy = examined(tmp_path / "home", settings=server(qdrant))
     assert bad(healthy) == {}
-    assert named(healthy, "calibration").severity is "ok"
+    assert named(healthy, "calibration").severity == "ok"
     (physical,) = qdrant.collections.values()
     del physical.indexes["module_keys"]
     found = examined(tmp_path / "home", settings=server(qdrant))
@@ -383,7 +381,7 @@ def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantD
 def test_services_that_do_not_answer(home: Path, qdrant: QdrantDouble) -> None:
     found = examined(home, settings={**server(qdrant), "QDRANT_URL": refused_url()})
     assert named(found, "not checked").message.startswith("The collection")
-    assert [finding.check for finding in found if finding.severity is "error"] == ["engine"]
+    assert [finding.check for finding in found if finding.severity == "error"] == ["engine"]
     assert exit_code(found) == 3
     found = examined(home, settings={**server(qdrant), "QDRANT_API_KEY": "wrong_key"})
     assert bad(found)["configuration"].message.startswith("Qdrant refuses the key in QDRANT_API_KEY")
@@ -401,7 +399,7 @@ def test_cohere_is_asked(home: Path, qdrant: QdrantDouble) -> None:
             "QDRANT_API_KEY": KEY,
         }
         found = examined(home, settings=settings)
-        assert named(found, "cohere").severity is "ok"
+        assert named(found, "cohere").severity == "ok"
         assert (
             "COHERE_API_KEY and QDRANT_URL and QDRANT_API_KEY are set"
             in named(found, "configuration").message
@@ -409,7 +407,7 @@ def test_cohere_is_asked(home: Path, qdrant: QdrantDouble) -> None:
         assert named(found, "collection").name == "missing"
         cohere.always(status(401, {"message": f"invalid api token {COHERE_KEY}"}))
         found = examined(home, settings=settings)
-        assert named(found, "cohere").severity is "error"
+        assert named(found, "cohere").severity == "error"
         assert KEY not in str(found)
         assert COHERE_KEY not in str(found)
 
@@ -458,7 +456,7 @@ def test_another_pipelines_collection(
     found = examined(home, "theirs", server(qdrant))
     assert set(bad(found)) == {"missing"}  # a payload index on the address
     assert "so it is this model" in next(finding.message for finding in found if finding.name == "same_model")
-    assert named(found, "dialect").severity is "ok"
+    assert named(found, "dialect").severity == "ok"
     foreign(qdrant, "turned", points(lambda vector: [*vector[1:], vector[0]]), embedder.dim)
     found = examined(home, "turned", server(qdrant))
     assert "RECTO_MODEL" in bad(found)["vectors_of_another_model"].repair
@@ -475,7 +473,7 @@ def test_a_check_that_fails_costs_only_itself(house: Path, monkeypatch: pytest.M
     assert failed.message == "The check itself failed: ZeroDivisionError: division by zero"
     assert "bug" in failed.repair
     assert "--rebuild" not in failed.repair
-    assert named(found, "content").severity is "ok"
+    assert named(found, "content").severity == "ok"
 
 
 def test_damage_of_a_large_index_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +489,7 @@ def test_damage_of_a_large_index_is_found(home: Path, monkeypatch: pytest.Monkey
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     EdgeStore(home).open("house")  # trusted for a day
     finding = named(examined(home), "collection")
-    assert finding.severity is "error"
+    assert finding.severity == "error"
     assert file.name in finding.message
 
 
