@@ -189,16 +189,6 @@ def test_nothing_is_indexed(home: Path) -> None:
     assert exit_code(missing) == 2
 
 
-def test_half_a_manifest(copied_home: Path) -> None:
-    manifest = copied_home / "collections" / "house" / "gen-000001.json"
-    manifest.write_text(manifest.read_text()[:200])
-    found = examined(copied_home)
-    assert named(found, "collection").name == "damaged"
-    assert "recto index PATH --collection house" in named(found, "collection").repair
-    assert named(found, "not checked").message.startswith("The content")
-    assert exit_code(found) == 5
-
-
 def test_an_older_generation_answers(copied_home: Path) -> None:
     breaking.publish_broken(EdgeStore(copied_home), "house", "house", breaking.untouched)
     (copied_home / "collections" / "house" / "gen-000002.json").write_text("{}")
@@ -223,13 +213,6 @@ def test_settings_that_cannot_be_used(home: Path, settings: dict[str, str], chec
     assert words in named(found, check).message
     assert named(found, check).repair
     assert named(found, "packages").severity == "ok"
-    assert exit_code(found) == 2
-
-
-def test_a_dotenv_that_is_no_text(home: Path, tmp_path: Path) -> None:
-    (tmp_path / ".env").write_bytes(b"\xff\xfe\x00\x81")
-    found = examined(home, None, directory=tmp_path)
-    assert "cannot be read" in named(found, "configuration").message
     assert exit_code(found) == 2
 
 

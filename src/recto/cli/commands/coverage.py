@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 20
 _MAX_EXAMPLES = 3
-_BAR_WIDTH = 10
 
 
 @click.command()
@@ -103,22 +101,11 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
     yield "Pages (share of searches that find their section)"
     for page in measured.pages():
         shares = f"{page['heat']:>4.0%}  {page['reached']}/{page['sections']}"
-        yield f"  {bar(page['heat'])} {shares}  {one_line(page['page_url'])}"
+        yield f"  {shares}  {one_line(page['page_url'])}"
 
 
 def _first_result(reached: Reached) -> str:
     return f"the first result is {reached.first[0].url}" if reached.first else "no results"
-
-
-def bar(share: float) -> str:
-    """Return a bar, in ASCII if the output cannot encode blocks."""
-    filled = round(share * _BAR_WIDTH)
-    blocks = "█" * filled + "░" * (_BAR_WIDTH - filled)
-    try:
-        blocks.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return blocks.translate({ord("█"): "#", ord("░"): "-"})
-    return blocks
 
 
 def _coverage_data(measured: Coverage) -> dict[str, Any]:
