@@ -191,7 +191,13 @@ class _ExpectedPage:
             where, target = chunks[0].url if chunks else "the index", passage_target(passage)
             chunks = [chunk for chunk in chunks or self.opened.index.scroll() if target.holds(chunk)]
             if not chunks:
-                return self._no_passage(name, passage, where)
+                message = (
+                    f"The quoted text is in no chunk of {where}. "
+                    "It may have changed, or span two chunks: quote less."
+                )
+                near_hits = self.opened.index.query(self.opened.embedder.embed_query(passage), 1)
+                near = near_hits[0].chunk.url if near_hits else ""
+                return Expected(name, Verdict.NO_PASSAGE, message, near)
         if excluded := self._excluded(chunks):
             ranked = self._ranked(name, chunks, NO_FILTERS)
             return replace(ranked, verdict=Verdict.FILTERED_OUT, message=excluded)
@@ -212,14 +218,6 @@ class _ExpectedPage:
         last_part = nearest(key.rpartition("/")[2], by_last_part) or ""
         meant = nearest(key, names) or by_last_part.get(last_part)
         return names[meant] if meant else ""
-
-    def _no_passage(self, name: str, passage: str, where: str) -> Expected:
-        """Return the chunk nearest to a text that no chunk contains."""
-        near = self.opened.index.query(self.opened.embedder.embed_query(passage), 1)
-        message = (
-            f"The quoted text is in no chunk of {where}. It may have changed, or span two chunks: quote less."
-        )
-        return Expected(name, Verdict.NO_PASSAGE, message, near[0].chunk.url if near else "")
 
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
         """Say which filter excludes all of the chunks, if one does."""

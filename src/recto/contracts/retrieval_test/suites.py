@@ -310,8 +310,7 @@ def summary(results: Sequence[CaseResult]) -> dict[str, Any]:
 
 def scores_of(suite: Cases, model: str, results: Sequence[CaseResult]) -> Results:
     """Return the URL, chunk and score of each result, without texts and times."""
-    queries = {result.case.id: _scores(result) for result in results}
-    return {"suite": suite.name, "model": model, "queries": queries}
+    return {"suite": suite.name, "model": model, "queries": {one.case.id: _scores(one) for one in results}}
 
 
 def _scores(result: CaseResult) -> dict[str, Any]:

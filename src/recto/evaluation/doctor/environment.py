@@ -289,7 +289,9 @@ def leftovers(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     if not settings.home.is_dir():
         return
     place = settings.home
-    context.writers = {name: process for name, lock in _locks(place) if (process := lock_holder(lock))}
+    locks = {lock.parent.name: lock for lock in sorted((place / "collections").glob("*/LOCK"))}
+    locks |= {lock.stem: lock for lock in sorted((place / "locks").glob("*.lock"))}  # of servers
+    context.writers = {name: process for name, lock in locks.items() if (process := lock_holder(lock))}
     findings = [
         note("at_work", f"'{name}' is being indexed now, by process {process}")
         for name, process in context.writers.items()
@@ -305,14 +307,6 @@ def leftovers(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
         if folder.is_dir() and folder.name not in context.writers:
             findings += _interrupted_builds(folder.name, CollectionDirectory(folder))
     yield from findings or [ok("No interrupted work")]
-
-
-def _locks(place: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the collections in a home and on a server, with the lock files of their writers."""
-    for lock in sorted((place / "collections").glob("*/LOCK")):
-        yield lock.parent.name, lock
-    for lock in sorted((place / "locks").glob("*.lock")):
-        yield lock.stem, lock
 
 
 def _interrupted_builds(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
