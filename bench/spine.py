@@ -25,11 +25,12 @@ from recto.api import open_embedder, open_store, sample_source
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.formats import read
 from recto.book.sources.tree import MarkdownTree
+from recto.embedders.granite.embedder import MODELS
 from recto.embedders.onnx import LocalEmbedder
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder, Source, Store
 from recto.search.retriever import Retriever
-from recto.settings import Settings
+from recto.settings import BUILT_IN_MODEL, Settings
 from recto.types.search import NO_FILTERS, Filters, Vector
 
 ROOT = Path(__file__).parent.parent
@@ -46,32 +47,34 @@ def main() -> None:
     """Run all measurements and print a table, or JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="rounds of each measurement (default 9)")
+    parser.add_argument("--model", choices=MODELS, default=BUILT_IN_MODEL, help="built-in model")
     parser.add_argument("--book", type=Path, help="measure on this book instead of the sample book")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     with tempfile.TemporaryDirectory() as home:
-        settings = Settings("local", "edge", Path(home), threads=threads)
+        settings = Settings("local", "edge", Path(home), model=options.model, threads=threads)
         embedder, store = open_embedder(settings, print), open_store(settings, print)
         source = MarkdownTree(options.book) if options.book else sample_source()
         index_book(IndexJob(source, embedder), store, "bench", journal=Path(home) / "journal")
         figures = {
             "machine": f"{platform.machine()}, {threads} threads, Python {platform.python_version()}",
             "recto": __version__,
+            "model": options.model,
             "date": datetime.now(UTC).date().isoformat(),
             "rounds": options.rounds,
             **search_overhead(embedder, store, options.rounds),
             **cpu_overhead(embedder, store, options.rounds),
-            **cold_start(Path(home), options.rounds),
+            **cold_start(Path(home), options.model, options.rounds),
             **indexing(source, embedder, store, Path(home) / "journal", max(1, options.rounds // 3)),
             **memory(Path(home)),
         }
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 
 
-def cold_start(home: Path, rounds: int) -> dict[str, Any]:
+def cold_start(home: Path, model: str, rounds: int) -> dict[str, Any]:
     """Compare a query in a fresh process with an interpreter that does nothing."""
-    environment = {**os.environ, "RECTO_HOME": str(home), "COLLECTION_NAME": "bench"}
+    environment = {**os.environ, "RECTO_HOME": str(home), "RECTO_MODEL": model, "COLLECTION_NAME": "bench"}
     query = [sys.executable, str(ROOT / "retrieve.py"), "What is ROS 2?"]
     show_help = [sys.executable, str(ROOT / "retrieve.py"), "--help"]
     nothing = [sys.executable, "-c", "pass"]

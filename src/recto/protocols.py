@@ -5,23 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
-from recto.types.book import Document, Failure, Page
-from recto.types.index import (
-    Calibration,
-    Candidates,
-    CostEstimate,
-    EmbedderFingerprint,
-    Fingerprint,
-    GenerationInfo,
-    IndexInfo,
-    IndexQuery,
-    PayloadSchema,
-    SparseVector,
-    StoreProblem,
-)
 from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector
+
+if TYPE_CHECKING:
+    from recto.types.book import Document, Failure, Page
+    from recto.types.index import (
+        Calibration,
+        Candidates,
+        CostEstimate,
+        EmbedderFingerprint,
+        Fingerprint,
+        GenerationInfo,
+        IndexInfo,
+        IndexQuery,
+        PayloadSchema,
+        SparseVector,
+        StoreProblem,
+    )
 
 Progress = Callable[[int, int], None]
 """Called with the number of finished items and their total number."""

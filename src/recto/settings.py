@@ -7,19 +7,18 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.plugins import BUILT_IN, EMBEDDERS, STORES, choices, install_hint
+from recto.types.search import LEXICAL_WEIGHT
 
 BUILT_IN_MODEL = "recto-en-1"
 GRANITE_MODEL = "granite"
 """The built-in model of older versions, from which the current one was trained."""
 BUILT_IN_MODELS = (BUILT_IN_MODEL, GRANITE_MODEL)
 COHERE_MODEL = "embed-english-v3.0"
-LEXICAL_WEIGHT = 0.25
-"""The default weight of the lexical score in hybrid search (decision 11)."""
 CHUNK_TOKENS = 160
 """The default limit of tokens in a chunk (decision 3)."""
 _DEFAULT_MODELS = {"local": BUILT_IN_MODEL, "cohere": COHERE_MODEL}
@@ -58,8 +57,7 @@ CoherePace = Literal["trial", "production", "off"]
 QueryLogText = Literal["keep", "hash", "drop"]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerOptions:
+class ServerOptions(NamedTuple):
     """The options of new collections on a server; None means the server's default."""
 
     shards: int | None = None
@@ -93,8 +91,7 @@ class OpenAIOptions:
         return f"{parts.scheme}://{parts.netloc}" if self.url else ""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryLogOptions:
+class QueryLogOptions(NamedTuple):
     """Where queries are logged (None: nowhere), what is kept of their text, and how long and how much."""
 
     directory: Path | None = None
@@ -103,8 +100,7 @@ class QueryLogOptions:
     megabytes: int = 100
 
 
-@dataclass(frozen=True, slots=True)
-class VariableSource:
+class VariableSource(NamedTuple):
     """A place that variables were read from: the environment, or a file."""
 
     name: str
@@ -222,6 +218,20 @@ class Settings:
         """The directory of stored API keys: not the home that a project's `.env` sets."""
         is_from_project = self.variables.is_from_project("RECTO_HOME")
         return Path(_HOME).expanduser() if is_from_project else self.home
+
+    @property
+    def project_endpoint(self) -> tuple[str, str]:
+        """The variable and the address of an embedding service that only the project's `.env` names.
+
+        Both are empty if there is none, or if it is on this machine.
+        """
+        name = {"cohere": "COHERE_API_URL", "openai": "RECTO_OPENAI_URL"}.get(self.embedder, "")
+        if not self.variables.is_from_project(name):
+            return "", ""
+        parts = urlsplit(self.variables[name])
+        host = parts.hostname or ""
+        is_local = host in {"localhost", "::1"} or host.startswith("127.") or host.endswith(".localhost")
+        return ("", "") if is_local else (name, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
 
     @property
     def extras(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from bench.scifact import lexical_scores, ndcg
 from recto.search.lexical import SINGLE_WORD_WEIGHT
-from recto.settings import LEXICAL_WEIGHT
+from recto.types.search import LEXICAL_WEIGHT
 
 
 def test_each_claim_is_judged_by_the_order_of_all_abstracts() -> None:

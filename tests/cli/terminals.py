@@ -49,7 +49,13 @@ class Terminal:
     """`recto shell`, or another command, in its own pseudo-terminal."""
 
     def __init__(
-        self, home: Path, *arguments: str, command: str = "shell", columns: str = "80", **more: str
+        self,
+        home: Path,
+        *arguments: str,
+        command: str = "shell",
+        columns: str = "80",
+        directory: str | Path = ROOT,
+        **more: str,
     ) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, int(columns), 0, 0))
@@ -64,7 +70,7 @@ class Terminal:
         }
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, command, *arguments],
-            cwd=ROOT,
+            cwd=directory,
             env=clean | {"TERM": "xterm-256color", "PROMPT_TOOLKIT_NO_CPR": "1", **more},
             stdin=theirs,
             stdout=theirs,

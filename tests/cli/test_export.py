@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from recto.search.llms import export_llms
+from recto.search.outline import export_llms
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, publish
 from tests.running import recto
@@ -118,3 +118,38 @@ def test_an_export_has_one_kind(home: Path, tmp_path: Path) -> None:
         done = recto(home, "export", *wrong)
         assert done.returncode == 4
         assert "Traceback" not in done.stderr
+
+
+def test_nothing_is_written_through_links(home: Path, tmp_path: Path) -> None:
+    publish_pages(home, f"{SITE}intro", f"{SITE}guide/a")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "bashrc").write_text("mine")
+
+    def refused(link: str, target: Path, directory: Path) -> None:
+        (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / link).symlink_to(target)
+        done = recto(home, "export", "--llms", str(directory), "--collection", "books", "--site-url", SITE)
+        assert done.returncode == 4
+        assert f"{tmp_path / link} is a link to {target}" in done.stderr
+        assert [path.name for path in outside.iterdir()] == ["bashrc"]
+        assert (outside / "bashrc").read_text() == "mine"
+        assert [path for path in tmp_path.rglob("*.md") if not path.is_symlink()] == []
+        (tmp_path / link).unlink()
+
+    build = tmp_path / "build"
+    refused("build/intro.md", outside / "bashrc", build)
+    refused("build/llms.txt", outside / "bashrc", build)
+    refused("build/llms-full.txt", outside / "new", build)
+    refused("build/guide", outside, build)
+    refused("linked", outside, tmp_path / "linked")
+
+
+def test_pages_whose_urls_have_the_same_file(home: Path, tmp_path: Path) -> None:
+    urls = (f"{SITE}dup", f"{SITE}dup/", f"{SITE}Dup")
+    index = publish_pages(home, *urls).open("books")
+    assert export_llms(index, "Books", tmp_path / "out", SITE) == 3
+    files = {path.name for path in (tmp_path / "out").glob("*.md")}
+    assert len({name.casefold() for name in files}) == 3
+    listed = (tmp_path / "out" / "llms.txt").read_text("utf-8")
+    assert all(f"({SITE}{name})" in listed for name in files)

@@ -13,8 +13,9 @@ from recto.api import open_retriever
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.types.search import SearchResponse
+from tests.cli.terminals import Terminal
 from tests.doubles.openai import OpenAIDouble
-from tests.running import Done, recto
+from tests.running import Done, in_process, recto
 
 
 @pytest.fixture
@@ -103,3 +104,35 @@ def test_doctor_shows_the_probe(double: OpenAIDouble, home: Path, small_book: Pa
     *_, model = (one for one in json.loads(done.stdout)["findings"] if one["check"] == "model")
     assert "ignores the end of a text of 192 tokens" in model["message"]
     assert done.returncode == 3
+
+
+def test_a_service_of_the_projects_env_is_named_and_asked_about(
+    double: OpenAIDouble, home: Path, small_book: Path
+) -> None:
+    elsewhere = double.base.replace("127.0.0.1", "0.0.0.0")  # this machine, but not its loopback address
+    (small_book / ".env").write_text(
+        f"RECTO_EMBEDDER=openai\nRECTO_OPENAI_URL={elsewhere}\nRECTO_MODEL={double.model}\n"
+    )
+    arguments = ("index", str(small_book), "--collection", "book", "--dry-run")
+
+    def indexing() -> Terminal:
+        return Terminal(home, *arguments[1:], command="index", directory=small_book)
+
+    with indexing() as terminal:
+        assert "texts and queries are sent to http://0.0.0.0:" in terminal.see("Send them there?")
+        terminal.press("n\n")
+        assert terminal.end(60) == 2
+        assert "Nothing is sent to http://0.0.0.0:" in terminal.text
+    assert double.embedded() == []
+    piped = in_process("recto", home, arguments, small_book)
+    assert piped.returncode == 0, piped.stderr
+    assert f"RECTO_OPENAI_URL in {small_book / '.env'}" in piped.stderr
+    with indexing() as terminal:
+        terminal.see("Send them there?")
+        terminal.press("y\n")
+        assert terminal.end(60) == 0, terminal.text
+    with indexing() as terminal:
+        assert terminal.end(60) == 0, terminal.text
+        assert "Send them there?" not in terminal.text
+    own = in_process("recto", home, arguments, small_book, RECTO_OPENAI_URL=double.base)
+    assert "are sent to" not in own.stderr

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.sources.tree import MarkdownTree
-from recto.cli.shell import COMMANDS, ShellReply, ShellSession, ShellSettings
+from recto.cli.commands.shell import COMMANDS, ShellReply, ShellSession, ShellSettings
 from recto.errors import ErrorKind
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from recto._util.probe import PROBE_TEXTS, is_same_probe, probe_revision
+from recto._util.numbers import PROBE_TEXTS, is_same_probe, probe_revision
 from recto._util.retry import retry_after
 from recto.embedders import openai as module
 from recto.embedders.known_models import count_tokens, known_model

@@ -19,9 +19,8 @@ from recto.search.lexical import (
     analyze_query,
     is_common,
 )
-from recto.settings import LEXICAL_WEIGHT
 from recto.testing import values
-from recto.types.search import Chunk
+from recto.types.search import LEXICAL_WEIGHT, Chunk
 from scripts.make_common_words import build
 
 TEXTS = (

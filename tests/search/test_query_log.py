@@ -238,3 +238,58 @@ def test_only_recent_entries(tmp_path: Path) -> None:
     since = datetime.now(UTC) - timedelta(days=1)
     assert [entry["query"] for entry in read_query_log(tmp_path, since)] == ["jam", "jam"]
     assert len(list(read_query_log(path))) == 3
+
+
+@pytest.mark.parametrize("text", ["keep", "hash", "drop"])
+def test_everything_that_a_visitor_sends_is_bounded_and_hashed_alike(
+    tmp_path: Path, text: QueryLogText
+) -> None:
+    log = QueryLog(QueryLogOptions(tmp_path, text), b"k")
+    filters = Filters(tuple(f"my-name-is-{number}-{'x' * 5000}" for number in range(100)), "my-address" * 900)
+    log.add(response("my question", filters=filters), "search")
+    log.add_click("my question", "house", "my-click" * 900, 1)
+    log.close()
+    (path,) = tmp_path.iterdir()
+    stored = path.read_text("utf-8")
+    assert len(stored) < 80_000
+    assert ("my-" in stored) is (text == "keep")
+    search, click = read_query_log(tmp_path)
+    assert len(search["filters"]["module"]) <= 20
+    if text == "hash":
+        assert re.fullmatch("[0-9a-f]{16}", click["click"])
+        assert re.fullmatch("[0-9a-f]{16}", search["filters"]["url"])
+
+
+def test_the_log_stays_within_its_size(tmp_path: Path) -> None:
+    for _ in range(3):
+        log = QueryLog(QueryLogOptions(tmp_path, megabytes=1))
+        for number in range(1500):
+            log.add_click(f"{number} {'q' * 1000}", "house", "u" * 400, 1)
+        log.close()
+    sizes = [path.stat().st_size for path in tmp_path.iterdir()]
+    assert 800_000 < sum(sizes) <= 1_000_000
+    assert len(sizes) >= 7
+
+
+def test_bad_lines_are_skipped_and_counted(tmp_path: Path) -> None:
+    (good,) = (entry for entry in write(tmp_path, "How is jam made?") if "click" not in entry)
+    (path,) = tmp_path.iterdir()
+    bad = [
+        b"[" * 50_000,
+        b'{"time": 3, "query": "x"}',
+        b'{"time": "2026-01-01T00:00:00Z", "query": ["x"], "collection": "house"}',
+        b'{"time": "2026-01-01T00:00:00Z", "query": "x", "collection": {"a": 1}}',
+        b'{"time": "2026-01-01T00:00:00Z", "query": "\\ud800", "collection": "house"}',
+        b'{"time": "2026-01-01T00:00:00Z", "query": "' + b"x" * 5_000_000 + b'"}',
+        b"\xff\xfe",
+        b"null",
+        b"3",
+        b'"time"',
+        b'{"query": "x"}',
+    ]
+    with path.open("ab") as file:
+        file.write(b"\n".join(bad) + b"\n" + json.dumps(good).encode() + b"\n")
+    skipped: list[None] = []
+    entries = list(read_query_log(tmp_path, on_skip=lambda: skipped.append(None)))
+    assert [entry["query"] for entry in entries if "click" not in entry] == ["How is jam made?"] * 2
+    assert len(skipped) == len(bad)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from recto.search.lexical import LexicalQuery
 from recto.search.pipeline import best_evidence, rank
 from recto.search.response import answerable, coverage, noise_score
-from recto.settings import LEXICAL_WEIGHT
 from recto.types.index import Calibration, Candidates, SparseVector
+from recto.types.search import LEXICAL_WEIGHT
 
 CALIBRATION = Calibration(noise_floor=0.6, auroc=1.0, off_topic=32, in_book=16, spread=0.05)
 
@@ -68,7 +68,7 @@ def test_the_best_hit_of_a_covered_query_is_above_the_noise_floor(
     scores: list[tuple[float, float]], known: float, weight: float
 ) -> None:
     """So no query is called covered while all of its hits are called weak; a smaller weight can do that."""
-    found, asked = Candidates(), replace(query(known), weight=weight)
+    found, asked = Candidates(), query(known)._replace(weight=weight)
     for number, (cosine, lexical) in enumerate(scores):
         found.dense[number], found.lexical[number] = cosine, lexical
     (_, best), *_ = rank(found, "hybrid", weight)

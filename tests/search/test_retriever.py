@@ -22,9 +22,8 @@ from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder, Index
 from recto.search.pages import nearest_page
 from recto.search.retriever import Retriever
-from recto.settings import LEXICAL_WEIGHT
 from recto.stores.edge.store import EdgeStore
-from recto.types.search import MODES, Filters, Mode, Outcome, SearchResponse
+from recto.types.search import LEXICAL_WEIGHT, MODES, Filters, Mode, Outcome, SearchResponse
 
 SUITE = Path(recto.__file__).parent / "sample" / "development.json"
 QUESTIONS = [

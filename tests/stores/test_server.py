@@ -495,7 +495,7 @@ def test_an_older_collection_is_searched_in_dense_mode(store: ServerStore, embed
 def test_promotion_refuses_other_lexical_scores(tmp_path: Path, store: ServerStore) -> None:
     lexicon = LexiconBuilder()
     vectors = lexicon.vectors(GARDEN)
-    vectors[0] = replace(vectors[0], values=tuple(3 * value for value in vectors[0].values))
+    vectors[0] = vectors[0]._replace(values=tuple(3 * value for value in vectors[0].values))
     local = EdgeStore(tmp_path / "local")
     with local.build("books", EMBEDDER, analyzer=ANALYZER) as build:
         build.add(GARDEN, [vector(one.chunk_index) for one in GARDEN], vectors)

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from recto.errors import RectoError, StorageError, StoreBusy
+from recto.errors import InvalidArgument, RectoError, StorageError, StoreBusy
 
 _POLL_SECONDS = 0.1
 _DENIED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -23,6 +23,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _PERMISSIONS = {"read": os.R_OK, "write": os.W_OK, "search": os.X_OK}
 VERIFIED_SECONDS = 24 * 60 * 60
 """How long a file counts as verified if its size and modification time do not change."""
+_STAGING = ".recto-export-"
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 
 
@@ -62,6 +63,44 @@ def replacing(path: Path, *, private: bool = True) -> Iterator[IO[bytes]]:
     finally:
         draft.unlink(missing_ok=True)
     sync_directory(path.parent)
+
+
+@contextmanager
+def staging(directory: Path) -> Iterator[Path]:
+    """Yield a new directory; at the end of the block, its files move to `directory`, which may have others.
+
+    Raise `InvalidArgument` if a link is in the way: the directory may come from a repository of others, and
+    the link would lead a file elsewhere.
+    """
+    from shutil import rmtree
+    from tempfile import mkdtemp
+
+    _refuse_link(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    for left in directory.glob(f"{_STAGING}*"):  # a killed process left it
+        if not left.is_symlink():
+            rmtree(left, ignore_errors=True)
+    # Inside, because files cannot move to another file system, such as a mounted directory.
+    draft = Path(mkdtemp(prefix=_STAGING, dir=directory))
+    try:
+        yield draft
+        files = sorted(path.relative_to(draft) for path in draft.rglob("*") if path.is_file())
+        for file in files:
+            for path in (*reversed(file.parents), file):
+                _refuse_link(directory / path)
+        for file in files:
+            (directory / file).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(draft / file, directory / file)
+    finally:
+        rmtree(draft, ignore_errors=True)
+
+
+def _refuse_link(path: Path) -> None:
+    if path.is_symlink():
+        raise InvalidArgument(
+            f"{path} is a link to {path.readlink()}, and nothing is written through links",
+            hint="Remove the link, or choose another directory.",
+        )
 
 
 def read_limited(path: Path, limit: int) -> bytes:

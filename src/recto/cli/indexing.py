@@ -15,7 +15,7 @@ from recto.api import IndexRunner, open_embedder, open_store
 from recto.book.parsing.formats import page_suffixes
 from recto.book.sources.tree import SKIPPED
 from recto.cli.output import one_line
-from recto.cli.runner import close_later, notify, warn
+from recto.cli.runner import close_later, confirm_endpoint, notify, warn
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument
 from recto.indexing.indexer import IndexProgress, IndexReport, ProgressCallback
@@ -39,6 +39,7 @@ def open_runner(
     if collection is not None:
         check_collection_name(collection, "--collection")
     settings = load_settings()
+    confirm_endpoint(settings)
     embedder, store = open_embedder(settings, notify), open_store(settings, notify, close_at_exit=True)
     close_later(embedder, store)
     return IndexRunner(

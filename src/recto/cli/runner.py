@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import click
 
 from recto.cli.output import LogFormatter, echo, echo_text
-from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
+from recto.errors import ConfigurationError, ErrorKind, InvalidArgument, RectoError, StorageError
 
 # Settings and values are imported where they are used: without them, `recto --help` takes half the time.
 if TYPE_CHECKING:
     from recto.protocols import Embedder, Store
     from recto.search.retriever import Retriever
+    from recto.settings import Settings
     from recto.types.search import SearchResponse
 
 
@@ -52,6 +53,7 @@ INDEX_EXIT_CODES = EXIT_CODES | dict.fromkeys(
 """For commands that index a book: 3 is only the network; errors of the disk or of another writer are 4."""
 
 _INTERRUPTED = 130
+_MAX_TRUSTED = 1 << 16  # bytes
 _exit_codes: ContextVar[Mapping[ErrorKind, Exit]] = ContextVar("exit_codes", default=EXIT_CODES)
 
 
@@ -79,6 +81,7 @@ def connect(
     from recto.api import open_retriever
 
     settings = load_settings({**os.environ, **changed} if changed else None)
+    confirm_endpoint(settings)
     return open_retriever(
         settings,
         notify,
@@ -87,6 +90,36 @@ def connect(
         single_query=single_query,
         close_at_exit=True,
     )
+
+
+def confirm_endpoint(settings: Settings) -> None:
+    """Name an embedding service elsewhere that the project's `.env` chose; on a terminal, ask once.
+
+    Anyone can write the `.env` of a cloned repository, and the service receives the book and all queries.
+    """
+    from recto._util.files import make_private, read_limited, replace_text
+
+    variable, address = settings.project_endpoint
+    if not address:
+        return
+    path = settings.key_home / "trusted-endpoints"
+    try:
+        trusted = read_limited(path, _MAX_TRUSTED).decode("utf-8", "replace").splitlines()
+    except (OSError, ValueError):
+        trusted = []
+    if address in trusted:
+        return
+    notify(f"{variable} in {settings.variables.origin(variable)}: texts and queries are sent to {address}")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not click.confirm("Send them there?", err=True):
+        raise ConfigurationError(
+            f"Nothing is sent to {address}",
+            hint=f"Remove {variable} from {settings.variables.origin(variable)}, or set another one.",
+        )
+    with suppress(OSError):  # without a writable home, the question is asked again
+        make_private(path.parent)
+        replace_text(path, "".join(f"{one}\n" for one in [*trusted, address]))
 
 
 @contextmanager

@@ -18,8 +18,7 @@ from itertools import cycle, islice
 from math import hypot, inf
 from typing import TYPE_CHECKING, Any
 
-from recto._util.numbers import cosine
-from recto._util.probe import PROBE_TEXTS, probe_revision
+from recto._util.numbers import PROBE_TEXTS, cosine, probe_revision
 from recto._util.retry import ClientPerLoop, Notify
 from recto.embedders.known_models import KnownModel, count_tokens, known_model
 from recto.embedders.openai_wire import DOCUMENT, QUERY, Endpoint, InputTooLarge, ModelMissing, to_vectors

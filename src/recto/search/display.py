@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto.search.analyzer import STOP_WORDS, query_words, tokens, word_terms
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
@@ -35,8 +34,7 @@ _MARKUP = re.compile(r"\|+|:?-{2,}:?|#{1,6}|(?:```|~~~|:::).*")
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A part of a text that matches a query word; `word` is the word's position in the query."""
 
     start: int
@@ -44,8 +42,7 @@ class Match:
     word: int
 
 
-@dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(NamedTuple):
     """A part of a text on one line, and the spans of it that match the query."""
 
     text: str

@@ -9,9 +9,9 @@ from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from recto.protocols import Index
 from recto.search.analyzer import (
@@ -25,9 +25,8 @@ from recto.search.analyzer import (
     word_forms,
     word_terms,
 )
-from recto.settings import LEXICAL_WEIGHT, index_command
 from recto.types.index import IndexInfo, SparseVector
-from recto.types.search import Chunk
+from recto.types.search import LEXICAL_WEIGHT, Chunk
 
 _MAGIC = b"RECTOLX2"
 _HEADER = struct.Struct("<8sII")  # magic, number of chunks, number of rows
@@ -207,6 +206,8 @@ def read_lexicon(index: Index) -> Lexicon | None:
 
 def other_analyzer(info: IndexInfo) -> str:
     """Return why an index is searched in dense mode and what to do, or "" if its analysis is this one."""
+    from recto.settings import index_command
+
     fingerprint = info.fingerprint
     if fingerprint is None or fingerprint.analyzer == ANALYZER:
         return ""
@@ -218,8 +219,7 @@ def other_analyzer(info: IndexInfo) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class QueryWord:
+class QueryWord(NamedTuple):
     """A word of a query, its inverse document frequency in the book, and the terms that match it.
 
     `nearest` are the words of the book that are searched for instead of a misspelled one.
@@ -232,8 +232,7 @@ class QueryWord:
     known: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class LexicalQuery:
+class LexicalQuery(NamedTuple):
     """A query for lexical search.
 
     The score of a chunk is the share of the largest BM25 score that any text can have. `known` is the share

@@ -1,14 +1,18 @@
-"""The outline of a book: its modules and pages in reading order."""
+"""The outline of a book: its modules and pages in reading order, and its pages as files for llms.txt."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote, unquote, urlsplit
 
-from recto._util.text import filter_keys, nearest, shortened
-from recto.errors import ErrorKind, RectoError
+from recto._util.files import staging
+from recto._util.text import filter_keys, nearest, plural, shortened
+from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
 from recto.protocols import Index
+from recto.search.pages import BookPage, read_page
 from recto.types.search import Chunk
 
 _LANDING = re.compile(r"(?:\d+[-_. ]+)?(?:index|readme|intro|introduction|overview)", re.IGNORECASE)
@@ -92,3 +96,110 @@ def read_outline(index: Index) -> Outline:
     if fingerprint is None:
         return outline_of(index.scroll())
     return replace(outline_of(index.scroll(), fingerprint.modules), title=fingerprint.title)
+
+
+SUFFIX = ".md"
+_MAX_NAME = 200  # bytes of a file name, with room for the suffix
+
+
+def llms_txt(title: str, outline: Outline, link: Callable[[OutlinePage], str]) -> str:
+    """Return the list of pages by module, as llmstxt.org describes it; `link` returns where a page is."""
+    modules = outline.modules()
+    counted = f"{plural(len(outline.pages), 'page')} in {plural(len(modules), 'module')}"
+    lines = [f"# {_one_line(title)}", "", f"> A book of {counted}. Each link leads to a page as Markdown."]
+    for module in modules:
+        lines += ["", f"## {_one_line(outline.titles.get(module, module))}", ""]
+        lines += [
+            f"- [{_link_text(page.title or page.url)}]({quote(link(page), safe=_KEPT)})"
+            for page in outline.pages
+            if page.module == module
+        ]
+    return "\n".join(lines) + "\n"
+
+
+_KEPT = "%/:?#@!$&'*+,;=~[]"  # all characters of addresses, without the parentheses that end a link
+
+
+def full_text(page: BookPage) -> str:
+    """Return a page for llms-full.txt: its address, then its Markdown."""
+    return f"Source: {_one_line(page.url)}\n\n{page.markdown()}\n\n"
+
+
+def export_llms(index: Index, name: str, directory: Path, site_url: str = "") -> int:
+    """Write llms.txt, llms-full.txt and each page as Markdown; return the number of pages.
+
+    Each page has the path of its URL below `site_url`, or else below its host.
+    """
+    outline = read_outline(index)
+    if site_url and not any(page.url.startswith(site_url) for page in outline.pages):
+        raise InvalidArgument(
+            f"No page is below {site_url}", hint=f"A page of this book: {outline.pages[0].url}."
+        )
+    paths = _page_paths(outline, site_url)
+
+    def link(page: OutlinePage) -> str:
+        path = quote(str(paths[page.url]))
+        if site_url and page.url.startswith(site_url):
+            return site_url + path
+        address = urlsplit(page.url)
+        return f"{address.scheme}://{address.netloc}/{path}" if address.scheme in ("http", "https") else path
+
+    try:
+        with staging(directory) as draft:
+            (draft / "llms.txt").write_text(
+                llms_txt(outline.title or name, outline, link), "utf-8", "replace"
+            )
+            with (draft / "llms-full.txt").open("w", encoding="utf-8", errors="replace") as full:
+                for entry in outline.pages:
+                    page = read_page(index, entry.url, index.info.collection)
+                    full.write(full_text(page))
+                    path = draft / paths[page.url]
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(f"{page.markdown()}\n", "utf-8", "replace")
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write to {directory}: {error.strerror}", hint="Choose another directory."
+        ) from error
+    return len(outline.pages)
+
+
+def _page_paths(outline: Outline, site_url: str) -> dict[str, PurePosixPath]:
+    """Return the file of each page, with a number if another page, such as /a for /a/, has the same one."""
+    paths: dict[str, PurePosixPath] = {}
+    taken: set[str] = set()
+    for page in outline.pages:
+        path = first = _page_path(page.url, site_url)
+        number = 1
+        while str(path).casefold() in taken:
+            number += 1
+            path = first.with_name(f"{first.name.removesuffix(SUFFIX)}-{number}{SUFFIX}")
+        taken.add(str(path).casefold())
+        paths[page.url] = path
+    return paths
+
+
+def _page_path(url: str, site_url: str) -> PurePosixPath:
+    """Return the file of a page; no name in the URL leads out of the directory."""
+    if site_url and url.startswith(site_url):
+        path = url.removeprefix(site_url)
+    else:
+        address = urlsplit(url)
+        path = f"{address.path}?{address.query}" if address.query else address.path
+    parts = [_file_name(part) for part in path.split("/") if part] or ["index"]
+    return PurePosixPath(*parts[:-1], parts[-1] + SUFFIX)
+
+
+def _file_name(part: str) -> str:
+    """Return a name as a web server looks it up, or its encoded form where that is not a safe name."""
+    name = unquote(part)
+    if re.search(r"[\x00-\x1f\x7f/\\:\ufffd]", name) or not name.strip(". "):
+        name = quote(name, safe="").replace(".", "%2E")
+    return name.encode("utf-8", "replace")[:_MAX_NAME].decode("utf-8", "ignore")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _link_text(text: str) -> str:
+    return re.sub(r"([\\\[\]`*_<])", r"\\\1", _one_line(text))

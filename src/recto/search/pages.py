@@ -80,8 +80,10 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
             f"There is no page '{address}' in '{collection}'",
             hint=f"Did you mean '{near}'?" if near else "Copy the URL from a search result.",
         )
-    first = chunks[0]
-    return BookPage(first.page_url, first.title, first.module, tuple(chunks))
+    # The pages /a and /a/ are different ones in some books.
+    first = next((chunk for chunk in chunks if chunk.page_url == address), chunks[0])
+    own = tuple(chunk for chunk in chunks if chunk.page_url == first.page_url)
+    return BookPage(first.page_url, first.title, first.module, own)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,22 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from time import perf_counter
+from typing import NamedTuple
 
 from recto.protocols import AsyncIndex, Embedder, Index
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query
-from recto.settings import LEXICAL_WEIGHT
 from recto.stores.points import no_lexical_vectors
 from recto.types.index import Candidates, IndexQuery
-from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Mode, Timings, Vector, hit_order
+from recto.types.search import (
+    LEXICAL_WEIGHT,
+    NO_FILTERS,
+    Chunk,
+    Filters,
+    Hit,
+    Mode,
+    Timings,
+    Vector,
+    hit_order,
+)
 
 ScoredIds = list[tuple[Hashable, float]]
 """The ids and scores of candidates, best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchOptions:
+class SearchOptions(NamedTuple):
     """How to search an index; `limit` chunks are ranked for each query."""
 
     limit: int
@@ -32,17 +41,15 @@ class SearchOptions:
     min_score: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedQuery:
+class PreparedQuery(NamedTuple):
     """A query with its vector, empty if no mode needs it, and its words, None without a vocabulary."""
 
     text: str
     lexical: LexicalQuery | None
-    vector: Vector = field(default_factory=list)
+    vector: Vector
 
 
-@dataclass(frozen=True, slots=True)
-class QueryHits:
+class QueryHits(NamedTuple):
     """The hits of a query; `evidence` is what `best_evidence` returns, None in dense mode."""
 
     query: PreparedQuery
@@ -71,7 +78,8 @@ class OpenIndex:
         """Look up the words of queries; their vectors are still missing."""
         lexicon, weight = self.lexicon, self.lexical_weight
         return [
-            PreparedQuery(text, analyze_query(text, lexicon, weight) if lexicon else None) for text in texts
+            PreparedQuery(text, analyze_query(text, lexicon, weight) if lexicon else None, [])
+            for text in texts
         ]
 
     def prepare(self, texts: Sequence[str]) -> list[PreparedQuery]:
@@ -79,8 +87,7 @@ class OpenIndex:
         return with_vectors(self.analyze(texts), self.embedder.embed_queries(texts))
 
 
-@dataclass(frozen=True, slots=True)
-class SearchRun:
+class SearchRun(NamedTuple):
     """A search that has begun: its index is open, and its queries are analysed.
 
     `options` have the mode that the index supports. Moments are values of `perf_counter`.
@@ -105,8 +112,7 @@ class SearchRun:
         return SearchedBatch(self, results, timings)
 
 
-@dataclass(frozen=True, slots=True)
-class SearchedBatch:
+class SearchedBatch(NamedTuple):
     """The results of queries that were searched for together."""
 
     run: SearchRun
@@ -122,7 +128,7 @@ SearchHook = Callable[
 
 def with_vectors(queries: Sequence[PreparedQuery], vectors: Sequence[Vector]) -> list[PreparedQuery]:
     """Add the vectors of queries."""
-    return [replace(query, vector=vector) for query, vector in zip(queries, vectors, strict=True)]
+    return [query._replace(vector=vector) for query, vector in zip(queries, vectors, strict=True)]
 
 
 def search_index(index: Index, queries: Sequence[PreparedQuery], options: SearchOptions) -> list[QueryHits]:
@@ -159,8 +165,7 @@ def index_queries(queries: Sequence[PreparedQuery], mode: Mode) -> list[IndexQue
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(NamedTuple):
     """The ranked candidates of several queries, whose chunks are still to be read."""
 
     queries: Sequence[PreparedQuery]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from recto._util.text import encodable
 from recto.errors import InvalidArgument, InvalidQuery
@@ -25,8 +24,7 @@ MAX_SCORE = 1000
 _FILTERS_EXAMPLE = 'Such as Filters(modules=("ros2",)).'
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterNames:
+class ParameterNames(NamedTuple):
     """The names of the search parameters at an entry point, for error messages."""
 
     top_k: str

@@ -32,6 +32,7 @@ Via = Literal["search", "related", "batch", "retrieve"]
 
 _LOG = logging.getLogger("recto.query_log")
 _NAME = re.compile(r"queries-(\d{4}-\d\d-\d\d)-[0-9a-f]{8}\.jsonl")
+_TEXTS = ("time", "query", "collection", "click", "via")
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _KEY_BYTES = 32
 _MAX_HITS = 5
@@ -40,6 +41,10 @@ _WRITE_SECONDS = 0.5
 _CHECK_SECONDS = 3600  # how often an idle process looks for files that are too old
 _CLOSE_SECONDS = 5.0
 _MAX_FILE = 8_000_000  # bytes
+_FILES = 8  # at least so many files have room in the log, so that deleting the oldest one loses little
+_MAX_TEXT = 2000  # characters of a text that a visitor sends
+_MAX_MODULES = 20
+_MAX_LINE = 65_536  # bytes; an entry has less
 
 
 class QueryLog:
@@ -61,6 +66,7 @@ class QueryLog:
         self._wake, self._stop = threading.Event(), threading.Event()
         self._file: int | None = None
         self._size = 0
+        self._max_file = min(_MAX_FILE, options.megabytes * 1_000_000 // _FILES)
         self._day = ""
         self._has_failed = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="recto-query-log")
@@ -86,7 +92,7 @@ class QueryLog:
         }
         if response.filters:
             filters = response.filters
-            entry["filters"] = {"module": list(filters.modules), "url": filters.page_url}
+            entry["filters"] = {"module": list(filters.modules[:_MAX_MODULES]), "url": filters.page_url}
         self._put(entry)
 
     def add_click(self, query: str, collection: str, url: str, rank: int) -> None:
@@ -129,9 +135,9 @@ class QueryLog:
     def _write(self, entries: list[tuple[float, dict[str, Any]]]) -> None:
         if not entries:
             return
-        data = b"".join(_line({"time": _time(at), **self._with_text(entry)}) for at, entry in entries)
+        lines = [_line({"time": _time(at), **self._with_text(entry)}) for at, entry in entries]
         try:
-            self._append(data)
+            self._append(lines)
         except OSError as error:
             self._leave_file()  # its last line may be incomplete
             self._on_drop(len(entries))
@@ -142,30 +148,49 @@ class QueryLog:
             self._has_failed = False
 
     def _with_text(self, entry: dict[str, Any]) -> dict[str, Any]:
-        """Return an entry with as much of its query as is kept."""
-        kept = self._options.text
-        if kept == "keep":
-            return entry
-        query = normalize(entry["query"]).encode("utf-8", "replace")
-        rest = {name: value for name, value in entry.items() if name != "query"}
-        if kept == "drop":
-            return rest
-        return {"query_hash": hashlib.blake2b(query, digest_size=8, key=self._key).hexdigest(), **rest}
+        """Return an entry with as much of the texts as is kept that a visitor sent."""
+        kept = dict(entry)
+        query = kept.pop("query")
+        if "click" in kept:
+            kept["click"] = self._text(kept["click"])
+        if filters := kept.get("filters"):
+            url = filters["url"] and self._text(filters["url"])
+            kept["filters"] = {"module": list(map(self._text, filters["module"])), "url": url}
+        if self._options.text == "keep":
+            return {"query": query, **kept}
+        return {"query_hash": self._text(normalize(query)), **kept} if self._options.text == "hash" else kept
 
-    def _append(self, data: bytes) -> None:
+    def _text(self, text: str) -> str:
+        """Return a text, its hash, or nothing, as the options say."""
+        if self._options.text == "keep":
+            return text[:_MAX_TEXT]
+        if self._options.text == "drop":
+            return ""
+        return hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=8, key=self._key).hexdigest()
+
+    def _append(self, lines: list[bytes]) -> None:
+        """Write lines to the current file, and begin another one when it is full."""
         today = _day(time.time())
-        if self._file is not None and (today != self._day or self._size >= _MAX_FILE or self._is_deleted()):
+        if self._file is not None and (today != self._day or self._is_deleted()):
             self._leave_file()
-        if self._file is None:
-            remove_old_files(self._options)
-            name = f"queries-{today}-{os.urandom(4).hex()}.jsonl"
-            make_private(self._directory)
-            self._file = os.open(self._directory / name, _APPEND, 0o600)
-            self._day, self._size = today, 0
-            data = _line({"format": QUERY_LOG_FORMAT}) + data
-        self._size += len(data)
-        while data:
-            data = data[os.write(self._file, data) :]
+        while lines:
+            if self._file is None:
+                remove_old_files(self._options, reserve=self._max_file)
+                name = f"queries-{today}-{os.urandom(4).hex()}.jsonl"
+                make_private(self._directory)
+                self._file = os.open(self._directory / name, _APPEND, 0o600)
+                self._day, self._size = today, 0
+                lines = [_line({"format": QUERY_LOG_FORMAT}), *lines]
+            count, size = 0, self._size
+            while count < len(lines) and (count == 0 or size + len(lines[count]) <= self._max_file):
+                size += len(lines[count])
+                count += 1
+            data, lines = b"".join(lines[:count]), lines[count:]
+            self._size = size
+            while data:
+                data = data[os.write(self._file, data) :]
+            if lines:
+                self._leave_file()
 
     def _is_deleted(self) -> bool:
         """Return whether someone has deleted the file; what is written to it would be lost."""
@@ -218,16 +243,21 @@ def _read_key(home: Path) -> bytes:
     return read_limited(path, _KEY_BYTES)
 
 
-def remove_old_files(options: QueryLogOptions, today: date | None = None) -> None:
-    """Delete the files that are too old, and the oldest ones while all files together are too large."""
+def remove_old_files(options: QueryLogOptions, today: date | None = None, reserve: int = 0) -> None:
+    """Delete the files that are too old, and the oldest ones while there is no room for `reserve` bytes."""
     if options.directory is None:
         return
     oldest = (today or datetime.now(UTC).date()) - timedelta(days=options.days)
-    room = options.megabytes * 1_000_000
-    for day, path in sorted(log_files(options.directory), reverse=True):
-        with suppress(OSError):  # another process has deleted it, or it cannot be deleted
-            room -= path.stat().st_size
-            if day < oldest.isoformat() or room < 0:
+    room = options.megabytes * 1_000_000 - reserve
+    files = []
+    for day, path in log_files(options.directory):
+        with suppress(OSError):  # another process has deleted it
+            status = path.stat()
+            files.append((day, status.st_mtime_ns, status.st_size, path))
+    for day, _, size, path in sorted(files, reverse=True):
+        room -= size
+        if day < oldest.isoformat() or room < 0:
+            with suppress(OSError):  # it cannot be deleted
                 path.unlink()
 
 
@@ -240,8 +270,13 @@ def log_files(directory: Path) -> list[tuple[str, Path]]:
     return [(match[1], path) for path in paths if (match := _NAME.fullmatch(path.name))]
 
 
-def read_query_log(path: Path, since: datetime | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a log, the oldest day first; `path` is its directory or one of its files."""
+def read_query_log(
+    path: Path, since: datetime | None = None, on_skip: Callable[[], None] = lambda: None
+) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a log, the oldest day first; `path` is its directory or one of its files.
+
+    `on_skip` is called for each line that is not an entry.
+    """
     earliest = _time(since.timestamp()) if since else ""
     if path.is_file():
         files = [path]
@@ -253,21 +288,36 @@ def read_query_log(path: Path, since: datetime | None = None) -> Iterator[dict[s
             hint="Start the service with `recto serve --query-log DIRECTORY`, or set RECTO_QUERY_LOG.",
         )
     for file in files:
-        yield from (entry for entry in _read_file(file) if entry["time"] >= earliest)
+        for line in _read_lines(file):
+            entry = _read_entry(line)
+            if entry is None:
+                on_skip()
+            elif entry.get("time", "") >= (earliest or "0"):  # the first line of a file has no time
+                yield entry
 
 
-def _read_file(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a file; skip an incomplete line, which a killed process may leave."""
+def _read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file; of a line that is too long, only the beginning, which cannot be read."""
     try:
         file = path.open("rb")
     except FileNotFoundError:  # it has become too old
         return
     with file:
-        for line in file:
-            with suppress(ValueError):
-                entry = json.loads(line)
-                if isinstance(entry, dict) and isinstance(entry.get("time"), str):
-                    yield entry
+        while line := file.readline(_MAX_LINE):
+            yield line
+            while len(line) == _MAX_LINE and not line.endswith(b"\n"):
+                line = file.readline(_MAX_LINE)
+
+
+def _read_entry(line: bytes) -> dict[str, Any] | None:
+    """Return an entry; None for a line that no service has written, or only a part of."""
+    try:
+        entry = json.loads(line)
+        texts = [entry[name] for name in _TEXTS if name in entry]
+        "".join(texts).encode()
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return entry if isinstance(entry, dict) and ("time" in entry or "format" in entry) else None
 
 
 def normalize(query: str) -> str:

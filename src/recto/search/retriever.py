@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import CollectionEmpty, FingerprintMismatch
-from recto.protocols import AsyncEmbedder, AsyncIndex, AsyncStore, Embedder, Index, MultiModel, Store
-from recto.search.lexical import LexicalQuery, other_analyzer, read_lexicon
-from recto.search.pipeline import (
-    OpenIndex,
-    SearchedBatch,
-    SearchHook,
-    SearchOptions,
-    SearchRun,
-    asearch_index,
-    search_index,
-    with_vectors,
-)
 from recto.search.query import (
     DEFAULT_CONTEXT_TOKENS,
     DEFAULT_CONTEXT_TOP_K,
@@ -32,14 +19,16 @@ from recto.search.query import (
     check_search,
     to_filters,
 )
-from recto.search.response import build_responses, group_by_page
-from recto.settings import LEXICAL_WEIGHT, Settings, index_command
-from recto.types.index import IndexInfo
-from recto.types.search import NO_FILTERS, Filters, GroupBy, Mode, Module, SearchResponse
+from recto.types.search import LEXICAL_WEIGHT, NO_FILTERS, Filters, GroupBy, Mode, Module, SearchResponse
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # importing the class is fast; opening an index loads the search pipeline
+    from recto.protocols import Embedder, Index, Store
     from recto.search.context import Context
+    from recto.search.lexical import LexicalQuery
     from recto.search.pages import BookPage
+    from recto.search.pipeline import OpenIndex, SearchedBatch, SearchHook, SearchOptions, SearchRun
+    from recto.settings import Settings
+    from recto.types.index import IndexInfo
 
 SELECTION_CANDIDATES = 60  # more than top_k, because chunks with the selected text and others are excluded
 CHUNKS_PER_PAGE = 6  # chunks that are ranked for each page of a grouped search
@@ -96,6 +85,9 @@ class Retriever:
         """Return the current index with what its queries need; raise the same errors as `open`."""
         index, opened = self.store.open(self.collection), self._opened
         if opened is None or opened.index is not index:
+            from recto.search.lexical import read_lexicon
+            from recto.search.pipeline import OpenIndex
+
             embedder = query_embedder(index, self.embedder)
             opened = OpenIndex(index, embedder, read_lexicon(index), self.lexical_weight)
             self._opened = opened
@@ -184,7 +176,7 @@ class Retriever:
         options = _checked_options(top_k, filters, min_score, mode)
         embedder = self.embedder
         query = build_selection_query(selection, question, embedder.max_tokens, embedder.count_tokens)
-        searched = self._find([query.text], replace(options, limit=top_k + SELECTION_CANDIDATES))
+        searched = self._find([query.text], options._replace(limit=top_k + SELECTION_CANDIDATES))
         return build_related_response(query, searched, top_k)
 
     async def arelated(
@@ -205,7 +197,7 @@ class Retriever:
         options = _checked_options(top_k, filters, min_score, mode)
         most, count = self.embedder.max_tokens, self.embedder.count_tokens
         query = await to_thread(build_selection_query, selection, question, most, count)
-        searched = await self._afind([query.text], replace(options, limit=top_k + SELECTION_CANDIDATES))
+        searched = await self._afind([query.text], options._replace(limit=top_k + SELECTION_CANDIDATES))
         return await to_thread(build_related_response, query, searched, top_k)
 
     def context(
@@ -279,6 +271,8 @@ class Retriever:
 
     def _find(self, texts: Sequence[str], options: SearchOptions) -> SearchedBatch:
         """Embed and analyse queries, and search for all of them."""
+        from recto.search.pipeline import search_index, with_vectors
+
         with self._hook(self.collection, texts, options) as record:
             run = self._start(texts, options)
             queries = run.queries
@@ -292,6 +286,9 @@ class Retriever:
     async def _afind(self, texts: Sequence[str], options: SearchOptions) -> SearchedBatch:
         """Do the same as `_find`, and await services; a model on this machine works in a thread."""
         from asyncio import to_thread
+
+        from recto.protocols import AsyncEmbedder, AsyncIndex
+        from recto.search.pipeline import asearch_index, search_index, with_vectors
 
         if not isinstance(self.embedder, AsyncEmbedder):
             return await to_thread(self._find, texts, options)
@@ -311,6 +308,9 @@ class Retriever:
 
     def _start(self, texts: Sequence[str], options: SearchOptions) -> SearchRun:
         """Open the index and analyse the queries; warn once about each index."""
+        from recto.search.lexical import other_analyzer
+        from recto.search.pipeline import SearchRun
+
         started_at = perf_counter()
         opened = self.open_index()
         mode = opened.supported_mode(options.mode)
@@ -325,7 +325,7 @@ class Retriever:
         return SearchRun(
             self.collection,
             opened,
-            replace(options, mode=mode),
+            options._replace(mode=mode),
             opened.analyze(texts),
             warnings,
             started_at,
@@ -350,6 +350,8 @@ class Retriever:
 
     async def aclose(self) -> None:
         """Close the connections of async searches in this event loop; call it before the loop ends."""
+        from recto.protocols import AsyncEmbedder, AsyncStore
+
         for part in (self.embedder, self.store):
             if isinstance(part, AsyncEmbedder | AsyncStore):
                 await part.aclose()
@@ -369,6 +371,9 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
 
     Raise an error if the index is empty, or if no embedder's vectors can be compared with the index's.
     """
+    from recto.protocols import MultiModel
+    from recto.settings import index_command
+
     info, mine = index.info, embedder.fingerprint
     if info.chunks == 0:
         raise CollectionEmpty(
@@ -396,6 +401,8 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
 
 def other_model(info: IndexInfo, embedder: Embedder) -> str:
     """Return the hint for an index whose queries another built-in model embeds."""
+    from recto.settings import index_command
+
     made_with = info.fingerprint
     model, source = (made_with.embedder.model, made_with.source) if made_with else ("", "")
     return (
@@ -408,6 +415,8 @@ def _checked_options(
     top_k: int, filters: FiltersLike, min_score: float | None, mode: Mode, group_by: GroupBy | None = None
 ) -> SearchOptions:
     """Check the parameters of a search."""
+    from recto.search.pipeline import SearchOptions
+
     filters = to_filters(filters)
     check_search(top_k, filters, min_score, mode=mode, group_by=group_by)
     limit = top_k if group_by is None else min(top_k * CHUNKS_PER_PAGE, 2 * MAX_TOP_K)
@@ -415,5 +424,7 @@ def _checked_options(
 
 
 def _responses(searched: SearchedBatch, top_k: int, group_by: GroupBy | None) -> list[SearchResponse]:
+    from recto.search.response import build_responses, group_by_page
+
     responses = build_responses(searched)
     return responses if group_by is None else [group_by_page(response, top_k) for response in responses]

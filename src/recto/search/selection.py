@@ -59,8 +59,8 @@ def build_related_response(query: SelectionQuery, searched: SearchedBatch, top_k
     """Build the response to a selected text: without the chunks that contain it."""
     (result,), selection = searched.results, query.selection
     hits, excluded = exclude_and_diversify(result.hits, query.given, top_k)
-    shown = replace(result.query, text=query.question or selection.text)
-    (response,) = build_responses(replace(searched, results=[replace(result, query=shown, hits=hits)]))
+    shown = result.query._replace(text=query.question or selection.text)
+    (response,) = build_responses(searched._replace(results=[result._replace(query=shown, hits=hits)]))
     if result.hits and not hits:
         response = replace(response, message="Only the selected text itself was found.")
     warnings = response.warnings

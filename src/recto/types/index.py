@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from recto._util.probe import is_same_probe
+from recto._util.numbers import is_same_probe
 from recto.types.search import Vector
 
 _PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2", "int8-3", "int8-4"})
 """Compatible variants of the built-in model, old ones included: cosine of 0.98 or more for the same text."""
 
 
-@dataclass(frozen=True, slots=True)
-class CostEstimate:
+class CostEstimate(NamedTuple):
     """The cost of embedding by a service: calls, minutes with a trial key, dollars if known."""
 
     calls: int
@@ -22,8 +21,7 @@ class CostEstimate:
     dollars: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class SparseVector:
+class SparseVector(NamedTuple):
     """The non-zero elements of a vector over the vocabulary: distinct indices and their values.
 
     A query also has the inverse document frequency of each term, for stores that do not compute it.
@@ -34,8 +32,7 @@ class SparseVector:
     idf: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PayloadSchema:
+class PayloadSchema(NamedTuple):
     """How an index reads payloads; `missing` lists the required fields that the payloads do not have."""
 
     dialect: str
@@ -44,8 +41,7 @@ class PayloadSchema:
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class IndexQuery:
+class IndexQuery(NamedTuple):
     """The vectors of one query: dense, lexical, or both."""
 
     dense: Vector | None = None
@@ -195,8 +191,7 @@ class IndexInfo:
         return created.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if created.tzinfo else None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreProblem:
+class StoreProblem(NamedTuple):
     """Something that is wrong with the server of a collection, and what to do about it.
 
     `serious` means that searches fail or miss chunks; otherwise redundancy or speed is reduced.
@@ -208,8 +203,7 @@ class StoreProblem:
     serious: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationInfo:
+class GenerationInfo(NamedTuple):
     """A generation that a store keeps.
 
     `bytes` is its size on disk, if the store knows it. `problem` says why it cannot be used, if it cannot.

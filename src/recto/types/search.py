@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from recto._util.text import with_anchor
 
@@ -15,6 +15,8 @@ Mode = Literal["hybrid", "dense", "lexical"]
 """How chunks are scored: cosine similarity (dense), BM25 (lexical), or the weighted mean of both (hybrid)."""
 Coverage = Literal["covered", "unclear", "not covered"]
 """Whether a book seems to cover a query."""
+LEXICAL_WEIGHT = 0.25
+"""The default weight of the lexical score in hybrid search (decision 11)."""
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
 GroupBy = Literal["page"]
 
@@ -104,8 +106,7 @@ class Chunk:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(NamedTuple):
     """A module of the book: its name for filters, its title for readers, and how many chunks it has."""
 
     name: str
@@ -189,8 +190,7 @@ class PageGroup:
         return self.hits[0].chunk.title
 
 
-@dataclass(frozen=True, slots=True)
-class Timings:
+class Timings(NamedTuple):
     """Milliseconds that each step of a search took."""
 
     embed_ms: float
@@ -293,6 +293,6 @@ class SearchResponse:
                 }
                 for group in self.groups
             ],
-            "timings": {name: round(value, 3) for name, value in asdict(self.timings).items()},
+            "timings": {name: round(value, 3) for name, value in self.timings._asdict().items()},
         }
         return data if self.selection is None else data | {"selection": self.selection.to_dict()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import click
 from recto._util.text import escape_controls, plural
 from recto.cli import options
 from recto.cli.output import echo, emit
-from recto.cli.runner import Exit, close_later, notify, progress_bar, warn
+from recto.cli.runner import Exit, close_later, confirm_endpoint, notify, progress_bar, warn
 from recto.errors import (
     FingerprintMismatch,
     FormatMismatch,
@@ -61,7 +61,7 @@ def collections(collection: str | None, as_json: bool) -> Exit:
             raise InvalidArgument(_NO_GENERATIONS, hint="Index the book again.")
         generations = store.generations(collection)
         lines = [line for generation in generations for line in _generation_lines(generation)]
-        emit([asdict(generation) for generation in generations], lines, as_json=as_json)
+        emit([generation._asdict() for generation in generations], lines, as_json=as_json)
         return Exit.OK
     aliases = store.aliases()
     rows = [_row(store, name, aliases) for name in store.collections()]
@@ -288,6 +288,7 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
     settings = _server_settings()
     embedded = open_configured_store(replace(settings, store="edge"))
     name = collection or default_collection(settings, embedded)
+    confirm_endpoint(settings)
     embedder = open_embedder(settings, notify)
     close_later(embedder)
     left = embedded.open(name)

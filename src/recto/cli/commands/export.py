@@ -15,7 +15,7 @@ from recto.cli.output import emit
 from recto.cli.runner import Exit, notify, progress_bar
 from recto.errors import InvalidArgument
 from recto.indexing.naming import default_collection
-from recto.search.llms import export_llms
+from recto.search.outline import export_llms
 from recto.server.static_export import export_static
 from recto.settings import load_settings
 

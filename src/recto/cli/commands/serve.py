@@ -10,7 +10,7 @@ import click
 
 from recto.cli import options
 from recto.cli.output import echo, echo_json, emit
-from recto.cli.runner import Exit, notify, warn
+from recto.cli.runner import Exit, confirm_endpoint, notify, warn
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, missing_extra
 from recto.server.keys import Key, KeyScope, add_key, key_file, read_keys, revoke_key
@@ -70,7 +70,7 @@ def serve(query_log: str | None, **flags: Any) -> Exit:
     _report_files(settings)
     if query_log is not None:
         directory = parse_directory(query_log, "--query-log")
-        settings = replace(settings, query_log=replace(settings.query_log, directory=directory))
+        settings = replace(settings, query_log=settings.query_log._replace(directory=directory))
     if settings.query_log.directory is not None:
         notify(f"Queries are logged in {settings.query_log.directory}")
     stored = bool(read_keys(settings.key_home))
@@ -115,6 +115,7 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
     from recto.search.retriever import make_retriever
     from recto.server.auth import api_keys
 
+    confirm_endpoint(settings)
     embedder = open_embedder(settings, notify)
     store = open_store(settings, notify, close_at_exit=True)
     name = collection or default_collection(settings, store)

@@ -22,8 +22,7 @@ from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
 from recto.search.display import chunk_matches, pick, response_to_dict
 from recto.search.lexical import QueryWord
-from recto.search.llms import SUFFIX, full_text, llms_txt
-from recto.search.outline import OutlinePage
+from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt
 from recto.search.pages import BookPage
 from recto.search.query import check_query
 from recto.search.query_log import Via
@@ -418,7 +417,7 @@ async def health(service: Service, collection: Collection = None) -> Response:
         {
             "validation": validated,
             "index": _index_view(info, name, service.redact(info.warnings)) if info else None,
-            "problems": [asdict(problem) for problem in problems],
+            "problems": [problem._asdict() for problem in problems],
             "coverage": coverage,
             "suite": suite,
             "gaps": gaps,

@@ -157,7 +157,7 @@ class SearchService:
         if not isinstance(store, Preparable):
             return ()
         problems = await self.run(name, lambda _: store.problems(name))
-        return tuple(replace(one, message=_ADDRESS.sub("***", one.message)) for one in problems)
+        return tuple(one._replace(message=_ADDRESS.sub("***", one.message)) for one in problems)
 
     async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
