@@ -12,7 +12,7 @@ A configuration has no fitted parameters, so the inner loop of the nested cross-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recto.errors import InvalidArgument
