@@ -346,22 +346,26 @@ def prose(text: str) -> str:
 
 
 class Usage:
-    """How the prose of a book writes words: which of them are not names, and which are code."""
+    """How the prose of a book writes words: which of them are names, and which are code."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        plain = "\n".join(map(prose, texts))
-        self.code = {name.removesuffix("()") for name in _INLINE_CODE.findall(plain)}
-        small = re.findall(r"(?<![\w'./-])[a-z]+(?![\w/])", _INLINE_CODE.sub(" ", plain))
-        self._small = {*small, *_words("verbs"), *_words("joints")}
+        text = "\n".join(map(prose, texts))
+        self.code = {name.removesuffix("()") for name in _INLINE_CODE.findall(text)}
+        plain = " ".join(_INLINE_CODE.sub(" ", text).split())
+        small = {*re.findall(r"(?<![\w'./-])[a-z]+(?![\w/])", plain), *_words("verbs"), *_words("joints")}
+        capitals = set(re.findall(r"(?<![\w'-])[a-z]+[,;]? ([A-Z][a-z]+)(?![\w/])", plain))
+        self._names = capitals - {word.capitalize() for word in small}
 
     def in_sentence(self, phrase: str) -> str:
         """Return a phrase as it is written within a sentence: only names keep their capitals."""
-
-        def written(match: re.Match[str]) -> str:
-            word = match[0].lower()
-            return word if {word, word.removesuffix("s"), _verb(word)} & self._small else match[0]
-
-        return re.sub(r"(?<![\w./@])(?:[A-Z][a-z]+|A)(?![\w(.])", written, phrase)
+        others = set(phrase.split()[1:]) - _words("joints")
+        # In a phrase with other small letters, only the first word can be capitalised by its position.
+        start = "^" if any(word.isalpha() and word.islower() for word in others) else r"(?<![\w./@])"
+        return re.sub(
+            start + r"(?:[A-Z][a-z]+|A)(?![\w(.])",
+            lambda match: match[0] if match[0] in self._names else match[0].lower(),
+            phrase,
+        )
 
 
 def is_empty(heading: str) -> bool:
