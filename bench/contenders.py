@@ -28,7 +28,7 @@ def write_plain(folder: Path) -> None:
     from recto.embedders.granite.weights import find_pack, read_pack
     from scripts.make_graph import LAYERS, Graph, beginning, finished, first_token, layer_of_all
 
-    g = Graph(_joined(read_pack(find_pack()).weights), "not used")
+    g = Graph(_joined(read_pack(find_pack())), "not used")
     x, split, bias = beginning(g)
     for number in range(LAYERS):
         x = layer_of_all(g, x, f"l{number}", split, bias)
@@ -51,15 +51,13 @@ def open_contender(name: Contender, folder: Path, threads: int, *, once: bool = 
 def _plain(folder: Path, threads: int, *, by_length: bool) -> Embed:
     import numpy as np
 
-    from recto.embedders.granite.weights import find_pack, read_pack
+    from recto.embedders.granite.weights import find_pack, read_pack, read_tokenizer
     from recto.embedders.onnx import Weights, new_session, new_tokenizer
 
-    pack = read_pack(find_pack())
-    tokenizer = new_tokenizer(pack.tokenizer)
-    session = new_session(
-        (folder / "plain.onnx").read_bytes(), threads, Weights(arrays=_joined(pack.weights))
-    )
-    del pack
+    tokenizer = new_tokenizer(read_tokenizer(find_pack()))
+    weights = Weights(arrays=_joined(read_pack(find_pack())))
+    session = new_session((folder / "plain.onnx").read_bytes(), threads, weights)
+    del weights
 
     def embed(texts: Sequence[str]) -> Any:
         rows = [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]

@@ -26,7 +26,7 @@ import numpy as np
 
 import recto
 from recto.embedders.granite.embedder import MAX_TOKENS, built_in_embedder
-from recto.embedders.granite.gpu import GpuEmbedder, TorchRunner, gpu_embedder
+from recto.embedders.granite.gpu import GpuEmbedder, TorchRunner
 from recto.protocols import Store
 from recto.settings import Device, Precision, Settings
 from recto.types.search import Vector
@@ -82,7 +82,7 @@ def open_gpu(home: Path, options: argparse.Namespace, precision: Precision) -> G
     settings = Settings(
         "local", "edge", home, threads=threads, precision=precision, device=device, query_device="same"
     )
-    embedder = gpu_embedder(settings, options.device, print)
+    embedder = GpuEmbedder(settings, options.device, print)
     embedder.embed_documents(["warm up " * 40] * 64)
     return embedder
 

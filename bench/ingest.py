@@ -34,7 +34,7 @@ from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Progress, Source
 from recto.search.lexical import LexiconBuilder
 from recto.settings import Settings
-from recto.stores.edge.worker import send
+from recto.stores.edge.build import send
 from recto.stores.points import check_vectors, to_payload
 from recto.types.search import Vector
 from tests.counting import Counting
@@ -239,7 +239,7 @@ class _PeakMemory:
                     command = Path(f"/proc/{pid}/cmdline").read_bytes()
                 except OSError:
                     continue
-                self._note("engine" if b"edge.worker" in command else "reader", int(pid))
+                self._note("engine" if b"edge.build" in command else "reader", int(pid))
 
     def _note(self, kind: str, pid: int) -> None:
         try:

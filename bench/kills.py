@@ -1,8 +1,9 @@
 """Kill writers at random moments: `python -m bench.kills`.
 
-Each round starts `recto index` with a changed book, `recto rollback`, `delete`, `backup` or `restore`, and
-kills it. Afterwards the index must be deleted, or have exactly the chunks of one edition of the book and no
-warning, and the backup must be whole.
+Each round starts `recto index` with a changed book, `recto rollback`, `delete`, `backup`, `restore` or
+`export`, and kills it. Afterwards the index must be deleted, or have exactly the chunks of one edition of the
+book and no warning, the backup must be whole, and the files of the user next to the exported ones must be
+unchanged. At the end, one run of each command leaves no draft of a killed one behind.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from recto.stores.edge.store import EdgeStore
 
 PAGES = 12
 NAME = "kills"
+OWN = ("index.html", "search/MINE.txt")
+"""Files of the user in the directory of the site."""
+_DRAFTS = (".recto-export-", ".CURRENT.", ".kills.recto.", ".search.")
 _SHORT = 0.6  # seconds; all commands but `recto index` take about so long
 
 
@@ -72,6 +76,25 @@ def is_whole(archive: Path) -> bool:
         return False
 
 
+def is_site_whole(site: Path) -> bool:
+    """Return whether the user's files are unchanged, and no exported file is incomplete."""
+    own = [site / name for name in OWN]
+    pages = [path for path in site.rglob("*.md") if ".recto-export-" not in str(path)]
+    return all(path.read_text() == "mine" for path in own) and all(
+        path.read_bytes().endswith(b".\n") for path in pages
+    )
+
+
+def drafts(*folders: Path) -> list[str]:
+    """Return the files and directories that a killed command left behind."""
+    names = (path.name for folder in folders for path in folder.rglob(".*"))
+    return [
+        name
+        for name in names
+        if name.startswith((".recto-export-", ".CURRENT.", ".kills.recto.", ".search."))
+    ]
+
+
 def main() -> None:
     """Kill as often as asked, and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -82,6 +105,10 @@ def main() -> None:
     chance, counts = random.Random(options.seed), Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         home, book, archive = (Path(folder) / name for name in ("home", "book", "kills.recto"))
+        site = Path(folder) / "site"
+        for name in OWN:
+            (site / name).parent.mkdir(parents=True, exist_ok=True)
+            (site / name).write_text("mine")
         editions = [write_edition(book, 0)]
         longest, deleted = 0.0, False
         commands = {
@@ -91,6 +118,8 @@ def main() -> None:
             "delete": ("delete", NAME, "--yes"),
             "backup": ("backup", NAME, "--output", str(archive)),
             "restore": ("restore", str(archive), "--replace"),
+            "export --llms": ("export", "--llms", str(site), "--collection", NAME),
+            "export --static": ("export", "--static", str(site / "search"), "--collection", NAME),
         }
         for arguments in (commands["index"], commands["index --rebuild"]):
             began = time.monotonic()
@@ -115,8 +144,12 @@ def main() -> None:
             counts["lost or mixed (goal 0)"] += not deleted and texts not in editions
             counts["warnings (goal 0)"] += bool(warnings)
             counts["damaged backups (goal 0)"] += not is_whole(archive)
+            counts["damaged sites (goal 0)"] += not is_site_whole(site)
         if start(home, *commands["index"]).wait(300) or stored(home)[0] != editions[-1]:
             counts["the last run failed"] += 1
+        for action in ("backup", "restore", "export --llms", "export --static"):
+            counts["the last run failed"] += bool(start(home, *commands[action]).wait(300))
+        counts["drafts that were left behind (goal 0)"] = len(drafts(home, site, archive.parent))
     figures = {"rounds": counts["kills"] + counts["finished before the kill"], **counts}
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 

@@ -40,14 +40,14 @@ from recto.errors import RectoError
 from recto.protocols import Index, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query, read_lexicon
-from recto.search.pipeline import rank, to_hits, with_ties
+from recto.search.pipeline import nearest_chunks, rank, to_hits, with_ties
 from recto.settings import Settings, load_settings
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.layout import digest
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import LEXICAL
 from recto.stores.qdrant import open_server
-from recto.stores.qdrant.schema import MAX_LEXICON
+from recto.stores.qdrant.collections import MAX_LEXICON
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexQuery
 from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector
 
@@ -153,7 +153,7 @@ def search(store: Store, asked: dict[str, Any], collection: str = COLLECTION) ->
         "hybrid search": hybrid,
         "hybrid search within a module": lambda number: hybrid(number, module(number)),
         "hybrid search within a page": lambda number: hybrid(number, page(number)),
-        "dense search": lambda number: index.query(questions[number], TOP),
+        "dense search": lambda number: nearest_chunks(index, [questions[number]], TOP)[0],
     }
     began = perf_counter()
     hybrid(0)
@@ -171,7 +171,7 @@ def search(store: Store, asked: dict[str, Any], collection: str = COLLECTION) ->
     if isinstance(index, EdgeIndex):
         figures["hybrid search recall@10 among its candidates"] = _agreement(index, hybrid)
         figures["dense search within a module recall@10"] = _agreement(
-            index, lambda number: index.query(questions[number], TOP, module(number))
+            index, lambda number: nearest_chunks(index, [questions[number]], TOP, module(number))[0]
         )
     return figures
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recto.book.sources.tree import MarkdownTree
-from recto.embedders.fastembed import FastembedEmbedder
+from recto.embedders.local import FastembedEmbedder
 from recto.embedders.onnx import LocalEmbedder
 from recto.protocols import Build, Embedder, Index, Source, Store
 from recto.stores.edge.build import EdgeBuild

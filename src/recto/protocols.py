@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
-from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector
+from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 
 if TYPE_CHECKING:
     from recto.types.book import Document, Failure, Page
@@ -117,20 +117,6 @@ class Index(Protocol):
     def info(self) -> IndexInfo:
         """The collection, the generation and how it was made."""
 
-    def query(
-        self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
-    ) -> list[Hit]:
-        """Return the chunks nearest to a vector, best first; ties are ordered by `hit_order`."""
-
-    def query_batch(
-        self,
-        vectors: Sequence[Vector],
-        limit: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-    ) -> list[list[Hit]]:
-        """Return the nearest chunks of several vectors, with one call of the engine."""
-
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
@@ -168,15 +154,6 @@ class Index(Protocol):
 @runtime_checkable
 class AsyncIndex(Protocol):
     """An index on a server, whose searches can be awaited."""
-
-    async def aquery_batch(
-        self,
-        vectors: Sequence[Vector],
-        limit: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-    ) -> list[list[Hit]]:
-        """Return the nearest chunks of several vectors; see `Index.query_batch`."""
 
     async def acandidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS

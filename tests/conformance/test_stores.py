@@ -17,7 +17,7 @@ from recto.stores.points import candidate_limit
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing import StoreConformance
-from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, terms
+from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, nearest, terms
 from recto.testing.values import EMBEDDER, chunk, publish, publish_lexical, vector
 from recto.types.index import Candidates, IndexQuery, SparseVector
 from recto.types.search import Filters
@@ -62,7 +62,7 @@ class BuiltInStore(StoreConformance):
         (limited,) = index.candidates([IndexQuery(lexical=terms(index, "compost"))], 7)
         assert len(limited.lexical) == 7
         (dense,) = index.candidates([IndexQuery(vector(1000))], 7)
-        expected = {hit.chunk.chunk_index: hit.score for hit in index.query(vector(1000), 7)}
+        expected = {hit.chunk.chunk_index: hit.score for hit in nearest(index, vector(1000), 7)}
         assert by_number(index, dense.dense) == pytest.approx(expected, abs=1e-5)
         (only_dense,) = index.candidates([IndexQuery(vector(1000), SparseVector((), ()))], 7)
         assert len(only_dense.dense) == candidate_limit(7)

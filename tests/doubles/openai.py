@@ -12,9 +12,7 @@ trackers. Real servers differ from this double in these points:
 
 from __future__ import annotations
 
-import base64
 import random
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,7 +69,6 @@ class OpenAIDouble(Double):
         self.noise = 0.0
         self.max_tokens = self.rules.max_tokens
         self.max_texts = self.rules.max_texts
-        self.in_base64 = False
         self.reverse = False
         self._api_key = api_key
 
@@ -202,5 +199,4 @@ class OpenAIDouble(Double):
         words = bag_of_words(" ".join(text.split()[: self.max_tokens]), dim)
         turned = words[self.weights % dim :] + words[: self.weights % dim]
         error = random.Random(text)
-        numbers = [self.rules.length * (number + error.gauss(0, self.noise)) for number in turned]
-        return base64.b64encode(struct.pack(f"<{dim}f", *numbers)).decode() if self.in_base64 else numbers
+        return [self.rules.length * (number + error.gauss(0, self.noise)) for number in turned]

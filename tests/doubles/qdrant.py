@@ -40,20 +40,10 @@ NO_INDEX = (
 )
 
 STRICT: Json = {"enabled": True, "unindexed_filtering_retrieve": False, "unindexed_filtering_update": False}
+_REPLICAS: Json = {"shard_number": 1, "replication_factor": 1, "write_consistency_factor": 1}
 DEFAULTS: Mapping[str, Json] = {
-    "params": {
-        "shard_number": 1,
-        "replication_factor": 1,
-        "write_consistency_factor": 1,
-        "on_disk_payload": True,
-    },
-    "hnsw_config": {
-        "m": 16,
-        "ef_construct": 100,
-        "full_scan_threshold": 10_000,
-        "max_indexing_threads": 0,
-        "on_disk": False,
-    },
+    "params": {**_REPLICAS, "on_disk_payload": True},
+    "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10_000},
     "optimizer_config": {
         "deleted_threshold": 0.2,
         "vacuum_min_vector_number": 1000,
@@ -185,10 +175,10 @@ class QdrantDouble(Double):
             if name not in self.collections:
                 return self.error(404, f"Not found: Collection `{name}` doesn't exist!")
             if not rest and request.method == "POST":
-                made = f"{name}-{len(self.snapshots)}.snapshot"
-                self.snapshots[made] = data = self._dump(name)
-                found = {"name": made, "size": len(data), "checksum": hashlib.sha256(data).hexdigest()}
-                return answer_json({"result": {**found, "creation_time": None}, "status": "ok", "time": 0.1})
+                created = f"{name}-{len(self.snapshots)}.snapshot"
+                self.snapshots[created] = data = self._dump(name)
+                result = {"name": created, "size": len(data), "checksum": hashlib.sha256(data).hexdigest()}
+                return answer_json({"result": {**result, "creation_time": None}, "status": "ok", "time": 0.1})
             if not rest:
                 found_names = [{"name": one, "size": 0} for one in self.snapshots if one.startswith(name)]
                 return answer_json({"result": found_names, "status": "ok", "time": 0.1})
@@ -203,32 +193,34 @@ class QdrantDouble(Double):
             return Answer(200, data, "application/octet-stream", headers)
 
     def _dump(self, name: str) -> bytes:
-        found = self.collections[name]
+        collection = self.collections[name]
         points, _ = self._local.scroll(name, limit=100_000, with_payload=True, with_vectors=True)
-        state = {"config": found.config, "indexes": found.indexes, "points": _plain(list(points))}
+        state = {"config": collection.config, "indexes": collection.indexes, "points": _plain(list(points))}
         return json.dumps(state).encode()
 
     def _restore(self, name: str, request: Request) -> Answer:
         boundary = request.headers["content-type"].partition("boundary=")[2]
         data = request.body.partition(b"\r\n\r\n")[2].removesuffix(f"\r\n--{boundary}--\r\n".encode())
-        found = hashlib.sha256(data).hexdigest()
-        if request.query.get("checksum", found) != found:
-            return self.error(400, f"Checksum mismatch: expected {found}, actual {request.query['checksum']}")
+        result = hashlib.sha256(data).hexdigest()
+        if request.query.get("checksum", result) != result:
+            return self.error(
+                400, f"Checksum mismatch: expected {result}, actual {request.query['checksum']}"
+            )
         try:
             state = json.loads(data)
         except ValueError:
             return self.error(500, "Service internal error: failed to read snapshot archive")
-        made = Collection(name, state["config"], state["indexes"])
-        wanted = _parse(models.CreateCollection, state["config"]["params"])
+        created = Collection(name, state["config"], state["indexes"])
+        parsed = _parse(models.CreateCollection, state["config"]["params"])
         self._local.create_collection(
-            name, vectors_config=wanted.vectors or {}, sparse_vectors_config=wanted.sparse_vectors
+            name, vectors_config=parsed.vectors or {}, sparse_vectors_config=parsed.sparse_vectors
         )
         points = [
             models.PointStruct(id=one["id"], vector=one["vector"], payload=one["payload"])
             for one in state["points"]
         ]
         self._local.upsert(name, points)
-        self.collections[name] = made
+        self.collections[name] = created
         return answer_json({"result": True, "status": "ok", "time": 0.1})
 
     def cluster(self, call: Call) -> object:
@@ -250,9 +242,9 @@ class QdrantDouble(Double):
         )
 
     def collection_cluster(self, call: Call) -> object:
-        found = self._collection(call)
-        shards = (found.config["params"] or {}).get("shard_number") or 1
-        count = self._local.count(found.name).count
+        collection = self._collection(call)
+        shards = (collection.config["params"] or {}).get("shard_number") or 1
+        count = self._local.count(collection.name).count
         on_this = [0] if self.peers > 1 else range(shards)
         local = [{"shard_id": one, "points_count": 0 if one else count, "state": "Active"} for one in on_this]
         remote = [
@@ -276,8 +268,8 @@ class QdrantDouble(Double):
             return work(self, Call(names, request.body or {}, request.query))
         except ValidationError as error:
             first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise Refused(400, f"Format error in JSON body: {place}: {first['msg']}") from error
+            position = ".".join(str(part) for part in first["loc"])
+            raise Refused(400, f"Format error in JSON body: {position}: {first['msg']}") from error
         except ValueError as error:
             if invalid := re.match(r"Point id (.*) is not a valid UUID", str(error)):
                 message = f"Format error in JSON body: value {invalid[1]} is not a valid point ID"
@@ -296,10 +288,10 @@ class QdrantDouble(Double):
 
     def _collection(self, call: Call) -> Collection:
         name = call.names["name"]
-        found = self.collections.get(self.aliases.get(name, name))
-        if found is None:
+        collection = self.collections.get(self.aliases.get(name, name))
+        if collection is None:
             raise Refused(404, f"Not found: Collection `{name}` doesn't exist!")
-        return found
+        return collection
 
     def _updated(self, call: Call) -> Json:
         self._operations += 1
@@ -326,9 +318,9 @@ class QdrantDouble(Double):
                 400,
                 f"Wrong input: Can't create collection with name {name}. Alias with the same name already exists",
             )
-        wanted = _parse(models.CreateCollection, call.body)
+        parsed = _parse(models.CreateCollection, call.body)
         self._local.create_collection(
-            name, vectors_config=wanted.vectors or {}, sparse_vectors_config=wanted.sparse_vectors
+            name, vectors_config=parsed.vectors or {}, sparse_vectors_config=parsed.sparse_vectors
         )
         config: dict[str, Json | None] = {part: dict(values) for part, values in DEFAULTS.items()}
         # A copy, because the recorded request must not change.
@@ -337,18 +329,21 @@ class QdrantDouble(Double):
         config["params"] = {**DEFAULTS["params"], **params}
         config["quantization_config"] = None
         config["strict_mode_config"] = dict(STRICT) if self._strict else {"enabled": False}
-        made = Collection(name, config)
-        self._configure(made, body)
+        created = Collection(name, config)
+        self._configure(created, body)
         if self._metadata_supported and body.get("metadata"):
-            made.config["metadata"] = body["metadata"]  # unlike an update, this keeps null values
-        self.collections[name] = made
+            created.config["metadata"] = body["metadata"]  # unlike an update, this keeps null values
+        self.collections[name] = created
         return True
 
     def update(self, call: Call) -> object:
-        found = self._collection(call)
+        collection = self._collection(call)
         _parse(models.UpdateCollection, call.body)
-        found.config["params"] = {**(found.config["params"] or {}), **(call.body.get("params") or {})}
-        self._configure(found, call.body)
+        collection.config["params"] = {
+            **(collection.config["params"] or {}),
+            **(call.body.get("params") or {}),
+        }
+        self._configure(collection, call.body)
         return True
 
     def _configure(self, collection: Collection, body: Json) -> None:
@@ -362,11 +357,11 @@ class QdrantDouble(Double):
             collection.config["metadata"] = {key: value for key, value in merged.items() if value is not None}
 
     def info(self, call: Call) -> object:
-        found = self._collection(call)
+        collection = self._collection(call)
         schema = {}
-        for key, params in found.indexes.items():
+        for key, params in collection.indexes.items():
             filled = models.Filter(must_not=[models.IsEmptyCondition(is_empty=models.PayloadField(key=key))])
-            points = self._local.count(found.name, count_filter=filled).count
+            points = self._local.count(collection.name, count_filter=filled).count
             schema[key] = {
                 "data_type": params["type"],
                 "params": params if len(params) > 1 else None,
@@ -375,10 +370,10 @@ class QdrantDouble(Double):
         return {
             "status": "green",
             "optimizer_status": "ok",
-            "points_count": self._local.count(found.name).count,
+            "points_count": self._local.count(collection.name).count,
             "indexed_vectors_count": 0,
             "segments_count": 1,
-            "config": found.config,
+            "config": collection.config,
             "payload_schema": schema,
         }
 
@@ -408,16 +403,16 @@ class QdrantDouble(Double):
 
     def list_aliases(self, call: Call) -> object:
         only = self._collection(call).name if call.names else None
-        found = [(alias, name) for alias, name in self.aliases.items() if only in {None, name}]
-        return {"aliases": [{"alias_name": alias, "collection_name": name} for alias, name in found]}
+        result = [(alias, name) for alias, name in self.aliases.items() if only in {None, name}]
+        return {"aliases": [{"alias_name": alias, "collection_name": name} for alias, name in result]}
 
     # Payload indexes
 
     def create_index(self, call: Call) -> object:
-        found = self._collection(call)
+        collection = self._collection(call)
         _parse(models.CreateFieldIndex, call.body)
         schema = call.body["field_schema"]
-        found.indexes[call.body["field_name"]] = {"type": schema} if isinstance(schema, str) else schema
+        collection.indexes[call.body["field_name"]] = {"type": schema} if isinstance(schema, str) else schema
         return self._updated(call)
 
     def drop_index(self, call: Call) -> object:
@@ -438,23 +433,23 @@ class QdrantDouble(Double):
     # Changing points
 
     def upsert(self, call: Call) -> object:
-        found = self._collection(call)
-        self._local.upsert(found.name, _parse(models.PointsList, call.body).points)
+        collection = self._collection(call)
+        self._local.upsert(collection.name, _parse(models.PointsList, call.body).points)
         return self._updated(call)
 
     def delete_points(self, call: Call) -> object:
-        found = self._collection(call)
-        self._local.delete(found.name, models.PointIdsList(points=call.body["points"]))
+        collection = self._collection(call)
+        self._local.delete(collection.name, models.PointIdsList(points=call.body["points"]))
         return self._updated(call)
 
     # Reading points
 
     def retrieve(self, call: Call) -> object:
-        found = self._collection(call)
-        wanted = _parse(models.PointRequest, call.body)
+        collection = self._collection(call)
+        parsed = _parse(models.PointRequest, call.body)
         return _plain(
             self._local.retrieve(
-                found.name, wanted.ids, _or(wanted.with_payload, False), _or(wanted.with_vector, False)
+                collection.name, parsed.ids, _or(parsed.with_payload, False), _or(parsed.with_vector, False)
             )
         )
 
@@ -462,24 +457,24 @@ class QdrantDouble(Double):
         return self._query(self._collection(call), call.body)
 
     def query_batch(self, call: Call) -> object:
-        found = self._collection(call)
+        collection = self._collection(call)
         _parse(models.QueryRequestBatch, call.body)
-        return [self._query(found, search) for search in call.body["searches"]]
+        return [self._query(collection, search) for search in call.body["searches"]]
 
     def _query(self, collection: Collection, body: Json) -> object:
-        wanted = _parse(models.QueryRequest, body)
+        parsed = _parse(models.QueryRequest, body)
         self._check_query(collection, body)
         # Without search parameters: the local mode does not support them, and warns.
         answer = self._local.query_points(
             collection.name,
-            query=cast(Any, wanted.query),
-            using=wanted.using,
-            prefetch=wanted.prefetch,
-            query_filter=wanted.filter,
-            limit=_or(wanted.limit, 10),
-            with_payload=_or(wanted.with_payload, False),
-            with_vectors=_or(wanted.with_vector, False),
-            score_threshold=wanted.score_threshold,
+            query=cast(Any, parsed.query),
+            using=parsed.using,
+            prefetch=parsed.prefetch,
+            query_filter=parsed.filter,
+            limit=_or(parsed.limit, 10),
+            with_payload=_or(parsed.with_payload, False),
+            with_vectors=_or(parsed.with_vector, False),
+            score_threshold=parsed.score_threshold,
         )
         return _plain(answer)
 
@@ -491,33 +486,35 @@ class QdrantDouble(Double):
             self._check_query(collection, one)
 
     def count(self, call: Call) -> object:
-        found = self._collection(call)
-        wanted = _parse(models.CountRequest, call.body)
-        self._check_filter(found, call.body.get("filter"))
-        return {"count": self._local.count(found.name, count_filter=wanted.filter).count}
+        collection = self._collection(call)
+        parsed = _parse(models.CountRequest, call.body)
+        self._check_filter(collection, call.body.get("filter"))
+        return {"count": self._local.count(collection.name, count_filter=parsed.filter).count}
 
     def scroll(self, call: Call) -> object:
-        found = self._collection(call)
-        wanted = _parse(models.ScrollRequest, call.body)
-        self._check_filter(found, call.body.get("filter"))
+        collection = self._collection(call)
+        parsed = _parse(models.ScrollRequest, call.body)
+        self._check_filter(collection, call.body.get("filter"))
         points, following = self._local.scroll(
-            found.name,
-            scroll_filter=wanted.filter,
-            limit=_or(wanted.limit, 10),
-            offset=wanted.offset,
-            with_payload=_or(wanted.with_payload, True),
-            with_vectors=_or(wanted.with_vector, False),
+            collection.name,
+            scroll_filter=parsed.filter,
+            limit=_or(parsed.limit, 10),
+            offset=parsed.offset,
+            with_payload=_or(parsed.with_payload, True),
+            with_vectors=_or(parsed.with_vector, False),
         )
         return {"points": _plain(points), "next_page_offset": _plain(following)}
 
     def facet(self, call: Call) -> object:
-        found = self._collection(call)
-        wanted = _parse(models.FacetRequest, call.body)
-        self._check_filter(found, call.body.get("filter"))
-        if wanted.key not in found.indexes:
-            raise Refused(400, NO_FACET.format(wanted.key))
+        collection = self._collection(call)
+        parsed = _parse(models.FacetRequest, call.body)
+        self._check_filter(collection, call.body.get("filter"))
+        if parsed.key not in collection.indexes:
+            raise Refused(400, NO_FACET.format(parsed.key))
         return _plain(
-            self._local.facet(found.name, wanted.key, facet_filter=wanted.filter, limit=_or(wanted.limit, 10))
+            self._local.facet(
+                collection.name, parsed.key, facet_filter=parsed.filter, limit=_or(parsed.limit, 10)
+            )
         )
 
 
@@ -549,11 +546,11 @@ ROUTES: tuple[tuple[str, str, Callable[[QdrantDouble, Call], object]], ...] = (
 def _route(request: Request) -> tuple[Callable[[QdrantDouble, Call], object], Mapping[str, str]] | None:
     parts = [unquote(part) for part in request.path.strip("/").split("/")]
     for method, pattern, work in ROUTES:
-        wanted = pattern.split("/")
-        pairs = list(zip(wanted, parts, strict=False))
+        expected = pattern.split("/")
+        pairs = list(zip(expected, parts, strict=False))
         if (
             method == request.method
-            and len(wanted) == len(parts)
+            and len(expected) == len(parts)
             and all(want == part or want[0] == "{" for want, part in pairs)
         ):
             return work, {want[1:-1]: part for want, part in pairs if want[0] == "{"}

@@ -238,9 +238,9 @@ class Double:
         """Record a request, and return its fault if there is one."""
         with self._lock:
             self.requests.append(request)
-            for place, (pattern, fault) in enumerate(self._script):
+            for position, (pattern, fault) in enumerate(self._script):
                 if fnmatchcase(request.path, pattern):
-                    del self._script[place]
+                    del self._script[position]
                     return fault
             return next(
                 (fault for pattern, fault in self._always if fnmatchcase(request.path, pattern)), None

@@ -68,24 +68,24 @@ class SiteDouble(Double):
 
     def answer(self, request: Request) -> Answer:
         self.asked[request.path] += 1
-        found = self._files.get(request.path)
-        if found is None:
+        result = self._files.get(request.path)
+        if result is None:
             return Answer(404, page("Not here").encode(), HTML)
-        if found.status == 200 and request.headers.get("if-none-match") == found.headers.get("ETag"):
+        if result.status == 200 and request.headers.get("if-none-match") == result.headers.get("ETag"):
             self.unchanged[request.path] += 1
-            return Answer(304, b"", found.content_type, {"ETag": found.headers["ETag"]})
+            return Answer(304, b"", result.content_type, {"ETag": result.headers["ETag"]})
         if (
             "gzip" in request.headers.get("accept-encoding", "")
-            and len(found.body) > 1000
-            and "Content-Encoding" not in found.headers
+            and len(result.body) > 1000
+            and "Content-Encoding" not in result.headers
         ):
             return Answer(
-                found.status,
-                gzip.compress(found.body),
-                found.content_type,
-                {**found.headers, "Content-Encoding": "gzip"},
+                result.status,
+                gzip.compress(result.body),
+                result.content_type,
+                {**result.headers, "Content-Encoding": "gzip"},
             )
-        return found
+        return result
 
 
 def endless(kind: str = HTML, most: int = 64 << 20) -> Fault:

@@ -51,10 +51,10 @@ def test_the_merge_rules_are_those_of_the_pack() -> None:
 @example("What is ROS 2?")
 @hypothesis_settings(max_examples=500, deadline=None)
 def test_any_text_gets_the_tokens_of_the_library_or_none(text: str) -> None:
-    found = ASCII.encode(text)
+    result = ASCII.encode(text)
     assert (
-        found == LIBRARY.encode(text).ids
-        if found is not None
+        result == LIBRARY.encode(text).ids
+        if result is not None
         else not text.isascii() or "<" in text or len(text) > 64
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -10,22 +9,22 @@ import pytest
 from recto.embedders.cohere import PACES, CohereEmbedder, RateLimit, Throttle
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from tests.doubles.cohere import CohereDouble
-from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
+from tests.doubles.server import Fault, drop, reset, rubbish, status
 
 KEY = "co_secret_key"
 
 
 @pytest.fixture
 def double() -> Iterator[CohereDouble]:
-    with CohereDouble(api_key=KEY) as made:
-        yield made
+    with CohereDouble(api_key=KEY) as created:
+        yield created
 
 
 @pytest.fixture
 def embedder(double: CohereDouble, waits: list[float], told: list[str]) -> Iterator[CohereEmbedder]:
-    made = CohereEmbedder(KEY, "embed-english-v3.0", double.url, PACES["off"], told.append, waits.append)
-    yield made
-    made.close()
+    created = CohereEmbedder(KEY, "embed-english-v3.0", double.url, PACES["off"], told.append, waits.append)
+    yield created
+    created.close()
 
 
 def types(double: CohereDouble) -> list[str]:
@@ -98,28 +97,6 @@ def test_a_query_fails_at_once_with_a_hint(
     assert waits == []
 
 
-def test_connection_refused(waits: list[float]) -> None:
-    url = refused_url()
-    embedder = CohereEmbedder(KEY, "embed-english-v3.0", url, PACES["off"], print, waits.append)
-    with pytest.raises(EmbeddingError, match=f"Cannot connect to Cohere at {url}"):
-        embedder.embed_query("x")
-    embedder.close()
-
-
-@pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])
-def test_query_deadline(
-    double: CohereDouble, embedder: CohereEmbedder, monkeypatch: pytest.MonkeyPatch, fault: Fault
-) -> None:
-    from recto.embedders import cohere
-
-    monkeypatch.setattr(cohere, "_QUERY_SECONDS", 1.0)
-    double.always(fault)
-    began = time.monotonic()
-    with pytest.raises(EmbeddingError, match="did not answer in time"):
-        embedder.embed_query("x")
-    assert time.monotonic() - began < 5
-
-
 def test_a_query_is_retried_after_a_short_retry_after(
     double: CohereDouble, embedder: CohereEmbedder, waits: list[float]
 ) -> None:
@@ -137,19 +114,6 @@ def test_documents_are_retried_with_backoff(
     assert waits == [1.0, 7.0, 4.0, 8.0]
     assert all("waiting" in line for line in told)
     assert len(told) == 4
-
-
-def test_documents_fail_after_six_tries(
-    double: CohereDouble, embedder: CohereEmbedder, waits: list[float]
-) -> None:
-    double.always(status(503))
-    with pytest.raises(EmbeddingError, match="not available"):
-        embedder.embed_documents(["a text"])
-    assert len(double.requests) == 6
-    double.always(status(401))
-    with pytest.raises(ConfigurationError):
-        embedder.embed_documents(["a text"])
-    assert len(double.requests) == 7
 
 
 def test_an_unknown_model_is_an_error() -> None:

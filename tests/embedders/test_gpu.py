@@ -49,7 +49,7 @@ def settings(
 
 def torch_on_cpu(home: Path, device: Device = "cuda", **more: Any) -> GpuEmbedder:
     """Return the embedder of a GPU with torch's CPU in its place."""
-    return gpu.gpu_embedder(settings(home, device, **more), "cpu", print)
+    return gpu.GpuEmbedder(settings(home, device, **more), "cpu", print)
 
 
 @pytest.fixture
@@ -71,9 +71,9 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def torch() -> ModuleType:
-    found = pytest.importorskip("torch", reason=REASON)
-    assert isinstance(found, ModuleType)
-    return found
+    result = pytest.importorskip("torch", reason=REASON)
+    assert isinstance(result, ModuleType)
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +81,17 @@ def texts() -> list[str]:
     """Return texts of the sample book and unusual ones, from empty to almost the model's limit."""
     pages = [page.text for page in sample_source().pages()]
     parts = ((0, 60), (100, 250), (300, 9), (500, 400), (900, 900), (1500, 120), (1700, 600), (2400, 30))
-    found = dict.fromkeys(
+    result = dict.fromkeys(
         [*UNICODE, *(page[start : start + length] for page in pages for start, length in parts)]
     )
-    return list(found)[:200]
+    return list(result)[:200]
 
 
 def test_settings(tmp_path: Path) -> None:
-    found = load_settings({}, tmp_path)
-    assert (found.device, found.query_device) == ("auto", "cpu")
-    found = load_settings({"RECTO_DEVICE": "CUDA", "RECTO_QUERY_DEVICE": "same"}, tmp_path)
-    assert (found.device, found.query_device) == ("cuda", "same")
+    result = load_settings({}, tmp_path)
+    assert (result.device, result.query_device) == ("auto", "cpu")
+    result = load_settings({"RECTO_DEVICE": "CUDA", "RECTO_QUERY_DEVICE": "same"}, tmp_path)
+    assert (result.device, result.query_device) == ("cuda", "same")
     for name in ("RECTO_DEVICE", "RECTO_QUERY_DEVICE"):
         with pytest.raises(ConfigurationError, match=f"{name} must be one of"):
             load_settings({name: "tpu"}, tmp_path)
@@ -107,11 +107,11 @@ def test_a_chosen_gpu_needs_the_extra(tmp_path: Path, device: Device) -> None:
 
 @pytest.mark.usefixtures("with_torch", "driver")
 def test_auto_is_the_gpu_with_torch_and_a_driver(tmp_path: Path) -> None:
-    found = open_embedder(settings(tmp_path), print)
-    assert isinstance(found, GpuEmbedder)
-    assert found.batch_size >= 1024
-    assert found.fingerprint == FINGERPRINT, "documents are in fp32, whatever the processor"
-    assert all(found.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
+    result = open_embedder(settings(tmp_path), print)
+    assert isinstance(result, GpuEmbedder)
+    assert result.batch_size >= 1024
+    assert result.fingerprint == FINGERPRINT, "documents are in fp32, whatever the processor"
+    assert all(result.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_otherwise_the_cpu_embeds(
 
 @pytest.mark.usefixtures("with_torch", "driver")
 def test_bf16_is_recorded_and_compatible(tmp_path: Path) -> None:
-    found = open_embedder(settings(tmp_path, precision="bf16"), print).fingerprint
-    assert found.variant == "int8-weights-bf16"
-    assert all(found.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
+    result = open_embedder(settings(tmp_path, precision="bf16"), print).fingerprint
+    assert result.variant == "int8-weights-bf16"
+    assert all(result.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_gpu_that_cannot_be_used_is_a_message_if_it_was_automatic(
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(gpu, "_FEW", 2)
     messages: list[str] = []
-    mine = gpu.gpu_embedder(settings(shared_home), "cuda", messages.append)
+    mine = gpu.GpuEmbedder(settings(shared_home), "cuda", messages.append)
     documents = ["soil", "A node publishes messages to a topic."]
     for _ in range(2):
         assert mine.embed_documents(documents) == embedder.embed_documents(documents), "in fp32, as recorded"
@@ -197,7 +197,7 @@ import sys
 from pathlib import Path
 from recto.embedders.granite import gpu
 from recto.settings import Settings
-made = gpu.gpu_embedder(Settings("local", "edge", Path(sys.argv[1]), threads=1), "cuda", print)
+made = gpu.GpuEmbedder(Settings("local", "edge", Path(sys.argv[1]), threads=1), "cuda", print)
 made.warm_up(); made.embed_query("robot"); made.embed_documents(["soil"])
 assert "torch" not in sys.modules
 """
@@ -213,7 +213,7 @@ assert "torch" not in sys.modules
 def test_a_missing_device_is_named(torch: ModuleType, shared_home: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    mine = gpu.gpu_embedder(settings(shared_home, "cuda"), "cuda", print)
+    mine = gpu.GpuEmbedder(settings(shared_home, "cuda"), "cuda", print)
     with pytest.raises(ConfigurationError, match="finds no cuda device") as caught:
         mine.embed_documents(["x"])
     assert "RECTO_DEVICE=cpu" in caught.value.hint
@@ -255,43 +255,6 @@ def test_vectors_equal_those_of_the_graph(mine: GpuEmbedder, embedder: Embedder,
     assert len(texts) == 200
 
 
-@pytest.mark.slow
-def test_batches_of_mixed_lengths_equal_single_texts(
-    mine: GpuEmbedder, texts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu, "_GROUP_SIZE", 7)
-    some = texts[:40]
-    together = mine.embed_documents(some)
-    for text, vector in zip(some[::8], together[::8], strict=True):
-        assert mine.embed_documents([text])[0] == pytest.approx(vector, abs=1e-5)
-
-
-def test_progress_counts_each_group(mine: GpuEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "_GROUP_SIZE", 4)
-    seen: list[tuple[int, int]] = []
-    mine.embed_documents([f"text {number}" for number in range(10)], lambda *now: seen.append(now))
-    assert seen == [(4, 10), (8, 10), (10, 10)]
-
-
-def test_a_text_that_is_too_long_is_the_same_error(
-    mine: GpuEmbedder, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu, "_GROUP_SIZE", 1)
-    found = []
-    for one in (mine, embedder):
-        with pytest.raises(EmbeddingError) as caught:
-            one.embed_documents(["short", "soil and water " * 400, "short"])
-        found.append((caught.value.message, caught.value.hint))
-    assert found[0] == found[1]
-
-
-def test_queries_on_the_gpu_are_the_same(mine: GpuEmbedder, embedder: Embedder) -> None:
-    queries = ["What is ROS 2?", "Schlüssel " * 700]
-    assert np.array(mine.embed_queries(queries)) == pytest.approx(
-        np.array(embedder.embed_queries(queries)), abs=1e-5
-    )
-
-
 @pytest.fixture
 def scarce(torch: ModuleType) -> Callable[[int], TorchRunner]:
     """A model on a device whose memory holds a number of padded tokens."""
@@ -305,7 +268,7 @@ def scarce(torch: ModuleType) -> Callable[[int], TorchRunner]:
             return super().__call__(ids, mask)
 
     def make(tokens: int) -> TorchRunner:
-        model = Scarce(read_pack(find_pack()).weights, "cpu", torch.float32)
+        model = Scarce(read_pack(find_pack()), "cpu", torch.float32)
         model.tokens = tokens
         return TorchRunner(model, 4096)
 
@@ -315,8 +278,8 @@ def scarce(torch: ModuleType) -> Callable[[int], TorchRunner]:
 def test_batches_are_halved_until_they_fit(scarce: Callable[[int], TorchRunner]) -> None:
     rows = [[0, *range(100, 100 + length), 2] for length in (30, 3, 100, 37, 3, 60, 9, 64)]
     large, small = scarce(1 << 20), scarce(256)
-    expected, found = (runner.finish(runner.launch(rows)) for runner in (large, small))
-    assert np.array(found) == pytest.approx(np.array(expected), abs=1e-5)
+    expected, result = (runner.finish(runner.launch(rows)) for runner in (large, small))
+    assert np.array(result) == pytest.approx(np.array(expected), abs=1e-5)
     assert small.batch_tokens < large.batch_tokens == 4096
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recto._util.numbers import cosine
 from recto.embedders.granite import weights as weights_module
 from recto.embedders.granite.embedder import FINGERPRINT, MODELS, VARIANTS, built_in_embedder
 from recto.embedders.granite.weights import Arrays, check_pack, find_pack, read_tokenizer
@@ -81,14 +80,6 @@ def test_vectors_equal_those_of_a_numpy_implementation(shared_home: Path, model:
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
 
 
-def test_related_texts_are_similar(embedder: Embedder) -> None:
-    query = embedder.embed_query("How do robots keep their balance?")
-    near, far = embedder.embed_documents(
-        ["A biped balances by moving its centre of pressure.", "Knead the dough until it is smooth."]
-    )
-    assert cosine(query, near) > cosine(query, far) + 0.1
-
-
 def test_the_models_limit_is_exact(embedder: Embedder) -> None:
     exact = "robot " * 508
     assert embedder.count_tokens(exact) == embedder.max_tokens == 512
@@ -130,31 +121,6 @@ def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:
     damaged.write_bytes(b"short")
     with pytest.raises(ConfigurationError, match="damaged"):
         check_pack(damaged, tmp_path / "cache.json")
-
-
-def test_the_hash_of_the_pack_is_cached_until_the_file_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from recto._util import files as filehash
-
-    pack, cache = tmp_path / "pack", tmp_path / "deep" / "cache.json"
-    shutil.copy(find_pack(), pack)
-    check_pack(pack, cache)
-    hashed: list[Path] = []
-
-    def count(path: Path) -> str:
-        hashed.append(path)
-        return weights_module.SHA256
-
-    monkeypatch.setattr(filehash, "sha256", count)
-    check_pack(pack, cache)
-    assert hashed == []
-    pack.touch()
-    check_pack(pack, cache)
-    assert hashed == [pack]
-    cache.write_text("[]")
-    check_pack(pack, cache)
-    assert len(hashed) == 2
 
 
 def test_a_cache_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:

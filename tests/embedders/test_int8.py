@@ -53,14 +53,14 @@ def test_queries_find_the_same_text(int8: Embedder, embedder: Embedder) -> None:
 
 
 def test_each_weight_is_rounded_by_at_most_half_a_step() -> None:
-    weights, calibration = read_pack(find_pack()).weights, read_calibration()
+    weights, calibration = read_pack(find_pack()), read_calibration()
     small = quantize(weights, calibration)
     for name in LINEAR:
         if name.endswith(("qkv", "kv")):  # these contain attention's values, which are divided
             continue
-        wanted = weights[f"{name}.w"] * calibration[name].factors
+        required = weights[f"{name}.w"] * calibration[name].factors
         restored = (small[f"{name}.w8"] * small[f"{name}.scales"]).T
-        assert (np.abs(restored - wanted).max(axis=1) <= small[f"{name}.scales"] * 0.5001).all()
+        assert (np.abs(restored - required).max(axis=1) <= small[f"{name}.scales"] * 0.5001).all()
 
 
 def test_the_calibration_fits_the_sample_book() -> None:
@@ -83,9 +83,9 @@ def test_an_fp32_index_can_be_searched_in_int8(
 
 def test_all_precisions_of_one_model_are_compatible() -> None:
     names = ("int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2", "int8-3", "int8-4")
-    made = [replace(FINGERPRINT, variant=name) for name in names]
-    assert {variant.fingerprint for variant in VARIANTS.values()} <= set(made)
-    assert all(one.is_compatible(other) for one in made for other in made)
+    created = [replace(FINGERPRINT, variant=name) for name in names]
+    assert {variant.fingerprint for variant in VARIANTS.values()} <= set(created)
+    assert all(one.is_compatible(other) for one in created for other in created)
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_int8_is_always_optimized_without_dot_products(
 
 
 def test_every_copy_of_the_probe_is_compared(tmp_path: Path) -> None:
-    known = tmp_path / "probe.f32"
-    np.array([0.6, 0.8], np.float32).tofile(known)
-    check_vector(lambda rows: [[0.6, 0.8]] * len(rows), [0, 2], known, copies=3)
+    stored = tmp_path / "probe.f32"
+    np.array([0.6, 0.8], np.float32).tofile(stored)
+    check_vector(lambda rows: [[0.6, 0.8]] * len(rows), [0, 2], stored, copies=3)
     with pytest.raises(ConfigurationError, match="wrong numbers"):
-        check_vector(lambda rows: [[0.6, 0.8], *[[0.8, 0.6]] * (len(rows) - 1)], [0, 2], known, copies=3)
+        check_vector(lambda rows: [[0.6, 0.8], *[[0.8, 0.6]] * (len(rows) - 1)], [0, 2], stored, copies=3)
 
 
 def test_the_precision_setting(tmp_path: Path) -> None:

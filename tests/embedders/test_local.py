@@ -129,7 +129,7 @@ def test_a_fastembed_model(model_directory: Path, embedder: Embedder) -> None:
     )
     from fastembed.common.model_description import ModelSource, PoolingType
 
-    from recto.embedders.fastembed import FastembedEmbedder
+    from recto.embedders.local import FastembedEmbedder
 
     (model_directory / "tokenizer_config.json").write_text(
         json.dumps({"model_max_length": 512, "pad_token": "<pad>"})

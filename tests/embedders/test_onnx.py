@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from recto.embedders import onnx
 from recto.embedders.granite.embedder import FINGERPRINT, built_in_embedder
-from recto.embedders.onnx import LocalEmbedder, Sessions, run_parallel
+from recto.embedders.onnx import LocalEmbedder, Sessions
 from recto.errors import ConfigurationError, EmbeddingError
 
 TEXTS = [
@@ -47,52 +46,6 @@ def test_progress_is_reported_in_the_callers_thread(shared_home: Path) -> None:
     assert {thread for _, _, thread in seen} == {threading.get_ident()}
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
-def test_every_job_runs_once(workers: int) -> None:
-    found: dict[int, int] = {}
-    run_parallel(range(40), lambda job: job * job, workers, found.__setitem__)
-    assert found == {job: job * job for job in range(40)}
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_failure_is_raised_and_waiting_jobs_are_dropped(workers: int) -> None:
-    started: list[int] = []
-
-    def work(job: int) -> int:
-        started.append(job)
-        if job == 0:
-            raise EmbeddingError("no")
-        time.sleep(0.01)
-        return job
-
-    with pytest.raises(EmbeddingError, match="no"):
-        run_parallel(range(500), work, workers, lambda job, result: None)
-    assert len(started) < 500
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("recto-embedder")]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals are sent to a thread")
-def test_an_interruption_is_raised() -> None:
-    started: list[int] = []
-
-    def work(job: int) -> int:
-        started.append(job)
-        if job == 1:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            interrupted.wait(60)
-        return job
-
-    interrupted = threading.Event()
-    threading.Timer(0.5, interrupted.set).start()
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            run_parallel(range(100_000), work, 2, lambda job, result: None)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert len(started) < 100_000
-
-
 def test_a_models_failure_in_a_worker_becomes_ours(shared_home: Path) -> None:
     real = built_in_embedder(shared_home, 2)._loaded()
 
@@ -103,24 +56,28 @@ def test_a_models_failure_in_a_worker_becomes_ours(shared_home: Path) -> None:
     for texts in (TEXTS, TEXTS[:1]):
         with pytest.raises(EmbeddingError, match="out of memory"):
             embedder.embed_documents(texts)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("recto-embedder")]
 
 
-def test_each_use_opens_one_session_when_it_is_needed() -> None:
-    opened: list[int] = []
+@pytest.mark.skipif(os.name != "posix", reason="signals are sent to a thread")
+def test_an_interruption_drops_what_has_not_started(shared_home: Path) -> None:
+    real, started, release = built_in_embedder(shared_home, 2)._loaded(), [0], threading.Event()
 
-    def open(threads: int) -> object:
-        opened.append(threads)
-        return lambda rows: None
+    def interrupt(rows: Sequence[Sequence[int]]) -> Sequence[Sequence[float]]:
+        started[0] += 1
+        if started[0] == 2:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        release.wait(0.5)
+        return [[1.0] * 384] * len(rows)
 
-    sessions = Sessions(open, 4)  # type: ignore[arg-type]
-    assert opened == []
-    assert sessions.documents() is sessions.parallel()
-    assert sessions.parallel() is sessions.parallel()
-    assert sessions.single() is sessions.single()
-    assert opened == [1, 4]
-    one_thread = Sessions(open, 1)  # type: ignore[arg-type]
-    assert one_thread.single() is one_thread.parallel()
-    assert opened == [1, 4, 1]
+    embedder = LocalEmbedder(FINGERPRINT, 512, lambda: real, Sessions(lambda _: interrupt, 2), threads=2)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            embedder.embed_documents(TEXTS * 30)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert started[0] < 30
 
 
 def test_a_session_that_cannot_be_opened_is_tried_again() -> None:

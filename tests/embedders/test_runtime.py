@@ -36,20 +36,20 @@ def graph() -> bytes:
         helper.make_node("Cast", ["n"], ["f"], to=TensorProto.FLOAT),
         helper.make_node("Add", ["a", "f"], ["sum"]),
     ]
-    made = helper.make_model(
+    created = helper.make_model(
         helper.make_graph(nodes, "sum", inputs, [output]),
         opset_imports=[helper.make_opsetid("", 17)],
         ir_version=8,
     )
-    onnx.checker.check_model(made)
-    return bytes(made.SerializeToString())
+    onnx.checker.check_model(created)
+    return bytes(created.SerializeToString())
 
 
 @pytest.fixture(scope="module")
 def library() -> Path:
-    found = find_library()
-    assert found is not None
-    return found
+    result = find_library()
+    assert result is not None
+    return result
 
 
 def test_rows_keep_their_order(library: Path) -> None:
@@ -120,8 +120,8 @@ def test_both_apis_give_the_same_vectors(
     ]
     monkeypatch.setattr(graph_module, "find_library", lambda: None)
     with_python = built_in_embedder(shared_home, 2, precision).embed_queries(QUERIES)
-    for found in (with_library, single):
-        for left, right in zip(found, with_python, strict=True):
+    for result in (with_library, single):
+        for left, right in zip(result, with_python, strict=True):
             assert left == pytest.approx(right, abs=1e-6 if precision == "fp32" else 0.02)
 
 

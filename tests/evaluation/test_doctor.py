@@ -26,8 +26,8 @@ from recto.protocols import Embedder
 from recto.settings import ServerOptions
 from recto.stores.edge import layout
 from recto.stores.edge.store import EdgeStore
+from recto.stores.qdrant.collections import LEXICON_KEY
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.schema import LEXICON_KEY
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import chunk, publish
 from recto.types.index import Calibration

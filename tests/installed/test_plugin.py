@@ -57,8 +57,8 @@ def run(installed: Path, home: Path, *arguments: str, **more: str) -> subprocess
 def results(installed: Path, home: Path, *arguments: str, **more: str) -> dict[str, Any]:
     done = run(installed, home, *arguments, "--json", **more)
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
 
 
 def test_all_parts_together(installed: Path, home: Path, book: Path) -> None:
@@ -68,8 +68,8 @@ def test_all_parts_together(installed: Path, home: Path, book: Path) -> None:
     assert report["fingerprint"]["embedder"]["model"] == "demo-hash"
     assert (home / "demo-sqlite" / "collections.db").exists()
     assert not (home / "collections").exists(), "the built-in store is not used"
-    found = results(installed, home, "search", "shoulder and elbow", "--collection", "demo", **PARTS)
-    first = found["results"][0]
+    result = results(installed, home, "search", "shoulder and elbow", "--collection", "demo", **PARTS)
+    first = result["results"][0]
     assert (first["title"], first["section"]) == ("Robots", "Arms")
     assert first["url"] == "local://docs/docs/guide/robots#arms"
     again = results(installed, home, "index", str(book), "--collection", "demo", **PARTS)
@@ -83,8 +83,8 @@ def test_all_parts_together(installed: Path, home: Path, book: Path) -> None:
 def test_one_part_beside_the_built_in_ones(installed: Path, home: Path, book: Path, part: str) -> None:
     more = {part: PARTS[part]}
     results(installed, home, "index", str(book), "--collection", "demo", **more)
-    found = results(installed, home, "search", "shoulder and elbow", "--collection", "demo", **more)
-    assert found["results"][0]["section"] == "Arms"
+    result = results(installed, home, "search", "shoulder and elbow", "--collection", "demo", **more)
+    assert result["results"][0]["section"] == "Arms"
 
 
 def test_a_book_in_a_location_of_the_plugin(installed: Path, home: Path, tmp_path: Path) -> None:
@@ -93,8 +93,8 @@ def test_a_book_in_a_location_of_the_plugin(installed: Path, home: Path, tmp_pat
         archive.writestr("intro.md", MARKDOWN)
     report = results(installed, home, "index", "zip:book.zip", "--collection", "zipped", **PARTS)
     assert report["pages"] == 2
-    found = results(installed, home, "search", "shoulder and elbow", "--collection", "zipped", **PARTS)
-    assert found["results"][0]["url"] == "zip://book/guide/robots#arms"
+    result = results(installed, home, "search", "shoulder and elbow", "--collection", "zipped", **PARTS)
+    assert result["results"][0]["url"] == "zip://book/guide/robots#arms"
     wrong = run(installed, home, "index", "s3://bucket/book", **PARTS)
     assert wrong.returncode == 4
     assert "Installed: zip." in wrong.stderr

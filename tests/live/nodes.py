@@ -26,11 +26,11 @@ NEED_SERVER = "RECTO_TEST_NEED_QDRANT"
 
 def server_program() -> str:
     """Return the path of `qdrant`, or skip the test."""
-    found = shutil.which("qdrant")
-    if found is None:
+    result = shutil.which("qdrant")
+    if result is None:
         stop = pytest.fail if os.environ.get(NEED_SERVER) else pytest.skip
         stop("there is no `qdrant` on PATH; `.ci/qdrant DIRECTORY` fetches one")
-    return found
+    return result
 
 
 def free_ports(count: int) -> list[int]:

@@ -12,6 +12,7 @@ from recto.errors import ConfigurationError, IndexDamaged, InvalidArgument, Rect
 from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
+from recto.testing.stores import nearest
 from recto.testing.values import chunk, publish_lexical, vector
 from recto.types.index import Calibration
 from tests.stores.test_backup import forge, read_header
@@ -46,10 +47,10 @@ def physical(store: ServerStore) -> list[str]:
 
 def test_a_restored_collection_is_the_same(store: ServerStore, tmp_path: Path) -> None:
     before = store.open(NAME)
-    expected = [before.query(vector(number), 5) for number in range(5)]
-    made = store.backup(ALIAS, tmp_path / "x.recto")
-    assert (made.name, made.chunks) == (before.info.generation, 50)
-    assert made.bytes == (tmp_path / "x.recto").stat().st_size
+    expected = [nearest(before, vector(number), 5) for number in range(5)]
+    created = store.backup(ALIAS, tmp_path / "x.recto")
+    assert (created.name, created.chunks) == (before.info.generation, 50)
+    assert created.bytes == (tmp_path / "x.recto").stat().st_size
     assert store.client.list_snapshots(before.info.generation) == [], "it is deleted on the server"
     with pytest.raises(InvalidArgument, match="exists already"):
         store.restore(tmp_path / "x.recto")
@@ -60,7 +61,7 @@ def test_a_restored_collection_is_the_same(store: ServerStore, tmp_path: Path) -
     assert after.info.fingerprint == before.info.fingerprint
     assert after.info.calibration == before.info.calibration is not None
     assert after.lexicon() == before.lexicon() != b""
-    assert [after.query(vector(number), 5) for number in range(5)] == expected
+    assert [nearest(after, vector(number), 5) for number in range(5)] == expected
     assert store.missing_fields(NAME) == ()
 
 

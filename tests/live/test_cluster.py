@@ -105,11 +105,11 @@ def searching(
                 for (query, mode), hits in expected.items():
                     began = time.monotonic()
                     try:
-                        found = list(retriever.search(query, 5, mode=mode).hits)
+                        result = list(retriever.search(query, 5, mode=mode).hits)
                     except RectoError as error:
                         done.lost.append(f"{mode} {query}: {error}")
                     else:
-                        if difference := differs(hits, found):
+                        if difference := differs(hits, result):
                             done.wrong.append(f"{mode} {query}: {difference}")
                     done.slowest = max(done.slowest, time.monotonic() - began)
                     done.count += 1
@@ -232,8 +232,8 @@ def check_doctor(dead: Node, home: Path, variables: dict[str, str]) -> None:
 
     def all_named() -> bool:
         done = recto(home, "doctor", "--collection", "garden", "--json", **variables)
-        found = [one["message"] for one in json.loads(done.stdout)["findings"] if one["check"] == "cluster"]
-        return all(any(message.startswith(one) for message in found) for one in expected)
+        result = [one["message"] for one in json.loads(done.stdout)["findings"] if one["check"] == "cluster"]
+        return all(any(message.startswith(one) for message in result) for one in expected)
 
     wait_until(all_named, "the doctor names the node, the peer and its replicas", 60)
 

@@ -19,11 +19,11 @@ class TestRealServerStore(BuiltInStore):
 
     @pytest.fixture
     def store(self, server_url: str, tmp_path: Path) -> Iterator[Store]:
-        made = on_server(server_url, os.environ.get("RECTO_TEST_QDRANT_API_KEY", ""), tmp_path / "home")
-        for entry in made.client.get_collections().collections:
+        created = on_server(server_url, os.environ.get("RECTO_TEST_QDRANT_API_KEY", ""), tmp_path / "home")
+        for entry in created.client.get_collections().collections:
             if entry.name.startswith(OURS):
-                made.client.delete_collection(entry.name)
-        with opened(made) as store:
+                created.client.delete_collection(entry.name)
+        with opened(created) as store:
             yield store
 
     @pytest.fixture

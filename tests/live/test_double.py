@@ -133,6 +133,6 @@ def comparable(value: Any) -> Any:
 
 def shape_of(message: str) -> str:
     """Return the part of an error message that Recto may read; details of wrong requests differ."""
-    if found := re.match("Format error in JSON body|Validation error in JSON body", message):
-        return found[0]
+    if result := re.match("Format error in JSON body|Validation error in JSON body", message):
+        return result[0]
     return message

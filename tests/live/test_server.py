@@ -45,8 +45,8 @@ def run_json(home: Path, *arguments: str, **variables: str) -> Any:
 
 
 def pages(home: Path, query: str, mode: str, server: dict[str, str]) -> list[str]:
-    found = run_json(home, "search", query, "--mode", mode, "--collection", "garden", **server)
-    return [hit["url"] for hit in found["results"]]
+    result = run_json(home, "search", query, "--mode", mode, "--collection", "garden", **server)
+    return [hit["url"] for hit in result["results"]]
 
 
 def test_the_life_of_a_collection(home: Path, small_book: Path, server: dict[str, str]) -> None:

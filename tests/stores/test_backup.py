@@ -411,21 +411,21 @@ def test_a_backup_during_publishes_is_whole(home: Path, tmp_path: Path, count: i
     writer.start()
     try:
         wait_until(ready.is_set, 120)
-        made, seen = 0, set()
-        while made < count:
-            path = tmp_path / f"{made}.recto"
+        created, seen = 0, set()
+        while created < count:
+            path = tmp_path / f"{created}.recto"
             try:
                 EdgeStore(home).backup("books", path)
             except CollectionMissing:
                 continue
-            made += 1
-            restored = EdgeStore(tmp_path / f"home-{made}")
+            created += 1
+            restored = EdgeStore(tmp_path / f"home-{created}")
             restored.restore(path)
             texts = [one.text for one in restored.open("books").scroll()]
             assert len(texts) == 10
             assert len(set(texts)) == 1, "one edition, not parts of two"
             seen |= set(texts)
-            shutil.rmtree(tmp_path / f"home-{made}")
+            shutil.rmtree(tmp_path / f"home-{created}")
             path.unlink()
         assert writer.is_alive()
     finally:
@@ -544,11 +544,11 @@ def test_as_many_generations_are_kept_as_asked_for(home: Path) -> None:
     store = EdgeStore(home, keep_generations=3)
     for number in range(1, 7):
         publish(store, "books", [chunk(index) for index in range(number)])
-    found = store.generations("books")
-    assert [one.name[-1] for one in found] == ["6", "5", "4", "3"]
-    assert [one.chunks for one in found] == [6, 5, 4, 3]
-    assert [one.current for one in found] == [True, False, False, False]
-    assert all(one.bytes and one.created_at for one in found)
+    result = store.generations("books")
+    assert [one.name[-1] for one in result] == ["6", "5", "4", "3"]
+    assert [one.chunks for one in result] == [6, 5, 4, 3]
+    assert [one.current for one in result] == [True, False, False, False]
+    assert all(one.bytes and one.created_at for one in result)
     assert store.rollback("books", "gen-000004").chunks == 4
     assert store.rollback("books", "gen-000005").chunks == 5, "forward again"
     with pytest.raises(CollectionMissing, match="gen-000001"):

@@ -17,32 +17,28 @@ from recto.errors import ConfigurationError
 from recto.stores.points import to_payload
 from recto.stores.qdrant.dialects import (
     ALIASES,
-    KNOWN_DIALECTS,
+    CLIENT_SIDE,
     RECTO,
     SAMPLE,
     Dialect,
+    FieldFilter,
+    address_key,
     choose,
     detect,
     is_recto,
     load_dialect,
-    module_of,
-    page_name,
-    value_at,
-)
-from recto.stores.qdrant.filters import (
-    CLIENT_SIDE,
-    FieldFilter,
-    address_key,
-    deduplicate,
     matches,
     module_filter,
+    module_of,
+    page_name,
     stored_modules,
     url_filter,
 )
 from recto.testing.values import chunk as own_chunk
-from recto.types.search import Chunk, Filters, Hit
+from recto.types.search import Chunk, Filters
 
 ANY = Dialect("any")
+BY_URL = Dialect("by-url", page_url="url")
 SITE = "https://example.github.io/robot-book/docs"
 TEXT = "A node is a process that computes."
 JSON = st.recursive(
@@ -126,8 +122,6 @@ EXAMPLES: dict[str, Example] = {
             "total_chunks": 2,
             "source": "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
             "file_name": "planning.md",
-            "file_type": ".md",
-            "ingested_at": "2025-12-20T10:00:00",
         },
         "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
         *("planning.md", "vla", {"vla", "module-4-vla"}, 0, 2),
@@ -153,7 +147,6 @@ EXAMPLES: dict[str, Example] = {
             "url": f"{SITE}/one",
             "title": "One",
             "metadata": {"module": "module-1-ros2"},
-            "source_metadata": {"language": "en"},
             "chunk_id": "one-5",
             "chunk_index": 5,
             "total_chunks": 7,
@@ -169,7 +162,6 @@ EXAMPLES: dict[str, Example] = {
             "chapter": "Docs",
             "section": "Publishers",
             "chunk_index": 0,
-            "created_at": "2025-12-01",
         },
         *(f"{SITE}/module-1-ros2/topics", "Topics", "ros2", {*ROS2, "docs"}, 0, 1, ("Publishers",)),
     ),
@@ -183,9 +175,7 @@ EXAMPLES: dict[str, Example] = {
             "source_url": f"{SITE}/sensors/lidar/",
             "page_title": "Lidar",
             "chunk_index": 1,
-            "created_at": 1765000000,
-            "metadata": {"word_count": 7, "content_type": "text", "processed_at": 1765000000},
-            "word_count": 7,
+            "metadata": {"word_count": 7, "processed_at": 1765000000},
         },
         *(f"{SITE}/sensors/lidar/", "Lidar", "sensors", {"sensors"}, 1, 2),
     ),
@@ -217,9 +207,6 @@ EXAMPLES: dict[str, Example] = {
             "section_heading": "What is a node?",
             "chunk_index": 0,
             "total_chunks": 5,
-            "token_count": 8,
-            "model_name": "embed-english-v3.0",
-            "input_type": "search_document",
             "chunk_id": "0b1c9c0e-7a55-4b8e-9d2c-000000000001",
         },
         *("module-1-ros2/01-nodes.mdx", "What is a node?", "ros2", ROS2, 0, 5, ("What is a node?",)),
@@ -241,7 +228,6 @@ EXAMPLES: dict[str, Example] = {
             "title": "X",
             "section": "Y",
             "chunk_index": 77,
-            "created_at": "now",
         },
         *(f"{SITE}/chapter-4-vla/x", "X", "vla", {"vla", "chapter-4-vla"}, 77, 78, ("Y",)),
     ),
@@ -266,7 +252,6 @@ EXAMPLES: dict[str, Example] = {
             "page_title": "DDS",
             "section_heading": "QoS",
             "chunk_id": "8",
-            "content_length": 1200,
             "content_hash": "d2",
         },
         *(f"{SITE}/ros2-fundamentals/dds", "DDS", "ros2-fundamentals", {"ros2-fundamentals"}, 8, 9, ("QoS",)),
@@ -306,8 +291,6 @@ EXAMPLES: dict[str, Example] = {
             "module_id": "2",
             "heading": "Nodes",
             "chunk_index": 1,
-            "language": "en",
-            "raw_id": "x:1",
         },
         "/docs/module-2-ros-2-fundamentals/nodes",
         *("Nodes", "ros-2-fundamentals", {"2", "module-2-ros-2-fundamentals"}, 1, 2, ("Nodes",)),
@@ -328,7 +311,7 @@ EXAMPLES: dict[str, Example] = {
         *("docs/module-1/nodes.mdx", "nodes.mdx", "module-1", {"module-1"}),
     ),
     "18": Example(
-        {"text": TEXT, "url": f"{SITE}/index.html", "position": 2, "created_at": "now"},
+        {"text": TEXT, "url": f"{SITE}/index.html", "position": 2},
         *(f"{SITE}/index.html", "Docs", "intro", {"intro"}, 2, 3),
     ),
 }
@@ -362,7 +345,7 @@ def test_payloads_of_known_pipelines(name: str, detected: bool) -> None:
 
 def test_own_payloads() -> None:
     chunk = own_chunk(3)
-    for dialect in (RECTO, ANY, KNOWN_DIALECTS["chapter"]):
+    for dialect in (RECTO, ANY, Dialect("chapter", module="chapter")):
         assert dialect.read(chunk.id, to_payload(chunk)) == chunk
     damaged = {**to_payload(chunk), "module_keys": None, "headings": "Title > Section", "anchor": 4}
     assert not is_recto(damaged)
@@ -530,8 +513,7 @@ def test_detection_of_one_dialect() -> None:
         "detected", "content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks"
     )
     assert "text from content" in dialect.describe()
-    assert "missing: module (derived from the address)" in dialect.describe()
-    assert detect([EXAMPLES["13"].payload]) == replace(KNOWN_DIALECTS["metadata"], name="detected")
+    assert "missing: module" in dialect.describe()
     assert detect([EXAMPLES["16"].payload]).page_url == "full_path"
     assert detect([EXAMPLES["5"].payload]).module == "", "'Docs' is not a module"
     assert detect([EXAMPLES["15"].payload]).module == "", "a number is not a name"
@@ -574,43 +556,33 @@ def test_module_filters_have_the_stored_values() -> None:
         {**EXAMPLES["9"].payload, "module_name": "module-2-simulation", "source_file": "x.md"},
     ]
     dialect = detect(payloads)
-    known = stored_modules(dialect, payloads, ["module-2-simulation", "Digital Twins", "intro.mdx", 4])
-    assert known["ros2"] == ("module-1-ros2",)
-    assert known["simulation"] == ("module-2-simulation",)
-    assert known["digital twins"] == ("Digital Twins",)
-    assert known["module-4"] == known["4"] == (4,)
-    found = module_filter(dialect, Filters(modules=("ROS2", "simulation")), known)
-    assert isinstance(found, FieldFilter)
-    assert found.field == "module_name"
-    assert {
-        "ros2",
-        "ROS2",
-        "Ros2",
-        "Simulation",
-        "module-1-ros2",
-        "module-2-simulation",
-    } <= set(found.values)
-    assert module_filter(dialect, Filters(modules=("isaac",)), known) is CLIENT_SIDE, (
+    listed = stored_modules(dialect, payloads, ["module-2-simulation", "Digital Twins", "intro.mdx", 4])
+    assert listed["ros2"] == ("module-1-ros2",)
+    assert listed["simulation"] == ("module-2-simulation",)
+    assert listed["digital twins"] == ("Digital Twins",)
+    assert listed["module-4"] == listed["4"] == (4,)
+    result = module_filter(dialect, Filters(modules=("ROS2", "simulation")), listed)
+    assert isinstance(result, FieldFilter)
+    assert result.field == "module_name"
+    assert result.values == ("module-1-ros2", "module-2-simulation")
+    assert module_filter(dialect, Filters(modules=("isaac",)), listed) is CLIENT_SIDE, (
         "it is unknown how it is stored"
     )
-    assert module_filter(dialect, Filters(modules=("isaac",))) == FieldFilter(
-        "module_name", ("isaac", "ISAAC", "Isaac")
-    )
-    assert module_filter(dialect, Filters(page_url="x")) is None
+    assert module_filter(dialect, Filters(page_url="x"), listed) is None
 
 
 def test_module_filters_by_directory() -> None:
     payloads = [EXAMPLES["1"].payload]
     dialect = detect(payloads)
-    found = module_filter(dialect, Filters(modules=("module-1-ros2",)), stored_modules(dialect, payloads))
-    assert isinstance(found, FieldFilter)
-    assert "ros2" in found.values
+    result = module_filter(dialect, Filters(modules=("module-1-ros2",)), stored_modules(dialect, payloads))
+    assert isinstance(result, FieldFilter)
+    assert "ros2" in result.values
     other = {**EXAMPLES["1"].payload, "page_url": "local://docs/module-5-ros2-advanced/x"}
-    known = stored_modules(dialect, [*payloads, other])
-    assert module_filter(dialect, Filters(modules=("module-1-ros2",)), known) is CLIENT_SIDE, (
+    listed = stored_modules(dialect, [*payloads, other])
+    assert module_filter(dialect, Filters(modules=("module-1-ros2",)), listed) is CLIENT_SIDE, (
         "'ros2' would match both directories"
     )
-    assert known == {"ros2": ("ros2",)}
+    assert listed == {"ros2": ("ros2",)}
 
 
 @pytest.mark.parametrize(
@@ -629,15 +601,20 @@ def test_without_a_module_field_the_client_filters(name: str) -> None:
 
 def test_partial_fields_are_filtered_by_the_client() -> None:
     dialect = detect([EXAMPLES["1"].payload, EXAMPLES["10"].payload])
-    assert module_filter(dialect, Filters(modules=("ros2",))) is CLIENT_SIDE
+    assert module_filter(dialect, Filters(modules=("ros2",)), {"ros2": ("ros2",)}) is CLIENT_SIDE
     assert url_filter(dialect, Filters(page_url="x")) is CLIENT_SIDE
     assert url_filter(ANY, Filters(page_url="x")) is CLIENT_SIDE
-    assert stored_modules(KNOWN_DIALECTS["module"], [EXAMPLES["1"].payload, EXAMPLES["2a"].payload]) == {}
+    assert (
+        stored_modules(
+            Dialect("theirs", module="module_name"), [EXAMPLES["1"].payload, EXAMPLES["2a"].payload]
+        )
+        == {}
+    )
 
 
 def test_filters_on_own_fields() -> None:
     filters = Filters(modules=("ROS2 ",), page_url="LOCAL://DOCS/docs/intro.md")
-    assert module_filter(RECTO, filters) == FieldFilter("module_keys", ("ros2",))
+    assert module_filter(RECTO, filters, {}) == FieldFilter("module_keys", ("ros2",))
     assert url_filter(RECTO, filters) == FieldFilter("page_key", ("local://docs/docs/intro",))
     assert url_filter(RECTO, Filters()) is None
 
@@ -660,18 +637,18 @@ def test_filters_on_own_fields() -> None:
 )
 def test_spellings_of_a_url(asked: str, stored: str) -> None:
     filters = Filters(page_url=f" {asked} ")
-    found = url_filter(KNOWN_DIALECTS["url"], filters)
-    assert isinstance(found, FieldFilter)
-    assert found.field == "url"
-    assert stored in found.values
+    result = url_filter(BY_URL, filters)
+    assert isinstance(result, FieldFilter)
+    assert result.field == "url"
+    assert stored in result.values
     assert matches(ANY.read(0, {"url": stored}), filters)
 
 
 @given(st.from_regex(r"\A(https?://[A-Za-z]{1,5}\.org|local://docs)?(/(docs|Module-1|a_b))*/?\Z"))
 def test_all_spellings_are_the_same_page(url: str) -> None:
-    found = url_filter(KNOWN_DIALECTS["url"], Filters(page_url=url))
-    assert isinstance(found, FieldFilter)
-    assert {address_key(str(value)) for value in found.values} == {address_key(url)}
+    result = url_filter(BY_URL, Filters(page_url=url))
+    assert isinstance(result, FieldFilter)
+    assert {address_key(str(value)) for value in result.values} == {address_key(url)}
 
 
 def test_different_pages_do_not_match() -> None:
@@ -685,33 +662,6 @@ def test_different_pages_do_not_match() -> None:
         assert not matches(chunk, Filters(page_url=other))
 
 
-def test_dialects_by_name() -> None:
-    assert load_dialect("recto") is RECTO
-    assert load_dialect(" Chapter ") is KNOWN_DIALECTS["chapter"]
-
-
-@pytest.mark.parametrize(
-    ("name", "family"),
-    [
-        ("1", "module"),
-        ("2b", "url"),
-        ("3a", "content"),
-        ("4", "nested-module"),
-        ("8", "chapter"),
-        ("10", "source-url"),
-        ("11", "position"),
-        ("9", "source-file"),
-        ("13", "metadata"),
-        ("15", "path"),
-        ("17", "file"),
-    ],
-)
-def test_named_dialects_are_those_of_known_pipelines(name: str, family: str) -> None:
-    dialect, payload = load_dialect(family), EXAMPLES[name].payload
-    assert all(value_at(payload, dialect.path(field)) is not None for field in ALIASES if dialect.path(field))
-    assert replace(detect([payload]), name=family) == dialect
-
-
 def test_mapping_files(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text(
         '\ufeff{"text": "body", "page_url": "meta.link", "module": "meta.part"}', "utf-8"
@@ -721,7 +671,7 @@ def test_mapping_files(tmp_path: Path) -> None:
     )
     expected = Dialect("mine", text="body", page_url="meta.link", module="meta.part")
     assert load_dialect(tmp_path / "mine.json") == expected
-    assert load_dialect(str(tmp_path / "mine.toml")) == replace(expected, name="theirs")
+    assert load_dialect(tmp_path / "mine.toml") == replace(expected, name="theirs")
     renamed = {"module-2": "simulation", "Digital-Twin": "simulation"}
     (tmp_path / "modules.json").write_text(json.dumps({"modules": renamed}), "utf-8")
     aliases = load_dialect(tmp_path / "modules.json")
@@ -776,20 +726,9 @@ def test_invalid_mapping_files(tmp_path: Path, name: str, content: str | bytes, 
     assert '"page_url": "meta.link"' in caught.value.hint
 
 
-@pytest.mark.parametrize(
-    "name", ["nowhere.json", "", "chaptr", "a\0b", "~nobody-of-this-name/x.json", "x" * 5000]
-)
-def test_unknown_dialects(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["nowhere.json", "", "a\0b", "~nobody-of-this-name/x.json", "x" * 5000])
+def test_missing_mapping_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError) as caught:
-        load_dialect(name)
-    assert "chapter" in caught.value.hint
-
-
-def test_copies_of_a_chunk_are_dropped() -> None:
-    one, two = own_chunk(1), own_chunk(2)
-    copy = replace(one, id="other")
-    changed = replace(one, id="third", text="Another text")
-    hits = [Hit(0.5, copy), Hit(0.9, two), Hit(0.9, one), Hit(0.9, copy), Hit(0.4, changed)]
-    assert deduplicate(hits) == [Hit(0.9, two), Hit(0.9, one), Hit(0.4, changed)]
-    assert deduplicate([]) == []
+        load_dialect(Path(name))
+    assert '"page_url": "meta.link"' in caught.value.hint

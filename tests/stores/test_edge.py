@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 
 from recto._util.files import replace_text
-from recto.errors import CollectionMissing, IndexDamaged, StorageError
+from recto.errors import IndexDamaged, StorageError
 from recto.stores.edge import layout
 from recto.stores.edge import store as edge_store
 from recto.stores.edge.engine import to_recto_error
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
+from recto.testing.stores import nearest
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, vector
 from tests.running import ROOT, environment, wait_until
 
@@ -37,20 +38,6 @@ def directory(home: Path) -> Path:
 
 def files(home: Path, generation: str) -> list[Path]:
     return sorted(path for path in (directory(home) / generation).rglob("*") if path.is_file())
-
-
-def test_rollback_and_publishing_after_it(home: Path, store: EdgeStore) -> None:
-    for number in range(1, 4):
-        publish(store, "books", [chunk(index) for index in range(number)])
-    names = {"CURRENT", "LOCK", "gen-000002", "gen-000002.json", "gen-000003", "gen-000003.json"}
-    assert {path.name for path in directory(home).iterdir()} == names, "nothing older is left"
-    assert store.rollback("books").chunks == 2
-    assert store.open("books").count() == 2
-    with pytest.raises(CollectionMissing, match="no earlier generation"):
-        store.rollback("books")
-    publish(store, "books", [chunk(index) for index in range(9)])
-    assert store.open("books").count() == 9
-    assert store.rollback("books").chunks == 2, "a rollback skips the generation that was rolled back"
 
 
 def test_every_kind_of_file_damage_is_noticed(home: Path, store: EdgeStore) -> None:
@@ -188,11 +175,11 @@ def _read_many(
     try:
         while not stop.is_set() and time.monotonic() < deadline:
             index = store.open("books")
-            found = len(index.query(vector(searches), 100))
-            if found != index.info.chunks or index.info.warnings:
-                problem = f"{found} hits of {index.info}"
+            result = len(nearest(index, vector(searches), 100))
+            if result != index.info.chunks or index.info.warnings:
+                problem = f"{result} hits of {index.info}"
                 break
-            seen.add(found)
+            seen.add(result)
             searches += 1
             if searches == 1:
                 ready.release()
@@ -432,13 +419,15 @@ def cached_pages(path: Path) -> int:
 
     size = path.stat().st_size
     with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
-        place = ctypes.c_char.from_buffer(mapped)
+        position = ctypes.c_char.from_buffer(mapped)
         flags = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
         assert (
-            ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(place)), ctypes.c_size_t(size), flags)
+            ctypes.CDLL(None).mincore(
+                ctypes.c_void_p(ctypes.addressof(position)), ctypes.c_size_t(size), flags
+            )
             == 0
         )
-        del place
+        del position
         return sum(byte & 1 for byte in flags.raw)
 
 

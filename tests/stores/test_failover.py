@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +14,14 @@ from qdrant_client.models import Distance, VectorParams
 from recto.errors import CollectionMissing, InvalidArgument, Unreachable
 from recto.settings import ServerOptions
 from recto.stores.qdrant import connection as module
+from recto.stores.qdrant.collections import Generations
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.generations import Generations
 from recto.stores.qdrant.store import ServerStore
+from recto.testing.stores import nearest
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
+from recto.types.index import IndexQuery
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import status
-from tests.live.nodes import wait_until
 
 
 @pytest.fixture
@@ -61,44 +63,32 @@ def test_another_node_answers_at_once(
     url = request.getfixturevalue(broken)
     store = store_at(home, url, double.url, told=told)
     publish(store, "books", [chunk(number) for number in range(5)])
-    assert store.open("books").query(vector(3), 1)[0].chunk.chunk_index == 3
+    assert nearest(store.open("books"), vector(3), 1)[0].chunk.chunk_index == 3
     assert asyncio.run(awaited(store)) == 3
     assert not [message for message in told if "waiting" in message], "no pause before another node is tried"
     store.close()
 
 
 async def awaited(store: ServerStore) -> int:
-    (hits,) = await store.open("books").aquery_batch([vector(3)], 1)
+    index = store.open("books")
+    (candidates,) = await index.acandidates([IndexQuery(vector(3))], 1)
+    (nearest_chunk,) = (await index.achunks(candidates.dense)).values()
     await store.aclose()
-    return hits[0].chunk.chunk_index
+    return nearest_chunk.chunk_index
 
 
-def test_a_failed_write_names_the_next_node(dead: str, double: QdrantDouble, home: Path) -> None:
-    told: list[str] = []
-    connection = Connection(f"{dead},{double.url}", "", told.append)
-    connection.write(lambda client: client.get_collections())
-    assert told == [f"Cannot connect to Qdrant at {dead}: trying {double.url}"]
-    connection.close()
-
-
-def test_raw_calls_go_to_a_node_that_answers(dead: str, double: QdrantDouble) -> None:
-    connection = Connection(f"{dead},{double.url}", "", print)
-    with connection.http() as http:
-        assert str(http.base_url) == double.url
-        assert http.get("/cluster").is_success
-    connection.close()
-
-
-def test_a_failed_node_is_avoided_until_it_is_ready(
+def test_a_failed_node_is_avoided_for_a_while(
     dead: str, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_PROBE_PAUSE", 0.01)
-    connection = Connection(f"{dead},{double.url}", "", print)
-    first, second = connection.nodes
-    connection.read(lambda client: client.get_collections())
-    assert (first.down, second.down) == (True, False)
-    first.url = double.url  # the node is back
-    wait_until(lambda: not first.down, "the node is used again", 30)
+    told: list[str] = []
+    other = double.url.replace("127.0.0.1", "localhost")
+    connection = Connection(f"{dead},{double.url},{other}", "", told.append)
+    connection.write(lambda client: client.get_collections())
+    for seconds, expected in ((30.0, other), (-1.0, dead)):
+        monkeypatch.setattr(module, "_AVOID_SECONDS", seconds)
+        double.script(status(500))
+        connection.write(lambda client: client.get_collections())
+        assert any(message.endswith(f"(500): trying {expected}") for message in told)
     connection.close()
 
 
@@ -129,7 +119,7 @@ def test_a_rate_limit_is_not_a_failed_node(double: QdrantDouble) -> None:
     connection = Connection(f"{double.url},{other}", "", print)
     double.script(status(429, headers={"Retry-After": "0"}))
     connection.read(lambda client: client.get_collections())
-    assert not any(node.down for node in connection.nodes)
+    assert all(node.failed_at == -math.inf for node in connection.nodes)
     connection.close()
 
 
@@ -200,7 +190,7 @@ def test_a_run_that_waited_replaces_what_was_published_meanwhile(double: QdrantD
         build.publish(fingerprint())
     assert store.aliases() == {"library": "books"}
     assert second.generation in [one.name for one in store.generations("books")], "the one before is kept"
-    assert store.open("library").query(vector(3), 1)[0].chunk.chunk_index == 3
+    assert nearest(store.open("library"), vector(3), 1)[0].chunk.chunk_index == 3
     store.close()
     other.close()
 

@@ -14,6 +14,7 @@ import pytest
 
 from recto.stores.edge import engine
 from recto.stores.edge import engine as sizing
+from recto.stores.edge.build import _build, send
 from recto.stores.edge.engine import (
     HIGH_EF_FROM,
     HNSW_FROM,
@@ -22,11 +23,11 @@ from recto.stores.edge.engine import (
     search_params,
 )
 from recto.stores.edge.index import EdgeIndex
-from recto.stores.edge.worker import _build, send
 from recto.stores.points import to_payload
+from recto.testing.stores import nearest
 from recto.testing.values import chunk, fingerprint
 from recto.types.index import IndexInfo, SparseVector
-from recto.types.search import NO_FILTERS, Filters, Payload, Vector
+from recto.types.search import Filters, Payload, Vector
 
 pytestmark = pytest.mark.slow
 DIM = 384
@@ -48,18 +49,18 @@ class LargeIndex:
     def nearest(self, query: Any, among: Any) -> dict[str, float]:
         """Search exactly among some of the vectors."""
         scores = self.vectors[among] @ query
-        return {self.ids[among[place]]: float(scores[place]) for place in np.argsort(-scores)[:TOP]}
+        return {self.ids[among[position]]: float(scores[position]) for position in np.argsort(-scores)[:TOP]}
 
     def recall(self, filters: Filters, among: Any) -> float:
         """Return the recall of searches, and check that scores are those of the full vectors."""
-        found = 0
+        results = 0
         for query in self.queries:
-            hits = self.index.query(query.tolist(), TOP, filters)
+            hits = nearest(self.index, query.tolist(), TOP, filters)
             assert len(hits) == TOP
             full = [float(self.vectors[self.ids.index(hit.chunk.id)] @ query) for hit in hits]
             assert [hit.score for hit in hits] == pytest.approx(full, abs=1e-5)
-            found += len({hit.chunk.id for hit in hits} & set(self.nearest(query, among)))
-        return found / (TOP * len(self.queries))
+            results += len({hit.chunk.id for hit in hits} & set(self.nearest(query, among)))
+        return results / (TOP * len(self.queries))
 
 
 def clustered_vectors(random: np.random.Generator, count: int) -> Any:
@@ -144,7 +145,7 @@ class TruncatedShard:
         return self._shard.query(request)[: None if exact else 1]
 
     def query_batch(self, batch: Any) -> Any:
-        return [found[:1] for found in self._shard.query_batch(batch)]
+        return [results[:1] for results in self._shard.query_batch(batch)]
 
 
 def test_too_few_hits_in_a_module_trigger_an_exact_search(
@@ -154,12 +155,9 @@ def test_too_few_hits_in_a_module_trigger_an_exact_search(
     monkeypatch.setattr(large_index.index, "_shard", engine)
     among = [number for number in range(COUNT) if number // PAGE % MODULES == 2]
     assert large_index.recall(Filters(("module-2",)), among) == 1
-    batch = large_index.index.query_batch(large_index.queries.tolist(), TOP, Filters(("module-2",)))
-    assert [len(hits) for hits in batch] == [TOP] * QUESTIONS
-    index, query = large_index.index, large_index.queries[0].tolist()
     page = Filters(page_url="local://docs/docs/page-37")
-    assert len(index.query(query, TOP, Filters(("module-2",)), min_score=0.0)) == 1, "few hits are normal"
-    assert len(index.query(query, TOP, page)) == 1, "pages are searched exactly anyway"
+    hits = nearest(large_index.index, large_index.queries[0].tolist(), TOP, page)
+    assert len(hits) == 1, "pages are searched exactly anyway"
 
 
 def test_counts(large_index: LargeIndex) -> None:
@@ -226,11 +224,11 @@ def test_an_index_is_mapped_in_parts(
     shard = engine.load_shard(tmp_path / "shard")
     assert shard.info().segments_count <= segments + 1  # one is empty
     query = clustered_vectors(random, 1)[0]
-    found = shard.query(engine.query_request(query.tolist(), 10, NO_FILTERS, params=search_params(count)))
-    nearest = {ids[number] for number in np.argsort(-(vectors @ query))[:10]}
-    missed = nearest - {str(hit.id) for hit in found}
+    results = shard.query(engine.query_request(query.tolist(), 10, params=search_params(count)))
+    expected_ids = {ids[number] for number in np.argsort(-(vectors @ query))[:10]}
+    missed = expected_ids - {str(hit.id) for hit in results}
     assert len(missed) <= (3 if segments == 1 else 0), "only HNSW may miss some"
-    request = engine.lexical_request(SparseVector((3, 77, 1_004), (1.0, 1.0, 1.0)), 10, NO_FILTERS)
+    request = engine.query_request(SparseVector((3, 77, 1_004), (1.0, 1.0, 1.0)), 10)
     scores = {str(hit.id): hit.score for hit in shard.query(request)}
     frequency = Counter(term for own in terms for term in own)
     idf = {term: math.log((count - n + 0.5) / (n + 0.5) + 1) for term, n in frequency.items()}

@@ -30,35 +30,35 @@ from recto.search.retriever import Retriever, query_embedder
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import candidate_limit
+from recto.stores.qdrant import collections as collections_module
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant import index as index_module
-from recto.stores.qdrant import schema as schema_module
-from recto.stores.qdrant import store as store_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
 from recto.stores.qdrant.store import ServerStore
+from recto.testing.stores import nearest
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import IndexQuery, SparseVector
 from recto.types.search import MODES, NO_FILTERS, Filters
 from tests.doubles.qdrant import QdrantDouble
-from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish, slow_drip, status
+from tests.doubles.server import Fault, drop, hang, reset, rubbish, slow_drip, status
 
 KEY = "qdrant_secret_key"
 
 
 @pytest.fixture
 def double() -> Iterator[QdrantDouble]:
-    with QdrantDouble(api_key=KEY) as made:
-        yield made
+    with QdrantDouble(api_key=KEY) as created:
+        yield created
 
 
 @pytest.fixture
 def store(double: QdrantDouble, tmp_path: Path, waits: list[float], told: list[str]) -> Iterator[ServerStore]:
-    made = ServerStore(
+    created = ServerStore(
         Connection(double.url, KEY, told.append, waits.append), tmp_path / "home", ServerOptions(), None
     )
-    yield made
-    made.close()
+    yield created
+    created.close()
 
 
 @pytest.fixture
@@ -150,15 +150,7 @@ def test_transient_errors_are_retried(double: QdrantDouble, store: ServerStore, 
     publish(store, "books", [chunk(1)])
     index = store.open("books")
     double.script(status(500), drop())
-    assert len(index.query(vector(1), 5)) == 1
-    assert waits == [0.2, 0.4]
-
-
-def test_a_refused_connection_is_reported(tmp_path: Path, waits: list[float]) -> None:
-    url = refused_url()
-    with pytest.raises(Unreachable) as caught:
-        ServerStore(Connection(url, "", print, waits.append), tmp_path, ServerOptions(), None).open("books")
-    assert str(caught.value) == f"Connection error: Cannot connect to Qdrant at {url}"
+    assert len(nearest(index, vector(1), 5)) == 1
     assert waits == [0.2, 0.4]
 
 
@@ -210,7 +202,7 @@ def test_updates_in_place_add_before_they_delete(double: QdrantDouble, store: Se
         info = build.publish(fingerprint("second"))
     assert info.generation == physical
     index = store.open("books")
-    assert sorted(found.chunk_index for found in index.scroll()) == [2, 3, 4]
+    assert sorted(result.chunk_index for result in index.scroll()) == [2, 3, 4]
     assert index.info.fingerprint == fingerprint("second")
     paths = [request.path.split("/")[-1] for request in double.requests]
     assert paths.index("points") < paths.index("delete")
@@ -229,8 +221,8 @@ def test_a_server_without_metadata(tmp_path: Path) -> None:
         index = store.open("books")
         assert index.info.fingerprint is None
         assert index.info.dim == EMBEDDER.dim
-        assert index.query(vector(1), 1)[0].chunk == chunk(1)
-        assert len(index.query(vector(1), 5, Filters(modules=("ros2",)))) == 3
+        assert nearest(index, vector(1), 1)[0].chunk == chunk(1)
+        assert len(nearest(index, vector(1), 5, Filters(modules=("ros2",)))) == 3
         store.close()
 
 
@@ -264,7 +256,7 @@ def test_filters_without_a_payload_index(
     ]
     create_foreign(other_client, "theirs", payloads)
     index = store.open("theirs")
-    hits = index.query(vector(3), 5, Filters(modules=("ros2",)))
+    hits = nearest(index, vector(3), 5, Filters(modules=("ros2",)))
     assert {hit.chunk.module for hit in hits} == {"ros2"}
     assert "recto prepare theirs" in index.info.warnings[0]
     assert index.count(Filters(modules=("ros2",))) == 10
@@ -272,7 +264,7 @@ def test_filters_without_a_payload_index(
     assert store.prepare("theirs") == ("created payload indexes on module, url",)
     assert store.prepare("theirs") == ()
     index = store.open("theirs")
-    assert {hit.chunk.module for hit in index.query(vector(3), 5, Filters(modules=("ros2",)))} == {"ros2"}
+    assert {hit.chunk.module for hit in nearest(index, vector(3), 5, Filters(modules=("ros2",)))} == {"ros2"}
     assert index.info.warnings == ()
 
 
@@ -280,7 +272,7 @@ def test_modules_are_derived_from_urls(store: ServerStore, other_client: QdrantC
     create_foreign(other_client, "theirs", PAYLOADS)
     index = store.open("theirs")
     assert index.modules() == {"isaac": 10, "ros2": 10}
-    hits = index.query(vector(3), 5, Filters(modules=("module-1-ros2",)))
+    hits = nearest(index, vector(3), 5, Filters(modules=("module-1-ros2",)))
     assert len(hits) == 5
     assert {hit.chunk.module for hit in hits} == {"ros2"}
     assert index.info.warnings
@@ -296,23 +288,10 @@ def test_named_vectors_and_copies(store: ServerStore, other_client: QdrantClient
     ]
     other_client.upsert("named", points, wait=True)
     index = store.open("named")
-    hits = index.query(vector(2), 5)
+    hits = nearest(index, vector(2), 5)
     assert len(hits) == 5, "copies with other ids are dropped"
     assert len({hit.chunk.text for hit in hits}) == 5
     assert hits[0].chunk.text == "Passage 2"
-
-
-def test_a_new_generation_is_noticed_after_a_while(
-    store: ServerStore, tmp_path: Path, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_module, "_FRESH_SECONDS", 0.0)
-    publish(store, "books", [chunk(1)])
-    reader = new_store(double, tmp_path / "reader")
-    first = reader.open("books")
-    assert reader.open("books") is first
-    publish(store, "books", [chunk(1), chunk(2)])
-    assert reader.open("books").count() == 2
-    reader.close()
 
 
 def test_server_options_are_sent(double: QdrantDouble, tmp_path: Path) -> None:
@@ -346,19 +325,6 @@ def lexical_query(index: ServerIndex, text: str = "compost") -> SparseVector:
     return analyze_query(text, Lexicon(index.lexicon())).vector
 
 
-def test_candidates_come_with_the_chunks_that_are_probably_shown(
-    double: QdrantDouble, store: ServerStore
-) -> None:
-    scored = [replace(one, text=" ".join([one.text] * (length + 1))) for length, one in enumerate(GARDEN)]
-    publish_lexical(store, "books", scored)
-    index = store.open("books")
-    (candidates,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
-    double.always(status(500))
-    assert len(index.chunks(list(candidates.dense)[:MOST])) == MOST, "the dense search returned them"
-    double.always(None)
-    assert len(index.chunks(candidates.dense)) == len(candidates.dense) > MOST
-
-
 def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: Path) -> None:
     store = new_store(double, tmp_path, ServerOptions(shards=3))
     publish_lexical(store, "books", GARDEN)
@@ -368,14 +334,6 @@ def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: P
     for again in double.requests[0].body["searches"][2:]:
         assert (again["limit"], again["prefetch"][0]["limit"]) == (3 * MOST, MOST)
     store.close()
-
-
-def test_chunks_that_were_deleted_since_are_left_out(store: ServerStore) -> None:
-    publish_lexical(store, "books", GARDEN)
-    index = store.open("books")
-    (found,) = index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
-    publish_lexical(store, "books", GARDEN[:1], rebuild=False)
-    assert {one.chunk_index for one in index.chunks(list(found.dense)[MOST:]).values()} <= {0}
 
 
 def test_another_model_or_analyzer_gets_a_new_collection(store: ServerStore) -> None:
@@ -394,33 +352,10 @@ def test_another_model_or_analyzer_gets_a_new_collection(store: ServerStore) -> 
         assert build.publish(fingerprint()).generation != first
 
 
-def test_a_collection_of_recto_0_1_is_searched_and_replaced(
-    store: ServerStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There, the server multiplies by the IDF."""
-
-    def create(client: QdrantClient, name: str, *_: object) -> None:
-        idf = models.SparseVectorParams(modifier=models.Modifier.IDF)
-        dense = models.VectorParams(size=EMBEDDER.dim, distance=models.Distance.COSINE)
-        client.create_collection(name, vectors_config=dense, sparse_vectors_config={"lexical": idf})
-
-    publish_lexical(store, "new", GARDEN)
-    with monkeypatch.context() as patch:
-        patch.setattr("recto.stores.qdrant.build.create_collection", create)
-        old = publish_lexical(store, "old", GARDEN)
-    scores = []
-    for name in ("new", "old"):
-        index = store.open(name)
-        (found,) = index.candidates([IndexQuery(lexical=lexical_query(index))], 5)
-        scores.append(sorted(found.lexical.values()))
-    assert scores[0] == pytest.approx(scores[1], rel=1e-4)
-    assert publish_lexical(store, "old", GARDEN[:9], rebuild=False).generation != old.generation
-
-
 def test_a_vocabulary_that_is_too_large_is_reported(
     store: ServerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schema_module, "MAX_LEXICON", 10)
+    monkeypatch.setattr(collections_module, "MAX_LEXICON", 10)
     info = publish_lexical(store, "books", GARDEN)
     assert "too large" in info.warnings[0]
     index = store.open("books")
@@ -439,7 +374,7 @@ def test_a_damaged_vocabulary_is_reported(
     store: ServerStore, other_client: QdrantClient, metadata: str | None, words: str
 ) -> None:
     physical = publish_lexical(store, "books", GARDEN).generation
-    other_client.update_collection(physical, metadata={schema_module.LEXICON_KEY: metadata})
+    other_client.update_collection(physical, metadata={collections_module.LEXICON_KEY: metadata})
     index = store.open("books")
     assert index.lexicon() == b""
     assert words in index.info.warnings[0]
@@ -468,28 +403,14 @@ def test_candidates_without_a_payload_index(store: ServerStore, other_client: Qd
     other_client.delete_payload_index(physical, "module_keys")
 
     async def ask() -> list[Any]:
-        found = await index.acandidates(queries, 50, filters)
+        result = await index.acandidates(queries, 50, filters)
         await store.aclose()
-        return found
+        return result
 
-    for found in (asyncio.run(ask()), index.candidates(queries, 50, filters)):
-        assert [one.lexical.keys() for one in found] == expected
-        assert {index.chunks([id])[id].module for id in found[0].dense} == {"ros2"}
+    for result in (asyncio.run(ask()), index.candidates(queries, 50, filters)):
+        assert [one.lexical.keys() for one in result] == expected
+        assert {index.chunks([id])[id].module for id in result[0].dense} == {"ros2"}
     assert "recto prepare books" in index.info.warnings[0]
-
-
-def test_an_older_collection_is_searched_in_dense_mode(store: ServerStore, embedder: Embedder) -> None:
-    """A collection without lexical vectors, as older versions of Recto made them."""
-    made = embedder.fingerprint
-    with store.build("books", made) as build:
-        build.add([chunk(1, text="Bread dough rises.")], embedder.embed_documents(["Bread dough rises."]))
-        build.publish(fingerprint(embedder=made))
-    retriever = Retriever(embedder, store, "books")
-    response = retriever.search("bread")
-    assert (response.mode, len(response.hits)) == ("dense", 1)
-    assert "without lexical search" in response.warnings[0]
-    with pytest.raises(ConfigurationError, match="dense mode"):
-        retriever.search("bread", mode="lexical")
 
 
 def test_promotion_refuses_other_lexical_scores(tmp_path: Path, store: ServerStore) -> None:
@@ -512,7 +433,7 @@ def test_every_mode_returns_the_same_as_the_embedded_store(
 ) -> None:
     local = EdgeStore(sample_home)
     promote(local.open(SAMPLE_COLLECTION), store, "books")
-    queries = [expectation.query for expectation in documented_suite().expectations]
+    queries = [expectation.query for expectation in documented_suite().expectations][::3]
     left, right = Retriever(embedder, local, SAMPLE_COLLECTION), Retriever(embedder, store, "books")
     for mode in MODES:
         pairs = zip(
@@ -538,12 +459,12 @@ def test_small_collections_are_searched_exactly(
 ) -> None:
     publish(store, "books", [chunk(number) for number in range(5)])
     double.requests.clear()
-    assert len(store.open("books").query(vector(1), 3)) == 3
+    assert len(nearest(store.open("books"), vector(1), 3)) == 3
     assert [params["exact"] for params in search_params(double)] == [True]
     monkeypatch.setattr(index_module, "_EXACT_BELOW", 5 * len(vector(1)))
     store.close()
     double.requests.clear()
-    store.open("books").query(vector(1), 3)
+    nearest(store.open("books"), vector(1), 3)
     assert [(params.get("exact"), params["hnsw_ef"]) for params in search_params(double)] == [(None, 512)]
 
 
@@ -561,14 +482,14 @@ def test_a_server_that_limits_searches(
     if "search_max_hnsw_ef" in limit:
         monkeypatch.setattr(index_module, "_EXACT_BELOW", 0)
     publish(store, "books", [chunk(number) for number in range(5)])
-    expected = [hit.chunk for hit in store.open("books").query(vector(1), 3)]
+    expected = [hit.chunk for hit in nearest(store.open("books"), vector(1), 3)]
     (name,) = double.collections
     other_client.update_collection(name, strict_mode_config=models.StrictModeConfig(enabled=True, **limit))
     store.close()
     index = store.open("books")
     double.requests.clear()
-    (awaited,) = asyncio.run(index.aquery_batch([vector(1)], 3))
-    for hits in (index.query(vector(1), 3), awaited):
-        assert [hit.chunk for hit in hits] == expected
+    (awaited,) = asyncio.run(index.acandidates([IndexQuery(vector(1))], 3))
+    assert list(index.chunks(awaited.dense).values()) == expected
+    assert [hit.chunk for hit in nearest(index, vector(1), 3)] == expected
     assert [params["hnsw_ef"] for params in search_params(double)] == [ef, ef]
     assert "may miss chunks" in index.info.warnings[-1]

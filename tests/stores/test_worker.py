@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from recto.stores.edge import engine
-from recto.stores.edge.worker import find_fault, send
+from recto.stores.edge.build import find_fault, send
 from recto.types.search import Vector
 from tests.running import wait_until
 
@@ -27,26 +27,13 @@ SAMPLES = [
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Any]:
-    made = engine.create_shard(tmp_path / "shard", 3)
+    created = engine.create_shard(tmp_path / "shard", 3)
     others = [
         (f"00000000-0000-5000-8000-9{number:011d}", [1.0, 0.3 * number, -9.0]) for number in range(COUNT)
     ]
-    engine.upsert(made, [(id, vector, None, {}) for id, vector in (*SAMPLES, *others)])
-    yield made
-    made.close()
-
-
-class IncompleteShard:
-    """A shard whose first HNSW searches find nothing."""
-
-    def __init__(self, shard: Any, missed: int) -> None:
-        self._shard = shard
-        self._missed = missed
-
-    def query(self, request: Any) -> Any:
-        exact = request.params is not None and request.params.exact
-        self._missed -= not exact
-        return self._shard.query(request) if exact or self._missed < 0 else []
+    engine.upsert(created, [(id, vector, None, {}) for id, vector in (*SAMPLES, *others)])
+    yield created
+    created.close()
 
 
 def fault(shard: Any, samples: list[tuple[str, Vector]]) -> str:
@@ -63,37 +50,12 @@ def test_a_vector_of_another_chunk_is_a_fault(shard: Any) -> None:
     assert fault(shard, swapped) == f"chunk {SAMPLES[-1][0]} is not found by its own vector"
 
 
-@pytest.mark.parametrize(
-    ("missed", "message"), [(1, ""), (4, ""), (5, "5 of 16 chunks are not found by their own vectors")]
-)
-def test_hnsw_may_miss_a_few_chunks(shard: Any, missed: int, message: str) -> None:
-    assert fault(IncompleteShard(shard, missed), SAMPLES) == message
-
-
-def test_similar_versions_of_a_page_count_as_found(shard: Any) -> None:
-    class NeighbourShard(IncompleteShard):
-        """A shard whose HNSW searches find a neighbour instead of the chunk."""
-
-        def query(self, request: Any) -> Any:
-            found = self._shard.query(request)
-            return found if request.params is not None and request.params.exact else found[1:2]
-
-    versions = [
-        (f"00000000-0000-5000-8000-8{number:011d}", [1.0, 1.0, 1.0 + number / 20]) for number in range(8)
-    ]
-    engine.upsert(shard, [(id, vector, None, {}) for id, vector in versions])
-    assert fault(NeighbourShard(shard, 0), versions) == ""
-    assert (
-        fault(NeighbourShard(shard, 0), SAMPLES[:1] * 3) == "3 of 3 chunks are not found by their own vectors"
-    )
-
-
 @pytest.mark.parametrize("removed", [True, False], ids=["its directory is removed", "its writer is killed"])
 @pytest.mark.parametrize("finish", [True, False], ids=["told to finish", "not told to finish"])
 def test_an_orphaned_worker_leaves_no_files(tmp_path: Path, removed: bool, finish: bool) -> None:
     """The worker of a killed writer runs for a moment, while the next writer removes its files."""
     draft = tmp_path / "building-1"
-    command = [sys.executable, "-P", "-m", "recto.stores.edge.worker", str(draft), "3"]
+    command = [sys.executable, "-P", "-m", "recto.stores.edge.build", str(draft), "3"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None
         assert process.stdout is not None

@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -229,18 +229,19 @@ class CohereEmbedder:
     def _embed_queries(self, texts: Sequence[str]) -> Steps[list[Vector]]:
         deadline = time.monotonic() + _QUERY_SECONDS
         vectors: list[Vector] = []
-        for batch in _batches(texts):
+        for start in range(0, len(texts), _BATCH):
+            batch = texts[start : start + _BATCH]
             embed = partial(self._embed, batch, "search_query", "END", deadline)
             vectors += yield from retried(embed, retry_within(deadline))
         return vectors
 
     def _embed_documents(self, texts: Sequence[str], progress: Progress | None) -> Steps[list[Vector]]:
         vectors: list[Vector] = []
-        for batch in _batches(texts):
-            tokens = sum(self.count_tokens(text) for text in batch)
+        for start in range(0, len(texts), _BATCH):
+            batch = texts[start : start + _BATCH]
 
-            def embed(batch: Sequence[str] = batch, tokens: int = tokens) -> Steps[list[Vector]]:
-                self._throttle.wait(len(batch), tokens)
+            def embed(batch: Sequence[str] = batch) -> Steps[list[Vector]]:
+                self._throttle.wait(len(batch), sum(map(self.count_tokens, batch)))
                 return self._embed(batch, "search_document", "NONE", time.monotonic() + _DOCUMENT_SECONDS)
 
             vectors += yield from retried(embed, document_backoff(self._notify))
@@ -313,11 +314,6 @@ class CohereEmbedder:
         return TransientEmbeddingError(
             f"Cannot connect to Cohere at {where}", hint="Check the network, then try again."
         )
-
-
-def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(texts), _BATCH):
-        yield texts[start : start + _BATCH]
 
 
 def _message(body: Any) -> str:

@@ -5,22 +5,29 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recto._util.files import checked_sha256
+from recto.embedders import normalize_vectors
 from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session, new_tokenizer
-from recto.errors import ConfigurationError, missing_extra
-from recto.protocols import Embedder
+from recto.errors import ConfigurationError, EmbeddingError, missing_extra
+from recto.protocols import Embedder, Progress
 from recto.settings import BUILT_IN_MODELS, Device, Settings
 from recto.types.index import EmbedderFingerprint
+from recto.types.search import Vector
 
 if TYPE_CHECKING:
+    from fastembed import TextEmbedding
     from tokenizers import Tokenizer
 
 _MODEL_FILES = ("model.onnx", "onnx/model.onnx")
+_DEFAULT_MAX_TOKENS = 512
+_FASTEMBED_BATCH = 32
 _LAYOUT = (
     "The directory needs model.onnx (or onnx/model.onnx), tokenizer.json and config.json, "
     "as sentence-transformers exports them."
@@ -60,8 +67,6 @@ def open_local(settings: Settings, notify: Callable[[str], None]) -> Embedder:
             hint=f"Use a built-in model ({' or '.join(BUILT_IN_MODELS)}), a directory with an ONNX model, "
             "or the name of a model that fastembed supports, such as BAAI/bge-small-en-v1.5.",
         )
-    from recto.embedders.fastembed import FastembedEmbedder
-
     return FastembedEmbedder(settings.model, settings.threads)
 
 
@@ -76,9 +81,9 @@ def _open_built_in(settings: Settings, notify: Callable[[str], None]) -> Embedde
     else:
         device = find_device(settings.device)
     if device != "cpu":
-        from recto.embedders.granite.gpu import gpu_embedder
+        from recto.embedders.granite.gpu import GpuEmbedder
 
-        return gpu_embedder(settings, device, notify)
+        return GpuEmbedder(settings, device, notify)
     if settings.precision == "bf16":
         raise ConfigurationError(
             "RECTO_PRECISION=bf16 needs a GPU and the extra `gpu`",
@@ -189,7 +194,7 @@ def _max_tokens(directory: Path, config: dict[str, Any]) -> int:
         return stated
     positions = config.get("max_position_embeddings")
     if not isinstance(positions, int):
-        return 512
+        return _DEFAULT_MAX_TOKENS
     # RoBERTa counts positions from its padding token on, so two of them are never used.
     return positions - 2 if str(config.get("model_type", "")) in {"roberta", "xlm-roberta"} else positions
 
@@ -202,3 +207,113 @@ def _pool(output: Any, mask: Any, pooling: str) -> Any:
         return output[:, 0]
     weights = mask[:, :, None].astype(output.dtype)
     return (output * weights).sum(axis=1) / weights.sum(axis=1)
+
+
+class FastembedEmbedder:
+    """Runs a fastembed model, which fastembed downloads once."""
+
+    def __init__(self, name: str, threads: int, **options: Any) -> None:
+        self._name = name
+        self._threads = threads
+        self._options = options
+        self._dim = _known_dim(name)
+        self._model: TextEmbedding | None = None
+        self._loading = threading.Lock()
+
+    @property
+    def fingerprint(self) -> EmbedderFingerprint:
+        """The name of the model; fastembed has no revisions."""
+        return EmbedderFingerprint(self._name, "fastembed", self._dim, variant="fastembed")
+
+    @property
+    def dim(self) -> int:
+        """The dimension of the vectors."""
+        return self._dim
+
+    @property
+    def max_tokens(self) -> int:
+        """The number of tokens that the model can read."""
+        truncation = self._tokenizer().truncation
+        return int(truncation["max_length"]) if truncation else _DEFAULT_MAX_TOKENS
+
+    def warm_up(self) -> None:
+        """Download and load the model."""
+        self._loaded()
+
+    def close(self) -> None:
+        """Do nothing: the model holds no connections."""
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text, including those beyond the model's limit."""
+        return _count(self._tokenizer(), text)
+
+    def token_counter(self) -> Callable[[str], int]:
+        """Return what counts the tokens of texts in other processes."""
+        return partial(_count, self._tokenizer())
+
+    def embed_query(self, text: str) -> Vector:
+        """Embed one query."""
+        return self.embed_queries([text])[0]
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several queries."""
+        return self._collect(self._loaded().query_embed(list(texts)), len(texts), None)
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
+        """Embed chunks."""
+        too_long = next((text for text in texts if self.count_tokens(text) > self.max_tokens), None)
+        if too_long is not None:
+            raise EmbeddingError(
+                f"A text is longer than the {self.max_tokens} tokens of the model: {too_long[:60]!r} …",
+                hint="Split the text. `recto index` does this automatically.",
+            )
+        stream = self._loaded().passage_embed(list(texts), batch_size=_FASTEMBED_BATCH)
+        return self._collect(stream, len(texts), progress)
+
+    def _collect(self, stream: Iterable[Any], count: int, progress: Progress | None) -> list[Vector]:
+        rows = []
+        try:
+            for row in stream:
+                rows.append(row)
+                if progress and (len(rows) % _FASTEMBED_BATCH == 0 or len(rows) == count):
+                    progress(len(rows), count)
+        except Exception as error:  # fastembed has no error types of its own
+            raise EmbeddingError(f"The embedding model {self._name} failed: {error}") from error
+        return normalize_vectors(rows, count, self._dim) if count else []
+
+    def _tokenizer(self) -> Any:
+        model: Any = self._loaded().model
+        return model.tokenizer
+
+    def _loaded(self) -> TextEmbedding:
+        with self._loading:
+            if self._model is None:
+                from fastembed import TextEmbedding
+
+                try:
+                    self._model = TextEmbedding(self._name, threads=self._threads, **self._options)
+                except Exception as error:  # no network, no such model, a full disk
+                    raise EmbeddingError(
+                        f"The embedding model {self._name} cannot be loaded: {error}",
+                        hint="The first use needs a network. Unset RECTO_MODEL for the built-in model.",
+                    ) from error
+            return self._model
+
+
+def _count(tokenizer: Any, text: str) -> int:
+    encoding = tokenizer.encode(text)
+    return len(encoding.ids) + sum(len(rest.ids) - 2 for rest in encoding.overflowing)
+
+
+def _known_dim(name: str) -> int:
+    try:
+        from fastembed import TextEmbedding
+    except ImportError as error:
+        raise missing_extra(f"RECTO_MODEL={name}", "fastembed") from error
+    for model in TextEmbedding.list_supported_models():
+        if str(model["model"]).lower() == name.lower():
+            return int(model["dim"])
+    raise ConfigurationError(
+        f"RECTO_MODEL={name} is not the built-in model, a directory, or a model that fastembed supports",
+        hint="fastembed.TextEmbedding.list_supported_models() lists the supported models.",
+    )

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
@@ -36,9 +36,6 @@ _DOT_PRODUCT = frozenset({"asimddp", "avx512_vnni", "avx_vnni"})  # processors w
 _BATCH_TOKENS = 512  # padded tokens per call: larger batches need more memory and are not faster
 _COUNTED_WORDS = 1 << 15
 _DOCUMENTS = 0  # the key of the session for documents; other keys are numbers of threads
-
-Job = TypeVar("Job")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,24 +313,27 @@ class LocalEmbedder:
     def _embed(
         self, rows: list[list[int]], open: Callable[[], RunModel], progress: Progress | None
     ) -> list[Vector]:
+        """Run batches in parallel; on a failure or interruption, drop those that have not started."""
         if not rows:
             return []
+        from concurrent.futures import ThreadPoolExecutor, as_completed
+
         vectors: list[Vector] = [[]] * len(rows)
-        run = open()
-        done = 0
-
-        def collect(batch: list[int], batch_vectors: list[Vector]) -> None:
-            nonlocal done
-            for index, vector in zip(batch, batch_vectors, strict=True):
-                vectors[index] = vector
-            done += len(batch)
-            if progress:
-                progress(done, len(rows))
-
+        run, done = open(), 0
         batches = length_batches([len(row) for row in rows], _BATCH_TOKENS)
-        run_parallel(
-            batches, lambda batch: self._run(run, [rows[index] for index in batch]), self._threads, collect
-        )
+        pool = ThreadPoolExecutor(min(self._threads, len(batches)), "recto-embedder")
+        try:
+            futures = {
+                pool.submit(self._run, run, [rows[index] for index in batch]): batch for batch in batches
+            }
+            for future in as_completed(futures):
+                for index, vector in zip(futures[future], future.result(), strict=True):
+                    vectors[index] = vector
+                done += len(futures[future])
+                if progress:
+                    progress(done, len(rows))
+        finally:
+            pool.shutdown(cancel_futures=True)
         return vectors
 
     def _run(self, run: RunModel, rows: list[list[int]]) -> list[Vector]:
@@ -346,29 +346,6 @@ class LocalEmbedder:
                 f"The embedding model failed: {error}", hint="Run `recto index --sample` to test it."
             ) from error
         return normalize_vectors(vectors, len(rows), self.dim)
-
-
-def run_parallel(
-    jobs: Sequence[Job], work: Callable[[Job], Result], workers: int, done: Callable[[Job, Result], None]
-) -> None:
-    """Run jobs in parallel, and call `done` with each result in the caller's thread.
-
-    On the first failure or an interruption, jobs that have not started are dropped and running ones are
-    waited for.
-    """
-    if min(workers, len(jobs)) <= 1:
-        for job in jobs:
-            done(job, work(job))
-        return
-    from concurrent.futures import ThreadPoolExecutor, as_completed
-
-    pool = ThreadPoolExecutor(min(workers, len(jobs)), "recto-embedder")
-    try:
-        futures = {pool.submit(work, job): job for job in jobs}
-        for future in as_completed(futures):
-            done(futures[future], future.result())
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def length_batches(lengths: list[int], max_tokens: int) -> list[list[int]]:

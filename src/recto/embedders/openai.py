@@ -12,16 +12,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import cycle, islice
 from math import hypot, inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto._util.numbers import PROBE_TEXTS, cosine, probe_revision
 from recto._util.retry import ClientPerLoop, Notify
-from recto.embedders.known_models import KnownModel, count_tokens, known_model
-from recto.embedders.openai_wire import DOCUMENT, QUERY, Endpoint, InputTooLarge, ModelMissing, to_vectors
+from recto.embedders.openai_wire import (
+    DOCUMENT,
+    QUERY,
+    Endpoint,
+    InputTooLarge,
+    KnownModel,
+    ModelMissing,
+    count_tokens,
+    known_model,
+    to_vectors,
+)
 from recto.embedders.remote import Result, Steps, arun, document_backoff, retried, retry_within, run
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, missing_extra
 from recto.protocols import Progress
@@ -55,8 +63,7 @@ _SAME_MODEL = 0.999
 _FILLER = ("the", "soil", "and", "the", "rain", "feed", "a", "tree", "in", "the", "old", "park")
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(NamedTuple):
     """What the server returns for the fixed texts, and whether it had normalised the vectors.
 
     `references` are the vectors of the first text as a query and as a document.
@@ -65,11 +72,7 @@ class Probe:
     references: tuple[Vector, Vector]
     revision: str
     normalised: bool
-
-    @property
-    def dim(self) -> int:
-        """The dimension of the vectors."""
-        return len(self.references[0])
+    dim: int
 
 
 def open_openai(settings: Settings, notify: Notify) -> OpenAIEmbedder:
@@ -83,20 +86,12 @@ class OpenAIEmbedder:
     def __init__(
         self, options: OpenAIOptions, model: str, notify: Notify, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        listed = known_model(model)
-        card = listed or KnownModel()
-        self._is_listed = listed is not None
+        card = known_model(model)
         self._options = options
         self._model = model
         self._query_prefix = card.query if options.query_prefix is None else options.query_prefix
         self._document_prefix = card.document if options.document_prefix is None else options.document_prefix
-        if options.max_tokens is not None:
-            self._max_tokens, self._length_origin = options.max_tokens, "RECTO_OPENAI_MAX_TOKENS"
-        elif card.max_tokens is not None:
-            self._max_tokens, self._length_origin = card.max_tokens, "says the model card"
-        else:
-            self._max_tokens = _DEFAULT_MAX_TOKENS
-            self._length_origin = "assumed: set RECTO_OPENAI_MAX_TOKENS"
+        self._max_tokens = options.max_tokens or card.max_tokens or _DEFAULT_MAX_TOKENS
         self._endpoint = Endpoint(options, model)
         self._notify = notify
         self._sleep = sleep
@@ -132,7 +127,7 @@ class OpenAIEmbedder:
     @property
     def batch_size(self) -> int:
         """The number of texts per call, without the probe."""
-        return max(1, self._options.batch_size - 1)
+        return max(1, self._batch - 1)
 
     def warm_up(self) -> None:
         """Connect, and let the server load the model."""
@@ -140,13 +135,18 @@ class OpenAIEmbedder:
 
     def describe(self) -> tuple[str, ...]:
         """Return what is known about the endpoint and its model, and check that it reads a long text."""
-        probe = self._probed()
+        probe, card = self._probed(), known_model(self._model)
         self._check_length(min(self._max_tokens, 3 * _STEP))
-        origin = "of the model card" if self._is_listed else "the model is not known: check its model card"
+        length_origin = "says the model card" if card.max_tokens else "assumed: set RECTO_OPENAI_MAX_TOKENS"
+        if self._options.max_tokens:
+            length_origin = "RECTO_OPENAI_MAX_TOKENS"
+        origin = (
+            "the model is not known: check its model card" if card == KnownModel() else "of the model card"
+        )
         return (
             f"Endpoint: {self._endpoint.shown}",
             f"Dimension {probe.dim}, {'normalised' if probe.normalised else 'not normalised: Recto does it'}",
-            f"Reads {self._max_tokens} tokens ({self._length_origin}); "
+            f"Reads {self._max_tokens} tokens ({length_origin}); "
             f"texts of {self._read_length} tokens are read to their end",
             f"Prefix of queries {self._query_prefix!r}, of documents {self._document_prefix!r} ({origin})",
         )
@@ -179,7 +179,7 @@ class OpenAIEmbedder:
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries; retry only if the server asks for a wait that fits into the deadline."""
         self._probed()
-        return self._run(self._embed_queries(texts))
+        return self._run(self._embed(self._with_prefix(texts), QUERY))
 
     async def aembed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries without blocking the event loop; see `embed_queries`."""
@@ -187,7 +187,7 @@ class OpenAIEmbedder:
             from asyncio import to_thread
 
             await to_thread(self._probed)
-        return await arun(self._embed_queries(texts), self._async_clients.get().request)
+        return await arun(self._embed(self._with_prefix(texts), QUERY), self._async_clients.get().request)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks; retry transient errors, and split batches that are too large for the server."""
@@ -201,7 +201,17 @@ class OpenAIEmbedder:
             )
         self._probed()
         self._check_length(min(self._max_tokens, -(-longest // _STEP) * _STEP))
-        return self._run(self._embed_documents([self._document_prefix + text for text in texts], progress))
+        return self._run(self._embed([self._document_prefix + text for text in texts], DOCUMENT, progress))
+
+    def _with_prefix(self, queries: Sequence[str]) -> list[str]:
+        """Return queries with their prefix, cut to what the model reads."""
+        prefix, limit = self._query_prefix, max(_SHORT, self._max_tokens)
+        texts = []
+        for text in queries:
+            while (count := count_tokens(prefix, text)) > limit and len(text) > 1:
+                text = text[: max(1, min(len(text) - 1, len(text) * limit // count))]  # noqa: PLW2901
+            texts.append(prefix + text)
+        return texts
 
     def _check_length(self, tokens: int) -> None:
         """Raise an error if the server ignores the end of a text of so many tokens.
@@ -213,7 +223,7 @@ class OpenAIEmbedder:
             return
         head = list(islice(cycle(_FILLER), max(1, tokens - tokens // 10 - 2)))
         texts = [" ".join([*head, *[word] * (tokens // 10)]) for word in ("fire", "song")]
-        left, right = self._run(self._embed_documents(texts))
+        left, right = self._run(self._embed(texts, DOCUMENT))
         if cosine(left, right) >= _SAME_TEXT:
             raise EmbeddingError(
                 f"{self._endpoint.shown} ignores the end of a text of {tokens} tokens without saying so",
@@ -245,55 +255,30 @@ class OpenAIEmbedder:
         if self._endpoint.input_types is not None:  # then a query has another vector than a document
             rows = yield from retried(partial(self._post, texts, QUERY, deadline), backoff)
             as_queries = to_vectors(rows, dim)
-        return Probe((as_queries[0], as_documents[0]), probe_revision(as_documents), normalised)
+        return Probe((as_queries[0], as_documents[0]), probe_revision(as_documents), normalised, dim)
 
-    def _embed_queries(self, texts: Sequence[str]) -> Steps[list[Vector]]:
-        deadline = time.monotonic() + _QUERY_SECONDS
-
-        def embed(batch: list[str]) -> Steps[list[Vector]]:
-            return retried(partial(self._embed, batch, QUERY, deadline), retry_within(deadline))
-
-        return self._in_batches([self._shortened(text) for text in texts], embed, cut=True)
-
-    def _shortened(self, text: str) -> str:
-        """Return a query with its prefix, cut to what the model reads."""
-        count = count_tokens(self._query_prefix, text)
-        while count > _SHORT and count > self._max_tokens and len(text) > 1:
-            text = text[: max(1, min(len(text) - 1, len(text) * self._max_tokens // count))]
-            count = count_tokens(self._query_prefix, text)
-        return self._query_prefix + text
-
-    def _embed_documents(self, texts: list[str], progress: Progress | None = None) -> Steps[list[Vector]]:
-        def embed(batch: list[str]) -> Steps[list[Vector]]:
-            def once() -> Steps[list[Vector]]:
-                return self._embed(batch, DOCUMENT, time.monotonic() + _DOCUMENT_SECONDS)
-
-            return retried(once, document_backoff(self._notify))
-
-        return self._in_batches(texts, embed, cut=False, progress=progress)
-
-    def _in_batches(
-        self,
-        texts: list[str],
-        embed: Callable[[list[str]], Steps[list[Vector]]],
-        *,
-        cut: bool,
-        progress: Progress | None = None,
-    ) -> Steps[list[Vector]]:
-        """Embed in batches; split what the server refuses as too large, and cut or report a single text."""
-        size = max(1, self._batch - 1)  # the probe is sent with them
+    def _embed(self, texts: list[str], kind: int, progress: Progress | None = None) -> Steps[list[Vector]]:
+        """Embed in batches; split what the server refuses as too large, and cut a query or report a text."""
+        query_end = time.monotonic() + _QUERY_SECONDS
+        backoff = retry_within(query_end) if kind == QUERY else document_backoff(self._notify)
+        size = self.batch_size
         batches = deque(texts[start : start + size] for start in range(0, len(texts), size))
         vectors: list[Vector] = []
         while batches:
             batch = batches.popleft()
+
+            def embed(batch: list[str] = batch) -> Steps[list[Vector]]:
+                deadline = query_end if kind == QUERY else time.monotonic() + _DOCUMENT_SECONDS
+                return self._embed_batch(batch, kind, deadline)
+
             try:
-                vectors += yield from embed(batch)
+                vectors += yield from retried(embed, backoff)
             except InputTooLarge as error:
                 half = len(batch) // 2
                 if half:
                     self._batch = min(self._batch, half)  # further batches need not fail first
                     batches.extendleft((batch[half:], batch[:half]))
-                elif cut and len(batch[0]) > _SHORT:
+                elif kind == QUERY and len(batch[0]) > _SHORT:
                     batches.appendleft([batch[0][: len(batch[0]) // 2]])
                 else:
                     raise _too_long(error, batch[0]) from None
@@ -302,28 +287,25 @@ class OpenAIEmbedder:
                 progress(len(vectors), len(texts))
         return vectors
 
-    def _embed(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
+    def _embed_batch(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
         """Embed a batch, and check that the model is still the one that was probed."""
         probe, rows = self._probed(), list[Vector]()
-        for call in self._calls(texts, kind):
-            rows += yield from self._post(call, kind, deadline)
+        if kind == DOCUMENT or time.monotonic() - self._checked_at > _CHECK_AGAIN:
+            texts = [*texts, self._document_prefix + PROBE_TEXTS[0]]
+            reference: Vector | None = probe.references[kind]
+        else:
+            reference = None
+        for start in range(0, len(texts), self._batch):  # if a batch is full, the probe is a call of its own
+            rows += yield from self._post(texts[start : start + self._batch], kind, deadline)
         vectors = to_vectors(rows, probe.dim)
-        if len(vectors) > len(texts):
-            if cosine(vectors.pop(), probe.references[kind]) < _SAME_MODEL:
+        if reference is not None:
+            if cosine(vectors.pop(), reference) < _SAME_MODEL:
                 raise FingerprintMismatch(
                     f"{self._endpoint.shown} now has another model under the name {self._model}",
                     hint="Restore the model, or run `recto index PATH` and restart the service.",
                 )
             self._checked_at = time.monotonic()
         return vectors
-
-    def _calls(self, texts: list[str], kind: int) -> list[list[str]]:
-        """Return the texts of one or two calls; if the model is to be checked, the last is the probe's."""
-        probe = self._document_prefix + PROBE_TEXTS[0]
-        is_due = time.monotonic() - self._checked_at > _CHECK_AGAIN
-        if len(texts) < self._batch:
-            return [[*texts, probe]] if kind == DOCUMENT or is_due else [texts]
-        return [texts, [probe]] if is_due else [texts]
 
     def _post(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
         """Send texts, a second time if the server had closed the connection; return vectors as received."""
@@ -342,13 +324,10 @@ class OpenAIEmbedder:
         raise ConfigurationError(missing.message, hint=hint + missing.hint)
 
     def _run(self, steps: Steps[Result]) -> Result:
-        return run(steps, self._connect().request, self._sleep)
-
-    def _connect(self) -> httpx.Client:
         with self._lock:
-            if self._client is None:
-                self._client = _httpx().Client(**self._endpoint.client_options())
-            return self._client
+            self._client = self._client or _httpx().Client(**self._endpoint.client_options())
+            send = self._client.request
+        return run(steps, send, self._sleep)
 
 
 def _httpx() -> Any:

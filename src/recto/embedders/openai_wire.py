@@ -1,12 +1,12 @@
-"""Requests and responses of OpenAI's embeddings API, with the habits of the servers that imitate it."""
+"""OpenAI's embeddings API, with the habits of servers that imitate it, and what they do not tell."""
 
 from __future__ import annotations
 
 import json
 import re
-import struct
-from binascii import a2b_base64
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -38,10 +38,6 @@ _POOLING = (
     "Start the server with the pooling of the model card. llama.cpp uses that of the model file if you leave "
     "out --pooling; if the file names none, set it to cls, mean or last."
 )
-_START = {
-    11434: "Start Ollama with `ollama serve`.",
-    1234: "Start the server of LM Studio: `lms server start`.",
-}
 
 
 class InputTooLarge(EmbeddingError):
@@ -88,18 +84,15 @@ class Endpoint:
 
     def client_options(self) -> dict[str, Any]:
         """Return the arguments of a client that sends the key to this server only."""
+        import ssl
+
         headers = {"Content-Type": "application/json"}
         if self._key:
             headers |= {"api-key": self._key} if self._azure else {"Authorization": f"Bearer {self._key}"}
         options: dict[str, Any] = {"headers": headers, "follow_redirects": False}
-        import ssl
-
-        if self._base.startswith("http:"):
-            options["verify"] = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # loads no certificates: that is slow
-        elif self._local:
+        if self._local:  # a proxy cannot reach it, and must not see the key
+            options["trust_env"] = False
             options["verify"] = ssl.create_default_context()  # with SSL_CERT_FILE, which `trust_env` excludes
-        if self._local:
-            options["trust_env"] = False  # a proxy cannot reach it, and must not see the key
         return options
 
     def embed(self, texts: Sequence[str], kind: int, seconds: float) -> Call:
@@ -130,8 +123,7 @@ class Endpoint:
             )
         if answer.get("error"):  # LM Studio reports errors with status 200
             message = self._message(answer)
-            if _TOO_LARGE.search(message):
-                raise self._too_large(message)
+            self._check_size(400, message)
             raise EmbeddingError(
                 f"{self._base} reports an error: {message}", hint="Check RECTO_OPENAI_URL and RECTO_MODEL."
             )
@@ -143,25 +135,18 @@ class Endpoint:
                 f"The response of {self._base} has no vectors",
                 hint="Is it an embeddings API? Check RECTO_OPENAI_URL.",
             )
-        if len(data) != count:
-            raise TransientEmbeddingError(
-                f"{self._base} returned {len(data)} vectors for {count} texts",
-                hint="Set RECTO_OPENAI_BATCH_SIZE=1 if this happens again.",
-            )
         by_index = {entry.get("index", position): entry for position, entry in enumerate(data)}
-        if set(by_index) != set(range(count)):
+        if len(data) != count or set(by_index) != set(range(count)):
             raise TransientEmbeddingError(
-                f"The response of {self._base} does not say which vector belongs to which text",
-                hint="Set RECTO_OPENAI_BATCH_SIZE=1.",
+                f"{self._base} returned {len(data)} vectors for {count} texts, or did not say which belongs "
+                "to which",
+                hint="Set RECTO_OPENAI_BATCH_SIZE=1 if this happens again.",
             )
         return [self._numbers(by_index[index].get("embedding")) for index in range(count)]
 
     def _numbers(self, value: object) -> Vector:
-        """Return one vector, which may be a list or the base64 form of 32-bit floats."""
-        try:
-            if isinstance(value, str):
-                raw = a2b_base64(value, strict_mode=True)
-                return list(struct.unpack(f"<{len(raw) // 4}f", raw))
+        """Return one vector."""
+        with suppress(TypeError, ValueError):
             if isinstance(value, list) and value and isinstance(value[0], list):
                 raise EmbeddingError(
                     f"{self._base} returns a vector for every token instead of one for the text",
@@ -169,8 +154,6 @@ class Endpoint:
                 )
             if isinstance(value, list) and value:
                 return [float(number) for number in value]
-        except (TypeError, ValueError, struct.error):
-            pass
         raise TransientEmbeddingError(
             f"The response of {self._base} has a vector that cannot be read",
             hint=f"Is {self._model} an embedding model? Check RECTO_MODEL.",
@@ -196,38 +179,37 @@ class Endpoint:
                 f"{self._base} refuses RECTO_OPENAI_DIMENSIONS={self._dimensions}: {message}",
                 hint="Unset it.",
             )
-        if status in (400, 413, 422, 429, 500) and self._is_too_large(status, message):
-            return self._too_large(message)
+        self._check_size(status, message)
         if status == 404 or (status == 400 and _INVALID_MODEL.search(message)):
             return self._not_found(message, answer)
+        pause = retry_after(response.headers)
         if status == 429 and "quota" in message.lower():
             return EmbeddingError(
                 f"{self._base}: {message}", hint="The account has no credit. Check its billing."
             )
         if status == 429:
-            pause = retry_after(response.headers)
             when = "in a minute" if pause is None else f"in {pause:.0f} s"
             return TransientEmbeddingError(
                 f"The rate limit of {self._base} is reached", hint=f"Try again {when}.", retry_after=pause
             )
         if status >= 500:
-            return self._unavailable(status, message, retry_after(response.headers))
+            return self._unavailable(status, message, pause)
         return EmbeddingError(
             f"{self._base} refuses the request ({status}): {message}",
             hint=_POOLING if "pooling" in message.lower() else "Check RECTO_MODEL and the server's log.",
         )
 
-    def _too_large(self, message: str) -> InputTooLarge:
-        return InputTooLarge(
-            f"{self._base} refuses the texts as too large ({message}).",
-            hint="Reduce RECTO_OPENAI_MAX_TOKENS or RECTO_OPENAI_BATCH_SIZE.",
-        )
-
-    @staticmethod
-    def _is_too_large(status: int, message: str) -> bool:
+    def _check_size(self, status: int, message: str) -> None:
+        """Raise an error if the server refuses texts because of their size."""
         if status == 429:  # OpenAI: a single request that no wait makes acceptable
-            return message.lower().startswith("request too large")
-        return status == 413 or bool(_TOO_LARGE.search(message))
+            is_too_large = message.lower().startswith("request too large")
+        else:
+            is_too_large = status == 413 or (status in (400, 422, 500) and bool(_TOO_LARGE.search(message)))
+        if is_too_large:
+            raise InputTooLarge(
+                f"{self._base} refuses the texts as too large ({message}).",
+                hint="Reduce RECTO_OPENAI_MAX_TOKENS or RECTO_OPENAI_BATCH_SIZE.",
+            )
 
     def _not_found(self, message: str, answer: object) -> RectoError:
         if answer is not None and _NO_MODEL.search(message):
@@ -291,8 +273,7 @@ class Endpoint:
                 hint="Set SSL_CERT_FILE to the file with the certificate of its authority.",
             )
         if name == "ConnectError":
-            port = urlsplit(self._base).port
-            advice = _START.get(port or 0, "Is the server running?") if self._local else "Check the network."
+            advice = "Is the server running?" if self._local else "Check the network."
             return TransientEmbeddingError(
                 f"Cannot connect to {self._base}", hint=f"{advice} Check RECTO_OPENAI_URL."
             )
@@ -310,3 +291,80 @@ def to_vectors(rows: Sequence[Vector], dim: int) -> list[Vector]:
             hint="Another model now has this name. Restore it, or index the book again with --rebuild.",
         )
     return normalize_vectors(rows, len(rows), dim)
+
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\s+|[^\sA-Za-z]")
+_SEARCH = "Represent this sentence for searching relevant passages: "
+_TASK = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """The prefixes of a family of models, and the number of tokens that it reads; None if that varies."""
+
+    query: str = ""
+    document: str = ""
+    max_tokens: int | None = None
+
+
+_MODELS = (
+    # The facts come from the model cards: a server adds no prefixes by itself, and a model that was trained
+    # with them finds less without them. The first pattern that occurs in the name of a model counts, so
+    # special ones come first. Entries were compared with the model's card or configuration or MTEB's registry
+    # of models; Arctic v1 and v2, EmbeddingGemma and Mistral only with programs that use them. Of several
+    # lengths, the shortest is listed. Models for which sources have other prefixes are not listed, nor models
+    # whose prefix depends on an adapter that the server chooses (Jina v3 and v5): no prefix is better.
+    (r"nomic-embed-text-v2", KnownModel("search_query: ", "search_document: ", 512)),
+    # 8192 with scaled positions, which servers of GGUF files do not have by default
+    (r"nomic-embed-text", KnownModel("search_query: ", "search_document: ", 2048)),
+    (r"multilingual-e5-large-instruct", KnownModel(f"{_TASK} ", "", 512)),
+    (r"e5-mistral-7b-instruct", KnownModel(f"{_TASK} ", "", 4096)),
+    (r"\be5-(?:small|base|large)", KnownModel("query: ", "passage: ", 512)),
+    (r"bge-m3", KnownModel(max_tokens=8192)),
+    (r"bge-(?:small|base|large)-zh", KnownModel("为这个句子生成表示以用于检索相关文章：", "", 512)),
+    (r"bge-(?:small|base|large)", KnownModel(_SEARCH, "", 512)),
+    (r"mxbai-embed-large", KnownModel(_SEARCH, "", 512)),
+    (r"arctic-embed(?:2|-[lm]-v2)", KnownModel("query: ", "", 8192)),
+    (r"arctic-embed-m-long|arctic-embed:137m", KnownModel(_SEARCH, "", 2048)),
+    (r"arctic-embed", KnownModel(_SEARCH, "", 512)),
+    (r"gte-qwen(?:2|1\.5)", KnownModel(f"{_TASK} ", "", 32_768)),
+    (r"gte-(?:(?:base|large)-en-v1\.5|modernbert|multilingual)", KnownModel(max_tokens=8192)),
+    (r"gte-(?:small|base|large)", KnownModel(max_tokens=512)),
+    (r"qwen3-embedding", KnownModel(_TASK, "", 32_768)),  # without a space, as in its model card
+    (r"embeddinggemma", KnownModel("task: search result | query: ", "title: none | text: ", 2048)),
+    (r"jina-embeddings-v4-text-retrieval", KnownModel("Query: ", "Passage: ", 32_768)),
+    (r"jina-embeddings-v2", KnownModel(max_tokens=8192)),
+    (r"all-minilm-l12|all-minilm:33m|paraphrase-multilingual", KnownModel(max_tokens=128)),
+    (r"all-minilm", KnownModel(max_tokens=256)),
+    (r"all-mpnet", KnownModel(max_tokens=384)),
+    (r"granite-embedding-[\w-]*r2", KnownModel(max_tokens=8192)),
+    (r"granite-embedding", KnownModel(max_tokens=512)),
+    (r"text-embedding-(?:3-|ada-002)", KnownModel(max_tokens=8191)),
+    (r"mistral-embed|codestral-embed", KnownModel(max_tokens=8192)),
+    # Voyage has `input_type` instead of prefixes.
+    (r"voyage-2", KnownModel(max_tokens=4000)),
+    (r"voyage-(?:law|code|large)-2", KnownModel(max_tokens=16_000)),
+    (r"voyage-(?:3|4|code-3|finance-2|multilingual-2)", KnownModel(max_tokens=32_000)),
+)
+
+
+def known_model(name: str) -> KnownModel:
+    """Return what is known about a model, by the name that a server gives it."""
+    name = name.lower().replace("_", "-")
+    return next((model for pattern, model in _MODELS if re.search(pattern, name)), KnownModel())
+
+
+def count_tokens(prefix: str, text: str) -> int:
+    """Return an upper estimate of the tokens of a text, special tokens and the prefix included.
+
+    Four letters of a word, a digit, a sign, a letter of another alphabet, and white space other than a single
+    space count as a token each, and a Chinese character as two.
+    """
+    count = 2
+    for piece in _WORD.findall(prefix + text):
+        if piece.isspace():
+            count += len(piece) - (piece[-1] == " ")
+        else:
+            size = len(piece.encode("utf-8", "replace"))
+            count += (size + 3) // 4 if piece.isascii() else max(1, size - 1)
+    return count

@@ -11,6 +11,7 @@ from recto._util.text import with_anchor
 from recto.evaluation.calibration import first_sentence, heading_question
 from recto.evaluation.integrity import similar
 from recto.protocols import Index, Progress
+from recto.search.pipeline import nearest_chunks
 from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
 from recto.types.search import HEADING_SEPARATOR, Chunk, Hit, Mode
@@ -196,7 +197,7 @@ def _ask(retriever: Retriever, index: Index, batch: Sequence[CoverageSection], m
     hits = {query: response.hits for query, response in zip(queries, responses, strict=True)}
     vectors = index.vectors([section.first.id for section in batch])
     own = [section.first.id for section in batch if section.first.id in vectors]
-    near = index.query_batch([vectors[id] for id in own], _COPIES + 1, min_score=_SAME_VECTOR) if own else []
+    near = nearest_chunks(index, [vectors[id] for id in own], _COPIES + 1, min_score=_SAME_VECTOR)
     neighbours = dict(zip(own, near, strict=True))
     return [_reached(section, hits, neighbours.get(section.first.id, ())) for section in batch]
 

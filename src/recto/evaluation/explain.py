@@ -14,7 +14,7 @@ from recto.errors import InvalidArgument
 from recto.evaluation.binding import passage_target
 from recto.search.display import matched_query_words, words_to_match
 from recto.search.lexical import QueryWord, analyzed_text
-from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, search_index
+from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, nearest_chunks, search_index
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
 from recto.search.retriever import Retriever
 from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Mode, SearchResponse
@@ -195,7 +195,9 @@ class _ExpectedPage:
                     f"The quoted text is in no chunk of {where}. "
                     "It may have changed, or span two chunks: quote less."
                 )
-                near_hits = self.opened.index.query(self.opened.embedder.embed_query(passage), 1)
+                (near_hits,) = nearest_chunks(
+                    self.opened.index, [self.opened.embedder.embed_query(passage)], 1
+                )
                 near = near_hits[0].chunk.url if near_hits else ""
                 return Expected(name, Verdict.NO_PASSAGE, message, near)
         if excluded := self._excluded(chunks):

@@ -133,10 +133,6 @@ def with_vectors(queries: Sequence[PreparedQuery], vectors: Sequence[Vector]) ->
 
 def search_index(index: Index, queries: Sequence[PreparedQuery], options: SearchOptions) -> list[QueryHits]:
     """Return the best hits of each query."""
-    if options.mode == "dense":
-        vectors = [query.vector for query in queries]
-        hits = index.query_batch(vectors, options.limit, options.filters, options.min_score)
-        return list(map(QueryHits, queries, hits))
     candidates = index.candidates(index_queries(queries, options.mode), options.limit, options.filters)
     ranking = rank_queries(queries, candidates, options)
     return ranking.to_hits(index.chunks(ranking.ids))
@@ -146,20 +142,31 @@ async def asearch_index(
     index: AsyncIndex, queries: Sequence[PreparedQuery], options: SearchOptions
 ) -> list[QueryHits]:
     """Do the same as `search_index`, and await the server."""
-    if options.mode == "dense":
-        vectors = [query.vector for query in queries]
-        hits = await index.aquery_batch(vectors, options.limit, options.filters, options.min_score)
-        return list(map(QueryHits, queries, hits))
     candidates = await index.acandidates(index_queries(queries, options.mode), options.limit, options.filters)
     ranking = rank_queries(queries, candidates, options)
     return ranking.to_hits(await index.achunks(ranking.ids))
+
+
+def nearest_chunks(
+    index: Index,
+    vectors: Sequence[Vector],
+    limit: int,
+    filters: Filters = NO_FILTERS,
+    min_score: float | None = None,
+) -> list[list[Hit]]:
+    """Return the chunks nearest to each vector, best first."""
+    queries = [PreparedQuery("", None, vector) for vector in vectors]
+    return [
+        one.hits for one in search_index(index, queries, SearchOptions(limit, "dense", filters, min_score))
+    ]
 
 
 def index_queries(queries: Sequence[PreparedQuery], mode: Mode) -> list[IndexQuery]:
     """Return the vectors of queries that a mode needs."""
     return [
         IndexQuery(
-            None if mode == "lexical" else query.vector, query.lexical.vector if query.lexical else None
+            None if mode == "lexical" else query.vector,
+            None if mode == "dense" or query.lexical is None else query.lexical.vector,
         )
         for query in queries
     ]
@@ -171,7 +178,7 @@ class Ranking(NamedTuple):
     queries: Sequence[PreparedQuery]
     candidates: Sequence[Candidates]
     ranked: Sequence[ScoredIds]
-    limit: int
+    options: SearchOptions
 
     @property
     def ids(self) -> list[Hashable]:
@@ -180,8 +187,13 @@ class Ranking(NamedTuple):
 
     def to_hits(self, chunks: Mapping[Hashable, Chunk]) -> list[QueryHits]:
         """Return the hits of each query."""
+        limit, mode = self.options.limit, self.options.mode
         return [
-            QueryHits(query, to_hits(ranked, candidates, chunks, self.limit), best_evidence(candidates))
+            QueryHits(
+                query,
+                to_hits(ranked, candidates, chunks, limit, mode),
+                None if mode == "dense" else best_evidence(candidates),
+            )
             for query, ranked, candidates in zip(self.queries, self.ranked, self.candidates, strict=True)
         ]
 
@@ -194,7 +206,7 @@ def rank_queries(
     for query, own in zip(queries, candidates, strict=True):
         weight = query.lexical.weight if query.lexical else 0.0
         ranked.append(with_ties(rank(own, options.mode, weight, options.min_score), options.limit))
-    return Ranking(queries, candidates, ranked, options.limit)
+    return Ranking(queries, candidates, ranked, options)
 
 
 def rank(candidates: Candidates, mode: Mode, weight: float, min_score: float | None = None) -> ScoredIds:
@@ -229,12 +241,19 @@ def with_ties(ranked: ScoredIds, limit: int) -> ScoredIds:
 
 
 def to_hits(
-    ranked: ScoredIds, candidates: Candidates, chunks: Mapping[Hashable, Chunk], limit: int
+    ranked: ScoredIds,
+    candidates: Candidates,
+    chunks: Mapping[Hashable, Chunk],
+    limit: int,
+    mode: Mode = "hybrid",
 ) -> list[Hit]:
     """Return the hits of ranked candidates; skip chunks that were deleted in the meantime."""
     dense, lexical = candidates.dense, candidates.lexical
+    without = None if mode == "dense" else 0.0
     hits = [
-        Hit(score, chunks[id], dense.get(id), lexical.get(id, 0.0)) for id, score in ranked if id in chunks
+        Hit(score, chunks[id], dense.get(id), lexical.get(id, without))
+        for id, score in ranked
+        if id in chunks
     ]
     hits.sort(key=hit_order)
     return hits[:limit]

@@ -34,9 +34,10 @@ from recto.protocols import (
 )
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
+from recto.search.pipeline import nearest_chunks
 from recto.testing.values import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import Calibration, Candidates, IndexQuery, SparseVector
-from recto.types.search import Chunk, Filters
+from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector
 
 MODULES = [
     ("ros2", "module-1-ros2"),
@@ -80,48 +81,30 @@ class _SearchConformance:
         publish_lexical(store, "books", WORDS)
         return store.open("books")
 
-    def test_hits_are_ordered_and_limited(self, store: Store) -> None:
-        """Check that the best hits come first, and at most `limit`."""
-        publish(store, "books", [chunk(number) for number in range(30)])
-        index = store.open("books")
-        hits = index.query(vector(99), 7)
-        assert len(hits) == 7
-        assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-        assert len(index.query(vector(99), 100)) == 30
-
-    def test_ties_are_ordered_by_page_and_place(self, store: Store) -> None:
-        """Check the order of chunks with equal scores."""
+    def test_the_nearest_chunks_come_first(self, store: Store) -> None:
+        """Check the order and the number of hits; ties are ordered by page and position."""
         chunks = [chunk(number, page=page) for page in "ba" for number in (2, 0, 1)]
+        others = [chunk(number, page="c") for number in range(10)]
         with store.build("books", EMBEDDER, rebuild=True) as build:
-            build.add(chunks, [vector(1)] * len(chunks))
+            build.add(chunks + others, [vector(1)] * 6 + [vector(100 + number) for number in range(10)])
             build.publish(fingerprint())
         for _ in range(2):  # the second time, a store may use cached chunks
-            hits = store.open("books").query(vector(1), 10)
-            assert [(hit.chunk.page_url[-1], hit.chunk.chunk_index) for hit in hits] == [
+            hits = nearest(store.open("books"), vector(1), 9)
+            assert [(hit.chunk.page_url[-1], hit.chunk.chunk_index) for hit in hits[:6]] == [
                 (page, number) for page in "ab" for number in (0, 1, 2)
             ]
-
-    def test_a_score_can_be_asked_for(self, store: Store) -> None:
-        """Check that `min_score` drops hits with a lower score."""
-        publish(store, "books", [chunk(number) for number in range(20)])
-        index = store.open("books")
-        everything = index.query(vector(50), 20)
-        least = everything[5].score - 1e-6
-        assert [hit.chunk.id for hit in index.query(vector(50), 20, min_score=least)] == [
-            hit.chunk.id for hit in everything[:6]
-        ]
-
-    def test_batches_answer_as_single_queries_do(self, store: Store) -> None:
-        """Check that several queries at once have the hits that they have alone."""
-        publish(store, "books", [chunk(number, page="ab"[number % 2]) for number in range(30)])
-        index = store.open("books")
-        vectors = [vector(100 + number) for number in range(9)]
-        assert index.query_batch(vectors, 4, PAGE_A) == [index.query(one, 4, PAGE_A) for one in vectors]
-        assert index.query_batch([], 4) == []
+            assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+            assert len(hits) == 9
+        assert len(nearest(store.open("books"), vector(1), 100)) == 16
 
     def test_filters_exclude_all_that_does_not_match(self, store: Store) -> None:
-        """Check random filters in `query`, `count` and `scroll` against all chunks."""
-        _publish_modules(store)
+        """Check random filters in `candidates`, `count` and `scroll`, and the counts of modules and pages."""
+        chunks = [
+            chunk(number, module=module, directory=directory, page=f"{directory}/{number % 3}")
+            for module, directory in MODULES
+            for number in range(12)
+        ]
+        publish(store, "books", chunks)
         index = store.open("books")
         everything = list(index.scroll())
         choose = random.Random(15)
@@ -135,36 +118,28 @@ class _SearchConformance:
                 if (not names or {name.lower() for name in names} & set(one.module_keys))
                 and (url is None or one.page_url == url.lower().rstrip("/").removesuffix(".md"))
             }
-            hits = index.query(vector(choose.randint(0, 10_000)), limit, filters)
+            hits = nearest(index, vector(choose.randint(0, 10_000)), limit, filters)
             assert index.count(filters) == len(expected), filters
             assert len(hits) == min(limit, len(expected)), filters
             assert {hit.chunk.id for hit in hits} <= expected, filters
             assert {one.id for one in index.scroll(filters)} == expected, filters
-
-    def test_modules_and_pages_are_counted(self, store: Store) -> None:
-        """Check the number of chunks of each module and each page."""
-        _publish_modules(store)
-        index = store.open("books")
         assert index.modules() == {"intro": 12, "ros2": 24, "simulation": 12}
         assert sum(index.pages().values()) == 48
         assert index.pages()["local://docs/docs/intro/2"] == 4
 
-    def test_vectors_come_back(self, store: Store) -> None:
-        """Check that stored vectors come back as they were added; unknown ids are left out."""
-        chunks = [chunk(number) for number in range(3)]
-        publish(store, "books", chunks)
-        vectors = store.open("books").vectors([chunks[1].id, chunk(99).id])
-        assert list(vectors) == [chunks[1].id]
-        assert vectors[chunks[1].id] == pytest.approx(vector(1), abs=1e-6)
-
-    def test_text_of_any_kind_comes_back_as_written(self, store: Store) -> None:
-        """Check that no character of a text is changed."""
+    def test_text_and_vectors_come_back_as_written(self, store: Store) -> None:
+        """Check that texts and vectors are not changed, and that unknown ids are left out."""
         texts = [
             *("naïve café", "机器人", "🤖 emoji", "مرحبا", "a\tb\n\n  c"),
             *("x" * 50_000, '{"json": ["[x]"]}', "\x1b[31mred"),
         ]
-        publish(store, "books", [chunk(number, text=text) for number, text in enumerate(texts)])
-        assert sorted(one.text for one in store.open("books").scroll()) == sorted(texts)
+        chunks = [chunk(number, text=text) for number, text in enumerate(texts)]
+        publish(store, "books", chunks)
+        index = store.open("books")
+        assert sorted(one.text for one in index.scroll()) == sorted(texts)
+        vectors = index.vectors([chunks[1].id, chunk(99).id])
+        assert list(vectors) == [chunks[1].id]
+        assert vectors[chunks[1].id] == pytest.approx(vector(1), abs=1e-6)
 
     def test_the_lexicon_and_the_calibration_come_back(self, store: Store) -> None:
         """Check that both are kept until the next index is published."""
@@ -201,24 +176,17 @@ class _SearchConformance:
         assert len(limited.lexical) >= 7
         (dense,) = index.candidates([IndexQuery(vector(1000))], 7)
         scores = by_number(index, dense.dense)
-        expected = {hit.chunk.chunk_index: hit.score for hit in index.query(vector(1000), 7)}
-        assert {number: scores[number] for number in expected} == pytest.approx(expected, abs=1e-5)
+        cosines = {number: cosine(vector(number), vector(1000)) for number in range(60)}
+        best = sorted(cosines, key=lambda number: -cosines[number])[:7]
+        assert {number: scores[number] for number in best} == pytest.approx(
+            {number: cosines[number] for number in best}, abs=1e-5
+        )
         assert dense.lexical == {}
         nothing = SparseVector((), ())
         assert index.candidates([IndexQuery(lexical=nothing)], 7) == [Candidates()]
         (only_dense,) = index.candidates([IndexQuery(vector(1000), nothing)], 7)
         assert only_dense.lexical == {}
         assert len(only_dense.dense) >= 7
-
-    def test_filters_hold_for_candidates(self, index: Index) -> None:
-        """Check that both parts return chunks that match the filter only."""
-        (candidates,) = index.candidates([IndexQuery(vector(1000), terms(index, "compost"))], 5, PAGE_A)
-        assert set(by_number(index, candidates.lexical)) <= set(range(0, 60, 6))
-        assert len(candidates.lexical) >= 5
-        assert {number % 2 for number in by_number(index, candidates.dense)} == {0}
-        nowhere = Filters(page_url="nowhere")
-        hybrid = IndexQuery(vector(1), terms(index, "compost"))
-        assert index.candidates([hybrid], 5, nowhere) == [Candidates()]
 
     def test_many_queries_at_once(self, index: Index) -> None:
         """Check that several queries of different kinds have the candidates that they have alone."""
@@ -233,6 +201,10 @@ class _SearchConformance:
             (alone,) = index.candidates([query], 5, PAGE_A)
             assert by_number(index, candidates.dense) == pytest.approx(by_number(index, alone.dense))
             assert sorted(candidates.lexical.values()) == pytest.approx(sorted(alone.lexical.values()))
+            assert {number % 2 for number in by_number(index, candidates.dense)} <= {0}, "all are on the page"
+            assert set(by_number(index, candidates.lexical)) <= set(range(0, 60, 2))
+        nowhere = Filters(page_url="nowhere")
+        assert index.candidates(queries[:1], 5, nowhere) == [Candidates()]
         assert index.candidates([], 5) == []
         chunks = index.chunks(id for candidates in together for id in candidates.dense)
         assert all(one == WORDS[one.chunk_index] for one in chunks.values())
@@ -325,7 +297,7 @@ class StoreConformance(_SearchConformance):
         assert index.count() == 10
         assert sorted(index.scroll(batch=3), key=lambda one: one.chunk_index) == chunks
         for number in range(10):
-            best = index.query(vector(number), 1)[0]
+            (best,) = nearest(index, vector(number), 1)
             assert best.chunk == chunks[number]
             assert best.score == best.dense == pytest.approx(1, abs=1e-5)
 
@@ -339,24 +311,22 @@ class StoreConformance(_SearchConformance):
         assert after is not before
         assert {one.title for one in after.scroll()} == {"NEW"}
         assert before.count() == 5, "a reader that holds the old index keeps it"
+        store.close()
+        store.close()
+        assert store.open("books").count() == 3, "a closed store opens again"
 
-    def test_what_is_not_published_is_never_seen(self, store: Store) -> None:
-        """Check that an exception before `publish` leaves the old index."""
+    @pytest.mark.parametrize("bad", [[1.0] * (DIM - 1), [math.nan] * DIM, [math.inf] + [0.0] * (DIM - 1)])
+    def test_what_is_not_published_is_never_seen(self, store: Store, bad: list[float]) -> None:
+        """Check that an exception leaves the old index, and that one bad vector refuses the whole call."""
         publish(store, "books", [chunk(1)])
         with pytest.raises(KeyError), store.build("books", EMBEDDER, rebuild=True) as build:
             build.add([chunk(2)], [vector(2)])
             raise KeyError("something else went wrong")
-        assert store.open("books").count() == 1
-        publish(store, "books", [chunk(3), chunk(4)])
-        assert store.open("books").count() == 2
-
-    @pytest.mark.parametrize("bad", [[1.0] * (DIM - 1), [math.nan] * DIM, [math.inf] + [0.0] * (DIM - 1)])
-    def test_vectors_that_cannot_be_searched_are_refused_whole(self, store: Store, bad: list[float]) -> None:
-        """Check that one bad vector refuses all chunks of the call, and that the old index stays."""
-        publish(store, "books", [chunk(1)])
         with pytest.raises(EmbeddingError), store.build("books", EMBEDDER, rebuild=True) as build:
             build.add([chunk(2), chunk(3)], [vector(2), bad])
         assert store.open("books").count() == 1
+        publish(store, "books", [chunk(3), chunk(4)])
+        assert store.open("books").count() == 2
 
     def test_one_writer_at_a_time(self, store: Store) -> None:
         """Check that a second writer of a collection is refused, and one of another collection is not."""
@@ -387,32 +357,19 @@ class StoreConformance(_SearchConformance):
         assert [one.chunk_index for one in other_store.open("books").scroll()] == [3]
 
     def test_an_alias_names_a_collection(self, store: Store) -> None:
-        """Check that aliases open the current index of a collection, and are not collections of their own."""
-        publish(store, "books", [chunk(1)])
-        store.set_aliases(["library", "shelf"], "books")
-        assert dict(store.aliases()) == {"library": "books", "shelf": "books"}
-        assert store.open("library").info.collection == "books"
-        assert store.collections() == ("books",)
-        publish(store, "books", [chunk(1), chunk(2)])
-        assert store.open("library").count() == 2
-
-    def test_a_collection_keeps_its_own_name(self, store: Store) -> None:
-        """Check that no alias replaces a collection, and that a new collection replaces an alias."""
+        """Check that aliases open the current index, and that neither replaces a collection's own name."""
         publish(store, "books", [chunk(1)])
         publish(store, "library", [chunk(1), chunk(2)])
         store.set_aliases(["library", "shelf"], "books")
+        assert dict(store.aliases()) == {"shelf": "books"}
+        assert store.open("shelf").info.collection == "books"
+        assert store.collections() == ("books", "library")
         assert store.open("library").count() == 2
+        publish(store, "books", [chunk(number) for number in range(4)])
+        assert store.open("shelf").count() == 4
         publish(store, "shelf", [chunk(number) for number in range(3)])
-        assert store.open("shelf").count() == 3
+        assert store.open("shelf").count() == 3, "a new collection replaces an alias"
         assert dict(store.aliases()) == {}
-
-    def test_a_closed_store_opens_again(self, store: Store) -> None:
-        """Check that `close` does not lose anything."""
-        publish(store, "books", [chunk(1)])
-        store.open("books")
-        store.close()
-        store.close()
-        assert store.open("books").count() == 1
 
     def test_earlier_generations_are_listed_and_restored(self, store: Store) -> None:
         """Check `Rollback`, if the store implements it: kept generations are listed, newest first."""
@@ -440,7 +397,7 @@ class StoreConformance(_SearchConformance):
         store.save_calibration(store.open("books").info, Calibration(0.5, 0.9, 10, 10))
         before, file = store.open("books"), tmp_path / "books.recto"
         queries = [IndexQuery(vector(3), terms(before, "compost")), IndexQuery(vector(4))]
-        expected = [hit.chunk for hit in before.query(vector(1), 9)], before.lexicon()
+        expected = [hit.chunk for hit in nearest(before, vector(1), 9)], before.lexicon()
         scores = [by_number(before, one.dense) for one in before.candidates(queries, 20)]
         backup = store.backup("books", file)
         assert (backup.name, backup.chunks, backup.bytes) == (before.info.generation, 60, file.stat().st_size)
@@ -450,7 +407,7 @@ class StoreConformance(_SearchConformance):
         info = store.restore(file, replace=True)
         after = store.open("library")
         assert (info.collection, info.chunks, info.fingerprint) == ("books", 60, before.info.fingerprint)
-        assert ([hit.chunk for hit in after.query(vector(1), 9)], after.lexicon()) == expected
+        assert ([hit.chunk for hit in nearest(after, vector(1), 9)], after.lexicon()) == expected
         for candidates, before_scores in zip(after.candidates(queries, 20), scores, strict=True):
             assert by_number(after, candidates.dense) == pytest.approx(before_scores, abs=1e-6)
         assert after.info.calibration == Calibration(0.5, 0.9, 10, 10)
@@ -482,27 +439,22 @@ class StoreConformance(_SearchConformance):
         publish(store, "books", [chunk(3)])
         assert store.open("books").count() == 1
 
-    def test_payload_indexes_can_be_prepared(self, store: Store) -> None:
-        """Check `Preparable`, if the store implements it: an index of our own needs nothing."""
-        if not isinstance(store, Preparable):
-            pytest.skip("the store is not Preparable")
+    def test_optional_abilities(self, store: Store) -> None:
+        """Check `Preparable`, `Verifiable` and `Versioned`, if the store implements them."""
         publish(store, "books", [chunk(1)])
-        assert store.missing_fields("books") == store.prepare("books") == ()
-        assert store.payload_schema("books").own
+        if isinstance(store, Preparable):
+            assert store.missing_fields("books") == store.prepare("books") == ()
+            assert store.payload_schema("books").own
+        if isinstance(store, Verifiable):
+            store.verify("books")
+            assert store.upgrade("books") is None
+        if isinstance(store, Versioned):
+            assert any(letter.isdigit() for letter in store.version())
 
-    def test_files_can_be_verified(self, store: Store) -> None:
-        """Check `Verifiable`, if the store implements it: a new index is intact and up to date."""
-        if not isinstance(store, Verifiable):
-            pytest.skip("the store is not Verifiable")
-        publish(store, "books", [chunk(1)])
-        store.verify("books")
-        assert store.upgrade("books") is None
 
-    def test_the_engine_has_a_version(self, store: Store) -> None:
-        """Check `Versioned`, if the store implements it."""
-        if not isinstance(store, Versioned):
-            pytest.skip("the store is not Versioned")
-        assert any(letter.isdigit() for letter in store.version())
+def nearest(index: Index, vector: Vector, limit: int, filters: Filters = NO_FILTERS) -> list[Hit]:
+    """Return the hits of a dense search, best first."""
+    return nearest_chunks(index, [vector], limit, filters)[0]
 
 
 def terms(index: Index, text: str) -> SparseVector:
@@ -526,13 +478,3 @@ def bm25(index: Index, chunk: Chunk, text: str) -> float:
         weight * weights.get(term, 0.0) * idf
         for term, weight, idf in zip(query.indices, query.values, query.idf, strict=True)
     )
-
-
-def _publish_modules(store: Store) -> None:
-    """Publish four directories of three modules, with three pages in each."""
-    chunks = [
-        chunk(number, module=module, directory=directory, page=f"{directory}/{number % 3}")
-        for module, directory in MODULES
-        for number in range(12)
-    ]
-    publish(store, "books", chunks)

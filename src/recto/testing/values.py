@@ -92,9 +92,9 @@ def vector(seed: int, dim: int = DIM) -> Vector:
 
 def fingerprint(book: str = "test-book", embedder: EmbedderFingerprint = EMBEDDER) -> Fingerprint:
     """Return the fingerprint of an index without lexical vectors."""
-    made = ("0" * 64, 1, "0", "2026-01-01T00:00:00+00:00")
+    created = ("0" * 64, 1, "0", "2026-01-01T00:00:00+00:00")
     return Fingerprint(
-        embedder, "recto-1", book, "somewhere", *made, title="The book", logo="data:image/png;base64,AA=="
+        embedder, "recto-1", book, "somewhere", *created, title="The book", logo="data:image/png;base64,AA=="
     )
 
 

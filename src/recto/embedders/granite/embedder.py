@@ -105,8 +105,8 @@ GRANITE = _built_in(
         "69eab2c45511f55890901d447c87716daf8084a502409ff283bb67d86cb91d7c",
     ),
     (
-        lambda pack: read_pack(pack).weights,
-        lambda pack: quantize(read_pack(pack).weights, read_calibration()),
+        read_pack,
+        lambda pack: quantize(read_pack(pack), read_calibration()),
     ),
 )
 RECTO_EN_1 = _built_in(

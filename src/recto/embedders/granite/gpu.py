@@ -26,7 +26,7 @@ from recto.embedders.granite.embedder import (
     graph_opener,
 )
 from recto.embedders.granite.weights import LAST, LINEAR, Arrays
-from recto.embedders.onnx import LocalEmbedder, Sessions, length_batches
+from recto.embedders.onnx import Sessions, length_batches
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
 from recto.settings import Settings
@@ -55,67 +55,37 @@ _IEEE, _TF32 = "ieee", "tf32"  # values of the newer setting
 _TRY_CPU = "Set RECTO_DEVICE=cpu to embed on the CPU."
 
 
-def gpu_embedder(settings: Settings, device: str, notify: Callable[[str], None]) -> GpuEmbedder:
-    """Return the built-in embedder with documents on a GPU and queries on the CPU.
+class GpuEmbedder(BuiltInEmbedder):
+    """Embeds documents on a GPU, and queries as `BuiltInEmbedder` does.
 
     The fingerprint says how documents are embedded. If the choice of the GPU was automatic, the CPU embeds
     few documents, or all of them if the GPU cannot be used, in the same precision.
     """
-    home, half = settings.home, settings.precision == "bf16"
-    model = MODELS[settings.model]
-    queries = model.cpu_variant(settings.precision)
-    sessions = Sessions(
-        graph_opener(home, queries, single_query=settings.single_query),
-        settings.threads,
-        lambda: graph_opener(home, model.variants["fp32"])(1),
-    )
-    options = GpuOptions(
-        device,
-        half,
-        required=half or settings.device != "auto",
-        queries=settings.query_device == "same",
-    )
-
-    def open_other(name: str) -> BuiltInEmbedder:
-        return built_in_embedder(home, settings.threads, settings.precision, model=name)
-
-    return GpuEmbedder(model, home, sessions, settings.threads, options, notify, open_other)
-
-
-@dataclass(frozen=True, slots=True)
-class GpuOptions:
-    """How the GPU is used: the device of torch, bf16 instead of fp32, an error if it fails, for queries."""
-
-    device: str
-    half: bool = False
-    required: bool = True
-    queries: bool = False
-
-
-class GpuEmbedder(BuiltInEmbedder):
-    """Embeds documents on a GPU, and queries as `BuiltInEmbedder` does."""
 
     batch_size = _BATCH_SIZE
     """The number of texts per call of `embed_documents` for the best throughput."""
 
-    def __init__(
-        self,
-        model: BuiltInModel,
-        home: Path,
-        sessions: Sessions,
-        threads: int,
-        options: GpuOptions,
-        notify: Callable[[str], None],
-        open_other: Callable[[str], LocalEmbedder],
-    ) -> None:
-        """Take the sessions of the CPU: of queries, and of documents in fp32."""
+    def __init__(self, settings: Settings, device: str, notify: Callable[[str], None]) -> None:
+        home, model = settings.home, MODELS[settings.model]
+        self._half = settings.precision == "bf16"
+        sessions = Sessions(
+            graph_opener(home, model.cpu_variant(settings.precision), single_query=settings.single_query),
+            settings.threads,
+            lambda: graph_opener(home, model.variants["fp32"])(1),
+        )
+
+        def open_other(name: str) -> BuiltInEmbedder:
+            return built_in_embedder(home, settings.threads, settings.precision, model=name)
+
         fingerprint = model.fingerprint
-        if options.half:
+        if self._half:
             fingerprint = replace(fingerprint, variant="int8-weights-bf16")
-        super().__init__(fingerprint, home, sessions, threads, open_other)
+        super().__init__(fingerprint, home, sessions, settings.threads, open_other)
         self._model = model
         self._home = home
-        self._options = options
+        self._device = device
+        self._is_required = self._half or settings.device != "auto"
+        self._embeds_queries = settings.query_device == "same"
         self._notify = notify
         self._runner: TorchRunner | None = None
         self._unusable = False
@@ -123,14 +93,14 @@ class GpuEmbedder(BuiltInEmbedder):
 
     def warm_up(self) -> None:
         """Load what a query needs."""
-        if self._options.queries and self._started():
+        if self._embeds_queries and self._started():
             self._query_tokens([""])
         else:
             super().warm_up()
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries; tokens beyond the model's limit are ignored."""
-        runner = self._started() if self._options.queries and texts else None
+        runner = self._started() if self._embeds_queries and texts else None
         if runner is None:
             return super().embed_queries(texts)
         rows = [self._truncated(row) for row in self._query_tokens(texts)]
@@ -139,7 +109,7 @@ class GpuEmbedder(BuiltInEmbedder):
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks, in batches of similar length."""
-        worth_it = self._options.required or self._runner or len(texts) >= _FEW
+        worth_it = self._is_required or self._runner or len(texts) >= _FEW
         runner = self._started() if worth_it and texts else None
         if runner is None:
             return super().embed_documents(texts, progress)
@@ -186,18 +156,17 @@ class GpuEmbedder(BuiltInEmbedder):
         with self._starting:
             if self._runner is None and not self._unusable:
                 try:
-                    self._runner = open_runner(self._model, self._options, self._home)
+                    self._runner = open_runner(self._model, self._device, self._home, half=self._half)
                 except (ConfigurationError, EmbeddingError) as error:
-                    if self._options.required:
+                    if self._is_required:
                         raise
                     self._unusable = True
                     self._notify(f"{error.message}: the CPU embeds the documents")
             return self._runner
 
 
-def open_runner(model: BuiltInModel, options: GpuOptions, home: Path) -> TorchRunner:
-    """Load the model on a device, and compare its vectors with the CPU's."""
-    device = options.device
+def open_runner(model: BuiltInModel, device: str, home: Path, *, half: bool) -> TorchRunner:
+    """Load the model on a device, in bf16 or fp32, and compare its vectors with the CPU's."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -213,7 +182,7 @@ def open_runner(model: BuiltInModel, options: GpuOptions, home: Path) -> TorchRu
     try:
         expected = TorchRunner(TorchModel(weights, "cpu", torch.float32), 512)
         runner = TorchRunner(
-            TorchModel(weights, device, torch.bfloat16 if options.half else torch.float32), _room(device)
+            TorchModel(weights, device, torch.bfloat16 if half else torch.float32), _room(device)
         )
         pairs = zip(runner.finish(runner.launch(rows)), expected.finish(expected.launch(rows)), strict=True)
         if all(sum(a * b for a, b in zip(*pair, strict=True)) >= _MIN_COSINE for pair in pairs):

@@ -44,14 +44,6 @@ _ALIGNMENT = 1 << 16  # Windows maps files at multiples of this
 
 
 @dataclass(frozen=True, slots=True)
-class Pack:
-    """The model's tokenizer.json, and its weights by their names in the graph."""
-
-    tokenizer: bytes
-    weights: dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True, slots=True)
 class ActivationScale:
     """How the input of a linear layer is quantized: a factor per channel, a scale and a zero point."""
 
@@ -89,15 +81,15 @@ def read_tokenizer(path: Path) -> bytes:
         return file.read(header["tokenizer_len"])
 
 
-def read_pack(path: Path) -> Pack:
-    """Read a pack: linear layers as float32, the word embeddings as they are stored."""
+def read_pack(path: Path) -> dict[str, NDArray[Any]]:
+    """Read the weights of a pack: linear layers as float32, the word embeddings as they are stored."""
     weights: dict[str, NDArray[Any]] = {}
     with path.open("rb") as file:
         header = _read_header(file, path)
-        tokenizer = file.read(header["tokenizer_len"])
+        file.read(header["tokenizer_len"])
         for tensor in header["tensors"]:
             weights.update(_tensor(tensor, file.read(tensor["len"])))
-    return Pack(tokenizer, _as_in_graph(weights, header["arch"]))
+    return _as_in_graph(weights, header["arch"])
 
 
 def _read_header(file: BinaryIO, path: Path) -> dict[str, Any]:
@@ -215,7 +207,7 @@ def _trained(pack: Path) -> dict[str, NDArray[Any]]:
             f"The local embedding model is damaged: {BODY} does not have the expected hash",
             hint=install_command(),
         )
-    tables = read_pack(pack).weights
+    tables = read_pack(pack)
     with np.load(BODY) as data:
         return {name: tables[name] for name in ("word.q", "word.s", "positions")} | dict(data)
 

@@ -33,6 +33,7 @@ from recto.indexing.naming import default_collection
 from recto.indexing.planner import PageState
 from recto.protocols import Index, Preparable, Verifiable
 from recto.search.lexical import other_analyzer
+from recto.search.pipeline import nearest_chunks
 from recto.search.retriever import other_model, query_embedder
 from recto.settings import SAMPLE_COLLECTION, Settings, read_variables
 
@@ -175,7 +176,7 @@ def search(context: DoctorContext, index: Index) -> Iterator[Finding]:
     sample = next(index.scroll(batch=1))
     query = heading_question(sample) or "book"
     began = perf_counter()
-    hits = index.query(context.embedder.embed_query(query), 5)
+    (hits,) = nearest_chunks(index, [context.embedder.embed_query(query)], 5)
     took = (perf_counter() - began) * 1e3
     evidence = f'"{query}": ' + ", ".join(f"{hit.score:.3f} {hit.chunk.page_url}" for hit in hits[:3])
     if not hits:

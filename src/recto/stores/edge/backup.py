@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from recto._util.files import read_limited
-from recto.errors import FormatMismatch, IndexDamaged, StorageError, StoreBusy
+from recto.errors import FormatMismatch, IndexDamaged, RectoError, StorageError, StoreBusy
 from recto.protocols import Progress
 from recto.stores.archive import Archive, Header, write_archive
 from recto.stores.edge.index import open_generation
@@ -79,31 +79,29 @@ def _open_current(
     find: Callable[[], CollectionDirectory], resources: ExitStack
 ) -> tuple[CollectionDirectory, _OpenFiles]:
     """Open all files of the current generation; try again if a writer removes it meanwhile."""
-    tries = 0
-    while True:
+    for number in range(_TRIES):
+        if number:
+            time.sleep(_PAUSE)
         directory = find()
-        name = directory.read_pointer()
-        tries += 1
+        before = directory.read_pointer()
         try:
             with ExitStack() as files:
                 opened = _open_files(directory, directory.current(), files)
                 resources.push(files.pop_all())
                 return directory, opened
-        except IndexDamaged:
-            if tries == _TRIES:
-                raise
+        except IndexDamaged as error:
+            failure: RectoError = error
         except FileNotFoundError as error:
-            if tries == _TRIES and directory.read_pointer() == name:
-                raise IndexDamaged(f"{error.filename} is missing", hint="Index the book again.") from error
-            if tries == _TRIES:
+            failure = IndexDamaged(f"{error.filename} is missing", hint="Index the book again.")
+            if directory.read_pointer() != before:
                 message = f"Collection '{directory.path.name}' is being replaced again and again"
-                raise StoreBusy(message, hint="Wait until the index runs have finished.") from error
+                failure = StoreBusy(message, hint="Wait until the index runs have finished.")
         except OSError as error:
             if error.errno == errno.EMFILE:
                 message = "The index has more files than this process can open"
                 raise StorageError(message, hint="Raise `ulimit -n`.") from error
             raise
-        time.sleep(_PAUSE)
+    raise failure
 
 
 def _open_files(directory: CollectionDirectory, name: str, resources: ExitStack) -> _OpenFiles:

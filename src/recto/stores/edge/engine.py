@@ -14,7 +14,7 @@ from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageEr
 from recto.stores.edge.layout import copy_tree
 from recto.stores.points import LEXICAL
 from recto.types.index import SparseVector
-from recto.types.search import Filters, Payload, Vector
+from recto.types.search import NO_FILTERS, Filters, Payload, Vector
 
 # Sizes in chunks. From MAPPED_FROM on, the files are memory-mapped, so opening reads little, and the vectors
 # are quantized. Below HNSW_FROM, all quantized vectors are compared and the best are rescored: full recall,
@@ -210,44 +210,21 @@ def search_params(chunks: int) -> edge.SearchParams | None:
 
 
 def query_request(
-    vector: Vector,
+    vector: Vector | SparseVector,
     limit: int,
-    filters: Filters,
-    min_score: float | None = None,
+    filters: Filters = NO_FILTERS,
+    *,
+    ids: Collection[Any] = (),
     params: edge.SearchParams | None = None,
 ) -> edge.QueryRequest:
-    """Return the request for a dense search, which returns only ids and scores."""
-    return edge.QueryRequest(
-        limit=limit,
-        query=edge.Query.Nearest(vector),
-        filter=to_edge_filter(filters),
-        with_payload=False,
-        score_threshold=min_score,
-        params=params,
+    """Return the request for a dense or lexical search of all chunks or of some; it has no payloads."""
+    query = (
+        edge.Query.Nearest(_sparse(vector), using=LEXICAL)
+        if isinstance(vector, SparseVector)
+        else edge.Query.Nearest(vector)
     )
-
-
-def lexical_request(
-    vector: SparseVector, limit: int, filters: Filters, ids: Collection[Any] = ()
-) -> edge.QueryRequest:
-    """Return the request for a lexical search, of all chunks or of some."""
-    return edge.QueryRequest(
-        limit=limit,
-        query=edge.Query.Nearest(_sparse(vector), using=LEXICAL),
-        filter=_among(ids) if ids else to_edge_filter(filters),
-        with_payload=False,
-    )
-
-
-def cosine_request(vector: Vector, ids: Collection[Any]) -> edge.QueryRequest:
-    """Return the request for the cosine similarities of some chunks."""
-    return edge.QueryRequest(
-        limit=len(ids), query=edge.Query.Nearest(vector), filter=_among(ids), with_payload=False
-    )
-
-
-def _among(ids: Collection[Any]) -> edge.Filter:
-    return edge.Filter(must=[edge.HasIdCondition(set(ids))])
+    among = edge.Filter(must=[edge.HasIdCondition(set(ids))]) if ids else to_edge_filter(filters)
+    return edge.QueryRequest(limit=limit, query=query, filter=among, with_payload=False, params=params)
 
 
 def _sparse(vector: SparseVector) -> edge.SparseVector:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import atexit
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from operator import le
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -16,9 +15,7 @@ import qdrant_edge as edge
 from recto.errors import IndexDamaged
 from recto.stores.edge.engine import (
     HNSW_FROM,
-    cosine_request,
     engine_errors,
-    lexical_request,
     load_shard,
     query_request,
     search_params,
@@ -33,7 +30,7 @@ from recto.stores.points import (
     without_last_tie,
 )
 from recto.types.index import Candidates, IndexInfo, IndexQuery
-from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector, hit_order
+from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 
 _MAX_CACHED = 2_000  # chunks of about 3 kB: most textbooks as a whole, and a few megabytes of a large one
 _open_indexes: WeakSet[EdgeIndex] = WeakSet()  # of the whole process, for `_leak_open_indexes`
@@ -66,28 +63,6 @@ class EdgeIndex:
             self._calibration_state = state
         return self._info
 
-    def query(
-        self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
-    ) -> list[Hit]:
-        """Return the nearest chunks, best first."""
-        return self.query_batch([vector], limit, filters, min_score)[0]
-
-    def query_batch(
-        self,
-        vectors: Sequence[Vector],
-        limit: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-    ) -> list[list[Hit]]:
-        """Return the nearest chunks of several vectors, with one call of the engine."""
-        with engine_errors("searching"):
-            queries = [query_request(vector, limit, filters, min_score, self._params) for vector in vectors]
-            answers = self._shard.query_batch(edge.QueryBatchRequest(queries=queries))
-            pairs = zip(answers, vectors, strict=True)
-            return self._hits(
-                [self._complete(points, vector, limit, filters, min_score) for points, vector in pairs]
-            )
-
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
@@ -101,14 +76,14 @@ class EdgeIndex:
             if query.dense is not None:
                 requests.append(query_request(query.dense, most, filters, params=self._params))
             if query.lexical is not None and query.lexical.indices:
-                requests.append(lexical_request(query.lexical, most, filters))
+                requests.append(query_request(query.lexical, most, filters))
         with engine_errors("searching"):
             answers = iter(self._run(requests))
             results = []
             for query in queries:
                 candidates = Candidates()
                 if query.dense is not None:
-                    points = self._complete(next(answers), query.dense, limit, filters, None)
+                    points = self._complete(next(answers), query.dense, limit, filters)
                     candidates.dense.update((point.id, point.score) for point in points)
                 if query.lexical is not None and query.lexical.indices:
                     scores = {point.id: point.score for point in next(answers)}
@@ -127,10 +102,10 @@ class EdgeIndex:
             if query.dense is None or query.lexical is None or not query.lexical.indices:
                 continue
             if only_lexical := candidates.lexical.keys() - candidates.dense.keys():
-                requests.append(cosine_request(query.dense, only_lexical))
+                requests.append(query_request(query.dense, len(only_lexical), ids=only_lexical))
                 targets.append(candidates.dense)
             if only_dense := candidates.dense.keys() - candidates.lexical.keys():
-                requests.append(lexical_request(query.lexical, len(only_dense), NO_FILTERS, only_dense))
+                requests.append(query_request(query.lexical, len(only_dense), ids=only_dense))
                 targets.append(candidates.lexical)
         for scores, points in zip(targets, self._run(requests), strict=True):
             scores.update((point.id, point.score) for point in points)
@@ -196,28 +171,11 @@ class EdgeIndex:
 
         pythonapi.Py_IncRef(py_object(self._shard))
 
-    def _complete(
-        self, points: list[Any], vector: Vector, limit: int, filters: Filters, min_score: float | None
-    ) -> list[Any]:
-        """Search exactly if HNSW returned too few chunks of a module.
-
-        With a minimum score, few hits are normal. The chunks of a page are always searched exactly.
-        """
-        if (
-            len(points) >= limit
-            or not filters.modules
-            or filters.page_url
-            or min_score is not None
-            or self._info.chunks < HNSW_FROM
-        ):
+    def _complete(self, points: list[Any], vector: Vector, limit: int, filters: Filters) -> list[Any]:
+        """Search exactly if HNSW returned too few chunks of a module; a page is always searched exactly."""
+        if len(points) >= limit or not filters.modules or filters.page_url or self._info.chunks < HNSW_FROM:
             return points
         return self._shard.query(query_request(vector, limit, filters, params=edge.SearchParams(exact=True)))
-
-    def _hits(self, answers: Sequence[Sequence[Any]]) -> list[list[Hit]]:
-        try:
-            return _to_hits(answers, self._cache)
-        except KeyError:
-            return _to_hits(answers, self._load({point.id for points in answers for point in points}))
 
     def _load(self, ids: set[Any]) -> dict[Any, Chunk]:
         """Read the chunks that are not in the cache, with one call of the engine, and return the cache.
@@ -265,15 +223,3 @@ def _leak_open_indexes() -> None:
     with suppress(ImportError, RuntimeError):
         for index in list(_open_indexes):
             index.leak_on_exit()
-
-
-def _to_hits(answers: Sequence[Sequence[Any]], chunks: Mapping[Any, Chunk]) -> list[list[Hit]]:
-    """Turn points into hits, and sort those with equal scores; the engine has sorted the others."""
-    results = []
-    for points in answers:
-        hits = [Hit(score := point.score, chunks[point.id], score) for point in points]
-        scores = [hit.score for hit in hits]
-        if any(map(le, scores, scores[1:])):
-            hits.sort(key=hit_order)
-        results.append(hits)
-    return results

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from recto.stores.edge.build import EdgeBuild
     from recto.stores.edge.index import EdgeIndex
 
-_OPEN_TRIES = 5
 _LARGEST_ALIASES = 1 << 20  # bytes
 _VERIFY_PAUSE = 300.0  # seconds between two looks at whether an index is due
 
@@ -67,19 +66,10 @@ class _AliasFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _ResolvedName:
-    """The collection behind a name, valid while the aliases file has the same state."""
-
-    aliases: FileState | None
-    collection: str
-    directory: CollectionDirectory
-    pointer: str
-
-
-@dataclass(frozen=True, slots=True)
 class _OpenGeneration:
-    """An open index, and the state and content of the pointer file when it was opened."""
+    """An open index, the pointer file, and its state and content when the index was opened."""
 
+    path: str
     pointer: FileState | None
     name: str
     index: EdgeIndex
@@ -129,7 +119,7 @@ class EdgeStore:
         self._aliases = _AliasFile(home / "aliases.json")
         self._aliases_path = str(self._aliases.path)  # a string is faster to stat, at every search
         self._open: dict[str, _OpenGeneration] = {}
-        self._names: dict[str, _ResolvedName] = {}
+        self._names: dict[str, tuple[FileState | None, str]] = {}
         self._opening = threading.Lock()
         self._process = os.getpid()
         self._parents_indexes: list[object] = []
@@ -155,15 +145,11 @@ class EdgeStore:
     def open(self, name: str) -> EdgeIndex:
         """Return the current generation of a collection or alias."""
         try:
-            resolved = self._resolve(name)
-            opened = self._open.get(resolved.collection)
-            if (
-                opened is not None
-                and opened.pointer == file_state(resolved.pointer)
-                and self._process == os.getpid()
-            ):
+            collection = self._resolve(name)
+            opened = self._open.get(collection)
+            if opened and opened.pointer == file_state(opened.path) and self._process == os.getpid():
                 return opened.index
-            return self._reopen(resolved)
+            return self._reopen(collection)
         except OSError as error:
             raise disk_error(error, self._home) from error
 
@@ -320,16 +306,13 @@ class EdgeStore:
     def _directory(self, collection: str) -> CollectionDirectory:
         return CollectionDirectory(self._home / "collections" / collection)
 
-    def _resolve(self, name: str) -> _ResolvedName:
+    def _resolve(self, name: str) -> str:
         """Return the collection behind a name; cached until the aliases change, for fast searches."""
         aliases = file_state(self._aliases_path)
-        resolved = self._names.get(name)
-        if resolved is None or resolved.aliases != aliases:
-            collection = self._collection(name)
-            directory = self._directory(collection)
-            resolved = _ResolvedName(aliases, collection, directory, str(directory.pointer))
-            self._names[name] = resolved
-        return resolved
+        cached = self._names.get(name)
+        if cached is None or cached[0] != aliases:
+            cached = self._names[name] = (aliases, self._collection(name))
+        return cached[1]
 
     def _collection(self, name: str) -> str:
         """Return the name of the collection that a name or alias refers to."""
@@ -341,20 +324,21 @@ class EdgeStore:
             return target
         raise missing_collection(name, "", {*self.collections(), *self._aliases.read()})
 
-    def _reopen(self, resolved: _ResolvedName) -> EdgeIndex:
+    def _reopen(self, collection: str) -> EdgeIndex:
         """Open the generation that the pointer names, unless it is open already."""
-        collection, directory = resolved.collection, resolved.directory
+        directory = self._directory(collection)
+        path = str(directory.pointer)
         with self._opening:
             self._discard_after_fork()
             opened = self._open.get(collection)
             # The state is taken before reading, so that the next search notices a change in between.
-            pointer = file_state(resolved.pointer)
+            pointer = file_state(path)
             if opened is None or (opened.pointer != pointer and opened.name != directory.read_pointer()):
                 # The old index is not closed here: other threads may use it. It closes when they release it.
                 name, index = self._load(collection, directory)
             else:
                 name, index = opened.name, opened.index
-            self._open[collection] = _OpenGeneration(pointer, name, index)
+            self._open[collection] = _OpenGeneration(path, pointer, name, index)
             if self._verify_later and not self._verifying and directory.verified(name).exists():
                 thread = threading.Thread(target=_keep_verifying, args=(ref(self),), daemon=True)
                 self._verifying = thread
@@ -365,31 +349,21 @@ class EdgeStore:
         """Open the current generation, or the newest intact one with a warning if it is damaged."""
         from recto.stores.edge.index import open_generation
 
-        tries = 0
-        while True:
-            name = directory.read_pointer()
-            tries += 1
-            try:
-                return name, open_generation(directory, collection, directory.current())
-            except IndexDamaged as damage:
-                # If the pointer has changed, the generation was not damaged, but pruned while it was opened.
-                if tries < _OPEN_TRIES and directory.read_pointer() != name:
-                    continue
-                return name, self._open_older(collection, directory, name, damage)
-
-    def _open_older(
-        self, collection: str, directory: CollectionDirectory, current: str, damage: IndexDamaged
-    ) -> EdgeIndex:
-        from recto.stores.edge.index import open_generation
-
-        message = f"The index of '{collection}' is damaged: {damage.message}"
-        repair = f"Repair it with `recto index PATH --collection {collection}`."
-        for name in directory.generations():
-            if name != current:
-                with suppress(IndexDamaged, FormatMismatch):
-                    warning = f"{message}. Using {name} instead. {repair}"
-                    return open_generation(directory, collection, name, (warning,))
-        raise IndexDamaged(message, hint=repair) from damage
+        current = directory.read_pointer()
+        try:
+            return current, open_generation(directory, collection, directory.current())
+        except IndexDamaged as damage:
+            # If the pointer has changed, the generation was not damaged, but pruned while it was opened.
+            if directory.read_pointer() != current:
+                return self._load(collection, directory)
+            message = f"The index of '{collection}' is damaged: {damage.message}"
+            repair = f"Repair it with `recto index PATH --collection {collection}`."
+            for name in directory.generations():
+                if name != current:
+                    with suppress(IndexDamaged, FormatMismatch):
+                        warning = f"{message}. Using {name} instead. {repair}"
+                        return current, open_generation(directory, collection, name, (warning,))
+            raise IndexDamaged(message, hint=repair) from damage
 
     def _discard_after_fork(self) -> None:
         """Put the indexes of a parent process aside: any call on them, even closing, would hang."""

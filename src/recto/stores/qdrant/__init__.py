@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recto.errors import missing_extra
@@ -21,5 +22,5 @@ def open_server(settings: Settings, notify: Callable[[str], None]) -> ServerStor
     except ImportError as error:
         raise missing_extra("A Qdrant server", "cloud") from error
     connection = Connection(settings.qdrant_url, settings.qdrant_api_key, notify)
-    dialect = load_dialect(settings.dialect) if settings.dialect else None
+    dialect = load_dialect(Path(settings.dialect)) if settings.dialect else None
     return ServerStore(connection, settings.home, settings.server, dialect, settings.keep_generations)

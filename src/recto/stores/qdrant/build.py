@@ -7,23 +7,23 @@ from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Any, Self
 
-from qdrant_client import models
+from qdrant_client import QdrantClient, models
 
 from recto._util.files import WriterLock
 from recto.errors import IndexDamaged, RectoError
 from recto.protocols import Index
 from recto.settings import ServerOptions
 from recto.stores.points import LEXICAL, check_vectors, to_payload
-from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.generations import Generations
-from recto.stores.qdrant.schema import (
+from recto.stores.qdrant.collections import (
     LEXICON_KEY,
     LEXICON_TOO_LARGE,
     METADATA_KEY,
+    Generations,
     create_collection,
     encode_lexicon,
     prepare_fields,
 )
+from recto.stores.qdrant.connection import Connection
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo, SparseVector
 from recto.types.search import Chunk, Payload, Vector
 
@@ -78,9 +78,7 @@ class ServerBuild:
                 self._name, self._embedder, self._analyzer, rebuild=self._rebuild
             )
             if not self._in_place:
-                self._connection.write(
-                    lambda client: create_collection(client, self._target, self._embedder, self._options)
-                )
+                self._connection.write(create_collection, self._target, self._embedder, self._options)
             prepare_fields(self._connection, self._target, tenant=self._options.tenant)
             self._resources = resources.pop_all()
         return self
@@ -123,7 +121,7 @@ class ServerBuild:
         """Delete old chunks, check the collection, and make it the current one."""
         if self._in_place:
             self._delete_stale()
-        counted = self._connection.read(lambda client: client.count(self._target, exact=True)).count
+        counted = self._connection.read(QdrantClient.count, self._target, exact=True).count
         if counted != len(self._ids):
             raise IndexDamaged(
                 f"The collection has {counted} chunks, but {len(self._ids)} were written",
@@ -133,7 +131,7 @@ class ServerBuild:
         encoded = encode_lexicon(lexicon) if lexicon else None
         # None deletes the vocabulary of a generation that is updated in place.
         metadata = {METADATA_KEY: fingerprint.to_dict(), LEXICON_KEY: encoded}
-        self._connection.write(lambda client: client.update_collection(self._target, metadata=metadata))
+        self._connection.write(QdrantClient.update_collection, self._target, metadata=metadata)
         self._generations.publish(self._name, self._target, self._before)
         self._on_publish()
         self._published = True
@@ -147,9 +145,7 @@ class ServerBuild:
 
     def _upsert(self, points: Sequence[models.PointStruct]) -> None:
         for batch in _batches(points):
-            self._connection.write(
-                lambda client, batch=batch: client.upsert(self._target, batch, wait=True)  # type: ignore[misc]
-            )
+            self._connection.write(QdrantClient.upsert, self._target, batch, wait=True)
 
     def _delete_stale(self) -> None:
         """Delete the chunks that were neither added nor kept."""
@@ -157,9 +153,7 @@ class ServerBuild:
         stale = [record.id for record in records if str(record.id) not in self._ids]
         for start in range(0, len(stale), _BATCH_POINTS):
             ids = stale[start : start + _BATCH_POINTS]
-            self._connection.write(
-                lambda client, ids=ids: client.delete(self._target, points_selector=ids, wait=True)  # type: ignore[misc]
-            )
+            self._connection.write(QdrantClient.delete, self._target, points_selector=ids, wait=True)
 
     def _check_samples(self) -> None:
         """Search for some chunks by their own vectors; HNSW may miss one, exact search must find it."""
@@ -172,7 +166,7 @@ class ServerBuild:
     def _finds(self, id: str, vector: Vector, *, exact: bool) -> bool:
         params = models.SearchParams(exact=True) if exact else None
         nearest = self._connection.read(
-            lambda client: client.query_points(self._target, query=vector, limit=10, search_params=params)
+            QdrantClient.query_points, self._target, query=vector, limit=10, search_params=params
         ).points
         # A book can have many copies of a chunk: then the ten nearest may all be others.
         return any(str(point.id) == id for point in nearest) or bool(

@@ -6,18 +6,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from typing import Any
 
-from qdrant_client import models
+from qdrant_client import QdrantClient, models
 
 from recto._util.text import plural
 from recto.errors import CollectionMissing, ConfigurationError, Unreachable
 from recto.settings import ServerOptions
-from recto.stores.qdrant.connection import Connection, Node
+from recto.stores.qdrant.connection import Connection
 from recto.types.index import StoreProblem
 
-_RECENT = timedelta(seconds=30)  # older failures of messages between nodes are not reset by the server
 _TRANSFER_SECONDS = 3600.0
 _POLL_SECONDS = 1.0
 _MISSED_POLLS = 30  # without a transfer that is running
@@ -49,38 +47,18 @@ def find_problems(connection: Connection, collection: str) -> tuple[StoreProblem
 
 
 def _nodes(connection: Connection, _: str) -> Iterator[StoreProblem]:
-    """Ask every node in QDRANT_URL whether it is ready, and which of the others it cannot reach."""
-    nodes = connection.nodes
-    with ThreadPoolExecutor(len(nodes)) as pool:
-        ready = dict(zip(nodes, pool.map(lambda node: node.is_ready(), nodes), strict=True))
-    failed: set[str] = set()
-    for node, is_ready in ready.items():
-        if is_ready or len(nodes) == 1:
-            failed |= _unreachable_peers(connection, node)
-        else:
+    """Ask every node in QDRANT_URL whether it is ready; if there is only one, other calls show it."""
+    nodes = connection.nodes if len(connection.nodes) > 1 else ()
+    with ThreadPoolExecutor(max(1, len(nodes))) as pool:
+        ready = list(pool.map(lambda node: node.is_ready(), nodes))
+    for node, is_ready in zip(nodes, ready, strict=True):
+        if not is_ready:
             message = f"The node at {node.url} does not answer, or is not ready"
             yield StoreProblem("node", message, f"{_RESTART}, or remove it from QDRANT_URL")
-    for url in sorted(failed):
-        yield StoreProblem("peer", f"The peer at {url} cannot be reached by another node", _RESTART)
-
-
-def _unreachable_peers(connection: Connection, node: Node) -> set[str]:
-    """Return the peers that a node has tried to reach lately; the leader tries to reach all of them."""
-    status = connection.read_from(node, lambda client: client.cluster_status())
-    if status.status != "enabled":
-        return set()
-    working = getattr(status.consensus_thread_status, "last_update", None)
-    return {
-        url
-        for url, failures in status.message_send_failures.items()
-        if failures.latest_error_timestamp is not None
-        and working is not None
-        and working - failures.latest_error_timestamp < _RECENT
-    }
 
 
 def _state(connection: Connection, collection: str) -> Iterator[StoreProblem]:
-    status = connection.read(lambda client: client.get_collection(collection)).status
+    status = connection.read(QdrantClient.get_collection, collection).status
     state = str(getattr(status, "value", status))
     if state in _STATES:
         meaning, repair = _STATES[state]
@@ -89,7 +67,7 @@ def _state(connection: Connection, collection: str) -> Iterator[StoreProblem]:
 
 
 def _replicas(connection: Connection, collection: str) -> Iterator[StoreProblem]:
-    states = _states(connection.read(lambda client: client.collection_cluster_info(collection)))
+    states = _states(connection.read(QdrantClient.collection_cluster_info, collection))
     for shard, replicas in sorted(states.items()):
         if not any(state in _READABLE for state in replicas.values()):
             message = f"Shard {shard} of '{collection}' has no live replica: searches fail"
@@ -116,7 +94,7 @@ def set_replication(
     params = _params(connection, collection)
     factor = options.replication or params.replication_factor or 1
     consistency = options.write_consistency or params.write_consistency_factor or 1
-    peers = _peers(connection)
+    peers = read_peers(connection)
     if factor > max(1, len(peers)):
         raise ConfigurationError(
             f"QDRANT_REPLICATION is {factor}, but the cluster has {plural(max(1, len(peers)), 'node')}",
@@ -125,7 +103,7 @@ def set_replication(
     done = []
     if (factor, consistency) != (params.replication_factor, params.write_consistency_factor):
         changed = models.CollectionParamsDiff(replication_factor=factor, write_consistency_factor=consistency)
-        connection.write(lambda client: client.update_collection(collection, collection_params=changed))
+        connection.write(QdrantClient.update_collection, collection, collection_params=changed)
         done.append(f"set replication {factor} and write consistency {consistency}")
     if peers:
         added = _add_replicas(connection, collection, factor, peers, notify)
@@ -151,7 +129,7 @@ def _add_replicas(
     connection: Connection, collection: str, factor: int, peers: Sequence[int], notify: Callable[[str], None]
 ) -> int:
     """Copy shards to the peers that have the fewest, until each has enough replicas."""
-    info = connection.read(lambda client: client.collection_cluster_info(collection))
+    info = connection.read(QdrantClient.collection_cluster_info, collection)
     states = _states(info)
     load = {peer: sum(peer in replicas for replicas in states.values()) for peer in peers}
     added = 0
@@ -169,9 +147,7 @@ def _add_replicas(
             copy = models.ReplicateShardOperation(
                 replicate_shard=models.ReplicateShard(shard_id=shard, from_peer_id=source, to_peer_id=target)
             )
-            connection.write(
-                lambda client, copy=copy: client.cluster_collection_update(collection, copy)  # type: ignore[misc]
-            )
+            connection.write(QdrantClient.cluster_collection_update, collection, copy)
             _wait_for_replica(connection, collection, shard, target)
             replicas[target] = "Active"
             load[target] += 1
@@ -182,7 +158,7 @@ def _add_replicas(
 def _wait_for_replica(connection: Connection, collection: str, shard: int, peer: int) -> None:
     deadline, missing = time.monotonic() + _TRANSFER_SECONDS, 0
     while time.monotonic() < deadline and missing < _MISSED_POLLS:
-        info = connection.read(lambda client: client.collection_cluster_info(collection))
+        info = connection.read(QdrantClient.collection_cluster_info, collection)
         if _states(info)[shard].get(peer) == "Active":
             return
         running = any(one.shard_id == shard and one.to == peer for one in info.shard_transfers)
@@ -195,12 +171,12 @@ def _wait_for_replica(connection: Connection, collection: str, shard: int, peer:
 
 
 def _params(connection: Connection, collection: str) -> Any:
-    return connection.read(lambda client: client.get_collection(collection)).config.params
+    return connection.read(QdrantClient.get_collection, collection).config.params
 
 
-def _peers(connection: Connection) -> list[int]:
+def read_peers(connection: Connection) -> list[int]:
     """Return the ids of the nodes of a cluster; none if the server is a single node."""
-    status = connection.read(lambda client: client.cluster_status())
+    status = connection.read(QdrantClient.cluster_status)
     return sorted(map(int, status.peers)) if status.status == "enabled" else []
 
 

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -43,7 +42,7 @@ _WRITE_TRIES = 6
 _FIRST_WAIT = 0.2
 _LONGEST_WAIT = 60.0
 _PROBE_SECONDS = 2.0
-_PROBE_PAUSE = 2.0  # seconds between two checks whether a node is back
+_AVOID_SECONDS = 30.0  # after a failure of a node
 _INDEX_REQUIRED = re.compile(r'Index required but not found for "?([^"\s]+)"?')
 
 
@@ -100,22 +99,21 @@ class _ReadTries:
 
 
 class Node:
-    """One address of a server, with its clients; `down` is set after a failure until it is ready again."""
+    """One address of a server, with its clients, and when it failed last."""
 
     def __init__(self, url: str, api_key: str) -> None:
         self.url = url
-        self.down = False
+        self.failed_at = -math.inf
         self._api_key = api_key
-        self._clients: dict[float, QdrantClient] = {}
-        self._async_clients = ClientPerLoop(lambda: self._make_client(AsyncQdrantClient, _READ_SECONDS))
+        self._client: QdrantClient | None = None
+        self._async_clients = ClientPerLoop(lambda: self._make_client(AsyncQdrantClient))
         self._connecting = threading.Lock()
 
-    def client(self, seconds: float = _READ_SECONDS) -> QdrantClient:
-        """Return the client whose calls may take so long."""
+    def client(self) -> QdrantClient:
+        """Return the client."""
         with self._connecting:
-            if seconds not in self._clients:
-                self._clients[seconds] = self._make_client(QdrantClient, seconds)
-            return self._clients[seconds]
+            self._client = self._client or self._make_client(QdrantClient)
+            return self._client
 
     def async_client(self) -> AsyncQdrantClient:
         """Return the running event loop's client."""
@@ -131,9 +129,9 @@ class Node:
     def close(self) -> None:
         """Close the connections."""
         with self._connecting:
-            clients, self._clients = self._clients, {}
-        for client in clients.values():
-            client.close()
+            if self._client is not None:
+                self._client.close()
+            self._client = None
 
     async def aclose(self) -> None:
         """Close the running event loop's connections."""
@@ -141,20 +139,23 @@ class Node:
         if client is not None:
             await client.close()
 
-    def _make_client(self, kind: Callable[..., Result], seconds: float) -> Result:
+    def _make_client(self, kind: Callable[..., Result]) -> Result:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a key over http: `Connection` gives its own warning
             return kind(
-                url=self.url, api_key=self._api_key or None, timeout=int(seconds), check_compatibility=False
+                url=self.url,
+                api_key=self._api_key or None,
+                timeout=int(_WRITE_SECONDS),  # reads have a shorter limit of their own: `with_timeout`
+                check_compatibility=False,
             )
 
 
 class Connection:
     """Calls a server and retries after transient errors: reads up to 3 times, writes up to 6 times.
 
-    With several addresses, the next try goes to another node at once. A node that failed is avoided until it
-    is ready again. A node that has just come back may not know a new collection yet, so a missing one is
-    looked for on all nodes.
+    With several addresses, the next try goes to another node at once. A node that failed is avoided for a
+    while. A node that has just come back may not know a new collection yet, so a missing one is looked for on
+    all nodes.
     """
 
     def __init__(
@@ -178,36 +179,30 @@ class Connection:
         self.notify = notify
         self._sleep = sleep
         self._preferred = self.nodes[0]
-        self._marking = threading.Lock()
-        self._closed = False
 
     @property
     def client(self) -> QdrantClient:
         """The client of the Qdrant SDK for the node that answered last."""
         return self._preferred.client()
 
-    def read(self, call: Callable[[QdrantClient], Result]) -> Result:
-        """Call the server, up to three times."""
+    def read(self, call: Callable[..., Result], *args: Any, **options: Any) -> Result:
+        """Call a method of the client with these arguments, up to three times."""
         tries = _ReadTries(self._order)
 
         def attempt() -> Result:
             node, seconds = tries.next()
-            return self._call(node, call, seconds, _READ_SECONDS)
+            return self._call(node, seconds, lambda client: call(client, *args, **options))
 
         return retry(attempt, tries.pause, self._sleep)
 
-    def read_from(self, node: Node, call: Callable[[QdrantClient], Result]) -> Result:
-        """Call one node, once."""
-        return self._call(node, call, _READ_SECONDS, _READ_SECONDS)
-
-    async def aread(self, call: Callable[[AsyncQdrantClient], Awaitable[Result]]) -> Result:
+    async def aread(self, call: Callable[..., Awaitable[Result]], *args: Any, **options: Any) -> Result:
         """Await a call of the server, up to three times."""
         tries = _ReadTries(self._order)
 
         async def attempt() -> Result:
             node, seconds = tries.next()
             try:
-                result = await awith_timeout(call(node.async_client()), seconds)
+                result = await awith_timeout(call(node.async_client(), *args, **options), seconds)
             except Exception as error:  # noqa: BLE001 - as in `_call`
                 raise self._failed(node, error) from None
             self._preferred = node
@@ -220,13 +215,13 @@ class Connection:
         offset: Any = None
         while True:
             records, offset = self.read(
-                lambda client, offset=offset: client.scroll(collection, limit=limit, offset=offset, **options)  # type: ignore[misc]
+                QdrantClient.scroll, collection, limit=limit, offset=offset, **options
             )
             yield from records
             if offset is None:
                 return
 
-    def write(self, call: Callable[[QdrantClient], Result]) -> Result:
+    def write(self, call: Callable[..., Result], *args: Any, **options: Any) -> Result:
         """Call each node of the server up to six times, and notify the user of every wait."""
         nodes = self._order()
 
@@ -234,7 +229,7 @@ class Connection:
             nodes.extend([] if nodes else self._order())
             node = nodes.pop(0)
             seconds = _WRITE_FAILOVER_SECONDS if nodes else _WRITE_SECONDS
-            return self._call(node, call, seconds, _WRITE_SECONDS)
+            return self._call(node, seconds, lambda client: call(client, *args, **options))
 
         def backoff(failures: int, error: Exception) -> float | None:
             if _can_fail_over(error, nodes) and isinstance(error, RectoError):
@@ -243,58 +238,39 @@ class Connection:
             rounds = -(-failures // len(self.nodes))
             if not isinstance(error, TransientError) or rounds >= _WRITE_TRIES:
                 return None
-            return self._wait_before(rounds + 1, error)
+            pause = min(_LONGEST_WAIT, _pause(rounds, error))
+            self.notify(f"{error.message}: waiting {pause:.1f} s (try {rounds + 1} of {_WRITE_TRIES})")
+            return pause
 
         return retry(attempt, backoff, self._sleep)
-
-    def _wait_before(self, number: int, error: TransientError) -> float:
-        """Return the pause before a try, and notify the user of it."""
-        pause = min(_LONGEST_WAIT, _pause(number - 1, error))
-        self.notify(f"{error.message}: waiting {pause:.1f} s (try {number} of {_WRITE_TRIES})")
-        return pause
 
     @contextmanager
     def http(self) -> Iterator[httpx.Client]:
         """Open an HTTP client of a node that answers, for what the SDK cannot do.
 
-        All its calls go to this node. Errors become `RectoError`s. A call is repeated if the server asks for
-        that: after a 429, and after a 503 with `Retry-After`.
+        All its calls go to this node, and are made once. Errors become `RectoError`s.
         """
-        self.read(lambda client: client.info())
+        self.read(QdrantClient.info)
         node = self._preferred
 
-        def checked(send: Callable[[], httpx.Response]) -> httpx.Response:
-            response = send()
+        def check(response: httpx.Response) -> None:
             if response.is_error:
                 response.read()
-                response.close()
                 raise self._status_error(
                     node.url, response.status_code, _server_message(response), retry_after(response.headers)
                 )
-            return response
-
-        def backoff(failures: int, error: Exception) -> float | None:
-            if not isinstance(error, TransientError) or failures >= _WRITE_TRIES:
-                return None
-            if isinstance(error, NodeUnavailable) and error.retry_after is None:
-                return None  # it may be down for long, and a snapshot is on this node only
-            return self._wait_before(failures + 1, error)
-
-        class Client(httpx.Client):
-            def send(client, request: httpx.Request, **options: Any) -> httpx.Response:  # noqa: N805
-                send = partial(super().send, request, **options)
-                return retry(lambda: checked(send), backoff, self._sleep)
 
         headers = {"api-key": self._api_key} if self._api_key else {}
         try:
-            with Client(base_url=node.url, headers=headers, timeout=_WRITE_SECONDS) as client:
+            with httpx.Client(
+                base_url=node.url, headers=headers, timeout=_WRITE_SECONDS, event_hooks={"response": [check]}
+            ) as client:
                 yield client
         except httpx.HTTPError as error:
             raise self._failed(node, error) from None
 
     def close(self) -> None:
         """Close the connections."""
-        self._closed = True
         for node in self.nodes:
             node.close()
 
@@ -304,14 +280,13 @@ class Connection:
             await node.aclose()
 
     def _order(self) -> list[Node]:
-        """Return the nodes that a call tries, the last one that answered first; all if all are down."""
-        up = [node for node in self.nodes if not node.down] or self.nodes
+        """Return the nodes that a call tries, the last one that answered first; all if all have failed."""
+        avoided = time.monotonic() - _AVOID_SECONDS
+        up = [node for node in self.nodes if node.failed_at < avoided] or self.nodes
         return sorted(up, key=lambda node: node is not self._preferred)
 
-    def _call(
-        self, node: Node, call: Callable[[QdrantClient], Result], seconds: float, longest: float
-    ) -> Result:
-        client = node.client(longest)
+    def _call(self, node: Node, seconds: float, call: Callable[[QdrantClient], Result]) -> Result:
+        client = node.client()
         try:
             result = with_timeout(lambda: call(client), seconds)
         except Exception as error:  # noqa: BLE001 - the SDK raises errors of several packages
@@ -324,22 +299,10 @@ class Connection:
         """Return the error to raise, and avoid a node that does not answer."""
         failure = self._to_recto_error(node.url, error)
         if isinstance(failure, NodeUnavailable) and len(self.nodes) > 1:
-            if all(one.down or one is node for one in self.nodes):
+            node.failed_at = time.monotonic()
+            if all(one.failed_at > node.failed_at - _AVOID_SECONDS for one in self.nodes):
                 failure.hint = f"No node answers: {self.url}. {failure.hint}"
-            with self._marking:
-                was_down, node.down = node.down, True
-            if not was_down:
-                probe = threading.Thread(target=self._wait_for, args=(node,), daemon=True, name="recto-probe")
-                probe.start()
         return failure
-
-    def _wait_for(self, node: Node) -> None:
-        """Use a node again as soon as it is ready."""
-        while not self._closed:
-            time.sleep(_PROBE_PAUSE)
-            if node.is_ready():
-                node.down = False
-                return
 
     def _to_recto_error(self, url: str, error: Exception) -> RectoError:
         if isinstance(error, RectoError):

@@ -1,21 +1,30 @@
-"""Read the payloads of other pipelines: which field holds what, detected from a sample or set by the user."""
+"""Read and filter the payloads of other pipelines: which field holds what, detected or set by the user."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from recto._util.text import ROOT_MODULE, module_keys, nearest, short_name
+from recto._util.text import (
+    MARKDOWN_SUFFIXES,
+    MDX_SUFFIXES,
+    ROOT_MODULE,
+    filter_keys,
+    module_keys,
+    nearest,
+    page_key,
+    short_name,
+)
 from recto.errors import ConfigurationError
 from recto.stores.points import from_payload
-from recto.types.search import HEADING_SEPARATOR, Chunk
+from recto.types.search import HEADING_SEPARATOR, Chunk, Filters
 
 NO_MODULE = "general"
 """What these pipelines call a page outside all modules."""
@@ -27,7 +36,7 @@ _GENERIC = _ROOTS.union(
 _VERSION = re.compile(r"v?\d+(?:\.[\dx]+)+|version-.*", re.IGNORECASE)
 _NUMBERED = re.compile(r"(?:module|chapter|part|unit|week|lesson|ch)[-_ ]?\d", re.IGNORECASE)
 _ONLY_NUMBERED = re.compile(r"(module|chapter|part|unit|week|lesson|ch)?[-_ ]?(\d{1,9})", re.IGNORECASE)
-_PAGE_FILE = re.compile(r"(.+)\.(?:mdx?|markdown|txt|pdf|html?|rst)", re.IGNORECASE | re.DOTALL)
+_PAGE_FILE = re.compile(r"^(.+)\.(?:mdx?|markdown|txt|pdf|html?|rst)$", re.IGNORECASE | re.DOTALL)
 _ADDRESS = re.compile(
     r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#]*))?(?P<path>[^?#]*)", re.IGNORECASE
 )
@@ -57,7 +66,7 @@ def is_named(stored: str) -> bool:
 
 def page_name(address: str) -> str:
     """Return the last part of an address as a title, for pages without one."""
-    parts = [_without_extension(part) for part in _split(address)]
+    parts = [_PAGE_FILE.sub(r"\1", part) for part in _split(address)]
     if len(parts) > 1 and parts[-1].lower() in _INDEX_PAGES:
         parts.pop()
     return re.sub(r"[-_]+", " ", parts[-1]).strip().capitalize() if parts else ""
@@ -110,17 +119,12 @@ def _parts(address: str) -> list[str]:
 
 
 def _split(address: str) -> list[str]:
-    found = _ADDRESS.match(address.strip())
-    if not found:
+    match = _ADDRESS.match(address.strip())
+    if not match:
         return []
-    host = "" if (found["scheme"] or "http").lower() in {"http", "https", "file"} else found["host"]
-    parts = (unquote(part).strip() for part in re.split(r"[/\\]", f"{host}/{found['path']}"))
+    host = "" if (match["scheme"] or "http").lower() in {"http", "https", "file"} else match["host"]
+    parts = (unquote(part).strip() for part in re.split(r"[/\\]", f"{host}/{match['path']}"))
     return [part for part in parts if part and part.strip(".~") and not re.fullmatch(r"[A-Za-z]:", part)]
-
-
-def _without_extension(part: str) -> str:
-    found = _PAGE_FILE.fullmatch(part)
-    return found[1] if found else part
 
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -145,11 +149,6 @@ _SOURCES = {"page_url": (_PATH,), "page_title": (_FILE_NAME,), "file": (_PATH, _
 """What the field `source` must look like to be used: it may also be a constant such as "website"."""
 _WHOLE_NUMBER = re.compile(r"\+?(\d{1,9})(?:\.0*)?")
 _MAX_INDEX = 10**9  # a larger number is an id
-_FALLBACKS: Mapping[str, str] = {
-    "page_title": "the first heading or the address is shown",
-    "module": "derived from the address",
-    "total_chunks": "at least chunk_index + 1",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +194,8 @@ class Dialect:
             total_chunks=max(self._first(payload, "total_chunks") or 0, chunk_index + 1),
             start_line=0,
             end_line=0,
-            content_hash=label(payload.get("content_hash")) or _digest(text),
+            content_hash=label(payload.get("content_hash"))
+            or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
             source=_first_of(payload, "file", _FILE_FIELDS, label) or page_url,
         )
 
@@ -211,18 +211,14 @@ class Dialect:
 
     def describe(self) -> str:
         """Return a line that lists the fields, and those that are missing."""
-        found = [
+        present = [
             f"{name} from {self.path(name)}" + (" (not in every point)" if name in self.partial else "")
             for name in ALIASES
             if self.path(name)
         ]
-        missing = [
-            name + (f" ({_FALLBACKS[name]})" if name in _FALLBACKS else "")
-            for name in ALIASES
-            if not self.path(name)
-        ]
-        known = ", ".join(found) or "no field is known"
-        return f"{self.name}: {known}" + (f"; missing: {', '.join(missing)}" if missing else "")
+        missing = [name for name in ALIASES if not self.path(name)]
+        fields = ", ".join(present) or "no field is known"
+        return f"{self.name}: {fields}" + (f"; missing: {', '.join(missing)}" if missing else "")
 
     def _first(self, payload: Mapping[str, Any], canonical: str, read: Reader | None = None) -> Any:
         """Return the value of a field: this dialect's own, else that of the first alias that has one."""
@@ -337,46 +333,15 @@ def _first_of(payload: Mapping[str, Any], canonical: str, aliases: tuple[str, ..
     return next((value for value in values if value is not None), None)
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 SAMPLE = 64
 """How many points are read to detect a dialect."""
 
-_FIELDS = {
-    "module": "text page_url page_title module_name - chunk_index",
-    "url": "text url page_title - - chunk_index total_chunks",
-    "content": "content url title - headings chunk_index metadata.total_chunks",
-    "nested-module": "content url title metadata.module - chunk_index total_chunks",
-    "chapter": "text source_url title chapter section chunk_index",
-    "source-url": "content source_url title - section chunk_index",
-    "position": "content source_url page_title chapter section_title position",
-    "source-file": "text source_file - module_name section_heading chunk_index total_chunks",
-    "metadata": "content metadata.page_url metadata.page_title metadata.chapter_name - metadata.chunk_id "
-    "metadata.total_chunks",
-    "path": "text url_path - - heading chunk_index",
-    "file": "text source filename",
-}
-"""The payload fields of known dialects in the order of `ALIASES`; `-` if there is none."""
-
-
-def _known(name: str, paths: str) -> Dialect:
-    fields: dict[str, Any] = dict(zip(ALIASES, paths.split(), strict=False))
-    return Dialect(name, **{field: path for field, path in fields.items() if path != "-"})
-
-
-KNOWN_DIALECTS: Mapping[str, Dialect] = {"recto": RECTO} | {
-    name: _known(name, paths) for name, paths in _FIELDS.items()
-}
-"""The dialects that RECTO_DIALECT can name; all others are detected, or mapped in a file."""
-
 _HINT = (
-    f"Set RECTO_DIALECT to one of {', '.join(KNOWN_DIALECTS)}, or to a JSON or TOML file like "
+    "Set RECTO_DIALECT to a JSON or TOML file like "
     '{"text": "body", "page_url": "meta.link", "page_title": "meta.title", "module": "chapter"}; '
     f"its keys are {', '.join(ALIASES)}, its values are payload fields. "
     'Its "modules" can give modules other names, such as {"module-2": "simulation"}. '
-    "Leave it unset to have the dialect detected."
+    "Leave it unset to have the fields detected."
 )
 
 
@@ -408,12 +373,8 @@ def choose(configured: Dialect | None, payloads: Sequence[Mapping[str, Any]], *,
     return replace(detect(payloads), modules=configured.modules if configured else {})
 
 
-def load_dialect(name_or_path: str | Path) -> Dialect:
-    """Return a known dialect by its name, or the one that a mapping file describes."""
-    known = KNOWN_DIALECTS.get(str(name_or_path).strip().lower())
-    if known:
-        return known
-    path = Path(name_or_path)
+def load_dialect(path: Path) -> Dialect:
+    """Return the dialect that a mapping file describes."""
     mapping = _read_mapping(path)
     modules = mapping.pop("modules", {})
     if unknown := sorted(set(mapping) - set(ALIASES) - {"name"}):
@@ -443,10 +404,106 @@ def _read_mapping(path: Path) -> dict[str, Any]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigurationError(
-            f"RECTO_DIALECT is neither a known dialect nor a file: {path} ({reason})", hint=_HINT
+            f"RECTO_DIALECT is not a file that can be read: {path} ({reason})", hint=_HINT
         ) from error
     except (ValueError, RuntimeError) as error:  # RuntimeError: nested too deeply, or `~user` does not exist
         raise ConfigurationError(f"The dialect file {path} cannot be read: {error}", hint=_HINT) from error
     if not isinstance(data, dict):
         raise ConfigurationError(f"{path} does not map fields", hint=_HINT)
     return data
+
+
+Stored = str | int
+_ENDINGS = ("", "/", *MARKDOWN_SUFFIXES, *MDX_SUFFIXES)
+_HOST = re.compile(r"^[^/?#]*://[^/?#]*")
+_DOCS = re.compile(r"(?<![^/])docs(?:/docs)*(?![^/?])")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFilter:
+    """Match points whose field has any of the values."""
+
+    field: str
+    values: tuple[Stored, ...]
+
+
+CLIENT_SIDE = FieldFilter("", ())
+"""No field can be compared: read a limited number of points and filter them with `matches`."""
+
+
+def module_filter(
+    dialect: Dialect, filters: Filters, stored: Mapping[str, Iterable[Stored]]
+) -> FieldFilter | None:
+    """Return the filter for the modules, with the stored values of their names; None without modules.
+
+    `stored` is the result of `stored_modules`. If a name is not in it, filter on the client: the collection
+    may store an unexpected value for it, and a filter on the server would miss these points.
+    """
+    if not filters.modules:
+        return None
+    names = filter_keys(filters.modules)
+    if dialect == RECTO:
+        return FieldFilter("module_keys", tuple(names))
+    if not dialect.module or "module" in dialect.partial or not all(name in stored for name in names):
+        return CLIENT_SIDE
+    return FieldFilter(
+        dialect.module, tuple(dict.fromkeys(value for name in names for value in stored[name]))
+    )
+
+
+def stored_modules(
+    dialect: Dialect, payloads: Sequence[Mapping[str, Any]], values: Iterable[Stored] = ()
+) -> dict[str, tuple[Stored, ...]]:
+    """Map the names of modules to the stored values of the module field; a facet has the `values`.
+
+    A name that only some of the points with a value have is left out, because no value selects just these
+    points.
+    """
+    shared: dict[Stored, set[str]] = {}
+    ambiguous: set[str] = set()
+    for payload in payloads if dialect.module else ():
+        value, keys = value_at(payload, dialect.module), set(dialect.read("", payload).module_keys)
+        others = shared.setdefault(value, keys) if isinstance(value, str | int) else set()
+        ambiguous |= others ^ keys
+        others &= keys
+    for value in values:
+        shared.setdefault(value, set(dialect.module_of(str(value), "")[1]))
+    modules: dict[str, tuple[Stored, ...]] = {}
+    for value, keys in shared.items():
+        modules.update({key: (*modules.get(key, ()), value) for key in sorted(keys - ambiguous)})
+    return modules
+
+
+def url_filter(dialect: Dialect, filters: Filters) -> FieldFilter | None:
+    """Return the filter for the page, with all spellings of its URL; None without a page."""
+    if filters.page_url is None:
+        return None
+    if dialect == RECTO:
+        return FieldFilter("page_key", (page_key(filters.page_url),))
+    if not dialect.page_url or "page_url" in dialect.partial:
+        return CLIENT_SIDE
+    return FieldFilter(dialect.page_url, tuple(dict.fromkeys(_spellings(filters.page_url.strip()))))
+
+
+def address_key(url: str) -> str:
+    """Return `page_key` with `docs/docs` as `docs`, because pipelines write either."""
+    return _DOCS.sub("docs", page_key(url))
+
+
+def matches(chunk: Chunk, filters: Filters) -> bool:
+    """Return whether a chunk matches the filters, by any name of its module and any spelling of its page."""
+    if filters.modules and not set(filter_keys(filters.modules)) & set(chunk.module_keys):
+        return False
+    return filters.page_url is None or address_key(chunk.page_url) == address_key(filters.page_url)
+
+
+def _spellings(url: str) -> list[str]:
+    typed_host = _HOST.match(url)
+    spellings = [url]
+    keys = (page_key(url), address_key(url), _DOCS.sub("docs/docs", address_key(url), count=1))
+    for key in dict.fromkeys(keys):
+        path, mark, query = key.partition("?")
+        for ending in _ENDINGS[:2] if _HOST.fullmatch(path) else _ENDINGS:  # a host has no file extension
+            spelled = f"{path}{ending}{mark}{query}"
+            spellings += [spelled, typed_host[0] + _HOST.sub("", spelled)] if typed_host else [spelled]
+    return spellings

@@ -10,7 +10,7 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 from uuid import UUID
 
-from qdrant_client import models
+from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from recto.errors import ConfigurationError
 from recto.stores.points import (
@@ -20,29 +20,30 @@ from recto.stores.points import (
     no_lexical_vectors,
     without_last_tie,
 )
+from recto.stores.qdrant.collections import (
+    REINDEX,
+    base_name,
+    decode_lexicon,
+    read_fingerprint,
+    read_lexical,
+    read_vectors,
+)
 from recto.stores.qdrant.connection import Connection, IndexRequired
-from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, choose
-from recto.stores.qdrant.filters import (
+from recto.stores.qdrant.dialects import (
     CLIENT_SIDE,
+    RECTO,
+    SAMPLE,
+    Dialect,
     FieldFilter,
     Stored,
-    deduplicate,
+    choose,
     matches,
     module_filter,
     stored_modules,
     url_filter,
 )
-from recto.stores.qdrant.generations import base_name
-from recto.stores.qdrant.schema import (
-    REINDEX,
-    decode_lexicon,
-    has_server_idf,
-    read_fingerprint,
-    read_lexical,
-    read_vectors,
-)
 from recto.types.index import Candidates, IndexInfo, IndexQuery, PayloadSchema, SparseVector
-from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector, hit_order
+from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 
 Result = TypeVar("Result")
 
@@ -58,7 +59,7 @@ _LIMITED = "The server limits searches, so they may miss chunks (strict mode)"
 
 @dataclass(frozen=True, slots=True)
 class _PointId:
-    """A point's id, with its chunk if the search returned it: a later call may find it changed."""
+    """A point's id, with the chunk that the search returned: a later call may find it changed."""
 
     point: int | str | UUID
     chunk: Chunk | None = field(default=None, compare=False, repr=False)
@@ -75,8 +76,6 @@ class CollectionSchema:
     known_modules: Mapping[str, tuple[Stored, ...]]
     lexical: bool = False
     shards: int = 1
-    server_idf: bool = False
-    """The server multiplies by the IDF, which it computes for each shard (collections of Recto 0.1)."""
     params: models.SearchParams | None = None
     """Of dense searches."""
 
@@ -84,57 +83,44 @@ class CollectionSchema:
         """Read the payload of a point."""
         return self.dialect.read(str(point.id), point.payload or {})
 
-    def hits(self, points: Sequence[Any], filters: Filters) -> list[Hit]:
-        """Return the points that match the filters as hits, best first, without copies."""
-        hits = [Hit(score := float(point.score), self.chunk(point), score) for point in points]
-        hits = [hit for hit in hits if not filters or matches(hit.chunk, filters)]
-        hits.sort(key=hit_order)
-        return hits if self.own else deduplicate(hits)
-
     def scores(self, points: Sequence[Any], filters: Filters = NO_FILTERS) -> dict[Hashable, float]:
-        """Return the scores of the points that match the filters."""
+        """Return the scores of the points that match the filters.
+
+        Repeated runs of another pipeline leave copies of a chunk with other ids: only the best one counts.
+        """
         scores: dict[Hashable, float] = {}
-        for point in points:
-            chunk = self.chunk(point) if point.payload else None
-            if not filters or (chunk is not None and matches(chunk, filters)):
-                scores[_PointId(point.id, chunk)] = float(point.score)
+        copies = set()
+        for point in points:  # best first
+            chunk = self.chunk(point) if point.payload is not None else None
+            if filters and (chunk is None or not matches(chunk, filters)):
+                continue
+            if chunk is not None and not self.own:
+                key = (chunk.page_url, chunk.chunk_index, chunk.text)
+                if key in copies:
+                    continue
+                copies.add(key)
+            scores[_PointId(point.id, chunk)] = float(point.score)
         return scores
 
-    def dense_request(
-        self, vector: Vector, limit: int, condition: models.Filter | None, min_score: float | None = None
+    def request(
+        self, vector: Vector | SparseVector, limit: int, condition: models.Filter | None
     ) -> models.QueryRequest:
-        """Return the request for a dense search."""
+        """Return the request for a dense or lexical search."""
+        query: Any = vector
+        if is_lexical := isinstance(vector, SparseVector):
+            # Multiplied by the IDF over all shards, which a server would compute for each of them.
+            values = [value * idf for value, idf in zip(vector.values, vector.idf, strict=True)]
+            query = models.SparseVector(indices=list(vector.indices), values=values)
         return models.QueryRequest(
-            query=vector,
-            using=self.vector_name,
+            query=query,
+            using=LEXICAL if is_lexical else self.vector_name,
             filter=condition,
             limit=limit,
             with_payload=True,
-            score_threshold=min_score,
-            params=self.params,
+            params=None if is_lexical else self.params,
         )
 
-    def lexical_request(
-        self, lexical: SparseVector, limit: int, condition: models.Filter | None, *, with_payload: bool
-    ) -> models.QueryRequest:
-        """Return the request for a lexical search.
-
-        The terms are multiplied by their IDF over all shards, unless the server does it.
-        """
-        values = list(lexical.values)
-        if not self.server_idf:
-            values = [value * idf for value, idf in zip(values, lexical.idf, strict=True)]
-        return models.QueryRequest(
-            query=models.SparseVector(indices=list(lexical.indices), values=values),
-            using=LEXICAL,
-            filter=condition,
-            limit=limit,
-            with_payload=with_payload,
-        )
-
-    def rescored(
-        self, request: models.QueryRequest, candidates: models.QueryRequest, *, with_payload: bool
-    ) -> models.QueryRequest:
+    def rescored(self, request: models.QueryRequest, candidates: models.QueryRequest) -> models.QueryRequest:
         """Return a request for the scores that `request` gives to the points of another request.
 
         Each shard scores its own candidates, so the limit must not cut off any of them.
@@ -150,14 +136,14 @@ class CollectionSchema:
             "prefetch": [prefetch],
             "filter": None,
             "limit": (candidates.limit or 0) * self.shards,
-            "with_payload": with_payload,
+            "with_payload": False,
         }
         return request.model_copy(update=changes)
 
 
 def open_index(connection: Connection, name: str, physical: str, dialect: Dialect | None) -> ServerIndex:
     """Open a collection, and find out how it must be read if another pipeline wrote it."""
-    collection = connection.read(lambda client: client.get_collection(name))
+    collection = connection.read(QdrantClient.get_collection, name)
     config = collection.config
     vector_name, size, distance = read_vectors(config.params.vectors)
     if distance.lower() != "cosine":
@@ -169,13 +155,13 @@ def open_index(connection: Connection, name: str, physical: str, dialect: Dialec
     own = fingerprint is not None
     sample = []
     if not own:
-        points, _ = connection.read(lambda client: client.scroll(physical, limit=SAMPLE, with_payload=True))
+        points, _ = connection.read(QdrantClient.scroll, physical, limit=SAMPLE, with_payload=True)
         sample = [point.payload or {} for point in points]
     dialect = choose(dialect, sample, own=own)
     modules: list[Stored] = []
     if not own and dialect.module in (collection.payload_schema or {}):
         field = dialect.module
-        facet = connection.read(lambda client: client.facet(physical, key=field, limit=_MODULE_LIMIT))
+        facet = connection.read(QdrantClient.facet, physical, key=field, limit=_MODULE_LIMIT)
         modules = [hit.value for hit in facet.hits]
     lexical, lexicon, warning = read_lexical(config, fingerprint)
     params, limited = _search_params(config.strict_mode_config, (collection.points_count or 0) * size)
@@ -187,7 +173,6 @@ def open_index(connection: Connection, name: str, physical: str, dialect: Dialec
         stored_modules(dialect, sample, modules),
         lexical,
         config.params.shard_number or 1,
-        has_server_idf(config),
         params,
     )
     warnings = tuple(filter(None, (warning, limited)))
@@ -228,7 +213,6 @@ class ServerIndex:
         self._schema = schema
         self._info = info
         self._encoded_lexicon = lexicon
-        self._lexicon: bytes | None = None
         self._unindexed: set[str] = set()
 
     @property
@@ -241,70 +225,23 @@ class ServerIndex:
         """How the collection is searched and read."""
         return self._schema
 
-    def query(
-        self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
-    ) -> list[Hit]:
-        """Return the nearest chunks, best first."""
-        return self.query_batch([vector], limit, filters, min_score)[0]
-
-    def query_batch(
-        self,
-        vectors: Sequence[Vector],
-        limit: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-    ) -> list[list[Hit]]:
-        """Return the nearest chunks of several vectors, with one call of the server."""
-        if not vectors:
-            return []
-        schema = self._schema
-
-        def search(condition: models.Filter | None, client_side: bool) -> list[list[Hit]]:
-            fetched = _MAX_SCANNED if client_side else limit
-            while True:
-                requests = [schema.dense_request(vector, fetched, condition, min_score) for vector in vectors]
-                answers = self._query(requests)
-                batches = [schema.hits(answer.points, filters) for answer in answers]
-                complete = all(len(answer.points) < fetched for answer in answers)
-                # Copies of chunks are dropped. If too few hits are left, fetch more points.
-                if complete or fetched >= _MAX_SCANNED or all(len(hits) >= limit for hits in batches):
-                    return [hits[:limit] for hits in batches]
-                fetched = min(_MAX_SCANNED, 4 * fetched)
-
-        return self._filtered(filters, search)
-
-    async def aquery_batch(
-        self,
-        vectors: Sequence[Vector],
-        limit: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-    ) -> list[list[Hit]]:
-        """Return the nearest chunks without blocking; in a thread if that may take several calls."""
-        conditions = self._conditions(filters)
-        if vectors and conditions is not None and self._schema.own:
-            schema, condition = self._schema, _to_filter(conditions)
-            requests = [schema.dense_request(vector, limit, condition, min_score) for vector in vectors]
-            return [schema.hits(answer.points, filters) for answer in await self._aquery(requests)]
-        from asyncio import to_thread
-
-        return await to_thread(self.query_batch, vectors, limit, filters, min_score)
-
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
         """Return the scores of chunks that can be among the best `limit`, with one call of the server."""
-        if not _has_lexical_part(queries, self._schema, self._info):
-            vectors = [query.dense for query in queries if query.dense is not None]
-            hits = iter(self.query_batch(vectors, limit, filters))
-            return [_from_hits(next(hits)) if query.dense is not None else Candidates() for query in queries]
+        self._check_lexical(queries)
 
         def search(condition: models.Filter | None, client_side: bool) -> list[Candidates]:
             batches = self._candidate_requests(queries, limit, condition, client_side)
-            answers = iter(self._query(list(chain(*batches))))
-            left = filters if client_side else NO_FILTERS
-            scores = [[self._schema.scores(next(answers).points, left) for _ in batch] for batch in batches]
-            return _to_candidates(queries, scores, limit)
+            answers = self._query(list(chain(*batches)))
+            left = NO_FILTERS if self._schema.own and not client_side else filters
+            results = self._to_candidates(queries, batches, answers, limit, left)
+            if self._schema.own or client_side:
+                return results
+            # Copies of chunks may have been dropped: then the next points have more of the best chunks.
+            pairs = zip(answers, results, strict=False)
+            too_few = any(len(answer.points) >= limit > len(one.dense) for answer, one in pairs)
+            return search(condition, True) if too_few else results
 
         return self._filtered(filters, search)
 
@@ -312,50 +249,36 @@ class ServerIndex:
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
     ) -> list[Candidates]:
         """Return the candidates without blocking; in a thread if that may take several calls."""
+        self._check_lexical(queries)
         conditions = self._conditions(filters)
-        if conditions is not None and _has_lexical_part(queries, self._schema, self._info):
+        if conditions is not None and self._schema.own:
             batches = self._candidate_requests(queries, limit, _to_filter(conditions), client_side=False)
             with suppress(IndexRequired):
-                answers = iter(await self._aquery(list(chain(*batches))))
-                scores = [[self._schema.scores(next(answers).points) for _ in batch] for batch in batches]
-                return _to_candidates(queries, scores, limit)
+                answers = await self._aquery(list(chain(*batches)))
+                return self._to_candidates(queries, batches, answers, limit)
         from asyncio import to_thread
 
         return await to_thread(self.candidates, queries, limit, filters)
 
     def chunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
-        """Return chunks by the ids that `candidates` returned, without those that were deleted since."""
-        chunks, missing = _fetched_chunks(ids)
-        if missing:
-            name = self._schema.collection
-            points = self._connection.read(lambda client: client.retrieve(name, missing, with_payload=True))
-            chunks |= {_PointId(point.id): self._schema.chunk(point) for point in points}
-        return chunks
+        """Return chunks by the ids that `candidates` returned; the search has fetched them."""
+        return {id: id.chunk for id in ids if isinstance(id, _PointId) and id.chunk is not None}
 
     async def achunks(self, ids: Iterable[Hashable]) -> dict[Hashable, Chunk]:
-        """Return chunks by the ids that `acandidates` returned, without those that were deleted since."""
-        chunks, missing = _fetched_chunks(ids)
-        if missing:
-            name = self._schema.collection
-            read = self._connection.aread
-            points = await read(lambda client: client.retrieve(name, missing, with_payload=True))
-            chunks |= {_PointId(point.id): self._schema.chunk(point) for point in points}
-        return chunks
+        """Return chunks by the ids that `acandidates` returned."""
+        return self.chunks(ids)
 
     def lexicon(self) -> bytes:
         """Return the vocabulary that was published with the collection, or nothing if there is none."""
-        if self._lexicon is None:
-            self._lexicon = b""
-            if self._encoded_lexicon and self._schema.lexical:
-                try:
-                    self._lexicon = decode_lexicon(self._encoded_lexicon)
-                except ValueError:
-                    self._warn(
-                        f"The vocabulary of collection '{self._info.collection}' is damaged, "
-                        f"so it is searched in dense mode. {REINDEX}"
-                    )
-            self._encoded_lexicon = ""
-        return self._lexicon
+        if self._encoded_lexicon and self._schema.lexical:
+            try:
+                return decode_lexicon(self._encoded_lexicon)
+            except ValueError:
+                self._warn(
+                    f"The vocabulary of collection '{self._info.collection}' is damaged, "
+                    f"so it is searched in dense mode. {REINDEX}"
+                )
+        return b""
 
     def count(self, filters: Filters = NO_FILTERS) -> int:
         """Count the chunks that match the filters."""
@@ -364,7 +287,7 @@ class ServerIndex:
             if client_side:
                 return sum(matches(chunk, filters) for chunk in islice(self.scroll(), _MAX_SCANNED))
             counted = self._connection.read(
-                lambda client: client.count(self._schema.collection, count_filter=condition, exact=True)
+                QdrantClient.count, self._schema.collection, count_filter=condition, exact=True
             )
             return int(counted.count)
 
@@ -388,9 +311,7 @@ class ServerIndex:
         points: list[int | str] = [int(id) if id.isdecimal() else id for id in ids]
         names: bool | list[str] = [""] if self._schema.lexical else True
         records = self._connection.read(
-            lambda client: client.retrieve(
-                self._schema.collection, points, with_payload=False, with_vectors=names
-            )
+            QdrantClient.retrieve, self._schema.collection, points, with_payload=False, with_vectors=names
         )
         return {str(record.id): dense_vector(record.vector, self._schema.vector_name) for record in records}
 
@@ -406,9 +327,7 @@ class ServerIndex:
         """Count the chunks by a field of Recto's own payloads, or by a key of the first points of others."""
         if self._schema.own:
             answer = self._connection.read(
-                lambda client: client.facet(
-                    self._schema.collection, key=field, limit=_FACET_LIMIT, exact=True
-                )
+                QdrantClient.facet, self._schema.collection, key=field, limit=_FACET_LIMIT, exact=True
             )
             return dict(sorted((str(hit.value), int(hit.count)) for hit in answer.hits))
         return dict(sorted(Counter(map(key, islice(self.scroll(), _MAX_SCANNED))).items()))
@@ -449,13 +368,13 @@ class ServerIndex:
         if not requests:
             return []
         name = self._schema.collection
-        return self._connection.read(lambda client: client.query_batch_points(name, requests))
+        return self._connection.read(QdrantClient.query_batch_points, name, requests)
 
     async def _aquery(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
         if not requests:
             return []
         name = self._schema.collection
-        return await self._connection.aread(lambda client: client.query_batch_points(name, requests))
+        return await self._connection.aread(AsyncQdrantClient.query_batch_points, name, requests)
 
     def _candidate_requests(
         self,
@@ -464,55 +383,50 @@ class ServerIndex:
         condition: models.Filter | None,
         client_side: bool,
     ) -> list[list[models.QueryRequest]]:
-        """Return the requests of each query: dense, lexical, and each of them for what the other finds.
-
-        Payloads are fetched only of points that will probably be shown, or for filtering on the client.
-        """
+        """Return the requests of each query: dense, lexical, and each of them for what the other finds."""
         schema, batches = self._schema, []
         for query in queries:
             most = candidate_limit(limit) if query.is_hybrid else limit
             most = _MAX_SCANNED if client_side else most
-            requests = []
-            if query.dense is not None:
-                requests.append(schema.dense_request(query.dense, most, condition))
-            if query.lexical is not None and query.lexical.indices:
-                with_payload = client_side or query.dense is None
-                terms = schema.lexical_request(query.lexical, most, condition, with_payload=with_payload)
-                requests.append(terms)
-                if query.dense is not None:
-                    dense = requests[0]
-                    requests.append(schema.rescored(dense, terms, with_payload=client_side))
-                    requests.append(schema.rescored(terms, dense, with_payload=client_side))
+            vectors = (query.dense, query.lexical if query.lexical and query.lexical.indices else None)
+            requests = [schema.request(vector, most, condition) for vector in vectors if vector is not None]
+            if len(requests) == 2:
+                dense, lexical = requests
+                requests += [schema.rescored(dense, lexical), schema.rescored(lexical, dense)]
             batches.append(requests)
         return batches
 
+    def _to_candidates(
+        self,
+        queries: Sequence[IndexQuery],
+        batches: Sequence[Sequence[models.QueryRequest]],
+        answers: Sequence[Any],
+        limit: int,
+        filters: Filters = NO_FILTERS,
+    ) -> list[Candidates]:
+        """Return the candidates of each query from the answers to its requests (`_candidate_requests`)."""
+        points, results = iter(answers), []
+        for query, batch in zip(queries, batches, strict=True):
+            scores = self._schema.scores
+            parts = [
+                scores(next(points).points, filters if number < 2 else NO_FILTERS)
+                for number in range(len(batch))
+            ]
+            if query.dense is None:
+                results.append(Candidates(lexical=parts[0] if parts else {}))
+            elif len(parts) == 1:
+                results.append(Candidates(parts[0]))
+            else:
+                dense, lexical, cosines, terms = parts
+                lexical = without_last_tie(lexical, candidate_limit(limit))
+                # Every shard has rescored its own candidates: keep the candidates of the whole collection.
+                dense |= {id: cosines[id] for id in lexical if id in cosines}
+                results.append(Candidates(dense, {id: terms[id] for id in dense if id in terms} | lexical))
+        return results
 
-def _has_lexical_part(queries: Sequence[IndexQuery], schema: CollectionSchema, info: IndexInfo) -> bool:
-    """Return whether any query is lexical; raise `ConfigurationError` if there are no lexical vectors."""
-    lexical = any(query.lexical is not None for query in queries)
-    if lexical and not schema.lexical:
-        raise no_lexical_vectors(info)
-    return lexical
-
-
-def _to_candidates(
-    queries: Sequence[IndexQuery], scores: Sequence[Sequence[dict[Hashable, float]]], limit: int
-) -> list[Candidates]:
-    """Return the candidates of each query from the scores of its requests (see `_candidate_requests`)."""
-    results = []
-    for query, parts in zip(queries, scores, strict=True):
-        if query.dense is None:
-            results.append(Candidates(lexical=parts[0] if parts else {}))
-        elif len(parts) == 1:
-            results.append(Candidates(parts[0]))
-        else:
-            dense, lexical, cosines, terms = parts
-            lexical = without_last_tie(lexical, candidate_limit(limit))
-            # Every shard has rescored its own candidates: keep the candidates of the whole
-            # collection. The keys of `dense` come first, because they come with their chunks.
-            dense |= {id: score for id, score in cosines.items() if id in lexical}
-            results.append(Candidates(dense, {id: terms[id] for id in dense if id in terms} | lexical))
-    return results
+    def _check_lexical(self, queries: Sequence[IndexQuery]) -> None:
+        if not self._schema.lexical and any(query.lexical is not None for query in queries):
+            raise no_lexical_vectors(self._info)
 
 
 def payload_schema(schema: CollectionSchema) -> PayloadSchema:
@@ -534,21 +448,3 @@ def _to_filter(conditions: Sequence[FieldFilter]) -> models.Filter | None:
         return models.Filter(should=[models.FieldCondition(key=field, match=match) for match in either])
 
     return models.Filter(must=[any_of(condition.field, condition.values) for condition in conditions])
-
-
-def _from_hits(hits: Sequence[Hit]) -> Candidates:
-    return Candidates({_PointId(hit.chunk.id, hit.chunk): hit.score for hit in hits})
-
-
-def _fetched_chunks(ids: Iterable[Hashable]) -> tuple[dict[Hashable, Chunk], list[int | str | UUID]]:
-    """Return the chunks that came with the ids, and the points that must be read."""
-    chunks: dict[Hashable, Chunk] = {}
-    missing: list[int | str | UUID] = []
-    for id in ids:
-        if not isinstance(id, _PointId):
-            raise TypeError(f"{id!r} is not an id that `candidates` returned")
-        if id.chunk is not None:
-            chunks[id] = id.chunk
-        else:
-            missing.append(id.point)
-    return chunks, missing

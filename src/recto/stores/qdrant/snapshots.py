@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple
 from urllib.parse import quote
 
 import httpx
+from qdrant_client import QdrantClient
 
 from recto._util.files import WriterLock
 from recto._util.retry import Notify
@@ -21,10 +19,9 @@ from recto._util.text import plural
 from recto.errors import ConfigurationError, RectoError, Unreachable
 from recto.protocols import Progress
 from recto.stores.archive import Archive, Header, write_archive
+from recto.stores.qdrant.cluster import read_peers
 from recto.stores.qdrant.connection import Connection
 from recto.types.index import GenerationInfo, IndexInfo
-
-Result = TypeVar("Result", dict[str, Any], list[Any])
 
 KIND = "server"
 _FILE = "snapshot"
@@ -55,9 +52,9 @@ def write_snapshot(
     """
     path = f"/collections/{quote(info.generation)}/snapshots"
     with connection.http() as http:
-        _check_shards(http, info.generation)
+        _check_shards(connection, info.generation)
         with lock:
-            chunks = connection.read(lambda client: client.count(info.generation, exact=True)).count
+            chunks = connection.read(QdrantClient.count, info.generation, exact=True).count
             snapshot = _make(http, path, connection.notify)
         try:
             header = Header(
@@ -66,7 +63,7 @@ def write_snapshot(
                 info.generation,
                 tuple(sorted(aliases)),
                 {_FILE: snapshot.size},
-                {"chunks": chunks, "checksum": snapshot.checksum, "server": _version(http)},
+                {"chunks": chunks, "checksum": snapshot.checksum, "server": _version(connection)},
             )
             size = write_archive(target, header, [_download(http, path, snapshot, progress)])
         finally:
@@ -75,8 +72,7 @@ def write_snapshot(
     return GenerationInfo(info.generation, created, chunks, size, current=True)
 
 
-@dataclass(frozen=True, slots=True)
-class _Snapshot:
+class _Snapshot(NamedTuple):
     """A snapshot on the node that made it."""
 
     name: str
@@ -85,36 +81,18 @@ class _Snapshot:
 
 
 def _make(http: httpx.Client, path: str, notify: Notify) -> _Snapshot:
-    """Make a snapshot.
-
-    The server finishes it even if nobody waits for it. After an interruption, it is deleted if it is finished
-    soon; otherwise the user is told what is left.
-    """
-    before = _names(http, path)
-    answer: Future[_Snapshot] = Future()
-
-    # In a thread, because Ctrl-C must not end the request: its answer names the snapshot to delete.
-    def run() -> None:
-        try:
-            answer.set_result(_snapshot(http.post(path, params={"wait": "true"}, timeout=_LONG)))
-        except BaseException as error:  # noqa: BLE001 - raised by `result`
-            answer.set_exception(error)
-
+    """Make a snapshot; the server finishes it even if nobody waits for it, so tell the user of that."""
     try:
-        threading.Thread(target=run, daemon=True, name="recto-snapshot").start()
-        return answer.result()
-    except Exception:
-        with suppress(RectoError, httpx.HTTPError):
-            for name in sorted(_names(http, path) - before):
-                notify(_left(http, f"{path}/{quote(name)}"))
+        response = http.post(path, params={"wait": "true"}, timeout=_LONG)
+    except (httpx.HTTPError, KeyboardInterrupt):
+        notify(f"The server may keep creating the snapshot. {_left(http, f'{path}/NAME')}")
         raise
-    except BaseException:
-        notify("Waiting for the server to finish the snapshot, to delete it")
-        try:
-            _delete(http, path, answer.result(_CLEANUP_SECONDS).name, notify)
-        except (Exception, KeyboardInterrupt):  # noqa: BLE001 - the first interruption is raised
-            notify(f"The server keeps creating the snapshot. {_left(http, f'{path}/NAME')}")
-        raise
+    with suppress(ValueError, KeyError, TypeError):
+        answer = response.json()["result"]
+        name, size, checksum = answer["name"], answer["size"], answer.get("checksum")
+        if isinstance(name, str) and type(size) is int:
+            return _Snapshot(name, size, checksum if isinstance(checksum, str) else None)
+    raise Unreachable("The answer of the server cannot be understood", hint="Is it a Qdrant server?")
 
 
 def _delete(http: httpx.Client, path: str, name: str, notify: Notify) -> None:
@@ -133,20 +111,6 @@ def _left(http: httpx.Client, path: str) -> str:
     return f"[WARNING] A snapshot is left on the server. Delete it with a DELETE request to {server}{path}"
 
 
-def _names(http: httpx.Client, path: str) -> set[str]:
-    """Return the names of the snapshots of a collection."""
-    snapshots = _result(http.get(path), list)
-    return {str(one["name"]) for one in snapshots if isinstance(one, dict) and "name" in one}
-
-
-def _snapshot(response: httpx.Response) -> _Snapshot:
-    answer = _result(response, dict)
-    name, size, checksum = answer.get("name"), answer.get("size"), answer.get("checksum")
-    if not isinstance(name, str) or type(size) is not int:
-        raise _not_understood()
-    return _Snapshot(name, size, checksum if isinstance(checksum, str) else None)
-
-
 def restore_snapshot(
     connection: Connection, archive: Archive, target: str, progress: Progress | None
 ) -> None:
@@ -155,12 +119,12 @@ def restore_snapshot(
     chunks, checksum = content.get("chunks"), content.get("checksum")
     if list(archive.header.files) != [_FILE] or type(chunks) is not int:
         raise archive.damaged("it does not contain one snapshot")
+    if len(peers := read_peers(connection)) > 1:
+        message = f"A snapshot cannot be restored on a cluster of {plural(len(peers), 'node')}"
+        raise ConfigurationError(message, hint=_SEVERAL_NODES)
     with connection.http() as http:
-        if (peers := _peers(http)) > 1:
-            message = f"A snapshot cannot be restored on a cluster of {plural(peers, 'node')}"
-            raise ConfigurationError(message, hint=_SEVERAL_NODES)
         _upload(http, archive, target, checksum, progress)
-    counted = connection.read(lambda client: client.count(target, exact=True)).count
+    counted = connection.read(QdrantClient.count, target, exact=True).count
     if counted != chunks:
         raise archive.damaged(f"the snapshot has {counted} chunks, but {chunks} were backed up")
 
@@ -188,53 +152,41 @@ def _download(
 def _upload(
     http: httpx.Client, archive: Archive, target: str, checksum: object, progress: Progress | None
 ) -> None:
-    body = _Body(archive, progress)
     params = {"priority": "snapshot", "wait": "true"}
     if isinstance(checksum, str) and _SHA256.fullmatch(checksum):
         params["checksum"] = checksum
     headers = {
         "Content-Type": f"multipart/form-data; boundary={_BOUNDARY}",
-        "Content-Length": str(len(_BEFORE) + body.size + len(_AFTER)),
+        "Content-Length": str(len(_BEFORE) + archive.header.files[_FILE] + len(_AFTER)),
     }
     path = f"/collections/{quote(target)}/snapshots/upload"
-    http.post(path, params=params, content=body, headers=headers, timeout=_LONG)
+    http.post(path, params=params, content=_form(archive, progress), headers=headers, timeout=_LONG)
 
 
-@dataclass(frozen=True, slots=True)
-class _Body:
-    """The form with a snapshot; it can be sent again, because every iteration reads the archive anew."""
-
-    archive: Archive
-    progress: Progress | None
-
-    @property
-    def size(self) -> int:
-        """The size of the snapshot."""
-        return self.archive.header.files[_FILE]
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield _BEFORE
-        done = 0
-        for _, _, blocks in self.archive.files():
-            for offset, block in blocks:
-                if offset != done:
-                    break
-                yield block
-                done += len(block)
-                if self.progress:
-                    self.progress(done, self.size)
-        if done != self.size:
-            raise self.archive.damaged("the snapshot is not complete")
-        yield _AFTER
+def _form(archive: Archive, progress: Progress | None) -> Iterator[bytes]:
+    """Yield the form with the snapshot of an archive."""
+    yield _BEFORE
+    done, size = 0, archive.header.files[_FILE]
+    for _, _, blocks in archive.files():
+        for offset, block in blocks:
+            if offset != done:
+                break
+            yield block
+            done += len(block)
+            if progress:
+                progress(done, size)
+    if done != size:
+        raise archive.damaged("the snapshot is not complete")
+    yield _AFTER
 
 
-def _check_shards(http: httpx.Client, collection: str) -> None:
+def _check_shards(connection: Connection, collection: str) -> None:
     """Raise an error if a shard of a collection is only on other nodes: a snapshot would not contain it."""
-    if _peers(http) < 2:
+    if len(read_peers(connection)) < 2:
         return
-    shards = _result(http.get(f"/collections/{quote(collection)}/cluster"), dict)
-    here = {shard["shard_id"] for shard in shards["local_shards"] if shard.get("state") == "Active"}
-    if missing := {shard["shard_id"] for shard in shards["remote_shards"]} - here:
+    shards = connection.read(QdrantClient.collection_cluster_info, collection)
+    here = {shard.shard_id for shard in shards.local_shards if shard.state.value == "Active"}
+    if missing := {shard.shard_id for shard in shards.remote_shards} - here:
         raise ConfigurationError(
             f"{plural(len(missing), 'shard')} of the collection are on other nodes of the cluster, "
             "and a snapshot contains only the shards of one node",
@@ -242,23 +194,5 @@ def _check_shards(http: httpx.Client, collection: str) -> None:
         )
 
 
-def _peers(http: httpx.Client) -> int:
-    """Return the number of nodes of the cluster; 1 if the server is not part of one."""
-    return len(_result(http.get("/cluster"), dict).get("peers") or ()) or 1
-
-
-def _version(http: httpx.Client) -> str:
-    return str(http.get("/").json().get("version", ""))
-
-
-def _result(response: httpx.Response, kind: type[Result]) -> Result:
-    """Return the result of a response of Qdrant."""
-    with suppress(ValueError, KeyError, TypeError):
-        result = response.json()["result"]
-        if isinstance(result, kind):
-            return result
-    raise _not_understood()
-
-
-def _not_understood() -> Unreachable:
-    return Unreachable("The answer of the server cannot be understood", hint="Is it a Qdrant server?")
+def _version(connection: Connection) -> str:
+    return str(connection.read(QdrantClient.info).version)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qdrant_client import models
+from qdrant_client import QdrantClient, models
 
 from recto._util.files import WriterLock, make_private
 from recto.errors import CollectionMissing, InvalidArgument, RectoError
@@ -26,26 +26,24 @@ from recto.stores.points import (
 )
 from recto.stores.qdrant.build import ServerBuild
 from recto.stores.qdrant.cluster import explain_replication, find_problems, set_replication
-from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.dialects import Dialect
-from recto.stores.qdrant.generations import (
+from recto.stores.qdrant.collections import (
+    CALIBRATION_KEY,
+    METADATA_KEY,
     MIXED,
     Generations,
     base_name,
+    create_missing_indexes,
     is_generation,
+    missing_indexes,
     new_generation,
     not_ours,
-)
-from recto.stores.qdrant.index import CollectionSchema, ServerIndex, open_index, payload_schema
-from recto.stores.qdrant.schema import (
-    CALIBRATION_KEY,
-    METADATA_KEY,
-    create_missing_indexes,
-    missing_indexes,
     prepare_fields,
     read_fingerprint,
     read_vectors,
 )
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.dialects import Dialect
+from recto.stores.qdrant.index import CollectionSchema, ServerIndex, open_index, payload_schema
 from recto.stores.qdrant.snapshots import KIND, restore_snapshot, write_snapshot
 from recto.types.index import (
     Calibration,
@@ -159,12 +157,10 @@ class ServerStore:
             if target in generations
         ]
         with self._writer_lock(name, None):
-            self._connection.write(lambda client: client.update_collection_aliases(actions))
+            self._connection.write(QdrantClient.update_collection_aliases, actions)
             self._open.clear()
             for generation in generations:
-                self._connection.write(
-                    lambda client, generation=generation: client.delete_collection(generation)  # type: ignore[misc]
-                )
+                self._connection.write(QdrantClient.delete_collection, generation)
 
     def generations(self, name: str) -> tuple[GenerationInfo, ...]:
         """Return the generations of a collection, newest first; `recto index --rebuild` makes a new one."""
@@ -227,7 +223,7 @@ class ServerStore:
                 target = new_generation(collection)
                 try:
                     restore_snapshot(self._connection, archive, target, progress)
-                    restored = self._connection.read(lambda client: client.get_collection(target))
+                    restored = self._connection.read(QdrantClient.get_collection, target)
                     if not _is_ours(restored.config):
                         raise archive.damaged("the snapshot is not of a collection that Recto made")
                     self._generations.publish(collection, target, before)
@@ -259,12 +255,12 @@ class ServerStore:
         if info.fingerprint is None:
             raise not_ours(info.collection, "Recto does not write to collections of other pipelines.")
         metadata = {METADATA_KEY: {**info.fingerprint.to_dict(), CALIBRATION_KEY: calibration.to_dict()}}
-        self._connection.write(lambda client: client.update_collection(info.generation, metadata=metadata))
+        self._connection.write(QdrantClient.update_collection, info.generation, metadata=metadata)
         self._open.clear()
 
     def version(self) -> str:
         """Return the server's version."""
-        return str(self._connection.read(lambda client: client.info()).version)
+        return str(self._connection.read(QdrantClient.info).version)
 
     def payload_schema(self, name: str) -> PayloadSchema:
         """Return how the payloads of a collection are read."""

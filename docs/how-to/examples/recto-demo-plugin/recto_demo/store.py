@@ -14,7 +14,7 @@ from operator import mul
 from pathlib import Path
 from typing import Any, Self
 
-from recto import Chunk, CollectionMissing, ConfigurationError, Filters, Hit, Settings, StoreBusy
+from recto import Chunk, CollectionMissing, ConfigurationError, Filters, Settings, StoreBusy
 from recto.errors import EmbeddingError
 from recto.plugins import Notify
 from recto.protocols import Index
@@ -47,25 +47,6 @@ class SqliteIndex:
         self._lexical = {row["chunk"]["id"]: dict(row["lexical"]) for row in rows}
         self._frequencies = Counter(term for terms in self._lexical.values() for term in terms)
         self._lexicon = lexicon
-
-    def query(
-        self, vector: Vector, limit: int, filters: Filters = NO_FILTERS, min_score: float | None = None
-    ) -> list[Hit]:
-        """Return the nearest chunks; ties are ordered by page, then by position in the page."""
-        scores = self._dense(vector, filters)
-        hits = [Hit(score, self._chunks[id], dense=score) for id, score in scores.items()]
-        hits.sort(key=lambda hit: (-hit.score, hit.chunk.page_url, hit.chunk.chunk_index, hit.chunk.id))
-        return [hit for hit in hits[:limit] if min_score is None or hit.score >= min_score]
-
-    def query_batch(
-        self,
-        vectors: Sequence[Vector],
-        limit: int,
-        filters: Filters = NO_FILTERS,
-        min_score: float | None = None,
-    ) -> list[list[Hit]]:
-        """Answer several queries."""
-        return [self.query(vector, limit, filters, min_score) for vector in vectors]
 
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
