@@ -17,7 +17,7 @@ from bench.peers.workloads.scifact import load
 from bench.vectors import Vectors
 from recto.embedders.granite.embedder import MODELS, VARIANTS, built_in_embedder
 from recto.embedders.onnx import LocalEmbedder
-from recto.evaluation.measures import Measure, estimate
+from recto.evaluation.measures import Judged, Measure, estimate
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.types.search import Chunk
 
@@ -121,12 +121,11 @@ def ndcg(scores: Any, ids: list[str], answers: list[set[str]]) -> list[float]:
     import numpy as np
 
     top = np.argsort(-scores, axis=1, kind="stable")[:, : MEASURE.cutoff]
-    gains = {
-        str(number): [float(ids[place] in wanted) for place in top[number]]
-        for number, wanted in enumerate(answers)
-    }
-    ideal = {str(number): [1.0] * len(wanted) for number, wanted in enumerate(answers)}
-    return list(MEASURE.per_query(ideal, gains).values())
+    judged = (
+        Judged(tuple(float(ids[place] in wanted) for place in row), (1.0,) * len(wanted))
+        for row, wanted in zip(top, answers, strict=True)
+    )
+    return [MEASURE.of(one) or 0.0 for one in judged]
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ _MOVED = {
         "EmbeddingError ErrorKind FingerprintMismatch FormatMismatch IndexDamaged InvalidOption InvalidQuery "
         "PageMissing StorageError"
     ),
-    "recto.evaluation": "Expectation FoundChunk Judged Measure Missing QueryResult ScoreEstimate",
+    "recto.evaluation": "Expectation Judged Measure Missing QueryResult ScoreEstimate",
     "recto.indexing.planner": "PagePlan PageState Plan",
     "recto.plugins": "Notify",
     "recto.protocols": (

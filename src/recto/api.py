@@ -115,7 +115,7 @@ def evaluate(
 ) -> Run:
     """Ask the questions of a suite and return the run with its measures.
 
-    `suite` is a file (JSON, JSON Lines or CSV) or a `Suite`. Pass either a `retriever`, or the `collection`
+    `suite` is a file (JSON or JSON Lines) or a `Suite`. Pass either a `retriever`, or the `collection`
     and the `settings` to connect to. `measures` are names such as `nDCG@10`; without any, the default
     measures are computed.
     """

@@ -10,14 +10,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from qdrant_client import QdrantClient, models
+from qdrant_client import QdrantClient
 
 from recto.cli.retrieve import retrieve as retrieve_command
 from recto.cli.runner import run as run_command
@@ -26,7 +23,7 @@ from recto.embedders import cohere as cohere_module
 from recto.stores.qdrant import connection as connection_module
 from tests.cli.conftest import cloud_variables
 from tests.conftest import COHERE_KEY, QDRANT_KEY
-from tests.doubles.cohere import CohereDouble, bag_of_words
+from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import (
     Double,
@@ -79,86 +76,6 @@ def test_a_missing_collection_is_an_error(home: Path, cloud: dict[str, str]) -> 
     assert done.returncode == 2
     assert "Collection 'physical-ai-book' does not exist at http://127.0.0.1" in done.stderr
     assert "recto index PATH --collection physical-ai-book" in done.stderr
-
-
-SHAPES: dict[str, Callable[[int, str, str], dict[str, Any]]] = {
-    "physical-ai-book": lambda index, url, text: {
-        "text": text,
-        "page_url": url,
-        "page_title": "Page",
-        "module_name": "ros2" if "ros2" in url else "isaac",
-        "chunk_index": index,
-    },
-    "website_embeddings": lambda index, url, text: {
-        "text": text,
-        "url": url,
-        "page_title": "Page",
-        "chunk_index": index,
-        "total_chunks": 20,
-        "source": "website",
-    },
-    "humanoid_robotics_book": lambda index, url, text: {
-        "content": text,
-        "url": url,
-        "title": "Page",
-        "headings": ["Page", "Section"],
-        "chunk_index": index,
-        "metadata": {"total_chunks": 20},
-        "source_document": url,
-    },
-    "rag_embedding": lambda index, url, text: {
-        "content": text,
-        "url": url,
-        "title": "Page",
-        "chunk_index": index,
-        "total_chunks": 20,
-        "source_metadata": {"module": "module-1-ros2" if "ros2" in url else "module-3-isaac"},
-    },
-}
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_collections_of_other_pipelines(
-    home: Path, cloud: dict[str, str], qdrant: QdrantDouble, name: str
-) -> None:
-    """Search collections with each contract's name and payload, in strict mode, without indexes."""
-    with pytest.warns(UserWarning, match="insecure"):
-        client = QdrantClient(url=qdrant.url, api_key=QDRANT_KEY, check_compatibility=False)
-    client.create_collection(
-        name, vectors_config=models.VectorParams(size=1024, distance=models.Distance.COSINE)
-    )
-    texts = [
-        "ROS 2 nodes publish messages on topics",
-        "Isaac Sim renders photorealistic scenes",
-        "services and actions in ROS 2",
-        "nvblox maps",
-    ]
-    urls = [
-        f"https://book.example.org/docs/{part}/page"
-        for part in ("module-1-ros2", "module-3-isaac", "module-1-ros2", "module-3-isaac")
-    ]
-    points = [
-        models.PointStruct(id=index, vector=bag_of_words(text), payload=SHAPES[name](index, url, text))
-        for index, (text, url) in enumerate(zip(texts, urls, strict=True))
-    ]
-    client.upsert(name, points, wait=True)
-    client.close()
-    data = json.loads(retrieve(home, "ROS 2 topics", "--json", COLLECTION_NAME=name, **cloud).stdout)
-    best = data["results"][0]
-    assert (best["text"], best["module_name"], best["page_url"], best["page_title"], best["chunk_index"]) == (
-        texts[0],
-        "ros2",
-        urls[0],
-        "Page",
-        0,
-    )
-    done = retrieve(home, "maps", "--module", "module-3-isaac", "--json", COLLECTION_NAME=name, **cloud)
-    assert {result["module_name"] for result in json.loads(done.stdout)["results"]} == {"isaac"}
-    assert "[WARNING]" in done.stderr, "the missing payload indexes are reported"
-    done = retrieve(home, "maps", "--url", urls[0].rstrip("/") + "/", "--json", COLLECTION_NAME=name, **cloud)
-    assert {result["page_url"] for result in json.loads(done.stdout)["results"]} == {urls[0]}
-    prepared = recto(home, "prepare", name, **cloud)
-    assert prepared.returncode == 0, prepared.stderr
 
 
 FAULTS: list[tuple[str, Fault | None]] = [
@@ -242,16 +159,6 @@ def test_the_faults_in_the_guide(
         assert shown[1] == table, "run the test with WRITE_TABLES=1 to update the guide"
 
 
-def test_both_services_down(home: Path) -> None:
-    began = time.monotonic()
-    done = retrieve(home, "robot", **cloud_variables(refused_url(), refused_url()))
-    assert done.returncode == 3
-    assert done.stderr.split("\n")[1].startswith(
-        "[ERROR] Connection error: Cannot connect to Qdrant at http://127.0.0.1:"
-    )
-    assert time.monotonic() - began < 20
-
-
 def big_book(root: Path, sections: int) -> Path:
     """Write a book of many different sections of 70 words each."""
     numbers = random.Random(7)
@@ -328,20 +235,3 @@ def test_promote_and_parity(house: Path, home: Path, qdrant: QdrantDouble, tmp_p
     done = recto(home, *parity, "--top-k", "100", "--json", **server)
     assert done.returncode == 5
     assert "dense" in {row["mode"] for row in json.loads(done.stdout)["differences"]}
-
-
-def test_the_extra_is_missing(home: Path, cloud: dict[str, str]) -> None:
-    code = (
-        "import sys; sys.modules['qdrant_client'] = None; sys.argv = ['retrieve.py', 'x'];"
-        "from recto.cli.retrieve import main; main()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(home, **cloud),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert "-none-any.whl[cloud]'" in done.stderr

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from recto.cli.commands.coverage import bar
 from recto.stores.edge.store import EdgeStore
 from tests.breaking import publish_broken, without_module
 from tests.running import recto
@@ -24,22 +19,6 @@ def test_text(house: Path) -> None:
     assert "Unreachable: none" in done.stdout
     assert "garden" in done.stdout
     assert "local://docs/docs/module-3-workshop/04-electricity" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("share", "encoding", "expected"),
-    [
-        (1, "utf-8", "██████████"),
-        (0.25, "utf-8", "██░░░░░░░░"),
-        (0, "utf-8", "░░░░░░░░░░"),
-        (0.25, "ascii", "##--------"),
-        (1, "latin-1", "##########"),
-    ],
-)
-def test_bars(share: float, encoding: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bar shows the share, in ASCII if the output has no blocks."""
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
-    assert bar(share) == expected
 
 
 def test_json(house: Path) -> None:

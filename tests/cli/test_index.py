@@ -113,12 +113,6 @@ def listed(home: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def test_collection_name_from_the_environment(home: Path, small_book: Path) -> None:
-    assert recto(home, "index", str(small_book), COLLECTION_NAME="mine").returncode == 0
-    assert retrieve(home, "dough", COLLECTION_NAME="mine").returncode == 0
-    assert retrieve(home, "dough").returncode == 2, "the sample book is indexed only if there is no other"
-
-
 def test_delete(home: Path, small_book: Path) -> None:
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
     (home / "journal").mkdir(exist_ok=True)
@@ -156,6 +150,8 @@ def test_rollback(home: Path, small_book: Path) -> None:
         (["index", "src/recto/cli"], "There is no .md, .markdown, .mdown, .mkdn, .mkd or .mdx file"),
         (["index", "docs", "--collection", "a/b"], "--collection is not a usable collection name"),
         (["index", "--sample", "--collection", "x"], "--sample has its own collection"),
+        (["index", "pyproject.toml"], ""),
+        (["index", "x" * 5000], ""),
         (["rollback"], "COLLECTION"),
         (["nonsense"], "nonsense"),
         (["search", "x", "--top-k", "0"], "--top-k must be between 1 and 100"),
@@ -166,12 +162,6 @@ def test_invalid_arguments(home: Path, arguments: list[str], words: str) -> None
     assert (done.returncode, done.stdout) == (4, "")
     assert words in done.stderr
     assert done.stderr.startswith("[ERROR] Invalid argument: ")
-
-
-def test_no_collections(home: Path) -> None:
-    done = recto(home, "collections")
-    assert done.returncode == 0
-    assert "recto index" in done.stdout
 
 
 @pytest.mark.long
@@ -305,36 +295,6 @@ def test_the_home_of_another_user(tmp_path: Path, small_book: Path) -> None:
         shutil.rmtree(home, ignore_errors=True)
 
 
-ODD_PAGES: dict[str, bytes] = {
-    "date.md": b"---\ntitle: Date\ndate: 2024-02-30\n---\n# Date\n\nA day that does not exist.\n",
-    "digits.md": b"---\ntitle: " + b"9" * 5000 + b"\n---\n# Digits\n\nA number without end.\n",
-    "nested.md": b"---\nx: " + b"[" * 3000 + b"\n---\n# Nested\n\nBrackets without end.\n",
-    "list.md": b"---\n- a\n- b\n---\n# List\n\nFront matter that is a list.\n",
-    "picture.md": b"# Picture\n\n![pic](data:image/png;base64,"
-    + b"iVBORw0KGgo" * 8000
-    + b")\n\nA picture in the text.\n",
-    "empty.md": b"",
-    "heading.md": b"# Only a heading\n",
-    "spaces in name #1 %20.md": b"# Spaces\n\nA name with spaces.\n",
-    "wide.md": b"# x" + b" " * 50_000 + b"y\n\nA wide heading.\n",
-    "comments.mdx": b"# Comments\n\n" + b"{/*\n" * 8000,
-    "marks.md": b"# Marks\n\n" + b"<!--" * 40_000 + b"\n",
-}
-
-
-def test_odd_pages(home: Path, tmp_path: Path) -> None:
-    book = tmp_path / "odd"
-    book.mkdir()
-    for name, content in ODD_PAGES.items():
-        (book / name).write_bytes(content)
-    done = recto(home, "index", str(book), "--collection", "odd", "--json")
-    assert done.returncode == 0, done.stderr
-    data = json.loads(done.stdout)
-    assert data["pages"] == len(ODD_PAGES)
-    assert data["chunks"] < 300
-    assert "Spaces" in recto(home, "search", "a name with spaces", "--collection", "odd").stdout
-
-
 def test_broken_files_are_reported_and_the_rest_is_indexed(home: Path, small_book: Path) -> None:
     os.mkfifo(small_book / "pipe.md")
     (small_book / "endless.md").symlink_to("/dev/zero")
@@ -366,13 +326,6 @@ def test_broken_files_are_reported_and_the_rest_is_indexed(home: Path, small_boo
     search = ("search", "--collection", "garden", "--verbose", "--top-k", "20")
     assert "deep" in recto(home, *search, "deep nesting").stdout
     assert "Bread" in recto(home, *search, "dough").stdout
-
-
-@pytest.mark.parametrize("name", ["table.csv", "noext"])
-def test_a_file_that_is_not_markdown(home: Path, tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("a,b\n")
-    assert recto(home, "index", str(tmp_path / name)).returncode == 4
-    assert recto(home, "index", "x" * 5000).returncode == 4
 
 
 def test_a_damaged_pointer_is_not_a_first_run(home: Path, small_book: Path) -> None:

@@ -40,12 +40,6 @@ def test_all_forms_of_a_word_are_highlighted(query: str, text: str, marked: list
     assert Style(80).highlight(text, words) == text
 
 
-def test_no_escapes_without_color() -> None:
-    plain = Style(80)
-    for style in (plain.bold, plain.dim, plain.green, plain.yellow, plain.red, plain.cyan):
-        assert style("text") == "text"
-
-
 @given(st.text(), st.integers(20, 100))
 def test_wrapped_lines_fit_and_lose_nothing(text: str, width: int) -> None:
     lines = list(wrap(text, width, "  "))
@@ -58,12 +52,6 @@ def test_wide_characters_take_two_columns() -> None:
     assert list(wrap("ロボット" * 4, 20)) == ["ロボットロボットロボ", "ットロボット"]
     assert cut("ロボット", 8) == "ロボット"
     assert cells(cut("ロボット", 7)) <= 7
-
-
-@given(st.text(max_size=200))
-def test_highlighting_does_not_change_the_text(query: str) -> None:
-    shown = Style(80, color=True).highlight(query, words_to_match(query, None))
-    assert re.sub(r"\x1b\[[01]m", "", shown) == re.sub(r"\x1b\[[01]m", "", query)
 
 
 def test_the_note_the_marks_and_the_number_agree() -> None:

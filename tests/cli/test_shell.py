@@ -247,13 +247,6 @@ def test_json_and_the_end_of_input_in_a_selection(sample_home: Path) -> None:
     assert second["selection"]["given"] > 0
 
 
-@pytest.mark.parametrize("lines", ["", "\n\n", ":help\n", ":select\nNodes talk over topics.\n"])
-def test_end_of_input(sample_home: Path, lines: str) -> None:
-    done = piped(sample_home, lines)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert ("results in" in done.stdout) == lines.startswith(":select")
-
-
 @pytest.mark.parametrize(
     ("lines", "arguments", "code"),
     [
@@ -267,24 +260,6 @@ def test_exit_codes(sample_home: Path, lines: bytes, arguments: tuple[str, ...],
     done = piped(sample_home, lines, *arguments)
     assert done.returncode == code
     assert "\x1b" not in done.stdout + done.stderr
-
-
-def test_a_pipe_does_not_import_prompt_toolkit(sample_home: Path) -> None:
-    code = (
-        "import sys, atexit\n"
-        "atexit.register(lambda: sys.stderr.write('LOADED' if 'prompt_toolkit' in sys.modules else 'NOT'))\n"
-        "sys.argv = ['recto', 'shell']\nfrom recto.cli.main import main\nmain()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(sample_home),
-        input="robot\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "NOT")
 
 
 def test_the_guide_has_all_commands() -> None:

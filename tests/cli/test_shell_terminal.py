@@ -127,17 +127,6 @@ def test_a_dumb_terminal(own_home: Path) -> None:
         assert terminal.state() == terminal.initial_state
 
 
-def test_without_a_writable_history(own_home: Path) -> None:
-    (own_home / "shell-history").mkdir()  # root could write to a read-only file
-    with Terminal(own_home) as terminal:
-        terminal.see("recto>")
-        terminal.press(":top 1\r")
-        terminal.see("Showing 1 result.")
-        terminal.see("recto>")
-        terminal.press(CTRL_D)
-        assert terminal.end() == 0
-
-
 def test_ctrl_c_cancels_a_search_that_hangs(tmp_path: Path, small_book: Path) -> None:
     from recto.book.sources.tree import open_book
     from recto.indexing.indexer import IndexJob, index_book

@@ -1,4 +1,4 @@
-"""`recto tune`, and the files of TREC in `recto suite` and `recto validate`."""
+"""`recto tune`, and the setting of the chunk size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_validate import DDS, HELD_OUT, RIGHT, suite_file
+from tests.cli.test_validate import HELD_OUT
 from tests.running import recto
 
 
@@ -68,41 +68,6 @@ def test_tune_explains_wrong_options(tmp_path: Path, arguments: list[str], words
     done = recto(tmp_path, "tune", "--suite", HELD_OUT, *arguments)
     assert (done.returncode, done.stdout) == (4, "")
     assert words in done.stderr
-
-
-def test_a_suite_and_a_run_in_the_format_of_trec(sample_home: Path, tmp_path: Path) -> None:
-    graded = {
-        "query": "How do nodes find each other?",
-        "expect": {"page": f"{DDS}#what-is-dds", "grades": {f"{DDS}#what-is-dds": 2, "intro": 0}},
-        "id": "nodes",
-    }
-    only_module = {"query": "speech", "expect": {"module": "vla"}}
-    suite = suite_file(tmp_path, RIGHT, graded, only_module, format="recto-suite-2")
-    qrels, queries, run = (str(tmp_path / name) for name in ("qrels.txt", "queries.tsv", "run.txt"))
-    export = ("suite", "export", suite, "--qrels", qrels, "--queries", queries)
-    done = recto(sample_home, *export)
-    assert done.returncode == 0
-    assert done.stderr.startswith("[WARNING] 1 question without judgments")
-    assert recto(sample_home, *export).returncode == 4, "no file is overwritten"
-    assert recto(sample_home, *export, "--force").returncode == 0
-    assert Path(qrels).read_text("utf-8").split("\n")[1:3] == [
-        f"nodes 0 {DDS}#what-is-dds 2",
-        "nodes 0 intro 0",
-    ]
-    done = recto(sample_home, "suite", "import", "--qrels", qrels, "--queries", queries)
-    imported = json.loads(done.stdout)
-    assert imported["format"] == "recto-suite-2"
-    assert imported["queries"][1] == {**graded}
-    out = str(tmp_path / "imported.json")
-    done = recto(sample_home, "suite", "import", "--qrels", qrels, "--queries", queries, "--out", out)
-    assert "Imported 2 questions." in done.stderr
-    done = recto(sample_home, "validate", "--suite", out, "--trec-run", run, "--gate", "Hit@5>=0", "--json")
-    data = json.loads(done.stdout)
-    assert data["scores"]["Judged@5"]["count"] == 1
-    assert {hole["id"] for hole in data["unjudged"]} == {"nodes"}
-    lines = Path(run).read_text("utf-8").splitlines()
-    assert len(lines) == 20
-    assert [len(line.split()) for line in lines] == [6] * 20
 
 
 def test_the_chunk_size_is_a_setting(tmp_path: Path) -> None:

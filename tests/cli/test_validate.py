@@ -62,7 +62,6 @@ def test_suite_and_baseline(sample_home: Path, tmp_path: Path) -> None:
     gates = ("--gate", "Hit@5>=0.9", "--gate", "MRR>0.5")
     done = recto(sample_home, *arguments, "--update-baseline", "--junit", str(junit), *gates)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    assert max(map(len, done.stdout.split("\n"))) <= 80
     assert "nDCG@10" in done.stdout
     assert "[PASS] Hit@5>=0.9" in done.stdout
     root = ET.parse(junit).getroot()
@@ -126,17 +125,6 @@ def test_an_expected_page_that_is_not_in_the_index(sample_home: Path, tmp_path: 
     assert "nothing in this suite can be measured" in done.stdout.replace("\n    ", " ")
 
 
-def test_nothing_expected(sample_home: Path, tmp_path: Path) -> None:
-    suite = suite_file(tmp_path, RIGHT, {"query": "best pizza dough hydration", "expect": {"nothing": True}})
-    done = recto(sample_home, "validate", "--suite", suite, "--json")
-    assert done.returncode == 0
-    assert [query["outcome"] for query in json.loads(done.stdout)["queries"]] == ["passed", "passed"], (
-        "the index has a noise floor"
-    )
-    assert recto(sample_home, "validate", "--suite", suite, "--noise-floor", "0.99").returncode == 0
-    assert recto(sample_home, "validate", "--suite", suite, "--noise-floor", "0.1").returncode == 5
-
-
 def test_compare_two_collections(sample_home: Path, tmp_path: Path) -> None:
     home, book = tmp_path / "home", tmp_path / "book"
     shutil.copytree(sample_home, home)
@@ -194,13 +182,6 @@ def test_invalid_arguments(home: Path, arguments: list[str], words: str) -> None
     assert (done.returncode, done.stdout) == (4, ""), done.stderr
     assert words in done.stderr
     assert not home.exists(), "nothing was indexed"
-
-
-def test_duplicate_questions_are_errors(home: Path, tmp_path: Path) -> None:
-    done = recto(home, "validate", "--suite", suite_file(tmp_path, RIGHT, RIGHT))
-    assert done.returncode == 4
-    assert "query 2" in done.stderr
-    assert "query 1" in done.stderr
 
 
 def test_suite_new_and_lint(sample_home: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.evaluation.binding import BoundSuite, bind, find_passages, heading_key
+from recto.evaluation.binding import Bound, bind, find_passages, heading_key
 from recto.evaluation.measures import Measure
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
@@ -35,8 +35,9 @@ def index(tmp_path: Path) -> Index:
     return store.open("book")
 
 
-def bound(index: Index, *expectations: Expectation, **aliases: str) -> BoundSuite:
-    return bind(Suite("s", expectations, aliases), index)
+def bound(index: Index, expectation: Expectation) -> Bound:
+    (question,) = bind(Suite("s", (expectation,)), index)
+    return question
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def bound(index: Index, *expectations: Expectation, **aliases: str) -> BoundSuit
     ],
 )
 def test_every_spelling_of_a_page_is_found(index: Index, page: str) -> None:
-    (question,) = bound(index, Expectation("q", pages=(page,))).questions
+    question = bound(index, Expectation("q", pages=(page,)))
     assert question.measured
     assert not question.missing
 
@@ -70,36 +71,26 @@ def test_every_spelling_of_a_page_is_found(index: Index, page: str) -> None:
     ],
 )
 def test_a_place_that_is_gone_is_unmeasured(index: Index, expectation: Expectation, near: str) -> None:
-    found = bound(index, expectation)
-    ((missing,),) = [question.missing for question in found.unmeasured]
+    question = bound(index, expectation)
+    (missing,) = question.missing
+    assert not question.measured
     assert missing.near.removeprefix("local://docs/docs/") == near
     assert missing.target in str(missing)
-    assert not found.partial
 
 
 def test_places_that_exist_measure_a_question(index: Index) -> None:
-    found = bound(index, Expectation("q", pages=("gone", "guide/a")))
-    assert not found.unmeasured
-    assert [missing.target for missing in found.partial] == ["gone"]
-    assert [target.name for target in found.questions[0].targets] == ["guide/a"]
-
-
-def test_renamed_pages_are_found_by_their_old_names(index: Index) -> None:
-    found = bind(Suite("s", (Expectation("q", pages=("old#legs",)),), {"old": "guide/a"}), index)
-    assert not found.unmeasured
-
-
-def test_nothing_needs_no_place(index: Index) -> None:
-    (question,) = bound(index, Expectation("q", nothing=True)).questions
+    question = bound(index, Expectation("q", pages=("gone", "guide/a")))
     assert question.measured
-    assert question.judge([]).ideal == ()
+    assert [missing.target for missing in question.missing] == ["gone"]
+    assert [target.name for target in question.targets] == ["guide/a"]
+    nothing = bound(index, Expectation("q", nothing=True))
+    assert nothing.measured
+    assert nothing.judge([]).ideal == ()
 
 
 def test_the_finest_place_counts_and_the_module_by_itself(index: Index) -> None:
     chunks = {found.text: found for found in index.scroll()}
-    (question,) = bound(
-        index, Expectation("q", modules=("module-1-ros2",), pages=("guide/a#arms",))
-    ).questions
+    question = bound(index, Expectation("q", modules=("module-1-ros2",), pages=("guide/a#arms",)))
     judged = question.judge([chunks["It has two legs and"], chunks["two arms. They swing."]])
     assert (judged.gains, judged.ideal, judged.module) == ((0, 1), (1,), True)
     assert question.judge([chunks["Words become motion."]]).module is False
@@ -113,7 +104,7 @@ def test_a_second_chunk_of_a_place_gains_nothing_but_takes_its_rank(index: Index
         if found.title == "GUIDE/A"
     )
     other = next(found for found in index.scroll() if found.title == "B")
-    (question,) = bound(index, Expectation("q", pages=("guide/a", "b"))).questions
+    question = bound(index, Expectation("q", pages=("guide/a", "b")))
     judged = question.judge([first, second, third, other])
     assert judged.gains == (1, 0, 0, 1)
     assert Measure("Precision", 4).of(judged) == 0.5
@@ -121,9 +112,9 @@ def test_a_second_chunk_of_a_place_gains_nothing_but_takes_its_rank(index: Index
 
 
 def test_a_place_named_twice_counts_once(index: Index) -> None:
-    (question,) = bound(index, Expectation("q", pages=("guide/a", "guide/a.md", "guide/a#legs"))).questions
+    question = bound(index, Expectation("q", pages=("guide/a", "guide/a.md", "guide/a#legs")))
     assert [target.name for target in question.targets] == ["guide/a"]
-    (question,) = bound(index, Expectation("q", modules=("ros2", "module-1-ros2"))).questions
+    question = bound(index, Expectation("q", modules=("ros2", "module-1-ros2")))
     assert len(question.targets) == 1
 
 
@@ -142,7 +133,7 @@ def test_a_place_named_twice_counts_once(index: Index) -> None:
     ],
 )
 def test_passages_are_found_across_chunks(index: Index, passage: str, found: set[int]) -> None:
-    (question,) = bound(index, Expectation("q", passages=(passage,))).questions
+    question = bound(index, Expectation("q", passages=(passage,)))
     ids = {id for target in question.targets for id in target.chunks}
     assert {one.chunk_index for one in index.scroll() if one.id in ids and one.title == "GUIDE/A"} == found
     assert question.measured == bool(found)
@@ -177,12 +168,6 @@ def test_a_passage_is_not_found_across_a_missing_chunk() -> None:
     assert not find("two three", chunks)
 
 
-def test_overlapping_chunks_hold_a_passage_together() -> None:
-    words = [str(number) for number in range(1000, 1013)]
-    chunks = [chunk(0, text=" ".join(words[:8])), chunk(1, text=" ".join(words[6:]))]
-    assert find(" ".join(words[2:12]), chunks) == {one.id for one in chunks}
-
-
 @pytest.fixture
 def garden(tmp_path: Path) -> Index:
     """Two pages; on the first, a section with a subsection."""
@@ -207,7 +192,7 @@ def on(*pages: str) -> Expectation:
 
 def test_a_heading_stands_for_its_section_and_what_is_below(garden: Index) -> None:
     expectation = Expectation("q", pages=("garden/seeds.md > Sowing `Phaseolus` {#beans}", "garden/soil.mdx"))
-    (question,) = bound(garden, expectation).questions
+    question = bound(garden, expectation)
     assert not question.missing
     chunks = sorted(garden.scroll(), key=lambda each: (each.source, each.chunk_index))
     section, soil = question.targets
@@ -216,14 +201,9 @@ def test_a_heading_stands_for_its_section_and_what_is_below(garden: Index) -> No
 
 
 def test_a_heading_that_is_not_there_is_unmeasured(garden: Index) -> None:
-    found = bound(garden, on("garden/seeds.md > Sowing Phaselus"))
-    ((missing,),) = [question.missing for question in found.unmeasured]
+    (missing,) = bound(garden, on("garden/seeds.md > Sowing Phaselus")).missing
     assert missing.near == "garden/seeds.md > Sowing Phaseolus"
-    assert bound(garden, on("garden/soil.mdx > Sowing Phaseolus")).unmeasured
-
-
-def test_a_heading_of_a_renamed_page_is_found(garden: Index) -> None:
-    assert not bound(garden, on("old.md > Under *glass*"), old="garden/seeds").unmeasured
+    assert not bound(garden, on("garden/soil.mdx > Sowing Phaseolus")).measured
 
 
 @pytest.mark.parametrize(
@@ -236,7 +216,7 @@ def test_a_heading_of_a_renamed_page_is_found(garden: Index) -> None:
 def test_a_section_counts_once_and_not_beside_its_whole_page(
     garden: Index, pages: tuple[str, ...], heading: str
 ) -> None:
-    (question,) = bound(garden, on(*pages)).questions
+    question = bound(garden, on(*pages))
     assert [target.heading for target in question.targets] == [heading]
 
 

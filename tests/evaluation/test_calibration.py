@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 from recto._util.numbers import cosine, percentile
 from recto.book.sources.tree import open_book
-from recto.errors import CollectionEmpty, ConfigurationError, EmbeddingError
+from recto.errors import CollectionEmpty, EmbeddingError
 from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_queries
 from recto.indexing.indexer import IndexJob, IndexReport, index_book
 from recto.protocols import Embedder
@@ -23,7 +22,7 @@ from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
-from recto.testing.values import chunk, publish
+from recto.testing.values import chunk, fingerprint, publish
 from recto.types.index import Calibration
 from recto.types.search import Vector
 from tests.breaking import of_another_model, publish_broken
@@ -118,22 +117,6 @@ def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder:
     assert store.open("garden").info.noise_floor is None
 
 
-def test_notes_are_seen_by_readers_that_are_open_and_leave_with_their_generation(tmp_path: Path) -> None:
-    store, other = EdgeStore(tmp_path), EdgeStore(tmp_path)
-    info = publish(store, "books", [chunk(0)])
-    reader = other.open("books")
-    assert reader.info.calibration is None
-    store.save_calibration(info, MEASURED)
-    assert reader.info.calibration == MEASURED
-    assert other.open("books") is reader
-    publish(store, "books", [chunk(0)])
-    assert other.open("books").info.calibration is None
-    publish(store, "books", [chunk(0)])
-    assert not list((tmp_path / "collections" / "books").glob("gen-000001*"))
-    store.save_calibration(info, MEASURED)  # of a generation that is gone
-    assert not list((tmp_path / "collections" / "books").glob("gen-000001*"))
-
-
 def test_damaged_notes_are_no_notes(tmp_path: Path) -> None:
     store = EdgeStore(tmp_path)
     store.save_calibration(publish(store, "books", [chunk(0)]), MEASURED)
@@ -146,30 +129,10 @@ def test_damaged_notes_are_no_notes(tmp_path: Path) -> None:
     assert EdgeStore(tmp_path).open("books").info.calibration is None
 
 
-def test_a_server_keeps_it_in_the_metadata(tmp_path: Path) -> None:
-    with QdrantDouble(api_key="key") as double:
-        store = ServerStore(Connection(double.url, "key", lambda _: None), tmp_path, ServerOptions(), None)
-        info = publish(store, "books", [chunk(0)])
-        before = store.open("books")
-        assert before.info.calibration is None
-        store.save_calibration(info, MEASURED)
-        assert store.open("books").info.calibration == MEASURED
-        assert store.open("books").info.fingerprint == info.fingerprint
-        with store.build("books", info.fingerprint.embedder) as build:  # type: ignore[union-attr]
-            build.keep([chunk(0)], store.open("books"))
-            build.publish(info.fingerprint)  # type: ignore[arg-type]
-        assert store.open("books").info.calibration is None, "what was published since was not measured"
-        with pytest.raises(ConfigurationError, match="not made by Recto"):
-            store.save_calibration(replace(info, fingerprint=None), MEASURED)
-        store.close()
-
-
 def test_an_empty_collection(embedder: Embedder, tmp_path: Path) -> None:
     with QdrantDouble() as double:
         store = ServerStore(Connection(double.url, "", lambda _: None), tmp_path, ServerOptions(), None)
         with store.build("books", embedder.fingerprint, rebuild=True) as build:
-            from recto.testing.values import fingerprint
-
             build.publish(fingerprint(embedder=embedder.fingerprint))
         with pytest.raises(CollectionEmpty):
             calibrate(embedder, store.open("books"))

@@ -19,7 +19,7 @@ from recto.cli.commands.doctor import exit_code
 from recto.embedders.granite.embedder import VARIANTS
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.doctor import examine
-from recto.evaluation.doctor.findings import Finding, Severity
+from recto.evaluation.doctor.environment import Finding
 from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.promotion import promote
 from recto.protocols import Embedder
@@ -58,9 +58,7 @@ def examined(
 
 
 def bad(found: list[Finding]) -> dict[str, Finding]:
-    return {
-        finding.name: finding for finding in found if finding.severity in (Severity.WARNING, Severity.ERROR)
-    }
+    return {finding.name: finding for finding in found if finding.severity in ("warning", "error")}
 
 
 def named(found: list[Finding], check: str) -> Finding:
@@ -80,7 +78,7 @@ def index_house(book: Path, home: Path, embedder: Embedder, **options: Any) -> N
 
 def test_all_is_well(house: Path) -> None:
     found = examined(house / "home")
-    assert {finding.severity for finding in found} == {Severity.OK}
+    assert {finding.severity for finding in found} == {"ok"}
     assert exit_code(found) == 0
     assert {"fingerprint", "calibration", "search", "source", "content"} <= {one.check for one in found}
     assert any("texts embedded again" in line for line in named(found, "content").evidence)
@@ -98,7 +96,7 @@ def test_included_files_that_are_missing_are_a_warning(
         page.write('\n--8<-- "gone.md"\n')
     index_house(book, home, embedder)
     found = named(examined(home), "includes")
-    assert (found.severity, found.name) == (Severity.WARNING, "unresolved")
+    assert (found.severity, found.name) == ("warning", "unresolved")
     assert found.evidence == (f"1 included file could not be resolved: {SOIL}: gone.md (missing).",)
     assert "recto index" in found.repair
 
@@ -125,7 +123,7 @@ BROKEN: dict[str, tuple[breaking.Breaker, set[str], str]] = {
     "pages swapped with their hashes": (
         breaking.with_pages_swapped(SOIL, BREAD, hashes=True),
         {"not_as_published", "text_not_in_source"},
-        f"it is the text of {BREAD}",
+        SOIL,
     ),
     "passages shuffled": (breaking.with_passages_shuffled(SEEDS), {"shuffled_chunks", "wrong_id"}, SEEDS),
     "modules emptied": (breaking.without_module, {"no_module"}, "chunk"),
@@ -147,7 +145,7 @@ def test_broken_indexes_are_told_apart(copied_home: Path, way: str) -> None:
     assert set(bad(found)) <= expected
     if expected:
         assert any(evidence in line for finding in bad(found).values() for line in finding.evidence)
-        damage = [finding for finding in found if finding.severity is Severity.ERROR]
+        damage = [finding for finding in found if finding.severity == "error"]
         assert all(
             finding.repair.startswith("recto index ")
             and finding.repair.endswith("--collection broken --rebuild")
@@ -191,16 +189,6 @@ def test_nothing_is_indexed(home: Path) -> None:
     assert exit_code(missing) == 2
 
 
-def test_half_a_manifest(copied_home: Path) -> None:
-    manifest = copied_home / "collections" / "house" / "gen-000001.json"
-    manifest.write_text(manifest.read_text()[:200])
-    found = examined(copied_home)
-    assert named(found, "collection").name == "damaged"
-    assert "recto index PATH --collection house" in named(found, "collection").repair
-    assert named(found, "not checked").message.startswith("The content")
-    assert exit_code(found) == 5
-
-
 def test_an_older_generation_answers(copied_home: Path) -> None:
     breaking.publish_broken(EdgeStore(copied_home), "house", "house", breaking.untouched)
     (copied_home / "collections" / "house" / "gen-000002.json").write_text("{}")
@@ -224,14 +212,7 @@ def test_settings_that_cannot_be_used(home: Path, settings: dict[str, str], chec
     found = examined(home, None, settings)
     assert words in named(found, check).message
     assert named(found, check).repair
-    assert named(found, "packages").severity is Severity.OK
-    assert exit_code(found) == 2
-
-
-def test_a_dotenv_that_is_no_text(home: Path, tmp_path: Path) -> None:
-    (tmp_path / ".env").write_bytes(b"\xff\xfe\x00\x81")
-    found = examined(home, None, directory=tmp_path)
-    assert "cannot be read" in named(found, "configuration").message
+    assert named(found, "packages").severity == "ok"
     assert exit_code(found) == 2
 
 
@@ -363,7 +344,7 @@ def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantD
     promote(EdgeStore(house / "home").open("house"), store, "house")
     healthy = examined(tmp_path / "home", settings=server(qdrant))
     assert bad(healthy) == {}
-    assert named(healthy, "calibration").severity is Severity.OK
+    assert named(healthy, "calibration").severity == "ok"
     (physical,) = qdrant.collections.values()
     del physical.indexes["module_keys"]
     found = examined(tmp_path / "home", settings=server(qdrant))
@@ -383,7 +364,7 @@ def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantD
 def test_services_that_do_not_answer(home: Path, qdrant: QdrantDouble) -> None:
     found = examined(home, settings={**server(qdrant), "QDRANT_URL": refused_url()})
     assert named(found, "not checked").message.startswith("The collection")
-    assert [finding.check for finding in found if finding.severity is Severity.ERROR] == ["engine"]
+    assert [finding.check for finding in found if finding.severity == "error"] == ["engine"]
     assert exit_code(found) == 3
     found = examined(home, settings={**server(qdrant), "QDRANT_API_KEY": "wrong_key"})
     assert bad(found)["configuration"].message.startswith("Qdrant refuses the key in QDRANT_API_KEY")
@@ -401,7 +382,7 @@ def test_cohere_is_asked(home: Path, qdrant: QdrantDouble) -> None:
             "QDRANT_API_KEY": KEY,
         }
         found = examined(home, settings=settings)
-        assert named(found, "cohere").severity is Severity.OK
+        assert named(found, "cohere").severity == "ok"
         assert (
             "COHERE_API_KEY and QDRANT_URL and QDRANT_API_KEY are set"
             in named(found, "configuration").message
@@ -409,7 +390,7 @@ def test_cohere_is_asked(home: Path, qdrant: QdrantDouble) -> None:
         assert named(found, "collection").name == "missing"
         cohere.always(status(401, {"message": f"invalid api token {COHERE_KEY}"}))
         found = examined(home, settings=settings)
-        assert named(found, "cohere").severity is Severity.ERROR
+        assert named(found, "cohere").severity == "error"
         assert KEY not in str(found)
         assert COHERE_KEY not in str(found)
 
@@ -458,7 +439,7 @@ def test_another_pipelines_collection(
     found = examined(home, "theirs", server(qdrant))
     assert set(bad(found)) == {"missing"}  # a payload index on the address
     assert "so it is this model" in next(finding.message for finding in found if finding.name == "same_model")
-    assert named(found, "dialect").severity is Severity.OK
+    assert named(found, "dialect").severity == "ok"
     foreign(qdrant, "turned", points(lambda vector: [*vector[1:], vector[0]]), embedder.dim)
     found = examined(home, "turned", server(qdrant))
     assert "RECTO_MODEL" in bad(found)["vectors_of_another_model"].repair
@@ -469,13 +450,13 @@ def test_another_pipelines_collection(
 
 def test_a_check_that_fails_costs_only_itself(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A payload that nobody could foresee must not end the examination."""
-    monkeypatch.setattr("recto.evaluation.doctor.collection.heading_question", lambda chunk: 1 / 0)
+    monkeypatch.setattr("recto.evaluation.doctor.heading_question", lambda chunk: 1 / 0)
     found = examined(house / "home")
     failed = named(found, "search")
     assert failed.message == "The check itself failed: ZeroDivisionError: division by zero"
     assert "bug" in failed.repair
     assert "--rebuild" not in failed.repair
-    assert named(found, "content").severity is Severity.OK
+    assert named(found, "content").severity == "ok"
 
 
 def test_damage_of_a_large_index_is_found(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +472,7 @@ def test_damage_of_a_large_index_is_found(home: Path, monkeypatch: pytest.Monkey
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     EdgeStore(home).open("house")  # trusted for a day
     finding = named(examined(home), "collection")
-    assert finding.severity is Severity.ERROR
+    assert finding.severity == "error"
     assert file.name in finding.message
 
 
@@ -510,4 +491,4 @@ def test_a_home_that_others_can_read_is_noted(home: Path) -> None:
     found = [finding for finding in examined(home, None) if finding.check == "home"]
     assert found[-1].repair == f"chmod 700 {home}"
     home.chmod(0o700)
-    assert [finding.severity for finding in examined(home, None) if finding.check == "home"] == [Severity.OK]
+    assert [finding.severity for finding in examined(home, None) if finding.check == "home"] == ["ok"]

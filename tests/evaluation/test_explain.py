@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recto.errors import CollectionMissing, FingerprintMismatch, InvalidArgument, InvalidQuery
-from recto.evaluation.explain import Leg, PageAnchor, Verdict, explain, parse_expected
+from recto.evaluation.explain import RankAndScore, Verdict, explain
 from recto.protocols import Embedder
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
@@ -19,6 +19,7 @@ from recto.testing.values import HashEmbedder, chunk, fingerprint, publish
 from recto.types.search import MODES, Chunk, Filters, Mode, Vector
 
 URL = "local://docs/docs/module-1-garden/01-soil"
+COMPOST, LAMPS = "module-1-garden/01-soil#compost", "module-3-workshop/04-electricity#lamps"
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def test_hits_margins_and_near_misses(house_retriever: Retriever) -> None:
     ]
     assert [ranked.rank for ranked in found.near_misses] == [4, 5, 6, 7, 8]
     assert found.shown[0].lead == pytest.approx(response.hits[0].score - response.hits[1].score)
-    assert found.noise_floor == response.noise_floor
+    assert found.response.noise_floor == response.noise_floor
     assert list(found.timings_ms) == ["open", "load the model", "embed", "search"]
     assert found.found
     assert found.expected is None
@@ -42,7 +43,7 @@ def test_hits_margins_and_near_misses(house_retriever: Retriever) -> None:
 
 @pytest.mark.parametrize("page", [URL, f"{URL}/", "module-1-garden/01-soil", "module-1-garden/01-soil.md"])
 def test_an_expected_place_that_comes(house_retriever: Retriever, page: str) -> None:
-    found = explain(house_retriever, "How is compost made?", expect=(page, "compost"))
+    found = explain(house_retriever, "How is compost made?", expect=f"{page}#compost")
     assert found.found
     assert found.expected is not None
     assert (found.expected.verdict, found.expected.rank, found.expected.message) == (
@@ -105,42 +106,36 @@ def test_ranks_are_those_of_the_search(tmp_path: Path, top_k: int) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_is_explained_by_both_rankings(house_retriever: Retriever, mode: Mode) -> None:
     query = "compost heap of leaves"
-    found = explain(house_retriever, query, top_k=3, expect=("module-1-garden/01-soil", "compost"), mode=mode)
-    assert found.mode == mode
+    found = explain(house_retriever, query, top_k=3, expect="module-1-garden/01-soil#compost", mode=mode)
+    assert found.response.mode == mode
     assert [ranked.hit for ranked in found.shown] == list(house_retriever.search(query, 3, mode=mode).hits)
     assert found.words == ("compost", "heap", "leaves")
     assert found.shown[0].words == found.words
     expected = found.expected
     assert expected is not None
     assert expected.words == found.words
-    legs: dict[Mode, Leg | None] = {"dense": expected.dense, "lexical": expected.lexical}
-    for ranking, leg in legs.items():
+    positions: dict[Mode, RankAndScore | None] = {"dense": expected.dense, "lexical": expected.lexical}
+    for ranking, position in positions.items():
         first = house_retriever.search(query, 1, mode=ranking).hits[0]
-        assert leg is not None
-        assert leg.rank == 1
-        assert leg.score == pytest.approx(first.score, abs=1e-4)
+        assert position is not None
+        assert position[0] == 1
+        assert position[1] == pytest.approx(first.score, abs=1e-4)
 
 
 def test_a_chunk_without_a_word_of_the_query_has_no_lexical_rank(house_retriever: Retriever) -> None:
-    place = ("module-3-workshop/04-electricity", "lamps")
-    expected = explain(house_retriever, "kitchen leaves", expect=place, mode="lexical").expected
+    expected = explain(house_retriever, "kitchen leaves", expect=LAMPS, mode="lexical").expected
     assert expected is not None
     assert (expected.verdict, expected.rank) == (Verdict.TOO_LOW, None)
     assert expected.message == "It contains none of the query's words."
-    assert expected.lexical == Leg(None, None)
+    assert expected.lexical == (None, None)
     assert expected.dense is not None
-    assert expected.dense.rank is not None
+    assert expected.dense[0] is not None
 
 
 def test_an_expected_place_that_is_too_low(house_retriever: Retriever) -> None:
     everything = house_retriever.search("How is compost made?", top_k=100).hits
     rank = next(rank for rank, hit in enumerate(everything, 1) if hit.chunk.anchor == "lamps")
-    found = explain(
-        house_retriever,
-        "How is compost made?",
-        top_k=2,
-        expect=("module-3-workshop/04-electricity", "lamps"),
-    )
+    found = explain(house_retriever, "How is compost made?", top_k=2, expect=LAMPS)
     expected = found.expected
     assert expected is not None
     assert not found.found
@@ -151,43 +146,36 @@ def test_an_expected_place_that_is_too_low(house_retriever: Retriever) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "verdict", "near"),
+    ("page", "verdict", "near"),
     [
-        (("module-1-garden/01-sol", ""), Verdict.NO_PAGE, "module-1-garden/01-soil.md"),
-        (("01-soil", ""), Verdict.NO_PAGE, URL),
-        (("local://docs/docs/module-1-garden/01-soyl", ""), Verdict.NO_PAGE, URL),
-        (("module-1-garden/01-soil", "compst"), Verdict.NO_ANCHOR, "module-1-garden/01-soil#compost"),
-        (("zzz", ""), Verdict.NO_PAGE, ""),
+        ("module-1-garden/01-sol", Verdict.NO_PAGE, "module-1-garden/01-soil.md"),
+        ("01-soil", Verdict.NO_PAGE, URL),
+        ("local://docs/docs/module-1-garden/01-soyl", Verdict.NO_PAGE, URL),
+        ("module-1-garden/01-soil#compst", Verdict.NO_ANCHOR, "module-1-garden/01-soil#compost"),
+        ("zzz", Verdict.NO_PAGE, ""),
     ],
 )
-def test_places_that_are_not_there(
-    house_retriever: Retriever, place: PageAnchor, verdict: Verdict, near: str
-) -> None:
-    expected = explain(house_retriever, "compost", expect=place).expected
+def test_pages_that_are_not_there(house_retriever: Retriever, page: str, verdict: Verdict, near: str) -> None:
+    expected = explain(house_retriever, "compost", expect=page).expected
     assert expected is not None
     assert expected.verdict is verdict
     assert expected.near.removesuffix(".md") == near.removesuffix(".md")
 
 
-def test_filters_that_leave_it_out(house_retriever: Retriever) -> None:
-    place = ("module-1-garden/01-soil", "compost")
-    expected = explain(
-        house_retriever, "How is compost made?", filters=Filters(("kitchen",)), expect=place
-    ).expected
+@pytest.mark.parametrize(
+    ("filters", "verdict", "message"),
+    [
+        (Filters(("kitchen",)), Verdict.FILTERED_OUT, "Its module 'garden' is excluded by --module kitchen."),
+        (Filters(page_url="local://docs/docs/welcome"), Verdict.FILTERED_OUT, "is excluded by --url"),
+        (Filters(("garden",)), Verdict.FOUND, "It is at rank 1."),
+    ],
+)
+def test_filters(house_retriever: Retriever, filters: Filters, verdict: Verdict, message: str) -> None:
+    expected = explain(house_retriever, "How is compost made?", filters=filters, expect=COMPOST).expected
     assert expected is not None
-    assert expected.verdict is Verdict.FILTERED_OUT
-    assert expected.message == "Its module 'garden' is excluded by --module kitchen."
-    assert expected.rank == 1, "the rank that it would have"
-    expected = explain(
-        house_retriever, "compost", filters=Filters(page_url="local://docs/docs/welcome"), expect=place
-    ).expected
-    assert expected is not None
-    assert expected.verdict is Verdict.FILTERED_OUT
-    expected = explain(
-        house_retriever, "How is compost made?", filters=Filters(("garden",)), expect=place
-    ).expected
-    assert expected is not None
-    assert expected.verdict is Verdict.FOUND
+    assert expected.verdict is verdict
+    assert message in expected.message
+    assert expected.rank == 1, "with a filter, the rank that it would have without"
 
 
 def test_passages(house_retriever: Retriever) -> None:
@@ -204,7 +192,7 @@ def test_passages(house_retriever: Retriever) -> None:
         Verdict.NO_PASSAGE,
         "local://docs/docs/module-3-workshop/02-bicycles#flat-tyres",
     )
-    expected = explain(house_retriever, "flat tyre", expect=("welcome", ""), passage="find the hole").expected
+    expected = explain(house_retriever, "flat tyre", expect="welcome", passage="find the hole").expected
     assert expected is not None
     assert expected.verdict is Verdict.NO_PASSAGE
     assert "local://docs/docs/welcome" in expected.message
@@ -213,10 +201,9 @@ def test_passages(house_retriever: Retriever) -> None:
 def test_deep_ranks_are_searched_for(house_retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     from recto.evaluation import explain as module
 
-    place = ("module-3-workshop/04-electricity", "lamps")
-    whole = explain(house_retriever, "How is compost made?", expect=place).expected
+    whole = explain(house_retriever, "How is compost made?", expect=LAMPS).expected
     monkeypatch.setattr(module, "_FIRST_LIMIT", 1)
-    step_by_step = explain(house_retriever, "How is compost made?", expect=place).expected
+    step_by_step = explain(house_retriever, "How is compost made?", expect=LAMPS).expected
     assert whole is not None
     assert step_by_step is not None
     assert step_by_step.rank == whole.rank
@@ -231,5 +218,4 @@ def test_what_cannot_be_explained_is_an_error(house: Path, embedder: Embedder, t
     with pytest.raises(InvalidQuery):
         explain(Retriever(embedder, EdgeStore(house / "home"), "house"), " ")
     with pytest.raises(InvalidArgument):
-        parse_expected("#anchor")
-    assert parse_expected(" page#a ") == ("page", "a")
+        explain(Retriever(embedder, EdgeStore(house / "home"), "house"), "compost", expect="#anchor")

@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from recto.errors import InvalidArgument
-from recto.evaluation.gaps import Asked, Gaps, cluster, find_gaps, names_of, read_asked, read_queries
-from recto.evaluation.suite_tools import extended, questions_from
+from recto.evaluation.gaps import (
+    Asked,
+    Gaps,
+    cluster,
+    extended,
+    find_gaps,
+    names_of,
+    questions_from,
+    read_asked,
+    read_queries,
+)
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
@@ -164,5 +173,3 @@ def test_a_suite_is_extended_without_losing_anything(name: str, tmp_path: Path) 
     path.write_text(extended(path, [entry | {"query": "bread?"}], "house"), "utf-8")
     assert [one.query for one in load_suite(path).expectations] == ["jam?", "bread?"]
     assert path.read_text("utf-8").count("Asked 2 times") == 2
-    with pytest.raises(InvalidArgument, match="CSV"):
-        extended(tmp_path / "suite.csv", [entry], "house")

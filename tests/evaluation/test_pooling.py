@@ -101,7 +101,7 @@ def test_a_grade_becomes_an_expectation(path: Path, retriever: Retriever) -> Non
     }
     assert data["queries"][1:] == QUERIES[1:]
     suite = load_suite(path)
-    assert grade_of(suite.expectations[0], candidate, suite) == 2
+    assert grade_of(suite.expectations[0], candidate) == 2
     record(path, question, candidate, 0)
     assert entries(path)[0]["expect"] == {"module": "kitchen", "grades": {LEAVEN: 0}}
     restore(path, question, before)
@@ -116,10 +116,10 @@ def test_a_section_without_an_anchor_is_quoted(path: Path, retriever: Retriever)
     expect = entries(path)[0]["expect"]
     assert expect["passage"] == quoted.name
     assert expect["page"] == LEAVEN, "graded pages count beside passages"
-    (bound, *_) = bind(load_suite(path), retriever.open()).questions
+    (bound, *_) = bind(load_suite(path), retriever.open())
     assert {target.name: target.grade for target in bound.targets} == {quoted.name: 2, LEAVEN: 1}
     record(path, found.questions[0], quoted, 0)
-    (bound, *_) = bind(load_suite(path), retriever.open()).questions
+    (bound, *_) = bind(load_suite(path), retriever.open())
     assert [target.name for target in bound.rejected] == [quoted.name]
     assert bound.judge(quoted.chunks).places == (quoted.name,)
 
@@ -146,7 +146,7 @@ def test_a_draft_is_judged_before_it_counts(tmp_path: Path, retriever: Retriever
     question = found.questions[0]
     assert jars in [one.name for one in question.candidates], "expected sections are judged, found or not"
     suite = load_suite(path)
-    assert {grade_of(suite.expectations[0], one, suite) for one in question.candidates} == {None}
+    assert {grade_of(suite.expectations[0], one) for one in question.candidates} == {None}
     for one in question.candidates:
         assert entries(path)[0]["drafted"]
         record(path, question, one, 2 if one.name == beans else 0)
@@ -167,7 +167,7 @@ def test_what_the_author_expects_is_judged(tmp_path: Path, retriever: Retriever)
     found = pooled(path, retriever)
     suite = load_suite(path)
     for number, expectation in enumerate(suite.expectations):
-        graded = {one.name: grade_of(expectation, one, suite) for one in found.questions[number].candidates}
+        graded = {one.name: grade_of(expectation, one) for one in found.questions[number].candidates}
         assert graded.pop(LEAVEN) == 1
         assert set(graded.values()) == {None}
         record(path, found.questions[number], named(found, number, LEAVEN), 2)
@@ -179,7 +179,7 @@ def test_whole_pages_are_no_judgment_of_a_section(tmp_path: Path, retriever: Ret
     path = write(tmp_path, [{"query": "How do I feed leaven?", "expect": {"page": BREAD}}])
     found = pooled(path, retriever)
     suite = load_suite(path)
-    assert {grade_of(suite.expectations[0], one, suite) for one in found.questions[0].candidates} == {None}
+    assert {grade_of(suite.expectations[0], one) for one in found.questions[0].candidates} == {None}
     record(path, found.questions[0], named(found, 0, LEAVEN), 2)
     assert entries(path)[0]["expect"]["page"] == [BREAD, LEAVEN]
 
@@ -216,10 +216,9 @@ def test_readers_questions_become_entries(tmp_path: Path, retriever: Retriever) 
     assert (entry["id"], entry["query"], entry["note"]) == ("q1", "How do I feed leaven?", "every evening")
 
 
-@pytest.mark.parametrize("name", ["suite.csv", "suite.jsonl"])
-def test_formats_without_grades(tmp_path: Path, name: str) -> None:
+def test_json_lines_have_no_grades(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgument, match="grades cannot be added"):
-        load_judged_suite(tmp_path / name)
+        load_judged_suite(tmp_path / "suite.jsonl")
 
 
 def test_grades_survive_other_chunks(path: Path, house: Path, embedder: Embedder, tmp_path: Path) -> None:
@@ -237,13 +236,13 @@ def test_grades_survive_other_chunks(path: Path, house: Path, embedder: Embedder
             record(path, question, one, (number + position) % 3)
     suite = load_suite(path)
     for index in (large.open(), small.open()):
-        assert [question for question in bind(suite, index).questions if question.missing] == []
+        assert [question for question in bind(suite, index) if question.missing] == []
     judged = [{section(one) for one in question.candidates} for question in found.questions]
     again, both = pooled(path, small), pooled(path, large, small)
     assert any(len(one.chunks) > 1 for question in again.questions for one in question.candidates)
     for number, expectation in enumerate(suite.expectations):
         for one in again.questions[number].candidates:
-            grade = grade_of(expectation, one, suite)
+            grade = grade_of(expectation, one)
             assert (grade is not None) == (section(one) in judged[number]), one.name
         together = judged[number] | {section(one) for one in again.questions[number].candidates}
         assert sorted(map(section, both.questions[number].candidates)) == sorted(together), "each once"

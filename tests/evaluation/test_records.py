@@ -19,20 +19,20 @@ from recto.stores.edge.store import EdgeStore
 def test_what_is_kept_is_read(house: Path, home: Path, embedder: Embedder) -> None:
     store = EdgeStore(house / "home")
     info = store.open("house").info
-    assert records.read_coverage(home, info) is None
+    assert records.read_report(home, info, "coverage") is None
     found = cover(Retriever(embedder, store, "house"))
     records.keep_coverage(home, info, found)
-    read = records.read_coverage(home, info)
+    read = records.read_report(home, info, "coverage")
     assert read is not None
     assert read["current"] is True
     assert read["total"] == len(found.sections) == sum(len(page["sections"]) for page in read["pages"])
     assert read["reached"] == read["total"] - len(found.unreachable)
     assert len(read["pages"]) == len(found.pages())
-    later = records.read_coverage(home, replace(info, generation="gen-000099"))
+    later = records.read_report(home, replace(info, generation="gen-000099"), "coverage")
     assert later is not None
     assert later["current"] is False
-    assert records.read_coverage(home, replace(info, collection="other")) is None
-    assert records.read_suite(home, info) is None
+    assert records.read_report(home, replace(info, collection="other"), "coverage") is None
+    assert records.read_report(home, info, "suite") is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}', "\0"])
@@ -41,7 +41,7 @@ def test_what_cannot_be_read_is_as_if_it_were_not_there(house: Path, home: Path,
     path = home / "reports" / "house" / "suite.json"
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    assert records.read_suite(home, info) is None
+    assert records.read_report(home, info, "suite") is None
 
 
 def test_the_documented_questions_are_kept_too(
@@ -50,7 +50,8 @@ def test_the_documented_questions_are_kept_too(
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     validate_contract(None, None, ("recto", "validate"), verbose=False, as_json=False)
     assert capsys.readouterr().out
-    read = records.read_suite(sample_home, EdgeStore(sample_home).open("physical-ai-book").info)
+    info = EdgeStore(sample_home).open("physical-ai-book").info
+    read = records.read_report(sample_home, info, "suite")
     assert read is not None
     assert (read["passed"], read["total"], read["failed"]) == (5, 5, [])
     assert read["command"] == "recto validate --collection recto-sample"

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from recto.errors import InvalidArgument
+from recto.evaluation.baseline import checks, parse_threshold
+from recto.evaluation.binding import bind, lint
 from recto.evaluation.drafts import draft
-from recto.evaluation.gate import checks, parse_threshold
-from recto.evaluation.measures import parse_measure
+from recto.evaluation.measures import Measure, parse_measure
 from recto.evaluation.runs import Options, run_suite, validate
-from recto.evaluation.suite_tools import lint
 from recto.evaluation.suites import Expectation, Suite, load_suite
 from recto.search.retriever import Retriever
 from recto.types.search import MODES, Filters
@@ -57,7 +57,7 @@ def test_questions_keep_their_filters_and_their_order(retriever: Retriever) -> N
     ]
     run = run_suite(retriever, Suite("s", tuple(questions)))
     assert [answer.query for answer in run.answers] == [question.query for question in questions]
-    assert all({found.module for found in answer.found} == {"ros2"} for answer in run.answers[1::2])
+    assert all({hit.chunk.module for hit in answer.found} == {"ros2"} for answer in run.answers[1::2])
     assert all(answer.passed for answer in run.answers[1::2])
 
 
@@ -148,12 +148,11 @@ def test_drafts_are_questions_about_every_module(retriever: Retriever) -> None:
         "definition",
         "question",
         "steps",
-        "table",
     }
     run = run_suite(retriever, suite)
     assert not run.unmeasured
     assert not run.partial
-    assert {found.module for answer in run.answers for found in answer.found[:1]} == set(index.modules())
+    assert {hit.chunk.module for answer in run.answers for hit in answer.found[:1]} == set(index.modules())
     assert suite != draft(index, 40, seed=1)
     assert len(draft(index, 10_000).expectations) > 100
 
@@ -167,15 +166,47 @@ def test_lint_tells_what_is_wrong_and_what_is_weak(retriever: Retriever, tmp_pat
         {"query": "Who?", "expect": {}},
     ]
     path.write_text(json.dumps({"queries": entries}))
-    found = lint(path, retriever.open())
-    assert found.questions == 3
-    assert [problem.partition(": ")[0].rpartition(", ")[2] for problem in found.problems] == [
+    checked = lint(path, retriever.open())
+    assert checked["questions"] == 3
+    assert [problem.partition(": ")[0].rpartition(", ")[2] for problem in checked["problems"]] == [
         "query 4",
         "query 3",
     ]
-    assert DDS in found.problems[1]
-    drafts, gone, easy = found.warnings
+    assert DDS in checked["problems"][1]
+    drafts, gone = checked["warnings"]
     assert "1 of 3" in drafts
     assert "'gone' is not in the index" in gone
-    assert "query 1" in easy
-    assert len(lint(path).problems) == 1
+    assert len(lint(path)["problems"]) == 1
+
+
+GRADED = Suite(
+    "graded",
+    (
+        Expectation(
+            "What is DDS in ROS 2?",
+            pages=(f"{DDS}#what-is-dds", DDS),
+            grades=((f"{DDS}#what-is-dds", 2), (DDS, 1), ("intro", 0)),
+        ),
+        Expectation("What is a digital twin?", pages=("module-2-simulation/05-digital-twins",), id="twin"),
+    ),
+)
+
+
+def test_judged_results_and_holes(retriever: Retriever) -> None:
+    run = run_suite(retriever, GRADED, Options(measures=(Measure("Judged", 5), Measure("nDCG", 10))))
+    graded, plain = run.answers
+    assert "Judged@5" not in plain.measures, "a question without grades has no holes"
+    holes = run.unjudged()
+    assert {hole["id"] for hole in holes} <= {graded.key}
+    assert graded.measures["Judged@5"] == pytest.approx(1 - len(holes) / 5)
+    assert all(not graded.places[hole["rank"] - 1] for hole in holes)
+
+
+def test_a_result_gains_the_grade_of_its_best_place(retriever: Retriever) -> None:
+    question, _ = bind(GRADED, retriever.open())
+    chunks = [chunk for chunk in retriever.open().scroll() if chunk.source.removesuffix(".md").endswith(DDS)]
+    section = next(chunk for chunk in chunks if chunk.anchor == "what-is-dds")
+    other = next(chunk for chunk in chunks if chunk.anchor != "what-is-dds")
+    assert question.judge([section, other]).gains == (2, 1)
+    assert question.judge([other, other, section]).gains == (1, 0, 2)
+    assert question.judge([]).ideal == (2, 1)

@@ -45,11 +45,6 @@ def test_names_may_be_one_or_several(tmp_path: Path) -> None:
     assert suite.expectations[1].expected == "ros2 or vla"
 
 
-def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
-    path = write(tmp_path, "\ufeff" + json.dumps({"queries": [GOOD]}))
-    assert load_suite(path).expectations == (Expectation("x", ("a",)),)
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -65,8 +60,6 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
         ({"querys": [], "queries": [GOOD]}, 'did you mean "queries"'),
         ({"format": "recto-suite-9", "queries": [GOOD]}, "recto-suite-9"),
         ({"threshold": 80, "queries": [GOOD]}, "between 0 and 1"),
-        ({"aliases": {"a": 1}, "queries": [GOOD]}, '"aliases" must'),
-        ({"aliases": {"a": "b", "b": "c", "c.md": "a/"}, "queries": [GOOD]}, "circle"),
         ({"queries": [GOOD | {"id": "one"}] * 2}, 'query 2: the id "one" is already that of query 1'),
     ],
 )
@@ -74,6 +67,24 @@ def test_what_is_refused_in_a_file(tmp_path: Path, content: object, message: str
     with pytest.raises(InvalidArgument, match=message) as caught:
         load_suite(write(tmp_path, content))
     assert caught.value.hint
+
+
+def test_lines_say_the_same_as_a_json_file(tmp_path: Path) -> None:
+    entries = [expectation.to_dict() for expectation in SAME]
+    (tmp_path / "s.json").write_text("\ufeff" + json.dumps({"queries": entries}), "utf-8")
+    (tmp_path / "s.jsonl").write_text("\n".join(["", *map(json.dumps, entries), ""]))
+    suites = [load_suite(tmp_path / name) for name in ("s.json", "s.jsonl")]
+    assert [suite.expectations for suite in suites] == [SAME] * 2
+    assert suites[0].digest == suites[1].digest
+    assert suites[1].expectations[2].position.endswith("s.jsonl, line 4")
+    for text, words in (
+        ("{oops", "line 2, column 2"),
+        ('{"query": "y"}', "line 2: it needs"),
+        ("", "no queries"),
+    ):
+        (tmp_path / "s.jsonl").write_text(f"{json.dumps(GOOD)}\n{text}" if text else "\n\n")
+        with pytest.raises(InvalidArgument, match=words):
+            load_suite(tmp_path / "s.jsonl")
 
 
 @pytest.mark.parametrize(
@@ -182,54 +193,6 @@ SAME = (
 )
 
 
-def test_the_three_file_formats_say_the_same(tmp_path: Path) -> None:
-    entries = [expectation.to_dict() for expectation in SAME]
-    (tmp_path / "s.json").write_text(json.dumps({"queries": entries}))
-    (tmp_path / "s.jsonl").write_text("\n".join(["", *map(json.dumps, entries), ""]))
-    (tmp_path / "s.csv").write_text(
-        "\ufeffID,query,module,page,passage,nothing,tags,drafted,filter_module,filter_url\r\n"
-        '"q1","What, exactly?",ros2|vla,intro#goals,,,"easy, short",no,ros2,intro\r\n'
-        ",,,,,,,,,\r\n"
-        ",Pizza?,,,,true,,yes,,\r\n"
-        ',Who said it?,,,"She said ""no"", twice"\r\n'
-    )
-    suites = [load_suite(tmp_path / name) for name in ("s.json", "s.jsonl", "s.csv")]
-    assert [suite.expectations for suite in suites] == [SAME] * 3
-    assert len({suite.digest for suite in suites}) == 1
-    assert suites[2].expectations[2].place.endswith("s.csv, line 5")
-
-
-def test_lines_may_begin_with_what_is_said_of_the_whole(tmp_path: Path) -> None:
-    path = tmp_path / "s.jsonl"
-    path.write_text('{"name": "mine", "aliases": {"a": "b"}}\n{"query": "x", "expect": {"page": "a"}}\n')
-    suite = load_suite(path)
-    assert (suite.name, suite.page("a.md#x")) == ("mine", "b#x")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "words"),
-    [
-        ("s.jsonl", '{"query": "x", "expect": {"module": "a"}}\n{oops', "line 2, column 2"),
-        ("s.jsonl", '{"query": "x", "expect": {"module": "a"}}\n{"query": "y"}', "line 2: it needs"),
-        ("s.jsonl", "\n\n", "no queries"),
-        ("s.csv", "", "line 1"),
-        ("s.csv", "query,modul\nx,a\n", "no column 'modul'"),
-        ("s.csv", "query,query\nx,a\n", "each column once"),
-        ("s.csv", "query,module\n", "no queries"),
-        ("s.csv", "query,module\nx,a,b\n", "line 2: it has more cells"),
-        ("s.csv", 'query,module\n"x,a\n', "line 2: unexpected end"),
-        ("s.csv", "query,drafted\nx,perhaps\n", "line 2: \"drafted\" is 'perhaps'"),
-        ("s.csv", 'query,module\n"two\nlines",a\nx,\n', "line 4: it expects neither"),
-        ("s.csv", "query,passage\nx," + "y" * 200_000 + "\n", "field larger"),
-    ],
-)
-def test_what_is_refused_in_lines_and_tables(tmp_path: Path, name: str, text: str, words: str) -> None:
-    (tmp_path / name).write_text(text)
-    with pytest.raises(InvalidArgument, match=words) as caught:
-        load_suite(tmp_path / name)
-    assert caught.value.hint
-
-
 def test_a_question_that_is_asked_twice(tmp_path: Path) -> None:
     entries = [
         {"query": "What is it?", "expect": {"module": "a"}},
@@ -270,22 +233,15 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_hundred_thousand_questions(tmp_path: Path) -> None:
-    path = tmp_path / "many.csv"
-    path.write_text(
-        "query,page\n" + "".join(f"question {number},page-{number % 100}\n" for number in range(100_000))
+    path = tmp_path / "many.jsonl"
+    entries = (
+        {"query": f"question {number}", "expect": {"page": f"page-{number % 100}"}}
+        for number in range(100_000)
     )
+    path.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
     suite = load_strict_suite(path)
     assert len(suite.expectations) == 100_000
     assert len(suite.digest) == 64
-
-
-def test_renamed_pages() -> None:
-    suite = Suite("s", (), {"old.md": "new/", "new": "newest", "split#part": "parts#one"})
-    assert suite.page("old") == "newest"
-    assert suite.page("old#x") == "newest#x"
-    assert suite.page("split#part") == "parts#one"
-    assert suite.page("split#other") == "split#other"
-    assert suite.page("elsewhere") == "elsewhere"
 
 
 def test_text_that_is_no_text(tmp_path: Path) -> None:
@@ -360,11 +316,6 @@ def test_a_question_becomes_an_expectation(tmp_path: Path) -> None:
         Expectation("soil or compost?", pages=("garden/soil.mdx",), id="garden-2", tags=("compare",)),
         Expectation("how do I keep bees?", nothing=True, id="garden-3", tags=("howto",)),
     )
-
-
-def test_a_line_about_the_whole_suite_may_come_first(tmp_path: Path) -> None:
-    suite = load_strict_suite(write_questions(tmp_path, {"name": "garden", "threshold": 0.5}, *QUESTIONS))
-    assert (suite.name, suite.threshold, len(suite.expectations)) == ("garden", 0.5, 3)
 
 
 @pytest.mark.parametrize(

@@ -20,39 +20,18 @@ from recto.evaluation.tune import (
     advice,
     decide,
     run_configurations,
-    search_all,
     tune,
     verdict,
 )
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.types.search import MODES, NO_FILTERS, Filters, Mode
+from recto.types.search import MODES
 from tests.counting import CountingQueries
 from tests.running import ROOT
 
 HELD_OUT = load_suite(ROOT / "tests" / "evaluation" / "heldout.json")
 WEIGHTS = (0.0, 0.1, 0.5)
-QUERIES = ["What is DDS in ROS 2?", "how does a robt understand speech", "Gazebo", "digital twin", "a of the"]
-
-
-@pytest.mark.parametrize("filters", [NO_FILTERS, Filters(("ros2",))])
-def test_every_configuration_ranks_as_a_search_does(
-    sample_home: Path, embedder: Embedder, filters: Filters
-) -> None:
-    store = EdgeStore(sample_home)
-    wanted = [
-        SearchConfiguration(QUERY_COLLECTION, "dense"),
-        SearchConfiguration(QUERY_COLLECTION, "lexical"),
-    ]
-    wanted += [SearchConfiguration(QUERY_COLLECTION, "hybrid", weight) for weight in WEIGHTS]
-    found = search_all(Retriever(embedder, store, QUERY_COLLECTION), QUERIES, wanted, 10, filters)
-    for configuration, results in found.items():
-        weighted = Retriever(embedder, store, QUERY_COLLECTION, configuration.weight or 0.0)
-        responses = weighted.search_batch(QUERIES, 10, filters, mode=configuration.mode)
-        assert [[hit.chunk.id for hit in hits] for hits in results] == [
-            [hit.chunk.id for hit in response.hits] for response in responses
-        ], configuration
 
 
 def test_scores_are_those_of_a_run_and_texts_are_embedded_once(sample_home: Path, embedder: Embedder) -> None:
@@ -70,13 +49,12 @@ def test_scores_are_those_of_a_run_and_texts_are_embedded_once(sample_home: Path
     ]
     assert len(found.keys) == 40, "a question that expects nothing has no rank"
     assert sum(counting.passes) == 40, "each query is embedded once"
-    modes: list[tuple[Mode, int]] = [("hybrid", 0), ("dense", 4)]
-    for mode, column in modes:
-        run = run_suite(
-            retriever, Suite("s", questions[:40]), Options(measures=(DEFAULT_MEASURE,), mode=mode)
-        )
+    for column, one in enumerate(found.configurations):
+        weighted = Retriever(embedder, EdgeStore(sample_home), QUERY_COLLECTION, one.weight or 0.0)
+        options = Options(measures=(DEFAULT_MEASURE,), mode=one.mode)
+        run = run_suite(weighted, Suite("s", questions[:40]), options)
         values = [answer.measures["nDCG@10"] for answer in run.answers]
-        assert found.scores[:, column] == pytest.approx(values)
+        assert found.scores[:, column] == pytest.approx(values), one
 
 
 def test_a_better_mode_is_recommended(retriever: Retriever) -> None:

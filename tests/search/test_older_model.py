@@ -13,14 +13,14 @@ from recto.embedders.granite.embedder import FINGERPRINT, GRANITE
 from recto.errors import FingerprintMismatch
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.gaps import Asked, AskedQuery, find_gaps
-from recto.evaluation.tune import SearchConfiguration, search_all
+from recto.evaluation.suites import Expectation, Suite
+from recto.evaluation.tune import tune
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
 from recto.settings import load_settings
 from recto.stores.edge.store import EdgeStore
-from recto.types.search import NO_FILTERS
 from tests.conftest import SHARED
 from tests.counting import Counting
 from tests.running import recto
@@ -93,10 +93,10 @@ def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embed
     granite = Retriever(shared_embedder(SHARED, 2, "fp32", "granite"), older, NAME)
     mine = Retriever(embedder, older, NAME)
     asked = Asked({QUERY: AskedQuery(Counter([QUERY]))})
-    hybrid = (SearchConfiguration(NAME, "hybrid", 0.25),)
+    suite = Suite("bread", (Expectation(QUERY, ("kitchen",)),))
     for result in (
         lambda retriever: find_gaps(retriever, asked),
-        lambda retriever: search_all(retriever, [QUERY], hybrid, 5, NO_FILTERS)[hybrid[0]],
+        lambda retriever: tune([retriever], suite, ["hybrid", "dense"], [0.25]).to_dict(),
         lambda retriever: calibrate(retriever.query_embedder, retriever.open()).to_dict(),
         lambda retriever: retriever.context(QUERY).text,
     ):

@@ -136,6 +136,6 @@ def test_the_command_serves_on_loopback(house: Path, path: Path, tmp_path: Path)
 def test_wrong_options_are_reported(home: Path, path: Path) -> None:
     done = recto(home, "judge", str(path), "--mode", "dense,sparse")
     assert (done.returncode, "'sparse' is not a mode" in done.stderr) == (4, True)
-    table = path.rename(path.with_suffix(".csv"))
-    done = recto(home, "judge", str(table))
+    lines = path.rename(path.with_suffix(".jsonl"))
+    done = recto(home, "judge", str(lines))
     assert (done.returncode, "cannot be added" in done.stderr) == (4, True)

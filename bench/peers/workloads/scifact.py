@@ -12,7 +12,7 @@ from bench.peers.listing import System
 from bench.peers.process import RunnerError
 from bench.peers.running import Bench
 from bench.peers.workloads.quality import add, add_failure
-from recto.evaluation.measures import Measure
+from recto.evaluation.measures import Judged, Measure
 
 WORK = "SciFact nDCG@10"
 PART = "SciFact nDCG@10, on a small and thus easier part"
@@ -71,9 +71,8 @@ def _scores(bench: Bench, system: System, dataset: Dataset, claims: dict[str, se
         bench.embed(runner, "precomputed", dataset.folder)
         runner.ask("open", folder=str(folder))
         found = runner.ask("ask", questions=list(claims), top=10)["found"]
-    gains = {
-        claim: [float(id in claims[claim]) for id, _ in hits]
+    judged = (
+        Judged(tuple(float(id in claims[claim]) for id, _ in hits), (1.0,) * len(claims[claim]))
         for claim, hits in zip(claims, found, strict=True)
-    }
-    ideal = {claim: [1.0] * len(wanted) for claim, wanted in claims.items()}
-    return list(_MEASURE.per_query(ideal, gains).values())
+    )
+    return [_MEASURE.of(one) or 0.0 for one in judged]

@@ -124,8 +124,8 @@ def _answer_lines(answer: QueryResult, *, verbose: bool) -> Iterator[str]:
     yield f'[{"PASS" if answer.passed else "FAIL"}] "{escape_controls(answer.query)}"'
     expected, actual = one_line(answer.expected), one_line(answer.actual)
     yield f"       Expected: {expected} | Actual: {actual} | Score: {clamp(answer.score):.3f}"
-    if verbose and answer.response and answer.response.hits:
-        chunk = answer.response.hits[0].chunk
+    if verbose and answer.found:
+        chunk = answer.found[0].chunk
         yield f"       Results: {len(answer.found)} | Time: {answer.ms:.1f}ms"
         yield f"       Title: {one_line(chunk.title)}"
         yield f"       URL: {one_line(chunk.page_url)}"

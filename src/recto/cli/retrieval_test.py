@@ -150,10 +150,10 @@ def _run_suite(
     update_expected: Path | None,
 ) -> ExitCode:
     from recto.contracts.retrieval_test import suites
-    from recto.evaluation.expected_results import ExpectedResults
+    from recto.evaluation.expected_results import differences, load_results
 
     suite = suites.load_cases(path)
-    kept = ExpectedResults.load(expected, suites.MAX_BYTES, suites.EXPECTED_HINT) if expected else None
+    earlier = load_results(expected, suites.MAX_BYTES, suites.EXPECTED_HINT) if expected else None
     if update_expected:
         check_target(update_expected, "--update-expected")
     paid = backend.settings.embedder == "cohere"
@@ -167,8 +167,8 @@ def _run_suite(
     model = backend.embedder.fingerprint.model
     results = suites.run_cases(suite, lambda query, limit: ask(backend, query, limit, mode=mode), wait, top_k)
     scores = suites.scores_of(suite, model, results)
-    if kept is not None:
-        unmet = kept.differences(scores, suites.EXPECTED_HINT)
+    if earlier is not None:
+        unmet = differences(earlier, scores, suites.EXPECTED_HINT)
         results = [replace(one, unmet=(*one.unmet, *unmet[one.case.id])) for one in results]
     state.document = {
         "schema_version": SCHEMA_VERSION,
@@ -183,7 +183,7 @@ def _run_suite(
         message = "Not every query was answered: the expected results are left as they were"
         raise CohereAPIError(message, hint="Try again.")
     if update_expected:
-        document = {"schema_version": SCHEMA_VERSION, **scores.to_dict()}
+        document = {"schema_version": SCHEMA_VERSION, **scores}
         write_file(update_expected, f"{to_json(document)}\n", "--update-expected")
     if failed:
         return ExitCode.API

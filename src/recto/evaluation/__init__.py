@@ -5,7 +5,7 @@ from __future__ import annotations
 _EXPORTS = {
     "recto.evaluation.binding": "Missing",
     "recto.evaluation.measures": "Judged Measure ScoreEstimate",
-    "recto.evaluation.runs": "FoundChunk QueryResult Run",
+    "recto.evaluation.runs": "QueryResult Run",
     "recto.evaluation.suites": "Expectation Suite load_suite",
 }
 """The public names by module. `scripts/make_stubs.py` writes `__init__.pyi` from it, for type checkers."""

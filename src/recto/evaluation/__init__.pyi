@@ -1,12 +1,11 @@
 # scripts/make_stubs.py writes this file.
 from recto.evaluation.binding import Missing
 from recto.evaluation.measures import Judged, Measure, ScoreEstimate
-from recto.evaluation.runs import FoundChunk, QueryResult, Run
+from recto.evaluation.runs import QueryResult, Run
 from recto.evaluation.suites import Expectation, Suite, load_suite
 
 __all__ = [
     "Expectation",
-    "FoundChunk",
     "Judged",
     "Measure",
     "Missing",

@@ -1,22 +1,31 @@
-"""Save a run as a baseline, and compare a later run with it, question by question and measure by measure.
+"""Save a run as a baseline, compare a later run with it, and decide whether the run passes the gate.
 
-A drop is significant if the one-sided sign-flip test on the paired deltas rejects chance, with Holm's
-correction over the gated measures at 5 %. Drops of less than one point are ignored. Intervals are paired
-bootstraps.
+Runs are compared question by question and measure by measure. A drop is significant if the one-sided
+sign-flip test on the paired deltas rejects chance, with Holm's correction over the gated measures at 5 %.
+Drops of less than one point are ignored. Intervals are paired bootstraps.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from recto._util.text import plural
 from recto.errors import InvalidArgument
-from recto.evaluation.measures import GATED_MEASURES, ScoreEstimate, estimate, holm, p_value_of_loss
+from recto.evaluation.measures import (
+    GATED_MEASURES,
+    Measure,
+    ScoreEstimate,
+    estimate,
+    holm,
+    p_value_of_loss,
+    parse_measure,
+)
 from recto.evaluation.records import write_file
 from recto.evaluation.runs import QueryResult, Run
 from recto.evaluation.suites import Suite
@@ -30,80 +39,48 @@ _MIN_DROP = 0.01
 _HINT = "Write it again with `recto validate --suite FILE --baseline FILE --update-baseline`."
 _MAX_BYTES = 512 * 1024 * 1024
 _RESULT = re.compile(r'\{\s+("place": .*)\s+("score": .*)\s+\}')
+_EXPRESSION = re.compile(r"\s*([^<>=\s]+)\s*(>=|>)\s*([0-9.]+)(%?)\s*")
 _PARITY_BATCH = 8  # queries; each is up to three searches in one request, which has a deadline
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineResult:
-    """The part of a question's result that a comparison needs; `found` are links with scores, best first."""
-
-    query: str
-    targets: tuple[str, ...]
-    rank: int | None
-    found: tuple[tuple[str, float], ...]
-    measures: dict[str, float]
-
-    @staticmethod
-    def of(answer: QueryResult, top_k: int) -> BaselineResult:
-        """Keep what a comparison needs."""
-        return BaselineResult(
-            answer.query,
-            tuple(dict.fromkeys((*answer.targets, *answer.modules))),
-            answer.rank,
-            tuple((one.url, round(one.score, 4)) for one in answer.found[:top_k]),
-            {name: round(value, 6) for name, value in answer.measures.items()},
-        )
+Baseline = dict[str, Any]
+"""The content of a baseline's file: the results of one run, and the index that they come from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """The results of one run by question key, and the index that they come from."""
-
-    suite: str
-    suite_digest: str
-    collection: str
-    index: dict[str, Any]
-    top_k: int
-    depth: int
-    answers: dict[str, BaselineResult]
-
-    @staticmethod
-    def of(run: Run) -> Baseline:
-        """Keep what a later run is compared with."""
-        fingerprint = run.fingerprint
-        index = fingerprint and {
-            "model": str(fingerprint.embedder),
-            "chunker": fingerprint.chunker,
-            "content_hash": fingerprint.content_hash,
+def make_baseline(run: Run) -> Baseline:
+    """Keep what a later run is compared with."""
+    made_with = run.fingerprint
+    return {
+        "format": BASELINE_FORMAT,
+        "suite": {"name": run.suite, "digest": run.suite_digest},
+        "collection": run.collection,
+        "index": {
+            "model": str(made_with.embedder),
+            "chunker": made_with.chunker,
+            "content_hash": made_with.content_hash,
         }
-        answers = {answer.key: BaselineResult.of(answer, run.top_k) for answer in run.answers}
-        return Baseline(
-            run.suite, run.suite_digest, run.collection, index or {}, run.top_k, run.depth, answers
-        )
+        if made_with
+        else {},
+        "top_k": run.top_k,
+        "depth": run.depth,
+        "queries": [_entry(answer, run.top_k) for answer in sorted(run.answers, key=lambda one: one.key)],
+    }
+
+
+def _entry(answer: QueryResult, top_k: int) -> dict[str, Any]:
+    return {
+        "id": answer.key,
+        "query": answer.query,
+        "expect": list(dict.fromkeys((*answer.targets, *answer.modules))),
+        "rank": answer.rank,
+        "measures": {name: round(value, 6) for name, value in answer.measures.items()},
+        "found": [{"place": one.chunk.url, "score": round(one.score, 4)} for one in answer.found[:top_k]],
+    }
 
 
 def save_baseline(path: Path, baseline: Baseline) -> None:
     """Write a baseline atomically, one line per result, so that a diff shows what changed."""
-    data = {
-        "format": BASELINE_FORMAT,
-        "suite": {"name": baseline.suite, "digest": baseline.suite_digest},
-        "collection": baseline.collection,
-        "index": baseline.index,
-        "top_k": baseline.top_k,
-        "depth": baseline.depth,
-        "queries": [
-            {
-                "id": key,
-                "query": answer.query,
-                "expect": answer.targets,
-                "rank": answer.rank,
-                "measures": answer.measures,
-                "found": [{"place": link, "score": score} for link, score in answer.found],
-            }
-            for key, answer in sorted(baseline.answers.items())
-        ],
-    }
-    write_file(path, _RESULT.sub(r"{\1 \2}", json.dumps(data, indent=1, ensure_ascii=False)) + "\n")
+    write_file(path, _RESULT.sub(r"{\1 \2}", json.dumps(baseline, indent=1, ensure_ascii=False)) + "\n")
 
 
 def load_baseline(path: Path) -> Baseline:
@@ -111,37 +88,31 @@ def load_baseline(path: Path) -> Baseline:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise InvalidArgument(f"The baseline {path} is larger than {_MAX_BYTES >> 20} MiB", hint=_HINT)
-        data = json.loads(path.read_text("utf-8"))
+        data: Baseline = json.loads(path.read_text("utf-8"))
+        if not isinstance(data, dict) or data.get("format") != BASELINE_FORMAT:
+            raise InvalidArgument(f"{path} is not a baseline of the format {BASELINE_FORMAT}", hint=_HINT)
+        if not _is_complete(data):
+            raise InvalidArgument(f"The baseline {path} is damaged: a field has no valid value", hint=_HINT)
+        return data
     except OSError as error:
         reason = error.strerror or error
         raise InvalidArgument(f"The baseline {path} cannot be read: {reason}", hint=_HINT) from error
-    except (ValueError, RecursionError) as error:
-        raise InvalidArgument(f"The baseline {path} is damaged: {error}", hint=_HINT) from error
-    if not isinstance(data, dict) or data.get("format") != BASELINE_FORMAT:
-        raise InvalidArgument(f"{path} is not a baseline of the format {BASELINE_FORMAT}", hint=_HINT)
-    try:
-        answers = {str(entry["id"]): _parse(entry) for entry in data["queries"]}
-        return Baseline(
-            str(data["suite"]["name"]),
-            str(data["suite"]["digest"]),
-            str(data["collection"]),
-            dict(data["index"]),
-            int(data["top_k"]),
-            int(data["depth"]),
-            answers,
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise InvalidArgument(f"The baseline {path} is damaged: {reason}", hint=_HINT) from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"The baseline {path} is damaged: {error}", hint=_HINT) from error
 
 
-def _parse(entry: dict[str, Any]) -> BaselineResult:
-    return BaselineResult(
-        str(entry["query"]),
-        tuple(map(str, entry["expect"])),
-        None if entry["rank"] is None else int(entry["rank"]),
-        tuple((str(result["place"]), float(result["score"])) for result in entry["found"]),
-        {str(name): float(value) for name, value in entry["measures"].items()},
+def _is_complete(data: Baseline) -> bool:
+    """Return whether everything that a comparison needs is there; raise an error if it is not."""
+    texts = [data["suite"]["digest"], data["collection"]]
+    numbers = [data["top_k"], data["depth"]]
+    for entry in data["queries"]:
+        texts += [entry["id"], entry["query"], *entry["expect"], *(one["place"] for one in entry["found"])]
+        numbers += [entry["rank"] or 0, *entry["measures"].values()]
+    return all(isinstance(text, str) for text in texts) and all(
+        isinstance(number, int | float) for number in numbers
     )
 
 
@@ -199,11 +170,6 @@ class Comparison:
     expected_otherwise: tuple[str, ...]
     same_suite: bool
 
-    @property
-    def losses(self) -> tuple[Delta, ...]:
-        """The gated measures with a significant drop."""
-        return tuple(delta for delta in self.deltas if delta.significant_drop)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
@@ -220,25 +186,27 @@ class Comparison:
 
 def compare(run: Run, baseline: Baseline) -> Comparison:
     """Compare a run with a baseline."""
-    if run.depth != baseline.depth or run.top_k != baseline.top_k:
+    if run.depth != baseline["depth"] or run.top_k != baseline["top_k"]:
         raise InvalidArgument(
-            f"The baseline was made with --top-k {baseline.top_k} and {plural(baseline.depth, 'result')} "
-            f"per question, this run with --top-k {run.top_k} and {run.depth}",
+            f"The baseline was made with --top-k {baseline['top_k']} and "
+            f"{plural(baseline['depth'], 'result')} per question, "
+            f"this run with --top-k {run.top_k} and {run.depth}",
             hint="Use the same --top-k and --measure, or write the baseline again with --update-baseline.",
         )
-    before, now = baseline.answers, Baseline.of(run).answers
+    before = {entry["id"]: entry for entry in baseline["queries"]}
+    now = {answer.key: _entry(answer, run.top_k) for answer in run.answers}
     both = [key for key in now if key in before]
-    alike = [key for key in both if set(now[key].targets) == set(before[key].targets)]
-    pairs = [(before[key].measures, now[key].measures) for key in alike]
+    alike = [key for key in both if set(now[key]["expect"]) == set(before[key]["expect"])]
+    pairs = [(before[key]["measures"], now[key]["measures"]) for key in alike]
     return Comparison(
-        against=baseline.collection,
+        against=baseline["collection"],
         compared=len(alike),
         deltas=_deltas(map(str, run.measures), pairs),
-        changes=tuple(filter(None, (_change(key, before[key], now[key]) for key in alike))),
+        changes=tuple(filter(None, (_change(before[key], now[key]) for key in alike))),
         only_before=tuple(sorted(before.keys() - now.keys())),
         only_now=tuple(key for key in now if key not in before),
         expected_otherwise=tuple(sorted(set(both) - set(alike))),
-        same_suite=run.suite_digest == baseline.suite_digest,
+        same_suite=run.suite_digest == baseline["suite"]["digest"],
     )
 
 
@@ -260,12 +228,93 @@ def _deltas(
     return tuple(deltas_by_name.values())
 
 
-def _change(key: str, before: BaselineResult, now: BaselineResult) -> Change | None:
-    old, new = (list(dict.fromkeys(link for link, _ in one.found)) for one in (before, now))
+def _change(before: dict[str, Any], now: dict[str, Any]) -> Change | None:
+    old, new = (list(dict.fromkeys(result["place"] for result in one["found"])) for one in (before, now))
     entered = tuple(link for link in new if link not in old)
     left = tuple(link for link in old if link not in new)
-    changed = entered or left or before.rank != now.rank
-    return Change(key, now.query, entered, left, before.rank, now.rank) if changed else None
+    changed = entered or left or before["rank"] != now["rank"]
+    return Change(now["id"], now["query"], entered, left, before["rank"], now["rank"]) if changed else None
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """The minimum of a measure's mean, such as `Hit@5>=0.9`."""
+
+    measure: Measure
+    least: float
+    strict: bool = False
+
+    def __str__(self) -> str:
+        """Return the expression; `parse_threshold` reads it back."""
+        return f"{self.measure}{'>' if self.strict else '>='}{self.least:g}"
+
+    def met_by(self, value: float) -> bool:
+        """Return whether a mean is high enough, allowing for rounding errors."""
+        return value > self.least or (not self.strict and math.isclose(value, self.least, abs_tol=1e-9))
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One condition of the gate, whether it holds, and why."""
+
+    name: str
+    holds: bool
+    reason: str
+
+
+def parse_threshold(expression: str) -> Threshold:
+    """Read an expression such as `Hit@5>=0.9` or `MRR>75%`."""
+    match = _EXPRESSION.fullmatch(expression)
+    try:
+        value = float(match[3]) / (100 if match[4] else 1) if match else math.nan
+    except ValueError:
+        value = math.nan
+    if match is None or not 0 <= value <= 1:
+        raise InvalidArgument(
+            f"--gate {expression!r} is not a threshold",
+            hint='Such as "Hit@5>=0.9": a measure, >= or >, a number up to 1.',
+        )
+    return Threshold(parse_measure(match[1]), value, strict=match[2] == ">")
+
+
+def checks(
+    run: Run, thresholds: Sequence[Threshold] = (), comparison: Comparison | None = None
+) -> tuple[Check, ...]:
+    """Return all conditions of the gate; a run without measured or compared questions never passes."""
+    unmeasured = len({missing.key for missing in run.unmeasured})
+    reason = "all targets exist"
+    if not run.judged:
+        reason = "nothing in this suite can be measured on this index"
+    elif unmeasured:
+        reason = f"{plural(unmeasured, 'question')} UNMEASURED: their targets are not in the index"
+    conditions = [Check("everything is measured", bool(run.judged) and not unmeasured, reason)]
+    scores = run.scores()
+    for threshold in thresholds:
+        if (score := scores.get(str(threshold.measure))) is None:
+            conditions.append(Check(str(threshold), holds=False, reason="no question measures it"))
+        else:
+            reason = f"{threshold.measure} is {score.mean:.3f} over {plural(score.count, 'question')}"
+            conditions.append(Check(str(threshold), threshold.met_by(score.mean), reason))
+    if not thresholds and run.share is not None:
+        reason = f"{run.passed} of {plural(len(run.judged), 'question')} passed"
+        conditions.append(Check(f"at least {run.threshold:.0%} pass", run.sufficient, reason))
+    return (*conditions, *_losses(comparison)) if comparison else tuple(conditions)
+
+
+def _losses(comparison: Comparison) -> list[Check]:
+    gated = [delta for delta in comparison.deltas if delta.gated]
+    if not gated:
+        return [Check("something is compared", holds=False, reason="no question has a measure on both sides")]
+    return [
+        Check(
+            f"no loss of {delta.measure}",
+            not delta.significant_drop,
+            f"{delta.before:.3f} -> {delta.now:.3f}, {delta.delta.mean:+.3f} "
+            f"[{delta.delta.low:+.3f}, {delta.delta.high:+.3f}], "
+            f"p = {delta.p_value:.3f} over {plural(delta.delta.count, 'question')}",
+        )
+        for delta in gated
+    ]
 
 
 def compare_indexes(

@@ -2,7 +2,7 @@
 
 A question is judged by its finest targets: passages, else pages and sections, else modules. Pages with a
 grade count beside passages. A target that is not in the index is not a failure of retrieval: it is
-unmeasured, and reported with the nearest existing name.
+unmeasured, and reported with the nearest existing name. `lint` reports it without running the suite.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from recto._util.text import filter_keys, nearest, page_key, with_anchor, without_space
+from recto._util.text import filter_keys, nearest, page_key, plural, with_anchor, without_space
 from recto.evaluation.measures import Judged
-from recto.evaluation.suites import Expectation, Suite
+from recto.evaluation.suites import Expectation, Suite, survey
 from recto.protocols import Index
 from recto.types.search import HEADING_SEPARATOR, Chunk
 
-_MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the same by accident
 _SUGGESTIONS = 50
 """Missing targets that get a suggestion; a suite of another book would take too long."""
 
@@ -38,38 +37,26 @@ def find_passages(passages: Iterable[str], pages: Iterable[list[_Part]]) -> dict
     needles = {passage: without_space(passage) for passage in passages}
     ids: dict[str, set[str]] = {passage: set() for passage in needles}
     for page in pages:
-        for text, spans in _texts(sorted(page)):
-            for passage, needle in needles.items():
-                first = text.find(needle)
-                while first >= 0:
-                    last = first + len(needle)
-                    ids[passage] |= {id for start, end, id in spans if start < last and end > first}
-                    first = text.find(needle, first + 1)
+        text, spans = _join(sorted(page))
+        for passage, needle in needles.items():
+            first = text.find(needle)
+            while first >= 0:
+                last = first + len(needle)
+                ids[passage] |= {id for start, end, id in spans if start < last and end > first}
+                first = text.find(needle, first + 1)
     return {passage: frozenset(chunks) for passage, chunks in ids.items()}
 
 
-def _texts(parts: list[_Part]) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
-    """Yield the text of a page, with the start and end of each chunk; then neighbours that overlap."""
-    text = ""
-    spans: list[tuple[int, int, str]] = []
+def _join(parts: list[_Part]) -> tuple[str, list[tuple[int, int, str]]]:
+    """Return the text of a page, with the start and end of each chunk."""
+    text, spans, expected = "", [], 0
     for number, id, part in parts:
-        if spans and number != parts[len(spans) - 1][0] + 1:
+        if number != expected:
             text += "\n"  # a chunk is missing here; no passage contains a line break
+        expected = number + 1
         spans.append((len(text), len(text) + len(part), id))
         text += part
-    yield text, spans
-    for (number, id, part), (following, other, more) in pairwise(parts):
-        if following == number + 1 and (overlap := _overlap(part, more)):
-            start = len(part) - overlap
-            yield part + more[overlap:], [(0, len(part), id), (start, start + len(more), other)]
-
-
-def _overlap(text: str, following: str) -> int:
-    """Return how many characters at the end of a text are the beginning of the following one."""
-    start = text.find(following[:_MIN_OVERLAP])
-    while start >= 0 and not following.startswith(text[start:]):
-        start = text.find(following[:_MIN_OVERLAP], start + 1)
-    return len(text) - start if start >= 0 else 0
+    return text, spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,37 +158,19 @@ class Bound:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class BoundSuite:
-    """A suite whose targets were looked up in one index."""
-
-    suite: Suite
-    questions: tuple[Bound, ...]
-
-    @property
-    def unmeasured(self) -> tuple[Bound, ...]:
-        """The questions without an existing target."""
-        return tuple(bound for bound in self.questions if not bound.measured)
-
-    @property
-    def partial(self) -> tuple[Missing, ...]:
-        """The missing targets of questions that still have other targets."""
-        return tuple(missing for bound in self.questions if bound.measured for missing in bound.missing)
-
-
-def bind(suite: Suite, index: Index) -> BoundSuite:
+def bind(suite: Suite, index: Index) -> list[Bound]:
     """Look up every target of a suite in one pass over the index."""
     book = _Book(suite, index.scroll())
-    return BoundSuite(suite, tuple(book.bound(expectation) for expectation in suite.expectations))
+    return [book.bound(expectation) for expectation in suite.expectations]
 
 
-def bind_by_name(expectation: Expectation, suite: Suite | None = None) -> Bound:
+def bind_by_name(expectation: Expectation) -> Bound:
     """Accept the modules, pages and passages of a question as they are named, without reading the index."""
     modules = tuple(map(module_target, expectation.modules))
     if expectation.passages:
         targets = tuple(map(passage_target, expectation.passages))
     elif expectation.pages:
-        targets = tuple(page_target(suite.page(page) if suite else page) for page in expectation.pages)
+        targets = tuple(map(page_target, expectation.pages))
     else:
         targets = modules
     return Bound(expectation, targets, frozenset(target.module for target in modules))
@@ -257,7 +226,6 @@ class _Book:
     """
 
     def __init__(self, suite: Suite, chunks: Iterable[Chunk]) -> None:
-        self._suite = suite
         self._modules: dict[str, str] = {}
         self._pages: dict[str, str] = {}
         self._anchors: dict[str, set[str]] = defaultdict(set)
@@ -323,7 +291,7 @@ class _Book:
 
     def _parts(self, name: str) -> tuple[str | None, str, str]:
         """Return the key of a target's page, its anchor, and its heading for comparison."""
-        address, _, heading = self._suite.page(name).partition(HEADING_SEPARATOR)
+        address, _, heading = name.partition(HEADING_SEPARATOR)
         page, _, anchor = address.partition("#")
         return self._pages.get(page_key(page)), unquote(anchor), heading_key(heading)
 
@@ -341,14 +309,13 @@ class _Book:
             return ""
         if name in expectation.modules:
             return nearest(name, sorted(set(self._modules.values()))) or ""
-        page = self._suite.page(name).partition(HEADING_SEPARATOR)[0].partition("#")[0]
-        key, anchor, heading = self._parts(name)
-        if key is not None and heading:
-            near = nearest(heading, sorted(self._headings[key]))
-            return f"{page}{HEADING_SEPARATOR}{near}" if near else page
+        page = name.partition(HEADING_SEPARATOR)[0].partition("#")[0]
+        key, _, heading = self._parts(name)
         if key is not None:
-            near = nearest(anchor, sorted(self._anchors[key]))
-            return with_anchor(page, near or "")
+            names = [with_anchor(page, one) for one in self._anchors[key]]
+            if heading:
+                names = [f"{page}{HEADING_SEPARATOR}{one}" for one in self._headings[key]]
+            return nearest(name, sorted(names)) or page
         last = page_key(page).rpartition("/")[2]
         namesakes = sorted(name for name in self._pages if name.rpartition("/")[2] == last)
         return namesakes[0] if namesakes else nearest(page_key(page), sorted(self._pages)) or ""
@@ -366,3 +333,25 @@ def _distinct(targets: list[Target]) -> tuple[Target, ...]:
         if not ((target.anchor or target.heading) and whole.get(target.page, 0) >= target.grade):
             kept.setdefault(replace(target, name="", grade=1), target)
     return tuple(kept.values())
+
+
+def lint(path: Path, index: Index | None = None) -> dict[str, Any]:
+    """Check a suite's file, and look up its targets if there is an index.
+
+    Return the number of its questions, the problems that fail it, and the warnings about what weakens it.
+    """
+    suite, problems = survey(path)
+    warnings = []
+    if drafted := sum(expectation.drafted for expectation in suite.expectations):
+        total = len(suite.expectations)
+        warnings.append(f'Drafts: {drafted} of {plural(total, "question")}; review them and remove "drafted"')
+    if index is not None and suite.expectations:
+        for question in bind(suite, index):
+            position = question.expectation.position
+            if question.measured:
+                warnings += [
+                    f"{position}: {one}; its other targets still measure it" for one in question.missing
+                ]
+            else:
+                problems += [f"{position}: UNMEASURED: {one}" for one in question.missing]
+    return {"questions": len(suite.expectations), "problems": problems, "warnings": warnings}

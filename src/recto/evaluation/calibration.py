@@ -18,11 +18,11 @@ from typing import TypeVar
 from recto._util.numbers import cosine, percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
-from recto.search.lexical import analyze_query, read_lexicon
-from recto.search.pipeline import best_evidence, nearest_chunks
+from recto.search.lexical import read_lexicon
+from recto.search.pipeline import OpenIndex, SearchOptions, search_index
 from recto.search.query import MAX_QUERY
 from recto.search.response import answerable
-from recto.types.index import Calibration, IndexQuery
+from recto.types.index import Calibration
 from recto.types.search import Chunk
 
 _FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
@@ -63,7 +63,7 @@ def _cut(sentence: str) -> str:
 
 
 def calibrate(embedder: Embedder, index: Index) -> Calibration:
-    """Measure the noise floor of an index, with one call to the model and one to the engine."""
+    """Measure the noise floor of an index, with one call to the model."""
     sample = list(islice(index.scroll(), _SAMPLE))
     if not sample:
         raise CollectionEmpty(f"Collection '{index.info.collection}' is empty", hint="Index a book first.")
@@ -74,13 +74,13 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
             "Too few off-topic queries are left: the book covers most of their subjects",
             hint="Search works without a noise floor.",
         )
-    queries = [*off_topic, *(query for query, _ in in_book)]
-    vectors = embedder.embed_queries(queries)
-    split = len(off_topic)
-    noise = sorted(hits[0].score for hits in nearest_chunks(index, vectors[:split], 1) if hits)
+    opened, split = OpenIndex(index, embedder, read_lexicon(index)), len(off_topic)
+    queries = opened.prepare([*off_topic, *(query for query, _ in in_book)])
+    nearest = search_index(index, queries[:split], SearchOptions(1, "dense"))
+    noise = sorted(result.hits[0].score for result in nearest if result.hits)
     stored = index.vectors([chunk.id for _, chunk in in_book])
-    about_book = zip(in_book, vectors[split:], strict=True)
-    signal = [cosine(vector, stored[chunk.id]) for (_, chunk), vector in about_book if chunk.id in stored]
+    about_book = zip(in_book, queries[split:], strict=True)
+    signal = [cosine(one.vector, stored[chunk.id]) for (_, chunk), one in about_book if chunk.id in stored]
     floor, mean = percentile(noise, _PERCENTILE), sum(noise) / len(noise)
     measured = Calibration(
         round(floor, 4),
@@ -89,21 +89,12 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
         len(signal),
         round(max(floor - mean, _LEAST_SPREAD), 4),
     )
-    lexicon = read_lexicon(index)
-    if lexicon is None:
+    if opened.lexicon is None:
         return measured
-
-    analyzed = [analyze_query(query, lexicon) for query in queries]
-    both = [IndexQuery(vector, query.vector) for vector, query in zip(vectors, analyzed, strict=True)]
-    # In small batches, because each hybrid query is four requests to a server.
-    candidates = (
-        one
-        for start in range(0, len(both), _BATCH)
-        for one in index.candidates(both[start : start + _BATCH], 1)
-    )
     likely = [
-        answerable(best_evidence(one), query, measured) or 0.0
-        for one, query in zip(candidates, analyzed, strict=True)
+        answerable(result.evidence, result.query.lexical, measured) or 0.0
+        for start in range(0, len(queries), _BATCH)  # each hybrid query is four requests to a server
+        for result in search_index(index, queries[start : start + _BATCH], SearchOptions(1))
     ]
     return replace(measured, answerability=round(auroc(likely[split:], likely[:split]), 4))
 

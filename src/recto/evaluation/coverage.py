@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from recto._util.text import with_anchor
 from recto.evaluation.calibration import first_sentence, heading_question
@@ -26,31 +27,43 @@ _COPIES = 4  # nearest chunks that are compared with a section's own
 
 @dataclass(frozen=True, slots=True)
 class CoverageSection:
-    """A section of the book; `chunk_id` is its first chunk, or the first one below it if it has no text."""
+    """A section of the book; `first` is its first chunk, or the first one below it if it has no text."""
 
-    module: str
-    page_url: str
-    title: str
-    anchor: str
+    first: Chunk
     headings: tuple[str, ...]
-    chunk_id: str
-    chunk_index: int
-    by_heading: str
-    by_sentence: str
     has_text: bool = True
+
+    @property
+    def anchor(self) -> str:
+        """Its anchor; the first chunk below a heading without text has the heading's among its own."""
+        if self.has_text:
+            return self.first.anchor
+        letters = _letters(self.headings[-1])
+        return next((anchor for anchor in self.first.anchors if _letters(anchor) == letters), "")
 
     @property
     def url(self) -> str:
         """The URL that opens it."""
-        return with_anchor(self.page_url, self.anchor)
+        return with_anchor(self.first.page_url, self.anchor)
+
+    @property
+    def queries(self) -> tuple[str, str]:
+        """Its headings and its first sentence, which is empty without text."""
+        heading = HEADING_SEPARATOR.join(self.headings)[:MAX_QUERY].strip() or heading_question(self.first)
+        return heading, first_sentence(self.first.text).strip() if self.has_text else ""
 
     def holds(self, chunk: Chunk) -> bool:
         """Return whether a chunk belongs to this section, or to one below it if it has no text."""
-        if chunk.page_url != self.page_url:
+        first = self.first
+        if chunk.page_url != first.page_url:
             return False
         if not self.has_text:
             return chunk.headings[: len(self.headings)] == self.headings
-        return chunk.id == self.chunk_id or (chunk.headings == self.headings and chunk.anchor == self.anchor)
+        return chunk.id == first.id or (chunk.headings == self.headings and chunk.anchor == first.anchor)
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,25 +85,7 @@ class Reached:
     def shadowed_by(self) -> str:
         """The module that always outranks it, or an empty string."""
         modules = {chunk.module for chunk in self.first}
-        return modules.pop() if len(modules) == 1 and self.section.module not in modules else ""
-
-
-@dataclass(frozen=True, slots=True)
-class PageCoverage:
-    """One page of the heat map: its sections, and how many of them each query returns."""
-
-    module: str
-    page_url: str
-    title: str
-    sections: int
-    by_heading: int
-    by_sentence: int
-    reached: int
-
-    @property
-    def heat(self) -> float:
-        """The share of queries that return their section."""
-        return (self.by_heading + self.by_sentence) / (2 * self.sections)
+        return modules.pop() if len(modules) == 1 and self.section.first.module not in modules else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,23 +128,27 @@ class Coverage:
         """The share of sections that at least one query returns."""
         return 1 - len(self.unreachable) / len(self.sections) if self.sections else 1.0
 
-    def pages(self) -> list[PageCoverage]:
-        """Return the heat map, ordered by module and page URL."""
+    def pages(self) -> list[dict[str, Any]]:
+        """Return the rows of a heat map by module and page; `heat` is the share of successful queries."""
         rows: dict[tuple[str, str], list[Reached]] = defaultdict(list)
         for one in self.sections:
-            rows[one.section.module, one.section.page_url].append(one)
-        return [
-            PageCoverage(
-                module,
-                url,
-                inside[0].section.title,
-                len(inside),
-                sum(one.heading_rank is not None for one in inside),
-                sum(one.sentence_rank is not None for one in inside),
-                sum(not one.unreachable for one in inside),
-            )
-            for (module, url), inside in sorted(rows.items())
-        ]
+            rows[one.section.first.module, one.section.first.page_url].append(one)
+        return [_page(module, url, sections) for (module, url), sections in sorted(rows.items())]
+
+
+def _page(module: str, url: str, sections: Sequence[Reached]) -> dict[str, Any]:
+    by_heading = sum(one.heading_rank is not None for one in sections)
+    by_sentence = sum(one.sentence_rank is not None for one in sections)
+    return {
+        "module": module,
+        "page_url": url,
+        "title": sections[0].section.first.title,
+        "sections": len(sections),
+        "by_heading": by_heading,
+        "by_sentence": by_sentence,
+        "reached": sum(not one.unreachable for one in sections),
+        "heat": round((by_heading + by_sentence) / (2 * len(sections)), 4),
+    }
 
 
 def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> Coverage:
@@ -161,7 +160,7 @@ def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "
     for start in range(0, len(sections), _BATCH):
         for reached in _ask(retriever, index, sections[start : start + _BATCH], mode):
             results.append(reached)
-            confusion[reached.section.module].update(chunk.module for chunk in reached.first)
+            confusion[reached.section.first.module].update(chunk.module for chunk in reached.first)
         if progress:
             progress(len(results), len(sections))
     matrix = {module: dict(sorted(row.items())) for module, row in sorted(confusion.items())}
@@ -174,58 +173,39 @@ def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:
 
     def add(chunk: Chunk, headings: tuple[str, ...], *, has_text: bool) -> None:
         key = chunk.page_url, chunk.anchor if has_text else "", headings
-        if key not in sections or chunk.chunk_index < sections[key].chunk_index:
-            sections[key] = _section(chunk, headings, has_text=has_text)
+        if key not in sections or chunk.chunk_index < sections[key].first.chunk_index:
+            sections[key] = CoverageSection(chunk, headings, has_text)
 
     for chunk in chunks:
         add(chunk, chunk.headings, has_text=True)
         for depth in range(2, len(chunk.headings)):
             add(chunk, chunk.headings[:depth], has_text=False)
-    with_text = {(one.page_url, one.headings) for one in sections.values() if one.has_text}
+    with_text = {(one.first.page_url, one.headings) for one in sections.values() if one.has_text}
     return sorted(
-        (one for one in sections.values() if one.has_text or (one.page_url, one.headings) not in with_text),
-        key=lambda one: (one.module, one.page_url, one.chunk_index, len(one.headings)),
+        (
+            one
+            for one in sections.values()
+            if one.has_text or (one.first.page_url, one.headings) not in with_text
+        ),
+        key=lambda one: (one.first.module, one.first.page_url, one.first.chunk_index, len(one.headings)),
     )
-
-
-def _section(chunk: Chunk, headings: tuple[str, ...], *, has_text: bool) -> CoverageSection:
-    return CoverageSection(
-        module=chunk.module,
-        page_url=chunk.page_url,
-        title=chunk.title,
-        anchor=chunk.anchor if has_text else _own_anchor(chunk, headings[-1]),
-        headings=headings,
-        chunk_id=chunk.id,
-        chunk_index=chunk.chunk_index,
-        by_heading=HEADING_SEPARATOR.join(headings)[:MAX_QUERY].strip() or heading_question(chunk),
-        by_sentence=first_sentence(chunk.text).strip() if has_text else "",
-        has_text=has_text,
-    )
-
-
-def _own_anchor(chunk: Chunk, heading: str) -> str:
-    """Return the anchor of a heading without text; the first chunk below it has it among its own."""
-    letters = "".join(filter(str.isalnum, heading)).lower()
-    others = (anchor for anchor in chunk.anchors if "".join(filter(str.isalnum, anchor)).lower() == letters)
-    return next(others, "")
 
 
 def _ask(retriever: Retriever, index: Index, batch: Sequence[CoverageSection], mode: Mode) -> list[Reached]:
-    queries = list(dict.fromkeys(text for one in batch for text in (one.by_heading, one.by_sentence) if text))
+    queries = list(dict.fromkeys(query for one in batch for query in one.queries if query))
     responses = retriever.search_batch(queries, WITHIN, mode=mode)
     hits = {query: response.hits for query, response in zip(queries, responses, strict=True)}
-    vectors = index.vectors([section.chunk_id for section in batch])
-    own = [section.chunk_id for section in batch if section.chunk_id in vectors]
+    vectors = index.vectors([section.first.id for section in batch])
+    own = [section.first.id for section in batch if section.first.id in vectors]
     near = nearest_chunks(index, [vectors[id] for id in own], _COPIES + 1, min_score=_SAME_VECTOR)
     neighbours = dict(zip(own, near, strict=True))
-    return [_reached(section, hits, neighbours.get(section.chunk_id, ())) for section in batch]
+    return [_reached(section, hits, neighbours.get(section.first.id, ())) for section in batch]
 
 
 def _reached(section: CoverageSection, hits: Mapping[str, Sequence[Hit]], near: Sequence[Hit]) -> Reached:
-    by_heading, by_sentence = hits.get(section.by_heading, ()), hits.get(section.by_sentence, ())
-    text = next((hit.chunk.text for hit in near if hit.chunk.id == section.chunk_id), None)
-    others = (hit.chunk for hit in near if not section.holds(hit.chunk))
-    copies = [chunk.url for chunk in others if text is not None and similar(text, chunk.text) >= _SAME_TEXT]
+    by_heading, by_sentence = (hits.get(query, ()) for query in section.queries)
+    others = [hit.chunk for hit in near if not section.holds(hit.chunk)]
+    copies = [one.url for one in others if similar(section.first.text, one.text) >= _SAME_TEXT]
     return Reached(
         section,
         _rank(section, by_heading),

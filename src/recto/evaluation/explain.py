@@ -17,23 +17,13 @@ from recto.search.lexical import QueryWord, analyzed_text
 from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, nearest_chunks, search_index
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
 from recto.search.retriever import Retriever
-from recto.types.search import NO_FILTERS, Chunk, Coverage, Filters, Hit, Mode
+from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Mode, SearchResponse
 
 _NEAR_MISSES = 5
 _FIRST_LIMIT = 200  # hits requested first for an expected page; then more, up to all
 
-
-PageAnchor = tuple[str, str]
-"""A page and, if one is named, an anchor on it."""
-
-
-def parse_expected(text: str) -> PageAnchor:
-    """Read `page#anchor`."""
-    page, _, anchor = text.strip().partition("#")
-    if not page:
-        hint = "Name it by its address, or by its path in the book."
-        raise InvalidArgument("--expect needs a page, as page#anchor", hint=hint)
-    return page, anchor
+RankAndScore = tuple[int | None, float | None]
+"""The rank and score of a chunk in one ranking; None if it is not in it."""
 
 
 class Verdict(StrEnum):
@@ -58,21 +48,14 @@ class RankedHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Leg:
-    """The rank and score of a chunk in the dense or the lexical ranking; None if it is not in it."""
-
-    rank: int | None
-    score: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class Expected:
     """The rank and score of an expected page's best chunk, and how much it lacks to be shown.
 
-    `dense` and `lexical` are its positions in the two rankings; `words` are the query words that it contains.
+    `dense` and `lexical` are its ranks and scores in the two rankings, None where it is not in one; `words`
+    are the query words that it contains.
     """
 
-    wanted: str
+    name: str
     verdict: Verdict
     message: str
     near: str = ""
@@ -80,32 +63,24 @@ class Expected:
     rank: int | None = None
     lacks: float | None = None
     lost_to: tuple[Hit, ...] = ()
-    dense: Leg | None = None
-    lexical: Leg | None = None
+    dense: RankAndScore | None = None
+    lexical: RankAndScore | None = None
     words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A search in full: the hits shown, the near misses, and the expected page."""
+    """A search in full: the response with its hits, the near misses, and the expected page."""
 
-    query: str
-    collection: str
-    filters: Filters
+    response: SearchResponse
     top_k: int
     chunks: int
     candidates: int
     shown: tuple[RankedHit, ...]
     near_misses: tuple[RankedHit, ...]
-    noise_floor: float | None
     auroc: float | None
     timings_ms: dict[str, float]
-    warnings: tuple[str, ...]
-    mode: Mode = "dense"
     words: tuple[str, ...] = ()
-    corrections: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    answerable: float | None = None
-    coverage: Coverage | None = None
     expected: Expected | None = None
 
     @property
@@ -119,13 +94,17 @@ def explain(
     query: str,
     top_k: int = DEFAULT_TOP_K,
     filters: Filters = NO_FILTERS,
-    expect: PageAnchor | None = None,
+    expect: str | None = None,
     passage: str = "",
     mode: Mode = "hybrid",
 ) -> Explanation:
-    """Search like `Retriever.search`, and explain the ranking."""
+    """Search like `Retriever.search`, and explain the ranking; `expect` is a page, or `page#anchor`."""
     text = check_query(query)
     check_search(top_k, filters, None, mode=mode)
+    page, _, anchor = (expect or "").strip().partition("#")
+    if expect is not None and not page:
+        hint = "Name it by its address, or by its path in the book."
+        raise InvalidArgument("--expect needs a page, as page#anchor", hint=hint)
     began = perf_counter()
     index = retriever.open()
     opened = perf_counter()
@@ -140,33 +119,24 @@ def explain(
         "embed": response.timings.embed_ms,
         "search": response.timings.search_ms,
     }
-    lexical = retriever.analyze(text)
-    words = words_to_match(text, lexical)
+    words = words_to_match(text, retriever.analyze(text))
     ranked = _ranked(_append_new(response.hits, deeper.hits), words)
     explanation = Explanation(
-        query=text,
-        collection=retriever.collection,
-        filters=filters,
-        top_k=top_k,
+        response,
+        top_k,
         chunks=index.info.chunks,
         candidates=index.count(filters) if filters else index.info.chunks,
         shown=ranked[:top_k],
         near_misses=ranked[top_k : top_k + _NEAR_MISSES],
-        noise_floor=response.noise_floor,
         auroc=index.info.calibration.auroc if index.info.calibration else None,
         timings_ms=timings,
-        warnings=response.warnings,
-        mode=response.mode,
         words=tuple(word.word for word in words),
-        corrections=response.corrections,
-        answerable=response.answerable,
-        coverage=response.coverage,
     )
-    if expect is None and not passage:
+    if not page and not passage:
         return explanation
     current = retriever.open_index()
-    search = _ExpectedPage(retriever, current, current.prepare([text])[0], explanation)
-    expected = search.find(expect, passage)
+    search = _ExpectedPage(current, current.prepare([text])[0], explanation)
+    expected = search.find(page, anchor, passage)
     if expected.hit is not None:
         expected = replace(expected, words=matched_query_words(analyzed_text(expected.hit.chunk), words))
     timings = timings | {"find the expected page": (perf_counter() - searched) * 1e3}
@@ -195,72 +165,65 @@ def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[RankedHit,
 class _ExpectedPage:
     """Finds an expected page, section or passage in the ranking of a query."""
 
-    retriever: Retriever
     opened: OpenIndex
     query: PreparedQuery
     explanation: Explanation
 
-    def find(self, page_anchor: PageAnchor | None, passage: str) -> Expected:
-        """Return the outcome for a page, a passage, or a passage on a page."""
-        name = with_anchor(*page_anchor) if page_anchor else f'"{passage}"'
+    def find(self, page: str, anchor: str, passage: str) -> Expected:
+        """Return the outcome for a page, a section, a passage, or a passage on a page."""
+        name = with_anchor(page, anchor) if page else f'"{passage}"'
         chunks: list[Chunk] = []
         note = ""
-        if page_anchor:
-            on_page = self._chunks_of(page_anchor)
-            if isinstance(on_page, Expected):
-                return on_page
-            chunks, note = on_page
+        if page and not (chunks := self._chunks_of(page)):
+            message, near = f"There is no page '{page}' in the index.", self._nearest_page(page_key(page))
+            return Expected(name, Verdict.NO_PAGE, message, near)
+        if anchor:
+            anchors = {chunk.id: {chunk.anchor, *chunk.anchors} - {""} for chunk in chunks}
+            if section := [chunk for chunk in chunks if anchor in anchors[chunk.id]]:
+                chunks = section
+            elif any(anchors.values()):
+                near = nearest(anchor, sorted(set().union(*anchors.values()))) or ""
+                message = f"There is no '#{anchor}' on '{page}'."
+                return Expected(name, Verdict.NO_ANCHOR, message, near and with_anchor(page, near))
+            else:
+                note = f"No anchors are stored for '{page}', so the whole page counts. "
         if passage:
             where, target = chunks[0].url if chunks else "the index", passage_target(passage)
             chunks = [chunk for chunk in chunks or self.opened.index.scroll() if target.holds(chunk)]
             if not chunks:
-                return self._no_passage(name, passage, where)
+                message = (
+                    f"The quoted text is in no chunk of {where}. "
+                    "It may have changed, or span two chunks: quote less."
+                )
+                (near_hits,) = nearest_chunks(
+                    self.opened.index, [self.opened.embedder.embed_query(passage)], 1
+                )
+                near = near_hits[0].chunk.url if near_hits else ""
+                return Expected(name, Verdict.NO_PASSAGE, message, near)
         if excluded := self._excluded(chunks):
             ranked = self._ranked(name, chunks, NO_FILTERS)
             return replace(ranked, verdict=Verdict.FILTERED_OUT, message=excluded)
-        ranked = self._ranked(name, chunks, self.explanation.filters)
-        return replace(ranked, message=f"{note} {ranked.message}".strip())
+        ranked = self._ranked(name, chunks, self.explanation.response.filters)
+        return replace(ranked, message=note + ranked.message)
 
-    def _chunks_of(self, page_anchor: PageAnchor) -> tuple[list[Chunk], str] | Expected:
-        """Return the chunks of a page or section with a note, or say what is not in the index."""
-        page, anchor = page_anchor
+    def _chunks_of(self, page: str) -> list[Chunk]:
+        """Return the chunks of a page, which is named by its URL or its path in the book."""
         index, key = self.opened.index, page_key(page)
-        chunks = list(index.scroll(Filters(page_url=page)))
-        if not chunks:
-            names: dict[str, str] = {}
-            for chunk in index.scroll():
-                names |= {page_key(name): name for name in (chunk.source, chunk.page_url)}
-                if key == page_key(chunk.source):
-                    chunks.append(chunk)
-            if not chunks:
-                message = f"There is no page '{page}' in the index."
-                return Expected(
-                    with_anchor(*page_anchor), Verdict.NO_PAGE, message, _nearest_page(key, names)
-                )
-        if not anchor:
-            return chunks, ""
-        anchors = {chunk.id: {chunk.anchor, *chunk.anchors} - {""} for chunk in chunks}
-        if section := [chunk for chunk in chunks if anchor in anchors[chunk.id]]:
-            return section, ""
-        if not any(anchors.values()):
-            return chunks, f"No anchors are stored for '{page}', so the whole page counts."
-        near = nearest(anchor, sorted(set().union(*anchors.values())))
-        message = f"There is no '#{anchor}' on '{page}'."
-        return Expected(
-            with_anchor(*page_anchor), Verdict.NO_ANCHOR, message, with_anchor(page, near) if near else ""
-        )
+        by_url = list(index.scroll(Filters(page_url=page)))
+        return by_url or [chunk for chunk in index.scroll() if page_key(chunk.source) == key]
 
-    def _no_passage(self, name: str, passage: str, where: str) -> Expected:
-        """Return the chunk nearest to a text that no chunk contains."""
-        (near,) = nearest_chunks(self.opened.index, [self.opened.embedder.embed_query(passage)], 1)
-        message = (
-            f"The quoted text is in no chunk of {where}. It may have changed, or span two chunks: quote less."
-        )
-        return Expected(name, Verdict.NO_PASSAGE, message, near[0].chunk.url if near else "")
+    def _nearest_page(self, key: str) -> str:
+        """Guess a page by its whole name, else by its last part: people often leave out the rest."""
+        chunks = self.opened.index.scroll()
+        names = {page_key(name): name for chunk in chunks for name in (chunk.source, chunk.page_url)}
+        by_last_part = {name.rpartition("/")[2]: name for name in names}
+        last_part = nearest(key.rpartition("/")[2], by_last_part) or ""
+        meant = nearest(key, names) or by_last_part.get(last_part)
+        return names[meant] if meant else ""
 
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
         """Say which filter excludes all of the chunks, if one does."""
-        filters, first = self.explanation.filters, chunks[0]
+        filters, first = self.explanation.response.filters, chunks[0]
         asked, page = set(filter_keys(filters.modules)), filters.page_url
         if asked and all(asked.isdisjoint(chunk.module_keys) for chunk in chunks):
             return f"Its module '{first.module}' is excluded by --module {', '.join(filters.modules)}."
@@ -269,29 +232,28 @@ class _ExpectedPage:
         return ""
 
     def _ranked(self, name: str, chunks: Sequence[Chunk], filters: Filters) -> Expected:
-        mode, top_k, noise = self.explanation.mode, self.explanation.top_k, self.explanation.noise_floor
-        listed = self._up_to({chunk.id for chunk in chunks}, mode, filters)
+        response, top_k = self.explanation.response, self.explanation.top_k
+        listed = self._up_to({chunk.id for chunk in chunks}, response.mode, filters)
         hit = listed[-1] if listed else self._most_similar(chunks)
-        dense = self._leg(hit, "dense", filters)
-        if dense.score is None:
-            dense = replace(dense, score=hit.dense)
+        rank, score = self._position(hit, "dense", filters)
         expected = Expected(
             name,
             Verdict.TOO_LOW,
-            "The search does not return it, whatever the top k.",
+            "It contains none of the query's words."
+            if response.mode == "lexical"
+            else "The search does not return it, whatever the top k.",
             hit=hit,
-            dense=dense,
-            lexical=self._leg(hit, "lexical", filters) if self.query.lexical else None,
+            dense=(rank, hit.dense if score is None else score),
+            lexical=self._position(hit, "lexical", filters) if self.query.lexical else None,
         )
         if not listed:
-            lexical = "It contains none of the query's words."
-            return replace(expected, message=lexical) if mode == "lexical" else expected
+            return expected
         rank, above = len(listed), tuple(listed[:-1])
         message = f"It is at rank {rank}."
         if rank <= top_k:
             shown = Verdict.FOUND
             return replace(expected, verdict=shown, message=message, rank=rank, lacks=0.0, lost_to=above)
-        lacks = above[top_k - 1].score - hit.score
+        lacks, noise = above[top_k - 1].score - hit.score, response.noise_floor
         message = f"It is at rank {rank} and lacks {lacks:.3f} for the first {top_k}."
         if lacks < 0:
             message = f"It is not among the candidates for the first {top_k}: use a larger top k."
@@ -299,9 +261,9 @@ class _ExpectedPage:
             message += f" Its score of {hit.score:.3f} is below the noise floor ({noise:.3f})."
         return replace(expected, message=message, rank=rank, lacks=lacks, lost_to=above[:top_k])
 
-    def _leg(self, hit: Hit, mode: Mode, filters: Filters) -> Leg:
+    def _position(self, hit: Hit, mode: Mode, filters: Filters) -> RankAndScore:
         listed = self._up_to({hit.chunk.id}, mode, filters)
-        return Leg(len(listed), listed[-1].score) if listed else Leg(None, None)
+        return (len(listed), listed[-1].score) if listed else (None, None)
 
     def _most_similar(self, chunks: Sequence[Chunk]) -> Hit:
         """Return the chunk most similar to the query by stored vectors, without a search."""
@@ -312,8 +274,9 @@ class _ExpectedPage:
 
     def _up_to(self, ids: set[str], mode: Mode, filters: Filters) -> list[Hit]:
         """Return the hits up to the first with one of the ids, or nothing, with a growing limit."""
-        limit, everything = _FIRST_LIMIT, self.explanation.chunks
-        hits = self._first_hits(mode, filters)
+        limit, everything, hits = _FIRST_LIMIT, self.explanation.chunks, list[Hit]()
+        if (mode, filters) == (self.explanation.response.mode, self.explanation.response.filters):
+            hits = [ranked.hit for ranked in (*self.explanation.shown, *self.explanation.near_misses)]
         while True:
             options = SearchOptions(limit, mode, filters)
             deeper = search_index(self.opened.index, [self.query], options)[0].hits
@@ -324,18 +287,3 @@ class _ExpectedPage:
             if len(deeper) < limit or limit >= everything:
                 return []
             limit = min(everything, limit * 10)
-
-    def _first_hits(self, mode: Mode, filters: Filters) -> list[Hit]:
-        """Return the hits that are explained; for another mode or other filters, search again."""
-        explanation = self.explanation
-        if (mode, filters) == (explanation.mode, explanation.filters):
-            return [ranked.hit for ranked in (*explanation.shown, *explanation.near_misses)]
-        return list(self.retriever.search(explanation.query, explanation.top_k, filters, mode=mode).hits)
-
-
-def _nearest_page(key: str, names: dict[str, str]) -> str:
-    """Guess a page by its whole name, else by its last part: people often leave out the rest."""
-    by_last_part = {name.rpartition("/")[2]: name for name in names}
-    last_part = nearest(key.rpartition("/")[2], by_last_part) or ""
-    meant = nearest(key, names) or by_last_part.get(last_part)
-    return names[meant] if meant else ""

@@ -3,21 +3,24 @@
 Every query is searched for in the current index, so a cluster disappears as soon as the book answers it, even
 if the log is old. A query counts as unanswered with the probability `1 - answerable`. Whether readers opened
 a result is a signal of its own: they may leave without a click because the snippet was enough.
+`questions_from` makes drafts of a suite's questions from the clusters.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from recto._util.text import encodable
+from recto._util.text import encodable, plural
 from recto.errors import InvalidArgument
-from recto.evaluation.suites import read_file
+from recto.evaluation.binding import section_name
+from recto.evaluation.suites import JSON_LINES, SUITE_FORMAT, parse_json, read_file
 from recto.protocols import Index, Progress, Store
 from recto.search.analyzer import STOP_WORDS, count_words, query_words, word_terms
 from recto.search.lexical import Lexicon, analyzed_text, count_terms
@@ -28,8 +31,8 @@ from recto.search.response import NOT_COVERED_BELOW, answerable
 from recto.search.retriever import Retriever
 from recto.types.search import Chunk, Hit, Vector
 
-MAX_DISTINCT = 5000
-"""Distinct queries that are clustered, the most frequent ones: the comparison of all pairs takes memory."""
+MAX_DISTINCT = 2000
+"""Distinct queries that are clustered, the most frequent ones: all pairs are compared at each step."""
 
 _BATCH = 64
 _SIMILARITY = 0.4  # of two clusters that are one; queries about two subjects of a book have about 0.2
@@ -221,17 +224,16 @@ def find_gaps(retriever: Retriever, asked: Asked, progress: Progress | None = No
     for start in range(0, len(asked_most), _BATCH):
         batch = asked_most[start : start + _BATCH]
         queries = opened.prepare([one.text for one in batch])
-        nearest = search_index(index, queries, SearchOptions(_NEAREST, "dense"))
-        probabilities = _probabilities(queries, opened)
+        results += map(_result, batch, *_search(opened, queries), [info.noise_floor] * len(batch))
         vectors += [query.vector for query in queries]
-        results += [
-            _Result(query, near.hits, probability, info.noise_floor)
-            for query, near, probability in zip(batch, nearest, probabilities, strict=True)
-        ]
         if progress:
             progress(len(vectors), len(asked_most))
-    groups = cluster(vectors, _book_vectors(index)) if vectors else []
-    clusters = [_summary(members, vectors, results, opened.lexicon, asked.has_clicks) for members in groups]
+    sample = index.vectors([chunk.id for chunk in islice(index.scroll(), _SAMPLE)])
+    groups = cluster(vectors, list(sample.values())) if vectors else []
+    clusters = [
+        _summary([results[number] for number in numbers], opened.lexicon, asked.has_clicks)
+        for numbers in groups
+    ]
     return Gaps(
         info.collection,
         info.generation,
@@ -242,46 +244,43 @@ def find_gaps(retriever: Retriever, asked: Asked, progress: Progress | None = No
     )
 
 
+def _search(
+    opened: OpenIndex, queries: Sequence[PreparedQuery]
+) -> tuple[list[list[Hit]], list[float | None]]:
+    """Return the nearest chunks of each query, and the probability that the book answers it, if known."""
+    nearest = search_index(opened.index, queries, SearchOptions(_NEAREST, "dense"))
+    probabilities: list[float | None] = [None] * len(queries)
+    if opened.lexicon is not None and (calibration := opened.index.info.calibration) is not None:
+        results = search_index(opened.index, queries, SearchOptions(1))
+        probabilities = [answerable(one.evidence, one.query.lexical, calibration) for one in results]
+    return [one.hits for one in nearest], probabilities
+
+
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A query, its nearest chunks, and the probability that the book answers it, None if it is unknown."""
+    """A query, its nearest chunks, and the probability that the book answers it."""
 
     query: AskedQuery
     hits: Sequence[Hit]
-    probability: float | None
-    noise_floor: float | None
-
-    @property
-    def is_below_noise(self) -> bool:
-        return self.noise_floor is not None and (not self.hits or self.hits[0].score < self.noise_floor)
-
-    @property
-    def answerable(self) -> float:
-        """The probability; without one, whether the nearest chunk is above the noise floor."""
-        if self.probability is not None:
-            return self.probability
-        return float(bool(self.hits) and not self.is_below_noise)
+    answerable: float
+    is_below_noise: bool
 
 
-def _probabilities(queries: Sequence[PreparedQuery], opened: OpenIndex) -> list[float | None]:
-    """Return the probability that the book answers each query; None if it is unknown."""
-    calibration = opened.index.info.calibration
-    if opened.lexicon is None or calibration is None:
-        return [None] * len(queries)
-    results = search_index(opened.index, queries, SearchOptions(1))
-    return [answerable(result.evidence, result.query.lexical, calibration) for result in results]
-
-
-def _book_vectors(index: Index) -> list[Vector]:
-    return list(index.vectors([chunk.id for chunk in islice(index.scroll(), _SAMPLE)]).values())
+def _result(
+    query: AskedQuery, hits: Sequence[Hit], probability: float | None, noise_floor: float | None
+) -> _Result:
+    """Without a probability, a query is answered if its nearest chunk is above the noise floor."""
+    below = noise_floor is not None and (not hits or hits[0].score < noise_floor)
+    if probability is None:
+        probability = float(bool(hits) and not below)
+    return _Result(query, hits, probability, below)
 
 
 def cluster(vectors: Sequence[Vector], book: Sequence[Vector]) -> list[list[int]]:
     """Group the vectors of queries by average linkage.
 
     All queries about a book are similar, so only their differences from the mean of its chunks are compared.
-    The nearest-neighbour chain finds the same groups as merging the two nearest ones again and again, in
-    quadratic time. Equal inputs give equal groups.
+    The two most similar groups are merged until none are similar. Equal inputs give equal groups.
     """
     import numpy as np
 
@@ -291,72 +290,39 @@ def cluster(vectors: Sequence[Vector], book: Sequence[Vector]) -> list[list[int]
     matrix /= np.maximum(np.linalg.norm(matrix, axis=1, keepdims=True), 1e-9)
     similarity = matrix @ matrix.T
     np.fill_diagonal(similarity, -np.inf)
-    groups: dict[int, list[int]] = {number: [number] for number in range(len(matrix))}
-    done: list[list[int]] = []
-    chain: list[int] = []
-    while groups:
-        if not chain:
-            chain.append(next(iter(groups)))
-        last = chain[-1]
-        nearest = int(similarity[last].argmax())
-        if len(chain) > 1 and similarity[last, chain[-2]] >= similarity[last, nearest]:
-            nearest = chain[-2]
-        if similarity[last, nearest] < _SIMILARITY:  # no merge of others can bring it nearer
-            done.append(sorted(groups.pop(chain.pop())))
-            similarity[last] = similarity[:, last] = -np.inf
-        elif len(chain) > 1 and nearest == chain[-2]:
-            del chain[-2:]
-            into, other = sorted((last, nearest))
-            one, two = len(groups[into]), len(groups[other])
-            merged = (one * similarity[into] + two * similarity[other]) / (one + two)
-            merged[into] = -np.inf
-            similarity[into] = similarity[:, into] = merged
-            similarity[other] = similarity[:, other] = -np.inf
-            groups[into] += groups.pop(other)
-        else:
-            chain.append(nearest)
-    return sorted(done)
+    groups = {number: [number] for number in range(len(matrix))}
+    while True:
+        into, other = sorted(divmod(int(similarity.argmax()), len(matrix)))
+        if similarity[into, other] < _SIMILARITY:
+            return sorted(map(sorted, groups.values()))
+        one, two = len(groups[into]), len(groups[other])
+        merged = (one * similarity[into] + two * similarity[other]) / (one + two)
+        merged[into] = -np.inf
+        similarity[into] = similarity[:, into] = merged
+        similarity[other] = similarity[:, other] = -np.inf
+        groups[into] += groups.pop(other)
 
 
-def _summary(
-    members: Sequence[int],
-    vectors: Sequence[Vector],
-    results: Sequence[_Result],
-    lexicon: Lexicon | None,
-    has_clicks: bool,
-) -> Cluster:
-    own = [results[member] for member in members]
+def _summary(own: Sequence[_Result], lexicon: Lexicon | None, has_clicks: bool) -> Cluster:
     count = sum(one.query.count for one in own)
     near = _nearest(own)
     unknown, missing = _missing_words(own, lexicon, near[0][1] if near else None)
-    clicks: Counter[str] = Counter()
-    for one in own:
-        clicks += one.query.clicks
+    clicks = sum((one.query.clicks for one in own), Counter[str]())
     clickable = sum(one.query.clickable for one in own)
+    queries = sorted(((one.query.text, one.query.count) for one in own), key=lambda item: (-item[1], item[0]))
     return Cluster(
-        label=results[_central(members, vectors, results)].query.text,
+        label=queries[0][0],
         count=count,
         unanswered=sum((1 - one.answerable) * one.query.count for one in own) / count,
         not_covered=sum(one.query.count for one in own if one.answerable < NOT_COVERED_BELOW),
         below_noise=sum(one.query.count for one in own if one.is_below_noise),
         no_click=max(0, clickable - clicks.total()) if has_clicks and clickable else None,
-        queries=tuple(
-            sorted(((one.query.text, one.query.count) for one in own), key=lambda item: (-item[1], item[0]))
-        ),
+        queries=tuple(queries),
         nearest=tuple(section for section, _ in near),
         unknown_words=unknown,
         missing_words=missing,
         clicked=min(clicks, key=lambda url: (-clicks[url], url)) if clicks else "",
     )
-
-
-def _central(members: Sequence[int], vectors: Sequence[Vector], results: Sequence[_Result]) -> int:
-    """Return the query that is most similar to all others, which are weighted by their frequency."""
-    import numpy as np
-
-    own = np.asarray([vectors[member] for member in members], np.float32)
-    counts = np.asarray([results[member].query.count for member in members], np.float32)
-    return members[int((own @ (counts @ own)).argmax())]
 
 
 def _nearest(own: Sequence[_Result]) -> list[tuple[NearSection, Chunk]]:
@@ -382,19 +348,17 @@ def _missing_words(
 
     Misspelled words count as the words that they were corrected to.
     """
-    weights: defaultdict[str, float] = defaultdict(float)
-    shown: dict[str, Counter[str]] = defaultdict(Counter)
+    forms: dict[str, Counter[str]] = defaultdict(Counter)
     for one in own:
         for word in query_words(one.query.text):
             key = word_terms(word)[0]
             if len(key) > 2 and key not in STOP_WORDS and not key.isdecimal():
-                weights[key] += one.query.count
-                shown[key][word.lower()] += one.query.count
-    here = _stems(section) if section else frozenset()
+                forms[key][word.lower()] += one.query.count
+    here = set(count_terms(count_words(analyzed_text(section)))[0]) if section else set()
     unknown: list[str] = []
     missing: list[str] = []
-    for key in sorted(weights, key=lambda key: (-weights[key] * _idf(key, lexicon), key)):
-        word = min(shown[key], key=lambda form: (-shown[key][form], form))
+    for key in sorted(forms, key=lambda key: (-forms[key].total(), key)):
+        word = min(forms[key], key=lambda form: (-forms[key][form], form))
         analyzed = lexicon.analyze_word(word) if lexicon else None
         if analyzed is not None and not analyzed.known:
             unknown.append(word)
@@ -403,9 +367,52 @@ def _missing_words(
     return tuple(unknown[:_WORDS]), tuple(missing[:_WORDS])
 
 
-def _stems(section: Chunk) -> frozenset[str]:
-    return frozenset(count_terms(count_words(analyzed_text(section)))[0])
+def questions_from(gaps: Gaps, index: Index, asked: Iterable[str], count: int) -> list[dict[str, Any]]:
+    """Return entries of a suite for the queries of readers; queries that the book does not answer come first.
+
+    Each cluster gives one entry, unless one of its queries is already asked. It expects the section that
+    readers opened, or else the nearest one, or nothing if the book does not seem to answer it. All are
+    drafts: a person decides.
+    """
+    already = {normalize(query) for query in asked}
+    names = {chunk.url: section_name(chunk) for chunk in index.scroll()}
+    rest = sorted((one for one in gaps.clusters if not one.is_gap), key=lambda one: (-one.count, one.label))
+    entries: list[dict[str, Any]] = []
+    for cluster in (*gaps.gaps, *rest):
+        if len(entries) == count:
+            break
+        if already.isdisjoint(normalize(query) for query, _ in cluster.queries):
+            entries.append(_question(cluster, names))
+    return entries
 
 
-def _idf(word: str, lexicon: Lexicon | None) -> float:
-    return lexicon.idf(word) if lexicon else 1.0
+def _question(cluster: Cluster, names: Mapping[str, str]) -> dict[str, Any]:
+    asked = f"Asked {plural(cluster.count, 'time')}"
+    expect: dict[str, Any]
+    nearest = next((names[one.url] for one in cluster.nearest if one.url in names), "")
+    if cluster.clicked in names:
+        expect, note = {"page": names[cluster.clicked]}, f"{asked}; readers opened this section most often."
+    elif 2 * cluster.not_covered > cluster.count or not nearest:
+        expect, note = {"nothing": True}, f"{asked}; the book does not seem to answer it."
+    else:
+        expect, note = {"page": nearest}, f"{asked}; this is the nearest section."
+    return {
+        "query": cluster.queries[0][0],
+        "expect": expect,
+        "tags": ["log"],
+        "drafted": True,
+        "note": note,
+    }
+
+
+def extended(path: Path, entries: Sequence[Mapping[str, Any]], name: str) -> str:
+    """Return the text of a suite's file with more entries; a file that does not exist is a new suite."""
+    if path.suffix.lower() in JSON_LINES:
+        text = read_file(path) if path.exists() else ""
+        lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
+        return "\n".join((*filter(None, [text.rstrip("\n")]), *lines)) + "\n"
+    data: dict[str, Any] = {"format": SUITE_FORMAT, "name": name, "queries": []}
+    if path.exists():
+        data = parse_json(read_file(path), str(path))
+    data["queries"] = [*data["queries"], *entries]
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"

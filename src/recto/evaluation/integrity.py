@@ -20,7 +20,6 @@ from recto._util.numbers import cosine
 from recto._util.text import plural
 from recto.book.chunking import chunk_id
 from recto.protocols import Embedder, Index, Source
-from recto.types.book import Page
 from recto.types.search import HEADING_SEPARATOR, Chunk, Vector
 
 if TYPE_CHECKING:
@@ -34,12 +33,10 @@ _REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participa
 
 _PAGES = 32  # pages whose shortest chunk is embedded again
 _SUSPECTS = 6  # chunks that are farthest from the others: noise is among them, if there is any
-_BATCH = 1024  # chunks that are checked together; the first batch gives the mean vector
-_VECTORS = 256  # vectors that are requested together
+_BATCH = 256  # chunks that are checked together; the first batch gives the mean vector
 _LENGTH_OFF = 0.01
 _SAME = 0.97  # least cosine of the same text and model, in any precision
 _FOREIGN_SAME = 0.5  # the same for foreign chunks, which may be embedded with more text around them
-_OUTLIER = 6.0  # median absolute deviations below the median
 MOST = 10_000
 """Chunks to check in a large index, unless all are requested."""
 
@@ -161,43 +158,20 @@ def compare_with_source(
     by_page: dict[str, list[Chunk]] = defaultdict(list)
     for chunk in chunks:
         by_page[chunk.source].append(chunk)
-    pages: dict[str, Counter[str]] = {}
-    lost: list[tuple[str, str, Counter[str]]] = []
     compared = 0
     for page in source.pages():
-        pages[page.path] = words(page.text)
-        lines = _Lines(page)
+        lines = page.text.split("\n")
+        numbers: Sequence[int] = page.lines or range(1, len(lines) + 1)  # included files have no numbers
+        whole = words(page.text)
+        repeated = words("\n".join(line for line in lines if line.lstrip().startswith(_REPEATED)))
         for chunk in by_page[page.path]:
             compared += 1
-            text = words(chunk.text)
-            at_lines = lines.between(chunk.start_line, chunk.end_line)
-            if page.path in changed or contained(text, at_lines) >= _HERE:
-                continue
-            where = f"{page.path}, lines {chunk.start_line} to {chunk.end_line}"
-            if contained(text, pages[page.path]) >= _HERE:
-                issues.add(IssueKind.OTHER_LINES, where)
-            else:
-                lost.append((page.path, where, text))
-    for path, where, text in lost:
-        others = (name for name, page in pages.items() if name != path and contained(text, page) >= _HERE)
-        origin = next(others, "")
-        issues.add(IssueKind.NOT_IN_SOURCE, f"{where}: it is the text of {origin}" if origin else where)
+            first, last = bisect_left(numbers, chunk.start_line), bisect_right(numbers, chunk.end_line)
+            text, at_lines = words(chunk.text), words("\n".join(lines[first:last])) + repeated
+            if page.path not in changed and contained(text, at_lines) < _HERE:
+                kind = IssueKind.OTHER_LINES if contained(text, whole) >= _HERE else IssueKind.NOT_IN_SOURCE
+                issues.add(kind, f"{page.path}, lines {chunk.start_line} to {chunk.end_line}")
     return compared
-
-
-class _Lines:
-    """The words of a page by line; included files do not count in line numbers."""
-
-    def __init__(self, page: Page) -> None:
-        self._lines = page.text.split("\n")
-        self._numbers: Sequence[int] = page.lines or range(1, len(self._lines) + 1)
-        repeated = (line for line in self._lines if line.lstrip().startswith(_REPEATED))
-        self._repeated = words("\n".join(repeated))
-
-    def between(self, first: int, last: int) -> Counter[str]:
-        """Count the words of a range of lines, and of lines that the chunker may repeat."""
-        lines = self._lines[bisect_left(self._numbers, first) : bisect_right(self._numbers, last)]
-        return words("\n".join(lines)) + self._repeated
 
 
 class _VectorCheck:
@@ -206,7 +180,6 @@ class _VectorCheck:
     def __init__(self, *, own: bool) -> None:
         self._own = own
         self._mean: NDArray[Any] | None = None
-        self._cosines: dict[str, float] = {}
         self._shortest: dict[str, tuple[Chunk, Vector]] = {}
         self._farthest: list[tuple[float, Chunk, Vector]] = []
 
@@ -226,20 +199,15 @@ class _VectorCheck:
             return
         array = np.asarray([vectors[chunk.id] for chunk in usable], dtype=np.float32)
         if self._mean is None:
-            total = array.sum(axis=0)
-            self._mean = total / (np.linalg.norm(total) or 1.0)
-        near = (array @ self._mean).tolist()
-        self._cosines.update(zip((chunk.id for chunk in usable), near, strict=True))
-        more = (
-            (similarity, chunk, vectors[chunk.id]) for similarity, chunk in zip(near, usable, strict=True)
-        )
+            self._mean = array.mean(axis=0)
+        near = zip((array @ self._mean).tolist(), usable, strict=True)
+        more = ((similarity, chunk, vectors[chunk.id]) for similarity, chunk in near)
         self._farthest = nsmallest(_SUSPECTS, [*self._farthest, *more], key=lambda one: (one[0], one[1].id))
 
     def compare(self, embedder: Embedder, issues: Issues) -> tuple[float | None, int]:
         """Embed the kept chunks again; return the median cosine, and the number of chunks."""
-        suspects = {chunk.id: (chunk, vector) for _, chunk, vector in self._farthest}
         sampled = {chunk.id: (chunk, vector) for chunk, vector in self._shortest.values()}
-        stored = suspects | sampled
+        stored = {chunk.id: (chunk, vector) for _, chunk, vector in self._farthest} | sampled
         texts = {id: text for id, (chunk, _) in stored.items() if (text := self._text(chunk, embedder))}
         if not texts:
             return None, 0
@@ -251,12 +219,9 @@ class _VectorCheck:
         if agreement < least:
             evidence = f"a cosine of {agreement:.3f} between stored and fresh vectors of the same texts"
             issues.add(IssueKind.OTHER_MODEL, evidence, len(wrong))
-            return agreement, len(texts)
-        for id in wrong:
-            issues.add(IssueKind.OTHER_VECTOR, describe(stored[id][0]))
-        more = sum(id not in texts for id in self._outliers())
-        if more and any(id in suspects for id in wrong):
-            issues.add(IssueKind.OTHER_VECTOR, "others that are as far from all chunks", more)
+        else:
+            for id in wrong:
+                issues.add(IssueKind.OTHER_VECTOR, describe(stored[id][0]))
         return agreement, len(texts)
 
     def _text(self, chunk: Chunk, embedder: Embedder) -> str | None:
@@ -272,12 +237,6 @@ class _VectorCheck:
             return
         if shortest is None or (len(chunk.text), chunk.id) < (len(shortest[0].text), shortest[0].id):
             self._shortest[chunk.page_url] = chunk, vector
-
-    def _outliers(self) -> list[str]:
-        """Return the ids of vectors that are unusually far from the mean."""
-        middle = median(self._cosines.values())
-        usual = median(abs(near - middle) for near in self._cosines.values())
-        return [id for id, near in self._cosines.items() if near < middle - _OUTLIER * usual]
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,9 +284,7 @@ def check_integrity(
             content ^= _digest(chunk)
         if own and source:
             kept += batch
-        ids = [chunk.id for chunk in batch]
-        stored = (index.vectors(ids[start : start + _VECTORS]) for start in range(0, len(ids), _VECTORS))
-        vectors.add(batch, {id: vector for part in stored for id, vector in part.items()}, issues)
+        vectors.add(batch, index.vectors([chunk.id for chunk in batch]), issues)
         checked += len(batch)
     if checked == total:
         _check_pages(pages, issues, own=own)

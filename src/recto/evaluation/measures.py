@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -105,15 +105,6 @@ class Measure:
                 return sum(found / rank for found, rank in enumerate(ranks, 1)) / relevant
             case _:
                 return _dcg(gains) / _dcg(sorted(ideal, reverse=True)[: self.cutoff])
-
-    def per_query(
-        self, ideal: Mapping[str, Sequence[float]], gains: Mapping[str, Sequence[float]]
-    ) -> dict[str, float]:
-        """Return the value for every judged question; a question without results counts as 0."""
-        return {
-            query: self.of(Judged(tuple(gains.get(query, ())), tuple(best))) or 0.0
-            for query, best in ideal.items()
-        }
 
 
 def _dcg(gains: Sequence[float]) -> float:

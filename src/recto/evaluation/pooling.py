@@ -10,8 +10,8 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -23,8 +23,10 @@ from recto.errors import InvalidArgument
 from recto.evaluation.binding import bind, heading_key, is_quotation
 from recto.evaluation.measures import Measure
 from recto.evaluation.records import write_file
+from recto.evaluation.runs import batches
 from recto.evaluation.suites import (
     GRADED_FORMAT,
+    JSON_LINES,
     Expectation,
     Suite,
     load_strict_suite,
@@ -33,11 +35,10 @@ from recto.evaluation.suites import (
     read_file,
 )
 from recto.search.retriever import Retriever
-from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, Mode
+from recto.types.search import HEADING_SEPARATOR, Chunk, Mode
 
 GRADES = (0, 1, 2)
 """Not relevant, partly relevant, relevant."""
-_BATCH = 32
 _QUOTE_FROM, _QUOTE_TO = 40, 160  # characters of a quotation
 _NO_QUOTE = re.compile(r"#|```|~~~|:::|\||<")
 """How lines begin that are headings or markup."""
@@ -97,7 +98,7 @@ class Pool:
 
 def load_judged_suite(path: Path) -> Suite:
     """Read a suite that grades can be added to: a JSON file without duplicate questions."""
-    if path.suffix.lower() in {".csv", ".jsonl", ".ndjson"}:
+    if path.suffix.lower() in JSON_LINES:
         hint = 'Save it as JSON: {"queries": [...]}, with one object for each question.'
         raise InvalidArgument(f"{path}: grades cannot be added to this format", hint=hint)
     return load_strict_suite(path)
@@ -109,34 +110,35 @@ def pool(suite: Suite, searches: Sequence[PooledSearch], depth: int) -> Pool:
     The sections that a question expects are judged, too. The texts come from the first collection.
     """
     results = tuple((search, _search(search, suite, depth)) for search in searches)
-    sections: list[dict[_Key, dict[str, Chunk]]] = [{} for _ in suite.expectations]
-    for _, chunks_by_question in results:
-        for pooled, chunks in zip(sections, chunks_by_question, strict=True):
-            for chunk in chunks:
-                pooled.setdefault(_section(chunk), {})[chunk.id] = chunk
-    whole = _read_sections(suite, searches[0].retriever.open().scroll(), sections)
-    questions = (
-        PooledQuestion(
-            expectation,
-            tuple(sorted(_candidates(pooled, whole), key=lambda one: _shuffled(expectation.key, one.name))),
-        )
-        for expectation, pooled in zip(suite.expectations, sections, strict=True)
-    )
+    whole: dict[_Key, list[Chunk]] = defaultdict(list)
+    by_name: dict[tuple[str, str], _Key] = {}
+    for chunk in searches[0].retriever.open().scroll():
+        key = _section(chunk)
+        whole[key].append(chunk)
+        by_name |= {(page_key(page), key[1]): key for page in (chunk.page_url, chunk.source) if key[1]}
+    questions = []
+    for number, expectation in enumerate(suite.expectations):
+        pooled: dict[_Key, list[Chunk]] = defaultdict(list)
+        for _, chunks_by_question in results:
+            for chunk in chunks_by_question[number]:
+                pooled[_section(chunk)].append(chunk)
+        for page, anchor, heading in map(_parse_target, expectation.pages):
+            if not heading and (page, anchor) in by_name:
+                pooled.setdefault(by_name[page, anchor], [])
+        candidates = [_candidate(whole.get(key) or chunks) for key, chunks in pooled.items()]
+        candidates.sort(key=lambda one: hashlib.sha256(f"{expectation.key}\n{one.name}".encode()).digest())
+        questions.append(PooledQuestion(expectation, tuple(candidates)))
     return Pool(tuple(questions), results, depth)
 
 
 def _search(search: PooledSearch, suite: Suite, depth: int) -> tuple[tuple[Chunk, ...], ...]:
-    numbers_by_filters: dict[Filters, list[int]] = defaultdict(list)
-    for number, expectation in enumerate(suite.expectations):
-        numbers_by_filters[expectation.filters].append(number)
     chunks: dict[int, tuple[Chunk, ...]] = {}
-    for filters, numbers in numbers_by_filters.items():
-        for start in range(0, len(numbers), _BATCH):
-            batch = numbers[start : start + _BATCH]
-            queries = [suite.expectations[number].query for number in batch]
-            responses = search.retriever.search_batch(queries, depth, filters, mode=search.mode)
-            for number, response in zip(batch, responses, strict=True):
-                chunks[number] = tuple(hit.chunk for hit in response.hits)
+    for numbers in batches(suite.expectations):
+        queries = [suite.expectations[number].query for number in numbers]
+        filters = suite.expectations[numbers[0]].filters
+        responses = search.retriever.search_batch(queries, depth, filters, mode=search.mode)
+        for number, response in zip(numbers, responses, strict=True):
+            chunks[number] = tuple(hit.chunk for hit in response.hits)
     return tuple(chunks[number] for number in range(len(suite.expectations)))
 
 
@@ -146,42 +148,16 @@ def _section(chunk: Chunk) -> _Key:
     return page_key(chunk.source or chunk.page_url), anchor, () if anchor else chunk.headings
 
 
-def _read_sections(
-    suite: Suite, chunks: Iterable[Chunk], sections: list[dict[_Key, dict[str, Chunk]]]
-) -> dict[_Key, list[Chunk]]:
-    """Return all chunks of the pooled sections, and pool the sections that questions expect."""
-    expecting: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for number, expectation in enumerate(suite.expectations):
-        for name in expectation.pages:
-            page, anchor, heading = _parse_target(name, suite)
-            if anchor and not heading:
-                expecting[page, anchor].append(number)
-    pooled = {key for question in sections for key in question}
-    whole: dict[_Key, list[Chunk]] = defaultdict(list)
-    for chunk in chunks:
-        key = _section(chunk)
-        for page in {page_key(chunk.page_url), page_key(chunk.source)}:
-            for number in expecting.get((page, key[1]), ()):
-                pooled.add(key)
-                sections[number].setdefault(key, {})[chunk.id] = chunk
-        if key in pooled:
-            whole[key].append(chunk)
-    return whole
-
-
-def _candidates(
-    pooled: dict[_Key, dict[str, Chunk]], whole: dict[_Key, list[Chunk]]
-) -> Iterator[PooledSection]:
-    for key, hits in pooled.items():
-        chunks = tuple(sorted(whole.get(key) or hits.values(), key=lambda chunk: chunk.chunk_index))
-        first = chunks[0]
-        page = page_key(first.source) if first.source else first.page_url
-        if first.anchor:
-            yield PooledSection(with_anchor(page, first.anchor), chunks)
-        elif quotation := _quotation(chunks):
-            yield PooledSection(quotation, chunks, is_quoted=True)
-        else:
-            yield PooledSection(HEADING_SEPARATOR.join((page, *first.headings[-1:])), chunks)
+def _candidate(chunks: Iterable[Chunk]) -> PooledSection:
+    distinct = {chunk.id: chunk for chunk in chunks}.values()
+    ordered = tuple(sorted(distinct, key=lambda chunk: chunk.chunk_index))
+    first = ordered[0]
+    page = page_key(first.source) if first.source else first.page_url
+    if first.anchor:
+        return PooledSection(with_anchor(page, first.anchor), ordered)
+    if quotation := _quotation(ordered):
+        return PooledSection(quotation, ordered, is_quoted=True)
+    return PooledSection(HEADING_SEPARATOR.join((page, *first.headings[-1:])), ordered)
 
 
 def _quotation(chunks: Iterable[Chunk]) -> str:
@@ -192,31 +168,27 @@ def _quotation(chunks: Iterable[Chunk]) -> str:
     return line if len(line) <= _QUOTE_TO else line[:_QUOTE_TO].rpartition(" ")[0] or line[:_QUOTE_TO]
 
 
-def _shuffled(key: str, name: str) -> bytes:
-    return hashlib.sha256(f"{key}\n{name}".encode()).digest()
-
-
-def _parse_target(name: str, suite: Suite) -> tuple[str, str, str]:
+def _parse_target(name: str) -> tuple[str, str, str]:
     """Return the key of the page that a suite names, the anchor, and the heading for comparison."""
-    url, _, heading = suite.page(name).partition(HEADING_SEPARATOR)
+    url, _, heading = name.partition(HEADING_SEPARATOR)
     page, _, anchor = url.partition("#")
     return page_key(page), unquote(anchor), heading_key(heading)
 
 
-def names_of(expectation: Expectation, candidate: PooledSection, suite: Suite) -> list[str]:
+def names_of(expectation: Expectation, candidate: PooledSection) -> list[str]:
     """Return the targets and graded sections of a question that are this very section, or text of it.
 
     A whole page or a module does not judge a section.
     """
     names = dict.fromkeys((*expectation.pages, *expectation.passages, *dict(expectation.grades)))
-    return [name for name in names if _is_named(name, expectation, candidate, suite)]
+    return [name for name in names if _is_named(name, expectation, candidate)]
 
 
-def _is_named(name: str, expectation: Expectation, candidate: PooledSection, suite: Suite) -> bool:
+def _is_named(name: str, expectation: Expectation, candidate: PooledSection) -> bool:
     if name == candidate.name:
         return True
     if name not in expectation.passages:
-        page, anchor, heading = _parse_target(name, suite)
+        page, anchor, heading = _parse_target(name)
         chunk = candidate.chunks[0]
         if page in candidate.pages:
             same = not anchor or anchor == unquote(chunk.anchor)
@@ -225,10 +197,10 @@ def _is_named(name: str, expectation: Expectation, candidate: PooledSection, sui
     return is_text and without_space(name) in candidate.text
 
 
-def grade_of(expectation: Expectation, candidate: PooledSection, suite: Suite) -> int | None:
+def grade_of(expectation: Expectation, candidate: PooledSection) -> int | None:
     """Return the grade of a candidate, or None if it is not judged; what is drafted is not judged."""
     grades = dict(expectation.grades)
-    names = names_of(expectation, candidate, suite)
+    names = names_of(expectation, candidate)
     own = [grades[name] for name in names if name in grades]
     if own:
         return max(own)
@@ -242,10 +214,10 @@ def record(path: Path, question: PooledQuestion, candidate: PooledSection, grade
     judged, it is no draft any more.
     """
 
-    def change(entry: dict[str, Any], expectation: Expectation, suite: Suite) -> dict[str, Any]:
-        changed = _with_grade(entry, expectation, candidate, grade, names_of(expectation, candidate, suite))
+    def change(entry: dict[str, Any], expectation: Expectation) -> dict[str, Any]:
+        changed = _with_grade(entry, expectation, candidate, grade, names_of(expectation, candidate))
         others = (one for one in question.candidates if one is not candidate)
-        if all(grade_of(expectation, one, suite) is not None for one in others):
+        if all(grade_of(expectation, one) is not None for one in others):
             changed.pop("drafted", None)
         return changed
 
@@ -258,7 +230,7 @@ def restore(path: Path, question: PooledQuestion, entry: dict[str, Any]) -> None
 
 
 def _change(
-    path: Path, key: str, change: Callable[[dict[str, Any], Expectation, Suite], dict[str, Any]]
+    path: Path, key: str, change: Callable[[dict[str, Any], Expectation], dict[str, Any]]
 ) -> dict[str, Any]:
     suite, data = load_suite(path), parse_json(read_file(path), str(path))
     number = next((n for n, one in enumerate(suite.expectations) if one.key == key), None)
@@ -267,7 +239,7 @@ def _change(
             f"{path} does not have the question {key!r} any more", hint="Start `recto judge` again."
         )
     before: dict[str, Any] = data["queries"][number]
-    data["queries"][number] = change(before, suite.expectations[number], suite)
+    data["queries"][number] = change(before, suite.expectations[number])
     # After an undo, a file may have the newer format without grades; all versions with grades read it.
     head = {"format": GRADED_FORMAT}
     write_file(path, json.dumps(head | data | head, ensure_ascii=False, indent=2) + "\n")
@@ -288,23 +260,18 @@ def _with_grade(
     is_passage = name in expectation.passages or (name not in expectation.pages and is_quotation(name))
     if grade:
         (passages if is_passage or candidate.is_quoted else pages).append(name)
-    others = {other: value for other, value in expectation.grades if other not in names}
+    changed = replace(
+        expectation,
+        pages=tuple(pages),
+        passages=tuple(passages),
+        nothing=expectation.nothing and not grade,
+        grades=(*(one for one in expectation.grades if one[0] not in names), (name, grade)),
+    )
     if "question" in entry:  # a reader's question; its evidence is for people
         note = {"note": entry["evidence"]} if "evidence" in entry else {}
         entry = expectation.to_dict() | note
-    expect = {
-        "module": _one_or_all(expectation.modules),
-        "page": _one_or_all(pages),
-        "passage": _one_or_all(passages),
-        "nothing": expectation.nothing and not grade,
-        "grades": others | {name: grade},
-    }
     rest = {field: value for field, value in entry.items() if field != "nothing"}
-    return rest | {"expect": {field: value for field, value in expect.items() if value}}
-
-
-def _one_or_all(names: Sequence[str]) -> str | list[str]:
-    return names[0] if len(names) == 1 else list(names)
+    return rest | {"expect": changed.to_dict()["expect"]}
 
 
 def summarize(pool: Pool, suite: Suite) -> list[tuple[str, dict[str, float | None]]]:
@@ -312,7 +279,7 @@ def summarize(pool: Pool, suite: Suite) -> list[tuple[str, dict[str, float | Non
     measures = (Measure("Judged", pool.depth), Measure("nDCG", pool.depth))
     summary: list[tuple[str, dict[str, float | None]]] = []
     for search, results in pool.results:
-        bound = {one.expectation.key: one for one in bind(suite, search.retriever.open()).questions}
+        bound = {one.expectation.key: one for one in bind(suite, search.retriever.open())}
         judged = []
         for question, chunks in zip(pool.questions, results, strict=True):
             one = bound.get(question.expectation.key)

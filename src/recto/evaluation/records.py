@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from recto.types.index import IndexInfo
 
 _RECORD_FORMAT = 1
+_FIELDS = {
+    "coverage": ("pages", "reached", "total"),
+    "suite": ("name", "command", "passed", "total", "measures", "failed"),
+    "gaps": ("queries", "total", "clusters"),
+}
 
 
 def write_file(path: Path, text: str) -> None:
@@ -45,15 +50,10 @@ def keep_coverage(home: Path, info: IndexInfo, coverage: Coverage) -> None:
     """Save which sections of a book are reached."""
     pages: dict[str, dict[str, Any]] = {}
     for reached in coverage.sections:
-        section = reached.section
-        page = {
-            "url": section.page_url,
-            "title": section.title,
-            "module": section.module,
-            "sections": [],
-        }
-        title = section.headings[-1] if section.headings else section.title
-        pages.setdefault(section.page_url, page)["sections"].append(
+        section, first = reached.section, reached.section.first
+        page = {"url": first.page_url, "title": first.title, "module": first.module, "sections": []}
+        title = section.headings[-1] if section.headings else first.title
+        pages.setdefault(first.page_url, page)["sections"].append(
             {"title": title, "anchor": section.anchor, "state": _state(reached)}
         )
     total = len(coverage.sections)
@@ -81,20 +81,16 @@ def keep_gaps(home: Path, info: IndexInfo, gaps: Gaps, count: int) -> None:
     _keep(home, info, "gaps", queries=gaps.total, total=len(gaps.gaps), clusters=clusters)
 
 
-def read_gaps(home: Path, info: IndexInfo) -> dict[str, Any] | None:
-    """Return the gaps that were found last; see `read_coverage`."""
-    return _read(home, info, "gaps", ("made_at", "generation", "queries", "total", "clusters"))
-
-
-def read_coverage(home: Path, info: IndexInfo) -> dict[str, Any] | None:
-    """Return the last coverage of a collection; `current` says whether it belongs to this generation."""
-    return _read(home, info, "coverage", ("made_at", "generation", "pages", "reached", "total"))
-
-
-def read_suite(home: Path, info: IndexInfo) -> dict[str, Any] | None:
-    """Return the last run of a suite; see `read_coverage`."""
-    fields = ("made_at", "generation", "name", "command", "passed", "total", "measures", "failed")
-    return _read(home, info, "suite", fields)
+def read_report(home: Path, info: IndexInfo, kind: str) -> dict[str, Any] | None:
+    """Return the last report of a kind; `current` says whether it belongs to this generation."""
+    try:
+        data = json.loads(_path(home, info, kind).read_text("utf-8"))
+        if data["format"] != _RECORD_FORMAT:
+            return None
+        fields = {name: data[name] for name in ("made_at", "generation", *_FIELDS[kind])}
+        return fields | {"current": data["generation"] == info.generation}
+    except (OSError, ValueError, KeyError, TypeError):  # none yet, or written by another version
+        return None
 
 
 def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
@@ -104,16 +100,6 @@ def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
     with suppress(OSError):  # then the file cannot be written either, which is reported
         make_private(path.parent)
     write_file(path, json.dumps(head | data, ensure_ascii=False))
-
-
-def _read(home: Path, info: IndexInfo, kind: str, fields: tuple[str, ...]) -> dict[str, Any] | None:
-    try:
-        data = json.loads(_path(home, info, kind).read_text("utf-8"))
-        if data["format"] != _RECORD_FORMAT:
-            return None
-        return {name: data[name] for name in fields} | {"current": data["generation"] == info.generation}
-    except (OSError, ValueError, KeyError, TypeError):  # none yet, or written by another version
-        return None
 
 
 def _path(home: Path, info: IndexInfo, kind: str) -> Path:
@@ -136,5 +122,5 @@ def _why(answer: QueryResult) -> str:
     """Say in one line what was found instead."""
     if answer.nothing:
         return "results above the noise floor, although the book does not cover the query"
-    first = answer.found[0].url if answer.found else "nothing"
+    first = answer.found[0].chunk.url if answer.found else "nothing"
     return f"expected {answer.expected}; the first result is {first}"

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from sys import intern
 from time import perf_counter
 from typing import Any
 
-from recto._util.text import with_anchor
-from recto.errors import InvalidArgument, RectoError
-from recto.evaluation.binding import Bound, BoundSuite, Missing, bind, bind_by_name
+from recto.errors import InvalidArgument
+from recto.evaluation.binding import Bound, Missing, bind, bind_by_name
 from recto.evaluation.measures import DEFAULT_MEASURES, Measure, ScoreEstimate, estimate
 from recto.evaluation.suites import DEFAULT_THRESHOLD, Expectation, Suite
 from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K
@@ -19,45 +17,7 @@ from recto.search.retriever import Retriever
 from recto.types.index import Fingerprint
 from recto.types.search import Filters, Hit, Mode, SearchResponse
 
-Search = Callable[[Sequence[Expectation]], Iterable[SearchResponse | RectoError]]
-"""Answers questions that have the same filters, in their order."""
-
 _BATCH = 32
-
-
-@dataclass(frozen=True, slots=True)
-class FoundChunk:
-    """One result of a question: where it is from, and its score."""
-
-    page: str
-    anchor: str
-    module: str
-    score: float
-    chunk_id: str
-    cosine: float | None = None
-
-    @staticmethod
-    def of(hit: Hit) -> FoundChunk:
-        """Take from a hit what a report needs; its text is not kept."""
-        chunk = hit.chunk
-        # Interned: the results of a large suite repeat the same URLs.
-        page, anchor, module, id = map(intern, (chunk.page_url, chunk.anchor, chunk.module, chunk.id))
-        return FoundChunk(page, anchor, module, hit.score, id, hit.dense)
-
-    @property
-    def similarity(self) -> float:
-        """The cosine similarity, or the score where there is none."""
-        return self.score if self.cosine is None else self.cosine
-
-    @property
-    def url(self) -> str:
-        """The URL that opens the section."""
-        return with_anchor(self.page, self.anchor)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        score = round(self.score, 6)
-        return {"place": self.url, "module": self.module, "score": score, "chunk_id": self.chunk_id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +26,6 @@ class QueryResult:
 
     `ranks` are the ranks of results that reach a target. `passed` is None if the question cannot be judged.
     `places` are the judged places of the results, or "" for a result that nobody has judged.
-    `response` is set only if the run keeps responses, `error` only if the search failed.
     """
 
     key: str
@@ -75,7 +34,7 @@ class QueryResult:
     expected: str
     modules: tuple[str, ...]
     tags: tuple[str, ...]
-    found: tuple[FoundChunk, ...]
+    found: tuple[Hit, ...]
     ranks: tuple[int, ...]
     passed: bool | None
     measures: dict[str, float]
@@ -85,8 +44,6 @@ class QueryResult:
     expects_page: bool = False
     places: tuple[str, ...] = ()
     graded: bool = False
-    response: SearchResponse | None = None
-    error: RectoError | None = None
 
     @property
     def rank(self) -> int | None:
@@ -103,7 +60,8 @@ class QueryResult:
         """The module of the first result if a module is expected, else its page."""
         if not self.found:
             return "(no results)"
-        return self.found[0].module if self.modules else self.found[0].page
+        first = self.found[0].chunk
+        return first.module if self.modules else first.page_url
 
     @property
     def score(self) -> float:
@@ -122,9 +80,14 @@ class QueryResult:
             "ranks": list(self.ranks),
             "tags": list(self.tags),
             "measures": {name: round(value, 6) for name, value in self.measures.items()},
-            "found": [result.to_dict() for result in self.found],
+            "found": [_result(hit) for hit in self.found],
             "ms": round(self.ms, 3),
         }
+
+
+def _result(hit: Hit) -> dict[str, Any]:
+    chunk, score = hit.chunk, round(hit.score, 6)
+    return {"place": chunk.url, "module": chunk.module, "score": score, "chunk_id": chunk.id}
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +161,7 @@ class Run:
         table: dict[str, Counter[str]] = defaultdict(Counter)
         for answer in self.answers:
             if answer.modules:
-                actual = answer.found[0].module if answer.found else "(no results)"
+                actual = answer.found[0].chunk.module if answer.found else "(no results)"
                 expected = actual if answer.module_right else answer.modules[0]
                 table[expected][actual] += 1
         return {expected: dict(sorted(row.items())) for expected, row in sorted(table.items())}
@@ -206,11 +169,11 @@ class Run:
     def unjudged(self) -> list[dict[str, Any]]:
         """Return the results among the first `top_k` that nobody has judged, of questions with grades."""
         return [
-            {"id": answer.key, "query": answer.query, "rank": rank, "place": result.url}
+            {"id": answer.key, "query": answer.query, "rank": rank, "place": hit.chunk.url}
             for answer in self.answers
             if answer.graded
-            for rank, (result, place) in enumerate(zip(answer.found, answer.places, strict=True), 1)
-            if rank <= self.top_k and not place
+            for rank, (hit, judged) in enumerate(zip(answer.found, answer.places, strict=True), 1)
+            if rank <= self.top_k and not judged
         ]
 
     def worst(self, most: int = 10) -> tuple[QueryResult, ...]:
@@ -279,7 +242,6 @@ class Options:
     measures: tuple[Measure, ...] = DEFAULT_MEASURES
     noise_floor: float | None = None
     mode: Mode = "hybrid"
-    keep_responses: bool = False
 
     @property
     def depth(self) -> int:
@@ -291,30 +253,40 @@ DEFAULT_OPTIONS = Options()
 _CONTRACT_MEASURES = (Measure("ModuleAccuracy"), Measure("Hit", 1), Measure("Hit", 5))
 
 
-def run_suite(retriever: Retriever, suite: Suite | BoundSuite, options: Options = DEFAULT_OPTIONS) -> Run:
-    """Ask the questions whose targets exist, in batches, and measure the results."""
+def run_suite(
+    retriever: Retriever,
+    suite: Suite,
+    options: Options = DEFAULT_OPTIONS,
+    questions: Sequence[Bound] | None = None,
+) -> Run:
+    """Ask the questions whose targets exist, in batches, and measure the results.
+
+    `questions` are the bound questions of the suite; without them, their targets are looked up in the index.
+    """
     began = perf_counter()
     index = retriever.open()
-    bound = bind(suite, index) if isinstance(suite, Suite) else suite
-
-    def search(batch: Sequence[Expectation]) -> Sequence[SearchResponse]:
-        queries = [question.query for question in batch]
-        return retriever.search_batch(queries, options.depth, batch[0].filters, mode=options.mode)
-
-    answers = ask([question for question in bound.questions if question.measured], search, options)
+    bound = bind(suite, index) if questions is None else questions
+    measured = [question for question in bound if question.measured]
+    answers: dict[int, QueryResult] = {}
+    for numbers in batches([question.expectation for question in measured]):
+        batch = [measured[number] for number in numbers]
+        queries, filters = [one.expectation.query for one in batch], batch[0].expectation.filters
+        responses = retriever.search_batch(queries, options.depth, filters, mode=options.mode)
+        judged = (_judge(one, response, options) for one, response in zip(batch, responses, strict=True))
+        answers |= zip(numbers, judged, strict=True)
     return Run(
-        suite=bound.suite.name,
-        suite_digest=bound.suite.digest,
+        suite=suite.name,
+        suite_digest=suite.digest,
         collection=retriever.collection,
         generation=index.info.generation,
         fingerprint=index.info.fingerprint,
         top_k=options.top_k,
         depth=options.depth,
-        threshold=bound.suite.threshold,
+        threshold=suite.threshold,
         measures=options.measures,
-        answers=answers,
-        unmeasured=tuple(missing for question in bound.unmeasured for missing in question.missing),
-        partial=bound.partial,
+        answers=tuple(answers[number] for number in range(len(measured))),
+        unmeasured=tuple(missing for one in bound if not one.measured for missing in one.missing),
+        partial=tuple(missing for one in measured for missing in one.missing),
         seconds=perf_counter() - began,
         mode=options.mode,
     )
@@ -327,43 +299,29 @@ def validate(retriever: Retriever, suite: Suite) -> Run:
             'This report does not support questions that expect "nothing"',
             hint="Run them with `recto validate --suite`.",
         )
-    questions = tuple(bind_by_name(expectation, suite) for expectation in suite.expectations)
-    bound = BoundSuite(replace(suite, threshold=DEFAULT_THRESHOLD), questions)
-    options = Options(measures=_CONTRACT_MEASURES, mode="dense", keep_responses=True)
-    return run_suite(retriever, bound, options)
+    questions = [bind_by_name(expectation) for expectation in suite.expectations]
+    options = Options(measures=_CONTRACT_MEASURES, mode="dense")
+    return run_suite(retriever, replace(suite, threshold=DEFAULT_THRESHOLD), options, questions)
 
 
-def ask(questions: Sequence[Bound], search: Search, options: Options) -> tuple[QueryResult, ...]:
-    """Search in batches of questions with the same filters, and judge each; an error fails its question."""
-    results: dict[int, QueryResult] = {}
-    for numbers in batches(questions):
-        outcomes = search([questions[number].expectation for number in numbers])
-        for number, outcome in zip(numbers, outcomes, strict=True):
-            results[number] = _judge(questions[number], outcome, options)
-    return tuple(results[number] for number in range(len(questions)))
-
-
-def batches(questions: Sequence[Bound]) -> Iterator[list[int]]:
+def batches(expectations: Sequence[Expectation]) -> Iterator[list[int]]:
     """Yield the positions of questions that can be searched together: they have the same filters."""
     groups: dict[Filters, list[int]] = defaultdict(list)
-    for number, question in enumerate(questions):
-        groups[question.expectation.filters].append(number)
+    for number, expectation in enumerate(expectations):
+        groups[expectation.filters].append(number)
     for numbers in groups.values():
         yield from (numbers[start : start + _BATCH] for start in range(0, len(numbers), _BATCH))
 
 
-def _judge(bound: Bound, outcome: SearchResponse | RectoError, options: Options) -> QueryResult:
+def _judge(bound: Bound, response: SearchResponse, options: Options) -> QueryResult:
     expectation = bound.expectation
-    response = outcome if isinstance(outcome, SearchResponse) else None
-    hits = response.hits if response else ()
-    judged = bound.judge(hit.chunk for hit in hits)
+    judged = bound.judge(hit.chunk for hit in response.hits)
     passed: bool | None = any(gain > 0 for gain in judged.gains[:1])
-    if response is None:
-        passed = False
-    elif expectation.nothing:
+    if expectation.nothing:
         passed = _covers_nothing(response, options.noise_floor)
     elif judged.module is not None:
         passed = judged.module
+    measured = {str(measure): measure.of(judged) for measure in options.measures}
     return QueryResult(
         key=expectation.key,
         query=expectation.query,
@@ -371,20 +329,16 @@ def _judge(bound: Bound, outcome: SearchResponse | RectoError, options: Options)
         expected=expectation.expected,
         modules=tuple(sorted(bound.modules)),
         tags=expectation.tags,
-        found=tuple(map(FoundChunk.of, hits)),
+        found=response.hits,
         ranks=tuple(rank for rank, gain in enumerate(judged.gains, 1) if gain > 0),
         passed=passed,
-        measures={
-            str(measure): value for measure in options.measures if (value := measure.of(judged)) is not None
-        },
-        ms=response.timings.total_ms if response else 0.0,
+        measures={name: value for name, value in measured.items() if value is not None},
+        ms=response.timings.total_ms,
         nothing=expectation.nothing,
         module_right=judged.module,
         expects_page=bool(expectation.pages),
         places=judged.places,
         graded=judged.graded,
-        response=response if options.keep_responses else None,
-        error=outcome if isinstance(outcome, RectoError) else None,
     )
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from recto._util.text import encodable, nearest, page_key, plural, with_anchor
+from recto._util.text import encodable, nearest, plural
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query
 from recto.types.search import HEADING_SEPARATOR, NO_FILTERS, Filters
@@ -34,14 +31,11 @@ _QUESTION_SHAPE = (
     '"expected": [{"page": "intro.md", "section": "ROS 2"}]}; '
     'without a section the whole page counts, and "match": "none" expects nothing.'
 )
-_SUITE_KEYS = ("$schema", "format", "name", "description", "aliases", "threshold", "queries")
+_SUITE_KEYS = ("$schema", "format", "name", "description", "threshold", "queries")
 _ENTRY_KEYS = ("id", "query", "expect", "nothing", "tags", "filters", "drafted", "note")
 _TARGET_KEYS = ("module", "page", "passage", "nothing")
 _EXPECT_KEYS = (*_TARGET_KEYS, "grades")
 _QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
-_COLUMNS = ("id", "query", *_TARGET_KEYS, "tags", "drafted", "filter_module", "filter_url", "note")
-_COLUMNS_HINT = f"The first row names the columns: {', '.join(_COLUMNS)}."
-_TRUE, _FALSE = {"true", "yes", "1"}, {"", "false", "no", "0"}
 _NO_QUERIES = "there are no queries in it"
 
 
@@ -54,9 +48,9 @@ class SuiteFile:
     entries: list[tuple[str, Any]]
 
 
-def invalid(place: str, problem: str, hint: str = SHAPE) -> InvalidArgument:
+def invalid(position: str, problem: str, hint: str = SHAPE) -> InvalidArgument:
     """Return the error for a problem at a position in a file."""
-    return InvalidArgument(f"{place}: {problem}", hint=hint)
+    return InvalidArgument(f"{position}: {problem}", hint=hint)
 
 
 NO_SUITE = "Check the path. `recto suite new` drafts a suite."
@@ -81,11 +75,18 @@ def read_file(path: Path, max_bytes: int = MAX_BYTES, hint: str = "Check the pat
 
 
 def read_suite_file(path: Path, max_bytes: int = MAX_BYTES) -> SuiteFile:
-    """Read a suite's file by its extension: `.jsonl`, `.csv`, and JSON for anything else."""
-    text, origin, kind = read_file(path, max_bytes, NO_SUITE), str(path), path.suffix.lower()
-    if kind in JSON_LINES:
-        return _read_lines(text, origin)
-    return _read_table(text, origin) if kind == ".csv" else suite_file(parse_json(text, origin), origin)
+    """Read a suite's file by its extension: JSON Lines, and JSON for anything else."""
+    text, origin = read_file(path, max_bytes, NO_SUITE), str(path)
+    if path.suffix.lower() not in JSON_LINES:
+        return suite_file(parse_json(text, origin), origin)
+    entries = [
+        (f"{origin}, line {number}", parse_json(line, origin, number))
+        for number, line in enumerate(text.split("\n"), 1)
+        if line.strip()
+    ]
+    if not entries:
+        raise invalid(origin, _NO_QUERIES)
+    return SuiteFile(origin, {}, entries)
 
 
 def suite_file(data: Any, origin: str) -> SuiteFile:
@@ -98,85 +99,13 @@ def suite_file(data: Any, origin: str) -> SuiteFile:
     return SuiteFile(origin, header, numbered)
 
 
-def _read_lines(text: str, origin: str) -> SuiteFile:
-    """Read an entry from every line; a first line without a query is the suite's header."""
-    entries = [
-        (f"{origin}, line {number}", parse_json(line, origin, number))
-        for number, line in enumerate(text.split("\n"), 1)
-        if line.strip()
-    ]
-    header: dict[str, Any] = {}
-    first = entries[0][1] if entries else None
-    if isinstance(first, dict) and not {"query", "expect", "question"} & set(first):
-        header = entries.pop(0)[1]
-    if not entries:
-        raise invalid(origin, _NO_QUERIES)
-    return SuiteFile(origin, header, entries)
-
-
-def _read_table(text: str, origin: str) -> SuiteFile:
-    """Read an entry from every CSV row; the first row names the columns, `|` separates several names."""
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    try:
-        columns = [name.strip().lower() for name in next(reader, [])]
-        if unknown := [name for name in columns if name not in _COLUMNS]:
-            raise invalid(f"{origin}, line 1", f"there is no column {unknown[0]!r}", _COLUMNS_HINT)
-        if "query" not in columns or len(set(columns)) < len(columns):
-            problem = 'it needs a column "query", and each column once'
-            raise invalid(f"{origin}, line 1", problem, _COLUMNS_HINT)
-        entries = list(_read_rows(reader, columns, origin))
-    except csv.Error as error:
-        raise invalid(f"{origin}, line {reader.line_num}", str(error), _COLUMNS_HINT) from error
-    if not entries:
-        raise invalid(origin, _NO_QUERIES, _COLUMNS_HINT)
-    return SuiteFile(origin, {}, entries)
-
-
-def _read_rows(reader: Any, columns: list[str], origin: str) -> Iterator[tuple[str, Any]]:
-    first = reader.line_num + 1
-    for row in reader:
-        place, first = f"{origin}, line {first}", reader.line_num + 1
-        if len(row) > len(columns) and any(map(str.strip, row)):
-            problem = "it has more cells than there are columns"
-            raise invalid(place, problem, "Put cells with commas in double quotes.")
-        pairs = zip(columns, map(str.strip, row), strict=False)
-        if cells := {name: cell for name, cell in pairs if cell}:
-            yield place, _row_entry(cells, place)
-
-
-def _row_entry(cells: dict[str, str], place: str) -> dict[str, Any]:
-    entry: dict[str, Any] = {name: cells[name] for name in ("id", "query", "note") if name in cells}
-    expect: dict[str, Any] = {name: _names(cells[name]) for name in ("module", "page") if name in cells}
-    if "passage" in cells:
-        expect["passage"] = cells["passage"]
-    if _flag(cells, place, "nothing"):
-        expect["nothing"] = True
-    return entry | {
-        "expect": expect,
-        "drafted": _flag(cells, place, "drafted"),
-        "tags": _names(cells.get("tags", "").replace(",", "|")),
-        "filters": {"module": _names(cells.get("filter_module", "")), "url": cells.get("filter_url")},
-    }
-
-
-def _names(cell: str) -> list[str]:
-    return [name.strip() for name in cell.split("|") if name.strip()]
-
-
-def _flag(cells: dict[str, str], place: str, name: str) -> bool:
-    value = cells.get(name, "").lower()
-    if value not in _TRUE | _FALSE:
-        raise invalid(place, f'"{name}" is {cells[name][:40]!r}', "Write true or false.")
-    return value in _TRUE
-
-
 def parse_json(text: str, origin: str, line: int | None = None, *, hint: str = SHAPE) -> Any:
     """Parse JSON; an error says where in the file it is."""
     try:
         return json.loads(text, object_pairs_hook=_unique_keys)
     except json.JSONDecodeError as error:
-        place = f"{origin}, line {line or error.lineno}, column {error.colno}"
-        raise invalid(place, error.msg, hint) from error
+        position = f"{origin}, line {line or error.lineno}, column {error.colno}"
+        raise invalid(position, error.msg, hint) from error
     except RecursionError as error:
         raise invalid(origin, "nested too deeply", hint) from error
     except ValueError as error:  # a number with too many digits, or a duplicate key
@@ -195,7 +124,7 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class Expectation:
     """A question and its targets, one of which must be the first result; passages are finer than pages.
 
-    `grades` says how well a target answers: 1 if not given, and 0 for a place that does not answer the
+    `grades` says how well a target answers: 1 if not given, and 0 for a position that does not answer the
     question. With grades of 0 only, it is not known what answers the question, so it cannot be measured.
     """
 
@@ -209,7 +138,7 @@ class Expectation:
     filters: Filters = NO_FILTERS
     drafted: bool = False
     grades: tuple[tuple[str, int], ...] = ()
-    place: str = field(default="", compare=False)
+    position: str = field(default="", compare=False)
 
     @property
     def expected(self) -> str:
@@ -245,48 +174,23 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Suite:
-    """Expectations in order, aliases of renamed pages, and the share of questions that must pass."""
+    """Expectations in order, and the share of questions that must pass."""
 
     name: str
     expectations: tuple[Expectation, ...]
-    aliases: Mapping[str, str] = field(default_factory=dict)
     threshold: float = DEFAULT_THRESHOLD
 
     @cached_property
     def digest(self) -> str:
         """A hash of the questions and expectations, independent of the file format."""
-        data = [sorted(self.aliases.items()), [expectation.to_dict() for expectation in self.expectations]]
+        # The empty list stands for the renamed pages of 0.2: baselines have the digests of its suites.
+        data = [[], [expectation.to_dict() for expectation in self.expectations]]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-    def page(self, name: str) -> str:
-        """Return the current name of a page or section, following `aliases`."""
-        name, separator, heading = name.partition(HEADING_SEPARATOR)
-        return f"{self._current(name)}{separator}{heading}"
-
-    def _current(self, name: str) -> str:
-        page, _, anchor = name.partition("#")
-        for _step in range(len(self.aliases) + 1):
-            if anchor and (moved := self._moved.get(f"{page_key(page)}#{anchor}")):
-                page, _, anchor = moved.partition("#")
-            elif moved := self._moved.get(page_key(page)):
-                page, _, other = moved.partition("#")
-                anchor = other or anchor
-            else:
-                return with_anchor(page, anchor)
-        hint = "Map every old page to the page that exists now."
-        raise InvalidArgument(f'"aliases" form a circle from {name!r}', hint=hint)
-
-    @cached_property
-    def _moved(self) -> dict[str, str]:
-        parts = ((*old.partition("#")[::2], new) for old, new in self.aliases.items())
-        return {with_anchor(page_key(page), anchor): new for page, anchor, new in parts}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of a suite's file."""
         graded = any(expectation.grades for expectation in self.expectations)
         data: dict[str, Any] = {"format": GRADED_FORMAT if graded else SUITE_FORMAT, "name": self.name}
-        if self.aliases:
-            data["aliases"] = dict(self.aliases)
         if self.threshold != DEFAULT_THRESHOLD:
             data["threshold"] = self.threshold
         return data | {"queries": [expectation.to_dict() for expectation in self.expectations]}
@@ -327,9 +231,9 @@ def duplicates(suite: Suite) -> list[str]:
     seen: dict[tuple[str, Filters], str] = {}
     messages = []
     for one in suite.expectations:
-        first = seen.setdefault((" ".join(one.query.casefold().split()), one.filters), one.place)
-        if first != one.place:
-            messages.append(f"{one.place}: the question {one.query!r} is already in {first}")
+        first = seen.setdefault((" ".join(one.query.casefold().split()), one.filters), one.position)
+        if first != one.position:
+            messages.append(f"{one.position}: the question {one.query!r} is already in {first}")
     return messages
 
 
@@ -342,94 +246,89 @@ def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
         raise invalid(raw.origin, f"its format is {format!r}", hint)
     expectations: list[Expectation] = []
     ids: dict[str, str] = {}
-    for place, entry in raw.entries:
+    for position, entry in raw.entries:
         try:
-            expectation = _expectation(entry, place)
-            check_id(expectation.id, place, ids)
+            expectation = _expectation(entry, position)
+            check_id(expectation.id, position, ids)
         except InvalidArgument as error:
             if problems is None:
                 raise
             problems.append(error.message)
         else:
             expectations.append(expectation)
-    suite = Suite(
+    return Suite(
         name.strip() if isinstance(name, str) and name.strip() else Path(raw.origin).stem,
         tuple(expectations),
-        _aliases(raw.header.get("aliases", {}), raw.origin),
         _threshold(raw.header.get("threshold", DEFAULT_THRESHOLD), raw.origin),
     )
-    for old in suite.aliases:
-        try:
-            suite.page(old)
-        except InvalidArgument as error:
-            raise invalid(raw.origin, error.message, error.hint) from error
-    return suite
 
 
-def _expectation(entry: Any, place: str) -> Expectation:
+def _expectation(entry: Any, position: str) -> Expectation:
     if isinstance(entry, dict) and "question" in entry:
-        entry = _from_question(entry, place)
+        entry = _from_question(entry, position)
     expect = entry.get("expect", {}) if isinstance(entry, dict) else None
     if not isinstance(expect, dict) or not {"expect", "nothing"} & set(entry):
-        raise invalid(place, 'it needs a "query" and an "expect"')
-    check_keys(entry, _ENTRY_KEYS, place)
-    check_keys(expect, _EXPECT_KEYS, place, '"{key}" cannot be expected')
+        raise invalid(position, 'it needs a "query" and an "expect"')
+    check_keys(entry, _ENTRY_KEYS, position)
+    check_keys(expect, _EXPECT_KEYS, position, '"{key}" cannot be expected')
     try:
         query = check_query(entry.get("query", ""))
     except InvalidQuery as error:
-        raise invalid(place, error.message) from error
-    targets = {f"{key}s": parse_names(expect.get(key), place, key) for key in ("module", "page", "passage")}
-    nothing = _yes(expect, place, "nothing") or _yes(entry, place, "nothing")
+        raise invalid(position, error.message) from error
+    kinds = ("module", "page", "passage")
+    targets = {f"{kind}s": parse_names(expect.get(kind), position, kind) for kind in kinds}
+    nothing = _yes(expect, position, "nothing") or _yes(entry, position, "nothing")
     if nothing and any(targets.values()):
-        raise invalid(place, 'it expects "nothing" and something', 'Leave "nothing" out, or everything else.')
+        hint = 'Leave "nothing" out, or everything else.'
+        raise invalid(position, 'it expects "nothing" and something', hint)
     if not nothing and not any(targets.values()) and not expect.get("grades"):
-        raise invalid(place, 'it expects neither a "module" nor a "page", a "passage" or "nothing"')
+        raise invalid(position, 'it expects neither a "module" nor a "page", a "passage" or "nothing"')
     if any(page.startswith("#") for page in targets["pages"]):
         problem = 'a "page" begins with its path or address, before the "#"'
-        raise invalid(place, problem, 'Such as "intro#goals".')
+        raise invalid(position, problem, 'Such as "intro#goals".')
     id = entry.get("id", "")
     if not isinstance(id, str) or ("id" in entry and not id.strip()):
-        raise invalid(place, '"id" must be text')
+        raise invalid(position, '"id" must be text')
     return Expectation(
         query,
         **targets,
         nothing=nothing,
         id=_clean(id),
-        tags=parse_names(entry.get("tags"), place, "tags"),
-        filters=_filters(entry.get("filters", {}), place),
-        drafted=_yes(entry, place, "drafted"),
-        grades=_grades(expect.get("grades", {}), (*targets["pages"], *targets["passages"]), place),
-        place=place,
+        tags=parse_names(entry.get("tags"), position, "tags"),
+        filters=_filters(entry.get("filters", {}), position),
+        drafted=_yes(entry, position, "drafted"),
+        grades=_grades(expect.get("grades", {}), (*targets["pages"], *targets["passages"]), position),
+        position=position,
     )
 
 
-def _grades(value: Any, targets: tuple[str, ...], place: str) -> tuple[tuple[str, int], ...]:
+def _grades(value: Any, targets: tuple[str, ...], position: str) -> tuple[tuple[str, int], ...]:
     """Parse grades: a target has at least 1, any other page 0."""
     if not isinstance(value, dict) or not all(
         name.strip() and isinstance(grade, int) and not isinstance(grade, bool) and 0 <= grade <= MAX_GRADE
         for name, grade in value.items()
     ):
         problem = f'"grades" must map pages or passages to whole numbers from 0 to {MAX_GRADE}'
-        raise invalid(place, problem, 'Such as {"intro#goals": 2, "setup": 0}.')
+        raise invalid(position, problem, 'Such as {"intro#goals": 2, "setup": 0}.')
     grades = {_clean(name): grade for name, grade in value.items()}
     for name, grade in grades.items():
         if (grade > 0) != (name in targets):
             problem = f"the grade of {name!r} is {grade}, but it is {'not ' if grade else ''}expected"
-            raise invalid(place, problem, "A page or passage is expected if its grade is at least 1.")
+            raise invalid(position, problem, "A page or passage is expected if its grade is at least 1.")
     return tuple(grades.items())
 
 
-def _from_question(entry: dict[str, Any], place: str) -> dict[str, Any]:
+def _from_question(entry: dict[str, Any], position: str) -> dict[str, Any]:
     """Convert a reader's question to a suite's entry; a section is named `page > heading`."""
-    check_keys(entry, _QUESTION_KEYS, place)
+    check_keys(entry, _QUESTION_KEYS, position)
     expected, match = entry.get("expected", []), entry.get("match", "any")
     if match not in {"any", "all", "none"}:
-        raise invalid(place, '"match" must be any, all or none', _QUESTION_SHAPE)
+        raise invalid(position, '"match" must be any, all or none', _QUESTION_SHAPE)
     if not isinstance(expected, list) or not all(map(_is_place, expected)):
-        raise invalid(place, '"expected" must be a list of pages with sections', _QUESTION_SHAPE)
+        raise invalid(position, '"expected" must be a list of pages with sections', _QUESTION_SHAPE)
     if bool(expected) == (match == "none"):
         problem = f'"match" is {match}, but "expected" has {plural(len(expected), "page")}'
-        raise invalid(place, problem, _QUESTION_SHAPE)
+        raise invalid(position, problem, _QUESTION_SHAPE)
     pages = [
         HEADING_SEPARATOR.join(filter(None, (one["page"], one.get("section", "").strip())))
         for one in expected
@@ -449,28 +348,28 @@ def _is_place(value: Any) -> bool:
     )
 
 
-def check_id(id: str, place: str, ids: dict[str, str]) -> None:
+def check_id(id: str, position: str, ids: dict[str, str]) -> None:
     """Refuse an id that an earlier entry has; `ids` are the ids so far, with their positions."""
-    if id and ids.setdefault(id, place) != place:
+    if id and ids.setdefault(id, position) != position:
         first = ids[id].rpartition(", ")[2]
-        raise invalid(place, f'the id "{id}" is already that of {first}', "Give every entry its own id.")
+        raise invalid(position, f'the id "{id}" is already that of {first}', "Give every entry its own id.")
 
 
-def _filters(value: Any, place: str) -> Filters:
+def _filters(value: Any, position: str) -> Filters:
     if not isinstance(value, dict):
-        raise invalid(place, '"filters" must be like {"module": "ros2", "url": "..."}')
-    check_keys(value, ("module", "url"), place)
-    urls = parse_names(value.get("url"), place, "url")
+        raise invalid(position, '"filters" must be like {"module": "ros2", "url": "..."}')
+    check_keys(value, ("module", "url"), position)
+    urls = parse_names(value.get("url"), position, "url")
     if len(urls) > 1:
-        raise invalid(place, '"url" must be one address', "A search filters by one page at most.")
-    return Filters(parse_names(value.get("module"), place, "module"), urls[0] if urls else None)
+        raise invalid(position, '"url" must be one address', "A search filters by one page at most.")
+    return Filters(parse_names(value.get("module"), position, "module"), urls[0] if urls else None)
 
 
-def parse_names(value: Any, place: str, key: str) -> tuple[str, ...]:
+def parse_names(value: Any, position: str, key: str) -> tuple[str, ...]:
     """Parse one name or a list of names."""
     names = [value] if isinstance(value, str) else [] if value is None else value
     if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
-        raise invalid(place, f'"{key}" must be a name or a list of names')
+        raise invalid(position, f'"{key}" must be a name or a list of names')
     return tuple(dict.fromkeys(map(_clean, names)))
 
 
@@ -478,20 +377,11 @@ def _clean(text: str) -> str:
     return encodable(text).strip()
 
 
-def _yes(entry: dict[str, Any], place: str, key: str) -> bool:
+def _yes(entry: dict[str, Any], position: str, key: str) -> bool:
     value = entry.get(key, False)
     if not isinstance(value, bool):
-        raise invalid(place, f'"{key}" must be true or false')
+        raise invalid(position, f'"{key}" must be true or false')
     return value
-
-
-def _aliases(value: Any, origin: str) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(
-        isinstance(new, str) and new.strip() and old.strip() for old, new in value.items()
-    ):
-        problem = '"aliases" must map old pages to new ones'
-        raise invalid(origin, problem, 'Such as {"old-page": "new-page"}.')
-    return {_clean(old): _clean(new) for old, new in value.items()}
 
 
 def _threshold(value: Any, origin: str) -> float:
@@ -502,11 +392,11 @@ def _threshold(value: Any, origin: str) -> float:
 
 
 def check_keys(
-    entry: dict[str, Any], allowed: tuple[str, ...], place: str, problem: str = 'there is no "{key}"'
+    entry: dict[str, Any], allowed: tuple[str, ...], position: str, problem: str = 'there is no "{key}"'
 ) -> None:
     """Refuse an unknown key, and suggest the nearest allowed one."""
     for key in entry:
         if key not in allowed:
             near = nearest(key, allowed)
             meant = f'; did you mean "{near}"?' if near else ""
-            raise invalid(place, problem.format(key=key) + meant, f"Known: {', '.join(allowed)}.")
+            raise invalid(position, problem.format(key=key) + meant, f"Known: {', '.join(allowed)}.")

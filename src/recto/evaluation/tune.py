@@ -1,7 +1,6 @@
 """Choose among indexes, modes and hybrid weights by the questions of a suite.
 
-Every text is embedded once per index. All weights are ranked from the same candidates, because the candidates
-of a hybrid search do not depend on the weight.
+Every text is embedded once per index, and searched for with each configuration.
 
 The test corrects for the number of configurations: the differences of all of them from the current one get
 the same random sign for each question, and the largest standardised sum of each draw is the null distribution
@@ -13,7 +12,7 @@ A configuration has no fitted parameters, so the inner loop of the nested cross-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from recto.errors import InvalidArgument
@@ -21,11 +20,9 @@ from recto.evaluation.binding import Bound, bind
 from recto.evaluation.measures import Measure, ScoreEstimate, estimate
 from recto.evaluation.runs import batches
 from recto.evaluation.suites import Suite
-from recto.search.lexical import hybrid_weight
-from recto.search.pipeline import PreparedQuery, SearchOptions, index_queries, rank_queries, search_index
+from recto.search.pipeline import SearchOptions, search_index, with_vectors
 from recto.search.retriever import Retriever
-from recto.types.index import Candidates
-from recto.types.search import Filters, Hit, Mode
+from recto.types.search import Mode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -188,11 +185,10 @@ def run_configurations(
     """
     import numpy as np
 
-    bound = [
-        {one.expectation.key: one for one in bind(suite, retriever.open()).questions if one.measured}
-        for retriever in retrievers
+    bound = [{one.expectation.key: one for one in bind(suite, each.open())} for each in retrievers]
+    keys = [
+        key for key in bound[0] if all(each[key].measured and _applies(measure, each[key]) for each in bound)
     ]
-    keys = [key for key in bound[0] if all(key in each and _applies(measure, each[key]) for each in bound)]
     if not keys:
         raise InvalidArgument(
             f"No question of '{suite.name}' can be measured by {measure} on all indexes",
@@ -203,6 +199,10 @@ def run_configurations(
         chosen = configurations(retriever, modes, weights, with_current=retriever is retrievers[0])
         columns |= _scores(retriever, [questions[key] for key in keys], chosen, measure)
     return ScoreTable(tuple(keys), tuple(columns), np.array(list(columns.values()), dtype=np.float64).T)
+
+
+def _applies(measure: Measure, bound: Bound) -> bool:
+    return measure.of(bound.judge(())) is not None
 
 
 def configurations(
@@ -219,10 +219,6 @@ def configurations(
     return list(dict.fromkeys(chosen))
 
 
-def _applies(measure: Measure, bound: Bound) -> bool:
-    return measure.of(bound.judge(())) is not None
-
-
 def _scores(
     retriever: Retriever,
     questions: Sequence[Bound],
@@ -230,49 +226,20 @@ def _scores(
     measure: Measure,
 ) -> dict[SearchConfiguration, list[float]]:
     """Return the value of each question with each configuration of an index."""
-    depth = max(_MIN_DEPTH, measure.cutoff or 1)
+    depth, opened = max(_MIN_DEPTH, measure.cutoff or 1), retriever.open_index()
     scores = {configuration: [0.0] * len(questions) for configuration in chosen}
-    for numbers in batches(questions):
-        queries = [questions[number].expectation.query for number in numbers]
+    for numbers in batches([question.expectation for question in questions]):
+        texts = [questions[number].expectation.query for number in numbers]
         filters = questions[numbers[0]].expectation.filters
-        for configuration, results in search_all(retriever, queries, chosen, depth, filters).items():
-            for number, hits in zip(numbers, results, strict=True):
-                judged = questions[number].judge(hit.chunk for hit in hits)
+        vectors = opened.embedder.embed_queries(texts)
+        for configuration in chosen:
+            weighted = replace(opened, lexical_weight=configuration.weight or 0.0)
+            queries = with_vectors(weighted.analyze(texts), vectors)
+            results = search_index(opened.index, queries, SearchOptions(depth, configuration.mode, filters))
+            for number, result in zip(numbers, results, strict=True):
+                judged = questions[number].judge(hit.chunk for hit in result.hits)
                 scores[configuration][number] = measure.of(judged) or 0.0
     return scores
-
-
-def search_all(
-    retriever: Retriever,
-    texts: Sequence[str],
-    configurations: Sequence[SearchConfiguration],
-    depth: int,
-    filters: Filters,
-) -> dict[SearchConfiguration, list[list[Hit]]]:
-    """Return the hits of each query with each configuration, the same as `Retriever.search_batch` does."""
-    opened = retriever.open_index()
-    index = opened.index
-    only_lexical = all(configuration.mode == "lexical" for configuration in configurations)
-    queries = opened.analyze(texts) if only_lexical else opened.prepare(texts)
-    hits: dict[SearchConfiguration, list[list[Hit]]] = {}
-    candidates: dict[Mode, list[Candidates]] = {}
-    for configuration in configurations:
-        mode, options = configuration.mode, SearchOptions(depth, configuration.mode, filters)
-        if mode == "dense":
-            results = search_index(index, queries, options)
-        else:
-            if mode not in candidates:
-                candidates[mode] = index.candidates(index_queries(queries, mode), depth, filters)
-            weighted = [_with_weight(query, configuration.weight or 0.0) for query in queries]
-            ranking = rank_queries(weighted, candidates[mode], options)
-            results = ranking.to_hits(index.chunks(ranking.ids))
-        hits[configuration] = [result.hits for result in results]
-    return hits
-
-
-def _with_weight(query: PreparedQuery, weight: float) -> PreparedQuery:
-    lexical = query.lexical and query.lexical._replace(weight=hybrid_weight(query.text, weight))
-    return query._replace(lexical=lexical)
 
 
 def decide(scores: NDArray[np.float64]) -> Decision:
@@ -313,14 +280,8 @@ def _corrected_p_values(deltas: NDArray[np.float64]) -> tuple[NDArray[np.float64
     observed, single = scaled.sum(axis=0), scaled.astype(np.float32)
     generator = np.random.default_rng(_SEED)
     draws = max(400, min(_DRAWS, _CELLS // rows))
-    block = max(1, _CELLS // 4 // rows)
-    largest = []
-    for start in range(0, draws, block):
-        count = min(block, draws - start)
-        bits = np.frombuffer(generator.bytes(count * rows // 8 + 1), dtype=np.uint8)
-        signs = np.unpackbits(bits)[: count * rows].reshape(count, rows).astype(np.float32)
-        largest.append((2 * (signs @ single) - observed).max(axis=1))
-    null = np.sort(np.concatenate(largest))
+    signs = generator.integers(0, 2, size=(draws, rows), dtype=np.int8).astype(np.float32)
+    null = np.sort((2 * (signs @ single) - observed).max(axis=1))
     above = draws - np.searchsorted(null, observed - 1e-5)  # ties count, whatever the rounding
     p_values = np.where(size > 0, (1 + above) / (1 + draws), 1.0)
     return p_values, float(np.quantile(null, 1 - LEVEL))

@@ -51,15 +51,14 @@ class Judging:
         questions = []
         for one in self._pool.questions:
             expectation = expectations.get(one.expectation.key, one.expectation)
-            judged = sum(grade_of(expectation, each, suite) is not None for each in one.candidates)
+            judged = sum(grade_of(expectation, each) is not None for each in one.candidates)
             questions.append({"query": one.expectation.query, "total": len(one.candidates), "judged": judged})
         return {"name": suite.name, "file": str(self._path), "questions": questions}
 
     def question(self, number: int) -> dict[str, Any]:
         """Return a question with its candidates; nothing says which configuration found them."""
         question = self._question(number)
-        suite = load_suite(self._path)
-        expectation = _by_key(suite).get(question.expectation.key, question.expectation)
+        expectation = _by_key(load_suite(self._path)).get(question.expectation.key, question.expectation)
         lexical = self._pool.results[0][0].retriever.analyze(expectation.query)
         words = words_to_match(expectation.query, lexical)
         return {
@@ -69,7 +68,7 @@ class Judging:
                 | {
                     "html": "".join(render_markdown(chunk.text) for chunk in one.chunks),
                     "matches": sorted({word for chunk in one.chunks for word in chunk_matches(chunk, words)}),
-                    "grade": grade_of(expectation, one, suite),
+                    "grade": grade_of(expectation, one),
                 }
                 for one in question.candidates
             ],
@@ -94,9 +93,8 @@ class Judging:
             question = self._question(number)
             restore(self._path, question, before)
             self._undo.pop()
-        suite = load_suite(self._path)
-        expectation = _by_key(suite)[question.expectation.key]
-        grade = grade_of(expectation, question.candidates[candidate], suite)
+        expectation = _by_key(load_suite(self._path))[question.expectation.key]
+        grade = grade_of(expectation, question.candidates[candidate])
         return {"question": number, "candidate": candidate, "grade": grade}
 
     def summary(self) -> dict[str, Any]:

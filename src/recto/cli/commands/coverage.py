@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 20
 _MAX_EXAMPLES = 3
-_BAR_WIDTH = 10
 
 
 @click.command()
@@ -103,23 +100,12 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
     yield ""
     yield "Pages (share of searches that find their section)"
     for page in measured.pages():
-        page_counts = f"{page.heat:>4.0%}  {page.reached}/{page.sections}"
-        yield f"  {bar(page.heat)} {page_counts}  {one_line(page.page_url)}"
+        shares = f"{page['heat']:>4.0%}  {page['reached']}/{page['sections']}"
+        yield f"  {shares}  {one_line(page['page_url'])}"
 
 
 def _first_result(reached: Reached) -> str:
     return f"the first result is {reached.first[0].url}" if reached.first else "no results"
-
-
-def bar(share: float) -> str:
-    """Return a bar, in ASCII if the output cannot encode blocks."""
-    filled = round(share * _BAR_WIDTH)
-    blocks = "█" * filled + "░" * (_BAR_WIDTH - filled)
-    try:
-        blocks.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return blocks.translate({ord("█"): "#", ord("░"): "-"})
-    return blocks
 
 
 def _coverage_data(measured: Coverage) -> dict[str, Any]:
@@ -132,7 +118,7 @@ def _coverage_data(measured: Coverage) -> dict[str, Any]:
         "unreachable": [_section(one) for one in measured.unreachable],
         "duplicates": [_section(one) | {"copies": list(one.copies)} for one in measured.duplicates],
         "shadowed": [_section(one) | {"by": one.shadowed_by} for one in measured.shadowed],
-        "pages": [asdict(row) | {"heat": round(row.heat, 4)} for row in measured.pages()],
+        "pages": measured.pages(),
         "confusion": measured.confusion,
     }
 
@@ -141,7 +127,7 @@ def _section(reached: Reached) -> dict[str, Any]:
     section = reached.section
     return {
         "place": section.url,
-        "module": section.module,
+        "module": section.first.module,
         "headings": list(section.headings),
         "heading_rank": reached.heading_rank,
         "sentence_rank": reached.sentence_rank,

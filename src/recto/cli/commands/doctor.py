@@ -18,7 +18,7 @@ from recto.errors import ErrorKind
 from recto.settings import check_collection_name, working_directory
 
 if TYPE_CHECKING:
-    from recto.evaluation.doctor.findings import Finding
+    from recto.evaluation.doctor.environment import Finding
 
 _EXITS = EXIT_CODES | {ErrorKind.ARGUMENT: Exit.CONFIGURATION, ErrorKind.DAMAGED: Exit.VALIDATION_FAILED}
 _WARNINGS = Exit.NO_RESULTS

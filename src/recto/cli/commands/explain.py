@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,7 @@ from recto.search.query import FLAGS, check_query, check_search
 from recto.types.search import Mode
 
 if TYPE_CHECKING:
-    from recto.evaluation.explain import Expected, Explanation, Leg, RankedHit
+    from recto.evaluation.explain import Expected, Explanation, RankAndScore, RankedHit
     from recto.types.search import Hit
 
 _HIT_FIELDS = (
@@ -57,42 +56,39 @@ def explain(
     check_query(query)
     check_search(top_k, filters, None, FLAGS, mode)
     from recto.evaluation.explain import explain as explain_query
-    from recto.evaluation.explain import parse_expected
 
-    target = parse_expected(expect) if expect is not None else None
     quotation = " ".join((passage or "").split())
     with connect(collection) as retriever:
-        explanation = explain_query(retriever, query, top_k, filters, target, quotation, mode)
-    for warning in explanation.warnings:
+        explanation = explain_query(retriever, query, top_k, filters, expect, quotation, mode)
+    for warning in explanation.response.warnings:
         warn(warning)
     emit(_data(explanation), _lines(explanation), as_json=as_json)
     return Exit.OK if explanation.found else Exit.NO_RESULTS
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
-    filters = ", ".join(f"{name} {value}" for name, value in filters_dict(explanation.filters).items())
-    yield f'Query: "{explanation.query}"'
+    response = explanation.response
+    filters = ", ".join(f"{name} {value}" for name, value in filters_dict(response.filters).items())
+    yield f'Query: "{response.query}"'
     searched = f"{explanation.candidates} of " if filters else ""
     yield (
         f"Searched: {searched}{plural(explanation.chunks, 'chunk')}{f' ({filters})' if filters else ''}"
-        f" of '{explanation.collection}' in {explanation.mode} mode"
+        f" of '{response.collection}' in {response.mode} mode"
     )
     yield f"Words: {one_line(', '.join(explanation.words)) or 'none'}"
-    for word, meant in explanation.corrections:
+    for word, meant in response.corrections:
         yield one_line(f'Correction: "{word}" is not in the book. Searched for {", ".join(meant)}.')
-    if explanation.noise_floor is None:
+    if response.noise_floor is None:
         yield "Noise floor: not measured; run `recto calibrate`"
     else:
-        yield f"Noise floor: a score of {explanation.noise_floor:.3f}; AUROC {explanation.auroc:.3f}"
-    if explanation.answerable is not None:
-        yield f"Coverage: {explanation.coverage} (answerable {explanation.answerable:.3f})"
+        yield f"Noise floor: a score of {response.noise_floor:.3f}; AUROC {explanation.auroc:.3f}"
+    if response.answerable is not None:
+        yield f"Coverage: {response.coverage} (answerable {response.answerable:.3f})"
     yield "Time: " + ", ".join(f"{step} {ms:.1f} ms" for step, ms in explanation.timings_ms.items())
     yield ""
     rows = [_row(ranked, explanation) for ranked in explanation.shown]
     if not rows:
-        rows.append(
-            (*[""] * 5, "nothing: no chunk matches the filters" if explanation.filters else "nothing")
-        )
+        rows.append((*[""] * 5, "nothing: no chunk matches the filters" if response.filters else "nothing"))
     if explanation.near_misses:
         rows.append((*[""] * 5, f"--- end of the top {explanation.top_k} ---"))
         rows += [_row(ranked, explanation) for ranked in explanation.near_misses]
@@ -118,7 +114,7 @@ def _number(number: float | None) -> str:
 
 def _margin(hit: Hit, explanation: Explanation) -> float | None:
     """Return how far a hit is above the noise floor, if it is known."""
-    return None if explanation.noise_floor is None else hit.score - explanation.noise_floor
+    return None if explanation.response.noise_floor is None else hit.score - explanation.response.noise_floor
 
 
 def _named(hit: Hit) -> str:
@@ -133,9 +129,9 @@ def _expected_lines(expected: Expected, explanation: Explanation) -> Iterator[st
         best = f"rank {expected.rank}, score {expected.hit.score:.3f}, {_named(expected.hit)}"
         lines.append(f"Its best chunk: {best}")
     if expected.dense:
-        lines.append(f"Dense: {_leg(expected.dense, 'cosine')}")
+        lines.append(f"Dense: {_position(expected.dense, 'cosine')}")
     if expected.lexical:
-        lines.append(f"Lexical: {_leg(expected.lexical, 'score')}")
+        lines.append(f"Lexical: {_position(expected.lexical, 'score')}")
     if expected.hit and explanation.words:
         lacking = [word for word in explanation.words if word not in expected.words]
         has, lacks = (", ".join(words) or "none" for words in (expected.words, lacking))
@@ -144,43 +140,44 @@ def _expected_lines(expected: Expected, explanation: Explanation) -> Iterator[st
         first = expected.lost_to[0]
         lead = first.score - (expected.hit.score if expected.hit else 0)
         lines.append(f"The first result is {lead:.3f} above it: {_named(first)}")
-    yield one_line(f"Expected: {expected.wanted}: {expected.verdict.replace('_', ' ')}")
+    yield one_line(f"Expected: {expected.name}: {expected.verdict.replace('_', ' ')}")
     yield from (f"  {one_line(line)}" for line in lines)
 
 
-def _leg(leg: Leg, unit: str) -> str:
-    rank = f"rank {leg.rank}" if leg.rank else "not ranked"
-    return rank if leg.score is None else f"{rank}, {unit} {leg.score:.3f}"
+def _position(position: RankAndScore, unit: str) -> str:
+    rank, score = position
+    shown = f"rank {rank}" if rank else "not ranked"
+    return shown if score is None else f"{shown}, {unit} {score:.3f}"
 
 
 def _data(explanation: Explanation) -> dict[str, Any]:
-    expected = explanation.expected
+    response, expected = explanation.response, explanation.expected
     return {
-        "query": explanation.query,
-        "collection": explanation.collection,
-        "mode": explanation.mode,
+        "query": response.query,
+        "collection": response.collection,
+        "mode": response.mode,
         "words": list(explanation.words),
-        "corrections": {word: list(meant) for word, meant in explanation.corrections},
-        "answerable": explanation.answerable,
-        "coverage": explanation.coverage,
-        "filters": filters_dict(explanation.filters),
+        "corrections": {word: list(meant) for word, meant in response.corrections},
+        "answerable": response.answerable,
+        "coverage": response.coverage,
+        "filters": filters_dict(response.filters),
         "chunks": explanation.chunks,
         "candidates": explanation.candidates,
-        "noise_floor": explanation.noise_floor,
+        "noise_floor": response.noise_floor,
         "auroc": explanation.auroc,
         "timings_ms": {step: round(ms, 3) for step, ms in explanation.timings_ms.items()},
         "results": [_ranked_data(ranked, explanation) for ranked in explanation.shown],
         "near_misses": [_ranked_data(ranked, explanation) for ranked in explanation.near_misses],
         "expected": expected
         and {
-            "wanted": expected.wanted,
+            "wanted": expected.name,
             "verdict": expected.verdict.value,
             "message": expected.message,
             "nearest": expected.near or None,
             "rank": expected.rank,
             "lacks": expected.lacks,
-            "dense": expected.dense and asdict(expected.dense),
-            "lexical": expected.lexical and asdict(expected.lexical),
+            "dense": expected.dense and dict(zip(("rank", "score"), expected.dense, strict=True)),
+            "lexical": expected.lexical and dict(zip(("rank", "score"), expected.lexical, strict=True)),
             "words": list(expected.words),
             "best": expected.hit and _hit_data(expected.hit),
             "lost_to": [_hit_data(hit) for hit in expected.lost_to],

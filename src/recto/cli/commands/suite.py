@@ -1,4 +1,4 @@
-"""`recto suite`: lint a suite, draft one, add what readers asked, import and export it; `recto judge`."""
+"""`recto suite`: lint a suite, draft one, add what readers asked; `recto judge`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ from recto.cli.output import echo_json, emit
 from recto.cli.runner import Exit, connect, connect_all, notify, progress_bar, warn
 from recto.errors import InvalidArgument, missing_extra
 
-_force = click.option("--force", is_flag=True, help="Overwrite the file.")
-_qrels = options.file_option(
-    "--qrels", "The judgments: query id, 0, page or page#anchor, grade.", required=True
-)
-_queries = options.file_option("--queries", "The queries: id, tab, query.", required=True)
-
 
 @click.group()
 def suite() -> None:
-    """Check a suite of questions, draft one from an index, add what readers asked, import or export one."""
+    """Check a suite of questions, draft one from an index, or add what readers asked."""
 
 
 @suite.command()
@@ -33,21 +27,22 @@ def lint(file: Path, collection: str | None, as_json: bool) -> Exit:
 
     Exits with 5 if there are problems; warnings do not count.
     """
-    from recto.evaluation.suite_tools import lint as check
+    from recto.evaluation.binding import lint as check
 
     if collection is None:
         checked = check(file)
     else:
         with connect(collection) as retriever:
             checked = check(file, retriever.open())
-    summary = f"{plural(len(checked.problems), 'problem')}, {plural(len(checked.warnings), 'warning')}"
+    problems, warnings = checked["problems"], checked["warnings"]
     lines = [
-        *(f"[PROBLEM] {problem}" for problem in checked.problems),
-        *(f"[WARNING] {warning}" for warning in checked.warnings),
-        f"{plural(checked.questions, 'question')}: {summary}.",
+        *(f"[PROBLEM] {problem}" for problem in problems),
+        *(f"[WARNING] {warning}" for warning in warnings),
+        f"{plural(checked['questions'], 'question')}: "
+        f"{plural(len(problems), 'problem')}, {plural(len(warnings), 'warning')}.",
     ]
-    emit(checked.to_dict(), lines, as_json=as_json)
-    return Exit.VALIDATION_FAILED if checked.problems else Exit.OK
+    emit(checked, lines, as_json=as_json)
+    return Exit.VALIDATION_FAILED if problems else Exit.OK
 
 
 @suite.command()
@@ -55,7 +50,7 @@ def lint(file: Path, collection: str | None, as_json: bool) -> Exit:
 @options.file_option("--out", "Write the suite to this file, not to standard output.")
 @options.number("--count", click.IntRange(1, 10_000), 50, "INT", "Maximum number of questions.")
 @options.number("--seed", click.IntRange(0), 0, "INT", "Draft other questions from the same index.")
-@_force
+@click.option("--force", is_flag=True, help="Overwrite the file.")
 def new(collection: str | None, out: Path | None, count: int, seed: int, force: bool) -> Exit:
     """Draft a suite from an index, for a person to review.
 
@@ -63,7 +58,8 @@ def new(collection: str | None, out: Path | None, count: int, seed: int, force: 
     """
     from recto.evaluation.drafts import draft
 
-    _check_new(out, force=force)
+    if out is not None and out.exists() and not force:
+        raise InvalidArgument(f"{out} exists", hint="Choose another name, or overwrite it with --force.")
     with connect(collection) as retriever:
         drafted = draft(retriever.open(), count, retriever.collection, seed)
     if not drafted.expectations:
@@ -80,59 +76,6 @@ def new(collection: str | None, out: Path | None, count: int, seed: int, force: 
     questions = plural(len(drafted.expectations), "question")
     notify(f"Drafted {questions}. Review them: they use the words of the book, not those of your readers.")
     return Exit.OK
-
-
-@suite.command("import")
-@_qrels
-@_queries
-@options.file_option("--out", "Write the suite to this file, not to standard output.")
-@_force
-def import_(qrels: Path, queries: Path, out: Path | None, force: bool) -> Exit:
-    """Make a suite from judgments and queries in the format of TREC.
-
-    Pages are named by URL or path. White space in names is written as %20.
-    """
-    from recto.evaluation.records import write_file
-    from recto.evaluation.suite_tools import import_suite
-
-    _check_new(out, force=force)
-    imported = import_suite(qrels, queries)
-    if imported.left_out:
-        warn(f"{plural(imported.left_out, 'question')} without a relevant page left out.")
-    if out is None:
-        echo_json(imported.suite.to_dict())
-    else:
-        write_file(out, to_json(imported.suite.to_dict()) + "\n")
-        notify(f"Imported {plural(len(imported.suite.expectations), 'question')}.")
-    return Exit.OK
-
-
-@suite.command()
-@options.file_argument("file")
-@_qrels
-@_queries
-@_force
-def export(file: Path, qrels: Path, queries: Path, force: bool) -> Exit:
-    """Write the suite in FILE as judgments and queries in the format of TREC."""
-    from recto.evaluation.records import write_file
-    from recto.evaluation.suite_tools import export_suite
-    from recto.evaluation.suites import load_strict_suite
-
-    _check_new(qrels, queries, force=force)
-    exported = export_suite(load_strict_suite(file))
-    if exported.left_out:
-        warn(
-            f"{plural(exported.left_out, 'question')} without judgments: only expected pages can be exported."
-        )
-    write_file(qrels, exported.qrels)
-    write_file(queries, exported.queries)
-    return Exit.OK
-
-
-def _check_new(*files: Path | None, force: bool) -> None:
-    for file in files:
-        if file is not None and file.exists() and not force:
-            raise InvalidArgument(f"{file} exists", hint="Choose another name, or overwrite it with --force.")
 
 
 @suite.command()
@@ -152,9 +95,8 @@ def add(
     """
     del from_log
     from recto.cli.commands.coverage import asked_queries
-    from recto.evaluation.gaps import find_gaps
+    from recto.evaluation.gaps import extended, find_gaps, questions_from
     from recto.evaluation.records import write_file
-    from recto.evaluation.suite_tools import extended, questions_from
     from recto.evaluation.suites import load_suite
 
     existing = [one.query for one in load_suite(file).expectations] if file.exists() else []

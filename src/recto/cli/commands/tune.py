@@ -15,8 +15,7 @@ from recto.cli.runner import Exit, connect_all
 from recto.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from recto.evaluation.measures import ScoreEstimate
-    from recto.evaluation.tune import ConfigurationScore, Tuning
+    from recto.evaluation.tune import Tuning
 
 _EPILOG = """\b
 Examples:
@@ -97,7 +96,8 @@ def _report(result: Tuning, verdict: str, steps: list[str]) -> list[str]:
     gain = result.expected_gain
     expected = [verdict]
     if gain.low < gain.high:  # otherwise the cross-validation always chooses the current configuration
-        expected.append(f"Expected gain: {_interval(gain)} {result.measure} (nested cross-validation)")
+        interval = f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"
+        expected.append(f"Expected gain: {interval} {result.measure} (nested cross-validation)")
     if result.detectable:
         expected.append(f"This suite finds a gain of {result.detectable:.3f} with a probability of 80 %.")
     return [head, "\n".join(_table(result)), "\n".join([*expected, *steps])]
@@ -108,20 +108,12 @@ def _table(result: Tuning) -> list[str]:
     titles = ("Configuration", f">{result.measure}", ">Change", "90 % interval", ">p", "")
     rows = []
     for score in result.scores:
-        name, mean = _name(score, several=several), f"{score.mean:.3f}"
+        configuration, mean = score.configuration, f"{score.mean:.3f}"
+        name = one_line(str(configuration) if several else configuration.label)
         if score.change is None or score.p_value is None:
             rows.append((name, mean, "", "(current)", "", ""))
             continue
         interval = f"[{score.change.low:+.3f}, {score.change.high:+.3f}]"
-        mark = "BETTER" if score.configuration == result.recommended else ""
+        mark = "BETTER" if configuration == result.recommended else ""
         rows.append((name, mean, f"{score.change.mean:+.3f}", interval, f"{score.p_value:.3f}", mark))
     return [*table(titles, rows), "p is corrected for the number of configurations."]
-
-
-def _name(score: ConfigurationScore, *, several: bool) -> str:
-    configuration = score.configuration
-    return one_line(str(configuration) if several else configuration.label)
-
-
-def _interval(gain: ScoreEstimate) -> str:
-    return f"{gain.mean:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}]"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,13 +24,11 @@ from recto.settings import check_collection_name
 from recto.types.search import Filters
 
 if TYPE_CHECKING:
-    from recto.evaluation.baseline import Baseline, Comparison
-    from recto.evaluation.gate import Check, Threshold
-    from recto.evaluation.measures import Measure, ScoreEstimate
+    from recto.evaluation.baseline import Baseline, Check, Comparison, Threshold
+    from recto.evaluation.measures import Measure
     from recto.evaluation.runs import QueryResult, Run
     from recto.evaluation.suites import Suite
     from recto.search.retriever import Retriever
-    from recto.types.search import Mode
 
 _EPILOG = """\b
 Examples:
@@ -39,7 +37,6 @@ Examples:
   recto validate --suite questions.json --baseline results.json
 """
 _PROGRAM = ("recto", "validate")
-_WIDTH = 80
 _MAX_LISTED = 10
 
 
@@ -69,7 +66,6 @@ _MAX_LISTED = 10
 )
 @options.file_option("--junit", "Also write the outcome of every question as JUnit XML.")
 @options.file_option("--markdown", "Also write the result and what changed as Markdown, for a comment.")
-@options.file_option("--trec-run", "Also write the results as a run file of TREC.")
 @options.html
 @click.option("--verbose", is_flag=True, help="Show every question with its results.")
 @options.as_json
@@ -86,7 +82,11 @@ def validate(
     default_mode = click.get_current_context().get_parameter_source("mode") is ParameterSource.DEFAULT
     if suite is None and default_mode and not any(value for name, value in flags.items() if name != "mode"):
         return validate_contract(None, collection, _PROGRAM, verbose=verbose, as_json=as_json)
-    return _validate(ValidateRequest(suite, collection, top_k, **flags), verbose=verbose, as_json=as_json)
+    return _validate(
+        SimpleNamespace(suite=suite, collection=collection, top_k=top_k, **flags),
+        verbose=verbose,
+        as_json=as_json,
+    )
 
 
 def validate_contract(
@@ -114,32 +114,16 @@ def validate_contract(
     return Exit.OK if run.sufficient else Exit.VALIDATION_FAILED
 
 
-@dataclass(frozen=True, slots=True)
-class ValidateRequest:
-    """The options of `recto validate`."""
-
-    suite: Path | None
-    collection: str | None
-    top_k: int
-    baseline: Path | None = None
-    update_baseline: bool = False
-    gates: tuple[str, ...] = ()
-    compare: str | None = None
-    compare_settings: tuple[str, ...] = ()
-    measures: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    noise_floor: float | None = None
-    junit: Path | None = None
-    markdown: Path | None = None
-    html: Path | None = None
-    trec_run: Path | None = None
-    mode: Mode = "hybrid"
-
-
-def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit:
+def _validate(request: SimpleNamespace, *, verbose: bool, as_json: bool) -> Exit:
     from recto.evaluation import records
-    from recto.evaluation.baseline import Baseline, compare, load_baseline, save_baseline
-    from recto.evaluation.gate import checks, parse_threshold
+    from recto.evaluation.baseline import (
+        checks,
+        compare,
+        load_baseline,
+        make_baseline,
+        parse_threshold,
+        save_baseline,
+    )
 
     _check(request)
     thresholds = tuple(map(parse_threshold, request.gates))
@@ -161,7 +145,7 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
         run = run_suite(retriever, suite, run_options)
         info = retriever.open().info
         for other in compared:
-            before = Baseline.of(run_suite(other, suite, run_options))
+            before = make_baseline(run_suite(other, suite, run_options))
     if not request.tags:  # a part of a suite says little about the index
         command = _command(_PROGRAM, request.suite, run.collection, *_result_options(request))
         save_report(lambda home: records.keep_run(home, info, run, command))
@@ -169,10 +153,10 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
     gate = checks(run, thresholds, comparison)
     failed = any(not check.holds for check in gate)
     if request.update_baseline and request.baseline and run.answers:
-        save_baseline(request.baseline, Baseline.of(run))
+        save_baseline(request.baseline, make_baseline(run))
     _write_reports(request, run, gate, comparison, info.noise_floor)
     if as_json:
-        gated = {"passed": not failed, "checks": [check.to_dict() for check in gate]}
+        gated = {"passed": not failed, "checks": [asdict(check) for check in gate]}
         echo_json(run.to_dict() | {"comparison": comparison and comparison.to_dict(), "gate": gated})
     else:
         echo_text(_report(run, gate, comparison, verbose=verbose))
@@ -180,21 +164,19 @@ def _validate(request: ValidateRequest, *, verbose: bool, as_json: bool) -> Exit
 
 
 def _write_reports(
-    request: ValidateRequest,
+    request: SimpleNamespace,
     run: Run,
     gate: Sequence[Check],
     comparison: Comparison | None,
     noise_floor: float | None,
 ) -> None:
-    """Write the files of --junit, --markdown, --trec-run and --html."""
+    """Write the files of --junit, --markdown and --html."""
     from recto.evaluation.records import not_written, write_file
     from recto.evaluation.report import junit_xml, validation_markdown, validation_page
-    from recto.evaluation.suite_tools import run_text
 
     reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
         (request.junit, lambda: junit_xml(run, gate)),
         (request.markdown, lambda: validation_markdown(run, gate, comparison)),
-        (request.trec_run, lambda: run_text(run)),
     )
     for path, make_text in reports:
         if path:
@@ -230,7 +212,7 @@ def _command(program: tuple[str, ...], suite: Path | None, collection: str, *opt
     return shlex.join([*program, *given, "--collection", collection, *options])
 
 
-def _result_options(request: ValidateRequest) -> Iterator[str]:
+def _result_options(request: SimpleNamespace) -> Iterator[str]:
     """Yield the options of a request that change its results."""
     if request.top_k != DEFAULT_TOP_K:
         yield from ("--top-k", str(request.top_k))
@@ -249,7 +231,7 @@ def _warm_up(retriever: Retriever) -> None:
     retriever.warm_up()
 
 
-def _check(request: ValidateRequest) -> None:
+def _check(request: SimpleNamespace) -> None:
     if request.update_baseline and request.baseline is None:
         raise InvalidArgument("--update-baseline needs --baseline", hint="Add --baseline FILE.")
     if request.baseline and request.compare is not None:
@@ -270,7 +252,7 @@ def _check(request: ValidateRequest) -> None:
             )
 
 
-def _measures(request: ValidateRequest, thresholds: Iterable[Threshold], suite: Suite) -> tuple[Measure, ...]:
+def _measures(request: SimpleNamespace, thresholds: Iterable[Threshold], suite: Suite) -> tuple[Measure, ...]:
     """Return the measures that --measure, --gate, a comparison or grades need."""
     from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, parse_measure
 
@@ -288,7 +270,7 @@ def _measures(request: ValidateRequest, thresholds: Iterable[Threshold], suite: 
     return measures
 
 
-def _suites(request: ValidateRequest) -> tuple[Suite, Suite]:
+def _suites(request: SimpleNamespace) -> tuple[Suite, Suite]:
     """Return the whole suite, and its questions with the tags of --tag."""
     from recto.evaluation.suites import documented_suite, load_strict_suite
 
@@ -310,17 +292,13 @@ def _without(baseline: Baseline, whole: Suite, suite: Suite) -> Baseline:
     """Return the baseline without the questions that --tag left out."""
     run = {expectation.key for expectation in suite.expectations}
     left_out = {expectation.key for expectation in whole.expectations} - run
-    answers = {key: answer for key, answer in baseline.answers.items() if key not in left_out}
-    return replace(baseline, answers=answers)
+    return baseline | {"queries": [entry for entry in baseline["queries"] if entry["id"] not in left_out]}
 
 
 def _report(run: Run, gate: Sequence[Check], comparison: Comparison | None, *, verbose: bool) -> str:
     parts: list[Iterable[str]] = [_head(run), _scores(run)]
     if comparison:
         parts += [_deltas(comparison), _changes(comparison, verbose=verbose)]
-    if verbose or len(run.by_module()) > 1:
-        parts.append(_groups("Module", run.by_module()))
-    parts += [_groups("Tag", run.by_tag()), _ranks(run)]
     if verbose:
         parts.append(_answers("All questions:", run.answers))
     else:
@@ -330,7 +308,7 @@ def _report(run: Run, gate: Sequence[Check], comparison: Comparison | None, *, v
 
 
 def _head(run: Run) -> Iterator[str]:
-    yield from _wrapped(f"Suite '{run.suite}' on collection '{run.collection}'", "")
+    yield one_line(f"Suite '{run.suite}' on collection '{run.collection}'")
     passed = f"{run.passed} of {len(run.judged)} passed ({run.share:.1%})" if run.share is not None else ""
     unjudged = len(run.answers) - len(run.judged)
     yield (
@@ -367,7 +345,7 @@ def _deltas(comparison: Comparison) -> Iterator[str]:
     ):
         if keys:
             examples = "; ".join(keys[:3]) + (" ..." if len(keys) > 3 else "")
-            yield from _wrapped(f"{len(keys)} {words}, not compared: {examples}", "")
+            yield one_line(f"{len(keys)} {words}, not compared: {examples}")
 
 
 def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
@@ -377,31 +355,9 @@ def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
     for change in shown:
         before, now = change.rank_before, change.rank_now
         moved = "" if before == now else f" (rank {before or 'none'} -> {now or 'none'})"
-        yield from _wrapped(f'"{change.query}"{moved}', "  ")
+        yield "  " + one_line(f'"{change.query}"{moved}')
         for sign, links in (("+", change.entered), ("-", change.left)):
-            yield from (f"    {sign} {_shortened(link, _WIDTH - 6)}" for link in links)
-
-
-def _groups(title: str, groups: dict[str, dict[str, ScoreEstimate]]) -> list[str]:
-    names = [name for scores in groups.values() for name in scores]
-    columns = [name for name in dict.fromkeys(names) if name != "ModuleAccuracy" or title == "Module"][:6]
-    if not columns:
-        return []
-    rows = [
-        (one_line(name), *(f"{scores[column].mean:.3f}" if column in scores else "-" for column in columns))
-        for name, scores in groups.items()
-    ]
-    return table((title, *(f">{column.removeprefix(title)}" for column in columns)), rows)
-
-
-def _ranks(run: Run) -> list[str]:
-    counts = [
-        f"{count} not in the top {run.depth}" if rank == "none" else f"{count} at rank {rank}"
-        for rank, count in run.ranks().items()
-        if count
-    ]
-    line = f"Questions by the rank of their first expected result: {', '.join(counts)}"
-    return _wrapped(line, "") if counts else []
+            yield from (f"    {sign} {one_line(link)}" for link in links)
 
 
 def _answers(title: str, answers: Iterable[QueryResult]) -> Iterator[str]:
@@ -409,37 +365,22 @@ def _answers(title: str, answers: Iterable[QueryResult]) -> Iterator[str]:
         if number == 0:
             yield title
         mark = {"passed": "PASS", "failed": "FAIL", "not judged": "????"}[answer.outcome]
-        yield from _wrapped(f'[{mark}] "{answer.query}"', "")
+        yield one_line(f'[{mark}] "{answer.query}"')
         rank = "" if answer.nothing else f" | rank: {answer.rank or 'none'}"
         expected = " or ".join(answer.targets) or answer.expected
-        yield from _wrapped(f"expected: {expected}{rank}", "       ")
+        yield f"       {one_line(f'expected: {expected}{rank}')}"
         if answer.found and answer.rank != 1:
-            yield f"       found: {answer.found[0].score:.3f} {_shortened(answer.found[0].url, _WIDTH - 20)}"
+            first = answer.found[0]
+            yield f"       found: {first.score:.3f} {one_line(first.chunk.url)}"
 
 
 def _missing(run: Run) -> Iterator[str]:
     for missing in run.unmeasured:
-        yield from _wrapped(f'UNMEASURED "{missing.query}": {missing}', "")
+        yield one_line(f'UNMEASURED "{missing.query}": {missing}')
     for missing in run.partial:
-        yield from _wrapped(f'[WARNING] "{missing.query}": {missing}', "")
+        yield one_line(f'[WARNING] "{missing.query}": {missing}')
 
 
 def _gate(gate: Sequence[Check]) -> Iterator[str]:
     for check in gate:
-        yield from _wrapped(f"[{'PASS' if check.holds else 'FAIL'}] {check.name}: {check.reason}", "")
-
-
-def _wrapped(line: str, indent: str) -> list[str]:
-    return textwrap.wrap(
-        one_line(line),
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent=f"{indent}    ",
-        break_on_hyphens=False,
-    )
-
-
-def _shortened(line: str, width: int) -> str:
-    """Cut the beginning of a line: URLs differ at the end."""
-    flat = one_line(line)
-    return flat if len(flat) <= width else f"...{flat[3 - width :]}"
+        yield one_line(f"[{'PASS' if check.holds else 'FAIL'}] {check.name}: {check.reason}")

@@ -25,7 +25,7 @@ from recto.embedders.cohere import RateLimit, Throttle
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation import suites
 from recto.evaluation.binding import Target, module_target, page_target, passage_target
-from recto.evaluation.expected_results import FAILURES, ExpectedResults, QueryScores
+from recto.evaluation.expected_results import FAILURES, Results, entry_of
 from recto.search.query import DEFAULT_TOP_K
 
 QUERIES_PER_MINUTE = 10
@@ -308,13 +308,13 @@ def summary(results: Sequence[CaseResult]) -> dict[str, Any]:
     }
 
 
-def scores_of(suite: Cases, model: str, results: Sequence[CaseResult]) -> ExpectedResults:
+def scores_of(suite: Cases, model: str, results: Sequence[CaseResult]) -> Results:
     """Return the URL, chunk and score of each result, without texts and times."""
-    return ExpectedResults(suite.name, model, {result.case.id: _scores(result) for result in results})
+    return {"suite": suite.name, "model": model, "queries": {one.case.id: _scores(one) for one in results}}
 
 
-def _scores(result: CaseResult) -> QueryScores:
+def _scores(result: CaseResult) -> dict[str, Any]:
     if result.response is None:
-        return QueryScores("", None, "argument" if result.case.given.get("error") == "argument" else "api")
-    found = {(one.metadata.url, one.metadata.chunk_index): one.score for one in result.response.results}
-    return QueryScores(result.response.query, found)
+        return {"error": "argument" if result.case.given.get("error") == "argument" else "api"}
+    scores = {(one.metadata.url, one.metadata.chunk_index): one.score for one in result.response.results}
+    return entry_of(result.response.query, scores)

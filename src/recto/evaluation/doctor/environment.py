@@ -1,23 +1,35 @@
-"""Check the environment: settings, home, packages, model, Cohere, the engine, and interrupted work."""
+"""Findings of the doctor, the parts that its checks share, and the checks of the environment.
+
+The environment is the settings, the home, packages, the model, Cohere, the engine, and interrupted work.
+"""
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Literal
 
 from recto._util.files import lock_holder
 from recto._util.text import plural
 from recto.errors import ConfigurationError, ErrorKind, RectoError, install_command
-from recto.evaluation.doctor.findings import DoctorContext, Finding, error, from_error, note, ok, warning
+from recto.indexing.planner import Plan
 from recto.plugins import open_embedder, open_store
-from recto.protocols import Versioned
-from recto.settings import BUILT_IN_MODEL, BUILT_IN_MODELS, CLOUD_VARIABLES, load_settings, read_variables
+from recto.protocols import Embedder, Index, Source, Store, Versioned
+from recto.settings import (
+    BUILT_IN_MODEL,
+    BUILT_IN_MODELS,
+    CLOUD_VARIABLES,
+    Settings,
+    index_command,
+    load_settings,
+    read_variables,
+)
 from recto.stores.edge.layout import CollectionDirectory
 
 _LOW_BYTES = 256 << 20
@@ -32,6 +44,83 @@ _EXTRAS = {
     "openai": ("httpx",),
 }
 _METADATA_SINCE = (1, 16)
+Severity = Literal["ok", "note", "warning", "error"]
+"""How bad a finding is: an error breaks search, a warning makes it worse, a note is harmless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding of a check.
+
+    `name` identifies it among the check's findings. `kind` is set for errors. `examine` sets `check`.
+    """
+
+    check: str
+    name: str
+    severity: Severity
+    message: str
+    evidence: tuple[str, ...] = ()
+    repair: str = ""
+    kind: ErrorKind | None = None
+
+
+def ok(message: str, *evidence: str) -> Finding:
+    """Return the finding of a check that passed."""
+    return Finding("", "ok", "ok", message, evidence)
+
+
+def note(name: str, message: str, *evidence: str, repair: str = "") -> Finding:
+    """Return a harmless finding."""
+    return Finding("", name, "note", message, evidence, repair)
+
+
+def warning(name: str, message: str, *evidence: str, repair: str) -> Finding:
+    """Return a finding that makes search worse."""
+    return Finding("", name, "warning", message, evidence, repair)
+
+
+def error(
+    name: str, message: str, *evidence: str, repair: str, kind: ErrorKind = ErrorKind.CONFIGURATION
+) -> Finding:
+    """Return a finding that breaks search."""
+    return Finding("", name, "error", message, evidence, repair, kind)
+
+
+def from_error(failure: RectoError) -> Finding:
+    """Return the finding for an error."""
+    return error(failure.kind.value, failure.message, repair=failure.hint, kind=failure.kind)
+
+
+@dataclass(slots=True)
+class DoctorContext:
+    """The parts that earlier checks opened; None if they could not."""
+
+    environment: Mapping[str, str]
+    directory: Path | None
+    collection: str
+    """The name of the collection to check; empty until it is known."""
+    everything: bool = False
+    settings: Settings | None = None
+    embedder: Embedder | None = None
+    store: Store | None = None
+    index: Index | None = None
+    source: Source | None = None
+    plan: Plan | None = None
+    writers: dict[str, str] = field(default_factory=dict)
+    """The collections that are being indexed now, with the ids of the processes."""
+    messages: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The name of the collection itself, if an alias was given."""
+        return self.index.info.collection if self.index else self.collection
+
+    def index_command(self, *, rebuild: bool = False) -> str:
+        """Return the command that indexes the book again; with `rebuild`, from scratch."""
+        if self.name in self.writers:
+            return "Wait until the run has finished, then run `recto doctor` again."
+        recorded = self.index.info.fingerprint if self.index else None
+        return index_command(self.name, recorded.source if recorded else "", rebuild=rebuild)
 
 
 def settings_files(context: DoctorContext) -> Iterator[Finding]:
@@ -72,22 +161,12 @@ def _reason(given: Mapping[str, str]) -> str:
     return " and ".join([*chosen, reason])
 
 
-def home(context: DoctorContext) -> Iterator[Finding]:
+def home(_context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Check that the home directory is writable and has space."""
-    if context.settings is None:
-        return
-    place = context.settings.home
+    place = settings.home
     existing = next((folder for folder in (place, *place.parents) if folder.exists()), Path(place.anchor))
-    if not existing.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, "it is not a directory", str(existing))
-    if place.exists():
-        if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
-        with tempfile.NamedTemporaryFile(dir=place, prefix=".doctor-"):
-            pass
-        os.listdir(place)  # noqa: PTH208 - only whether it may be listed
-    elif not os.access(existing, os.W_OK):
-        raise PermissionError(errno.EACCES, "it cannot be created", str(place))
+    with tempfile.TemporaryFile(dir=existing):  # raises an error if it is not a directory, or read-only
+        os.listdir(existing)  # noqa: PTH208 - only whether it may be listed
     free = shutil.disk_usage(existing).free
     room, repair = f"{free >> 20} MiB free", "Free some space, or set RECTO_HOME."
     if free < _FULL_BYTES:
@@ -132,11 +211,8 @@ def _version(name: str) -> str:
         return ""
 
 
-def model(context: DoctorContext) -> Iterator[Finding]:
+def model(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Check the hash of the local model's file, and load the model."""
-    settings = context.settings
-    if settings is None:
-        return
     embedder = open_embedder(settings, context.messages.append)
     if settings.embedder == "cohere":  # checked by `cohere`
         context.embedder = embedder
@@ -171,9 +247,9 @@ def model(context: DoctorContext) -> Iterator[Finding]:
         yield from map(ok, describe())
 
 
-def cohere(context: DoctorContext) -> Iterator[Finding]:
+def cohere(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Embed one word with Cohere."""
-    if context.settings is None or context.settings.embedder != "cohere" or context.embedder is None:
+    if settings.embedder != "cohere" or context.embedder is None:
         return
     try:
         context.embedder.embed_query("book")
@@ -184,11 +260,9 @@ def cohere(context: DoctorContext) -> Iterator[Finding]:
     yield ok(f"Cohere answers: {context.embedder.fingerprint}")
 
 
-def engine(context: DoctorContext) -> Iterator[Finding]:
+def engine(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Open the store, and ask for its version and collections."""
-    if context.settings is None:
-        return
-    store = open_store(context.settings, context.messages.append)
+    store = open_store(settings, context.messages.append)
     yield from (note("warning", line.removeprefix("[WARNING] ")) for line in context.messages)
     context.messages.clear()
     try:
@@ -210,12 +284,14 @@ def engine(context: DoctorContext) -> Iterator[Finding]:
         yield ok(f"Qdrant {version} answers and accepts the key, {plural(len(names), 'collection')}", *names)
 
 
-def leftovers(context: DoctorContext) -> Iterator[Finding]:
+def leftovers(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     """Report running and interrupted writers, and what they left behind."""
-    if context.settings is None or not context.settings.home.is_dir():
+    if not settings.home.is_dir():
         return
-    place = context.settings.home
-    context.writers = {name: process for name, lock in _locks(place) if (process := lock_holder(lock))}
+    place = settings.home
+    locks = {lock.parent.name: lock for lock in sorted((place / "collections").glob("*/LOCK"))}
+    locks |= {lock.stem: lock for lock in sorted((place / "locks").glob("*.lock"))}  # of servers
+    context.writers = {name: process for name, lock in locks.items() if (process := lock_holder(lock))}
     findings = [
         note("at_work", f"'{name}' is being indexed now, by process {process}")
         for name, process in context.writers.items()
@@ -231,14 +307,6 @@ def leftovers(context: DoctorContext) -> Iterator[Finding]:
         if folder.is_dir() and folder.name not in context.writers:
             findings += _interrupted_builds(folder.name, CollectionDirectory(folder))
     yield from findings or [ok("No interrupted work")]
-
-
-def _locks(place: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the collections in a home and on a server, with the lock files of their writers."""
-    for lock in sorted((place / "collections").glob("*/LOCK")):
-        yield lock.parent.name, lock
-    for lock in sorted((place / "locks").glob("*.lock")):
-        yield lock.stem, lock
 
 
 def _interrupted_builds(name: str, directory: CollectionDirectory) -> Iterator[Finding]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-import xml.etree.ElementTree as ET
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from recto import __version__
 from recto._util.numbers import clamp, percentile
 from recto._util.text import plural
-from recto.evaluation.baseline import RISK, Change, Comparison
+from recto.evaluation.baseline import RISK, Change, Check, Comparison
 from recto.evaluation.coverage import WITHIN, Coverage
 from recto.evaluation.gaps import Gaps
-from recto.evaluation.gate import Check
 from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.runs import Run
 from recto.types.index import IndexInfo
@@ -108,7 +106,7 @@ def coverage_page(coverage: Coverage, info: IndexInfo, *, least: float | None, w
         rows=rows,
         modules=[
             (module, list(cells))
-            for module, cells in groupby(enumerate(rows), key=lambda numbered: numbered[1].module)
+            for module, cells in groupby(enumerate(rows), key=lambda numbered: numbered[1]["module"])
         ],
         within=WITHIN,
         least=least,
@@ -176,6 +174,8 @@ def environment() -> Environment:
         "percentile": percentile,
         "measure_names": _measure_names,
         "matrix_names": _matrix_names,
+        "code": _code,
+        "cell": lambda text: text.replace("|", "\\|"),
     }
     templates.tests["web"] = is_web
     templates.globals |= {"shade": _shade, "agreement": _agreement}
@@ -240,75 +240,28 @@ def _reach(comparison: Comparison) -> float:
 
 def validation_markdown(run: Run, gate: Sequence[Check], comparison: Comparison | None) -> str:
     """Return a run as Markdown for a comment: the gate, the measures, and the results that changed."""
-    verdict = "passed" if all(check.holds for check in gate) else "**failed**"
-    asked = plural(len(run.answers), "question")
-    judged = f"{run.passed} of {len(run.judged)} passed" if run.judged else "none judged"
-    lines = [
-        f"### Retrieval: {verdict}",
-        "",
-        f"Suite {_code(run.suite)} on {_code(run.collection)}: {asked}, {judged}.",
-        "",
-        *_table(
-            ("", "condition", "reason"),
-            [("✅" if check.holds else "❌", _code(check.name), check.reason) for check in gate],
-        ),
-    ]
-    if comparison:
-        lines += [*_delta_lines(comparison), "", *_change_lines(comparison.changes)]
-    else:
-        scores = run.scores().items()
-        rows = [(name, f"{one.mean:.3f}", f"{one.low:.3f} to {one.high:.3f}") for name, one in scores]
-        lines += ["", *_table(("measure", "mean", "95 % interval"), rows)]
-    lines += ["", f"_Recto {__version__}_", ""]
-    return _REMOVED.sub("", "\n".join(lines))
-
-
-def _delta_lines(comparison: Comparison) -> list[str]:
-    rows = [
-        (
-            delta.measure,
-            f"{delta.before:.3f}",
-            f"{delta.now:.3f}",
-            f"{delta.delta.mean:+.3f}" + (" **worse**" if delta.significant_drop else ""),
-            f"{delta.delta.low:+.3f} to {delta.delta.high:+.3f}",
-        )
-        for delta in comparison.deltas
-    ]
-    lines = ["", *_table(("measure", "before", "now", "change", "95 % interval"), rows)]
-    if not comparison.same_suite:
-        left_out = len(comparison.only_before) + len(comparison.only_now) + len(comparison.expected_otherwise)
-        changed = f"The suite is not the one of the baseline: {plural(left_out, 'question')} not compared."
-        lines += ["", changed]
-    return lines
-
-
-def _change_lines(changes: Sequence[Change]) -> list[str]:
-    """List the questions whose results changed; where the expected page moved, they come first."""
-    if not changes:
-        return ["No results changed."]
-    lines = [
-        f"<details><summary>Results that changed: {plural(len(changes), 'question')}</summary>",
-        "",
-    ]
-    room = _MAX_CHANGES_TEXT
-    ordered = sorted(changes, key=lambda change: change.rank_before == change.rank_now)
-    for number, change in enumerate(ordered):
-        moved = f": rank {change.rank_before or 'none'} → {change.rank_now or 'none'}"
-        entry = [f"- {_code(change.query)}{'' if change.rank_before == change.rank_now else moved}"]
-        entry += [f"  - new: {_code(place)}" for place in change.entered]
-        entry += [f"  - gone: {_code(place)}" for place in change.left]
-        room -= sum(len(line) + 1 for line in entry)
-        if room < 0:
-            lines.append(f"- and {len(ordered) - number} more")
-            break
-        lines += entry
-    return [*lines, "", "</details>"]
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table."""
-    lines = (head, ("---",) * len(head), *rows)
-    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+    # The changes of ranks come first; what does not fit into a comment is only counted.
+    changes = sorted(
+        comparison.changes if comparison else (), key=lambda change: change.rank_before == change.rank_now
+    )
+    lengths = (
+        100 + len(change.query) + sum(20 + len(link) for link in (*change.entered, *change.left))
+        for change in changes
+    )
+    template = environment().overlay(autoescape=False).get_template("validation.md")
+    text = template.render(
+        run=run,
+        gate=gate,
+        good=all(check.holds for check in gate),
+        compared=comparison,
+        changes=[
+            change
+            for change, length in zip(changes, accumulate(lengths), strict=True)
+            if length <= _MAX_CHANGES_TEXT
+        ],
+        version=__version__,
+    )
+    return _REMOVED.sub("", text)
 
 
 def _code(text: str) -> str:
@@ -318,43 +271,16 @@ def _code(text: str) -> str:
 
 def junit_xml(run: Run, gate: Sequence[Check]) -> str:
     """Return a run as JUnit XML: a test case for each question, and one for each condition of the gate."""
-    unmeasured = {missing.key: missing for missing in run.unmeasured}
-    failed = sum(answer.passed is False for answer in run.answers)
-    skipped = sum(answer.passed is None for answer in run.answers)
-    broken = sum(not check.holds for check in gate)
-    root = ET.Element("testsuites", _counts(run.total + len(gate), failed + broken, len(unmeasured), skipped))
-    suite = {
-        "name": run.suite,
-        **_counts(run.total, failed, len(unmeasured), skipped),
-        "time": f"{run.seconds:.3f}",
-    }
-    questions = ET.SubElement(root, "testsuite", suite)
-    for answer in run.answers:
-        case = {"classname": run.suite, "name": answer.key, "time": f"{answer.ms / 1000:.4f}"}
-        element = ET.SubElement(questions, "testcase", case)
-        if answer.passed is None:
-            message = "the noise floor of the index is not measured"
-            ET.SubElement(element, "skipped", message=message)
-        elif not answer.passed:
-            actual = f"{answer.found[0].score:.3f} {answer.found[0].url}" if answer.found else "nothing"
-            expected = " or ".join(answer.targets) or answer.expected
-            message = f"expected {expected} (rank {answer.rank or 'none'}), found {actual}"
-            ET.SubElement(element, "failure", message=message)
-    for missing in unmeasured.values():
-        element = ET.SubElement(questions, "testcase", {"classname": run.suite, "name": missing.query})
-        ET.SubElement(element, "error", {"type": "UNMEASURED", "message": str(missing)})
-    name = f"{run.suite}: gate"
-    conditions = ET.SubElement(root, "testsuite", {"name": name, **_counts(len(gate), broken, 0, 0)})
-    for check in gate:
-        element = ET.SubElement(conditions, "testcase", {"classname": name, "name": check.name})
-        if not check.holds:
-            ET.SubElement(element, "failure", message=check.reason)
-    for element in root.iter():
-        element.attrib = {key: _REMOVED.sub("", value) for key, value in element.attrib.items()}
-    ET.indent(root, " ")
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
-
-
-def _counts(tests: int, failures: int, errors: int, skipped: int) -> dict[str, str]:
-    counts = {"tests": tests, "failures": failures, "errors": errors, "skipped": skipped}
-    return {name: str(count) for name, count in counts.items()}
+    text = (
+        environment()
+        .get_template("junit.xml")
+        .render(
+            run=run,
+            gate=gate,
+            unmeasured=list({missing.key: missing for missing in run.unmeasured}.values()),
+            failed=sum(answer.passed is False for answer in run.answers),
+            skipped=sum(answer.passed is None for answer in run.answers),
+            broken=sum(not check.holds for check in gate),
+        )
+    )
+    return _REMOVED.sub("", text)

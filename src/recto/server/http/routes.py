@@ -399,9 +399,9 @@ async def health(service: Service, collection: Collection = None) -> Response:
     name = service.name(collection)
     validated = await validation(service, name)
     info = await service.stored_info(name) if validated["collection_exists"] else None
-    readers = (records.read_coverage, records.read_suite, records.read_gaps)
     coverage, suite, gaps = [
-        await to_thread(read, service.settings.home, info) if info else None for read in readers
+        await to_thread(records.read_report, service.settings.home, info, kind) if info else None
+        for kind in ("coverage", "suite", "gaps")
     ]
     problems = await service.problems(name) if info else ()
     return respond(
