@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 from recto.stores.edge.store import EdgeStore
@@ -45,6 +44,6 @@ def test_calibrate(house: Path, tmp_path: Path) -> None:
     calibration = store.open("house").info.calibration
     assert calibration is not None
     # The copy has no lexical vectors, which `answerability` needs.
-    assert store.open("again").info.calibration == replace(calibration, answerability=None)
+    assert store.open("again").info.calibration == calibration._replace(answerability=None)
     data = json.loads(recto(tmp_path / "home", "calibrate", "--collection", "again", "--json").stdout)
     assert (data["collection"], data["kept"]) == ("again", True)

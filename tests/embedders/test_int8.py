@@ -103,7 +103,7 @@ def test_wrong_vectors_are_an_error(
 ) -> None:
     wrong = tmp_path / "probe.f32"
     np.roll(np.fromfile(VARIANTS["int8"].probe or "", np.float32), 7).tofile(wrong)
-    monkeypatch.setitem(granite.VARIANTS, "int8", replace(VARIANTS["int8"], probe=wrong))
+    monkeypatch.setitem(granite.VARIANTS, "int8", VARIANTS["int8"]._replace(probe=wrong))
     for single_query in (False, True):
         with pytest.raises(ConfigurationError, match="wrong numbers on this processor") as caught:
             built_in_embedder(shared_home, 1, "int8", single_query=single_query).embed_query("x")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +40,7 @@ def test_coverage_is_unknown_without_a_cosine_a_vocabulary_or_a_calibration(
 
 
 def test_similarities_are_scaled_by_the_spread_of_the_index() -> None:
-    wide = replace(CALIBRATION, noise_floor=0.3, spread=0.1)
+    wide = CALIBRATION._replace(noise_floor=0.3, spread=0.1)
     assert answerable(0.7, query(0.5), CALIBRATION) == answerable(0.5, query(0.5), wide)
 
 

@@ -7,10 +7,10 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
@@ -38,8 +38,7 @@ _COUNTED_WORDS = 1 << 15
 _DOCUMENTS = 0  # the key of the session for documents; other keys are numbers of threads
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(NamedTuple):
     """The weights of a graph that does not contain them: a directory with a weight file, or arrays."""
 
     folder: Path | None = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.resources import files
 from itertools import islice
 from typing import TypeVar
@@ -96,7 +95,7 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
         for start in range(0, len(queries), _BATCH)  # each hybrid query is four requests to a server
         for result in search_index(index, queries[start : start + _BATCH], SearchOptions(1))
     ]
-    return replace(measured, answerability=round(auroc(likely[split:], likely[:split]), 4))
+    return measured._replace(answerability=round(auroc(likely[split:], likely[:split]), 4))
 
 
 def off_topic_queries(sample: Sequence[Chunk]) -> list[str]:

@@ -130,8 +130,7 @@ def _known_fields(kind: type[Any], data: dict[str, Any]) -> dict[str, Any]:
     return {one.name: data[one.name] for one in fields(kind) if one.name in data}
 
 
-@dataclass(frozen=True, slots=True)
-class Calibration:
+class Calibration(NamedTuple):
     """How off-topic queries score, compared with queries from the book, for one model and one book.
 
     `noise_floor` is the 95th percentile of the best scores of off-topic queries. `auroc` is the probability
@@ -149,7 +148,7 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return asdict(self)
+        return self._asdict()
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Calibration:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from recto._util.files import sha256
 from recto.embedders.granite.bpe import AsciiTokenizer, ascii_words
@@ -43,8 +44,7 @@ _HERE = Path(__file__).parent
 _MERGES = _HERE / "granite-merges.bin"
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(NamedTuple):
     """A precision of a model: its graph, its weight file in the cache, and the hash of that file."""
 
     fingerprint: EmbedderFingerprint
@@ -55,8 +55,7 @@ class Variant:
     probe: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltInModel:
+class BuiltInModel(NamedTuple):
     """A built-in model; all have the same graphs and the same tokenizer."""
 
     name: str

@@ -6,10 +6,9 @@ import json
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from recto._util.files import checked_sha256, replace_bytes, sha256
 from recto.embedders.onnx import Weights
@@ -43,8 +42,7 @@ _INT8_MAX = 127
 _ALIGNMENT = 1 << 16  # Windows maps files at multiples of this
 
 
-@dataclass(frozen=True, slots=True)
-class ActivationScale:
+class ActivationScale(NamedTuple):
     """How the input of a linear layer is quantized: a factor per channel, a scale and a zero point."""
 
     factors: NDArray[Any]

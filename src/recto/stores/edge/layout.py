@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from recto._util.files import VERIFIED_SECONDS, read_limited, replace_text, sync_directory
 from recto.errors import FormatMismatch, IndexDamaged, other_format
@@ -65,8 +65,7 @@ MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 FileState = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionDirectory:
+class CollectionDirectory(NamedTuple):
     """One collection on disk: immutable generations, and a pointer to the current one."""
 
     path: Path

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from random import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
@@ -32,8 +31,7 @@ _LARGEST_ALIASES = 1 << 20  # bytes
 _VERIFY_PAUSE = 300.0  # seconds between two looks at whether an index is due
 
 
-@dataclass(frozen=True, slots=True)
-class _AliasFile:
+class _AliasFile(NamedTuple):
     """The aliases of all collections, in one file."""
 
     path: Path
@@ -88,6 +86,8 @@ def open_edge(settings: Settings, _: Callable[[str], None]) -> EdgeStore:
 def _keep_verifying(store: ref[EdgeStore]) -> None:
     """Verify the open indexes of a store until the store is deleted."""
     while True:
+        from random import random
+
         time.sleep(_VERIFY_PAUSE * (0.5 + random()))  # noqa: S311 - so that not all workers verify at once
         alive = store()
         if alive is None:
