@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _NOTIFY_FROM = 2.0  # seconds; shorter waits are not worth a message
 _BATCH = 96  # the most texts that a call may have
+_LARGEST_RESPONSE = 8 << 20  # bytes: 96 vectors of 1536 numbers take less than 4 MiB
 _QUERY_SECONDS = 10.0
 _DOCUMENT_SECONDS = 60.0
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
@@ -184,7 +185,14 @@ class CohereEmbedder:
                     from cohere import ClientV2
                 except ImportError as error:
                     raise missing_extra("Cohere", "cloud") from error
-                self._client = ClientV2(self._api_key, base_url=self._url or None, max_retries=0)
+                import httpx
+
+                from recto._util.http import bounded
+
+                client = httpx.Client(**bounded(_LARGEST_RESPONSE, _DOCUMENT_SECONDS))
+                self._client = ClientV2(
+                    self._api_key, base_url=self._url or None, max_retries=0, httpx_client=client
+                )
             return self._client
 
     def warm_up(self) -> None:
@@ -268,9 +276,13 @@ class CohereEmbedder:
 
     def _async_client(self) -> cohere.AsyncClientV2:
         self.warm_up()  # names the missing extra
+        import httpx
         from cohere import AsyncClientV2
 
-        return AsyncClientV2(self._api_key, base_url=self._url or None, max_retries=0)
+        from recto._util.http import bounded
+
+        client = httpx.AsyncClient(**bounded(_LARGEST_RESPONSE, _DOCUMENT_SECONDS, is_async=True))
+        return AsyncClientV2(self._api_key, base_url=self._url or None, max_retries=0, httpx_client=client)
 
     def _vectors(self, answer: Any, count: int) -> list[Vector]:
         """Return the vectors of a response, which the SDK does not check."""
@@ -279,7 +291,7 @@ class CohereEmbedder:
             raise TransientEmbeddingError("Cohere's response has no vectors", hint=_LATER)
         try:
             return normalize_vectors(rows, count, self.dim)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise TransientEmbeddingError("Cohere's response has no usable vectors", hint=_LATER) from error
 
     def _translated(self, error: Exception) -> RectoError:  # noqa: PLR0911 - a table
@@ -287,6 +299,10 @@ class CohereEmbedder:
         status = getattr(error, "status_code", None)
         if isinstance(error, DeadlineExceeded) or "Timeout" in type(error).__name__:
             return TransientEmbeddingError("Cohere did not answer in time", hint=_LATER)
+        if type(error).__name__ == "ResponseTooLarge":
+            return EmbeddingError(
+                "Cohere sends more than the vectors that were asked for", hint="Check COHERE_API_URL."
+            )
         if status in (401, 403, 498):
             return ConfigurationError(
                 "Cohere refuses the key in COHERE_API_KEY",
@@ -305,7 +321,7 @@ class CohereEmbedder:
             )
         if isinstance(status, int) and status >= 500:
             return TransientEmbeddingError(f"Cohere is not available ({status})", hint=_LATER)
-        if isinstance(status, int):
+        if isinstance(status, int) or isinstance(error, ValueError | RecursionError):
             return TransientEmbeddingError(
                 "Cohere's response cannot be parsed",
                 hint="Check COHERE_API_URL; a proxy may have replaced the response.",

@@ -98,7 +98,7 @@ class OpenAIEmbedder:
         self._batch = options.batch_size
         self._client: httpx.Client | None = None
         self._async_clients: ClientPerLoop[httpx.AsyncClient] = ClientPerLoop(
-            lambda: _httpx().AsyncClient(**self._endpoint.client_options())
+            lambda: _httpx().AsyncClient(**self._endpoint.client_options(is_async=True))
         )
         self._lock = threading.RLock()
         self._probe: Probe | None = None
@@ -236,6 +236,7 @@ class OpenAIEmbedder:
         with self._lock:
             if self._probe is None:
                 self._probe = self._run(self._ask_probe())
+                self._endpoint.largest_dim = self._probe.dim
                 self._checked_at = time.monotonic()
             return self._probe
 

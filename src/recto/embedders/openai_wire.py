@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 QUERY, DOCUMENT = 0, 1
 """The kinds of texts, as indexes of `Endpoint.input_types`."""
 
+_LARGEST_LIST = 4 << 20  # bytes of a response without vectors
+_LARGEST_DIM = 16_384
+_NUMBER_BYTES = 32  # of a number in JSON, with white space around it
+_LONGEST_SECONDS = 600.0
 _AZURE_VERSION = "2024-10-21"
 _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _LOADING_SECONDS = 2.0
@@ -71,6 +75,7 @@ class Endpoint:
         self._model = model
         self._dimensions = options.dimensions
         self._voyage = model.startswith("voyage-")
+        self.largest_dim = options.dimensions or _LARGEST_DIM
         self.input_types = options.input_types or (("query", "document") if self._voyage else None)
 
     @property
@@ -82,14 +87,17 @@ class Endpoint:
         """Return the call for the names of the server's models."""
         return Call({"method": "GET", "url": f"{self._base}/models{self._query}"}, _LIST_SECONDS)
 
-    def client_options(self) -> dict[str, Any]:
+    def client_options(self, *, is_async: bool = False) -> dict[str, Any]:
         """Return the arguments of a client that sends the key to this server only."""
         import ssl
 
-        headers = {"Content-Type": "application/json"}
+        from recto._util.http import bounded
+
+        options = bounded(_LARGEST_LIST, _LONGEST_SECONDS, is_async=is_async) | {"follow_redirects": False}
+        headers = {"Content-Type": "application/json", **options.pop("headers")}
         if self._key:
             headers |= {"api-key": self._key} if self._azure else {"Authorization": f"Bearer {self._key}"}
-        options: dict[str, Any] = {"headers": headers, "follow_redirects": False}
+        options["headers"] = headers
         if self._local:  # a proxy cannot reach it, and must not see the key
             options["trust_env"] = False
             options["verify"] = ssl.create_default_context()  # with SSL_CERT_FILE, which `trust_env` excludes
@@ -97,6 +105,8 @@ class Endpoint:
 
     def embed(self, texts: Sequence[str], kind: int, seconds: float) -> Call:
         """Return the call for the vectors of texts; `kind` is `QUERY` or `DOCUMENT`."""
+        from recto._util.http import LIMIT
+
         body: dict[str, Any] = {"model": self._model, "input": list(texts)}
         if self._dimensions is not None:
             body["output_dimension" if self._voyage else "dimensions"] = self._dimensions
@@ -105,13 +115,15 @@ class Endpoint:
         if self._voyage:
             body["truncation"] = kind == QUERY
         url, content = f"{self._base}/embeddings{self._query}", json.dumps(body).encode()
-        return Call({"method": "POST", "url": url, "content": content, "timeout": max(1.0, seconds)}, seconds)
+        limit = _LARGEST_LIST + len(texts) * self.largest_dim * _NUMBER_BYTES
+        call = {"method": "POST", "url": url, "content": content, "extensions": {LIMIT: limit}}
+        return Call({**call, "timeout": max(1.0, seconds)}, seconds)
 
     def rows(self, response: httpx.Response, count: int) -> list[Vector]:
         """Return the vectors of a response in the order of the texts; raise what a refusal means."""
         try:
             answer = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if response.status_code != 200:
             raise self._refusal(response, answer)
@@ -135,7 +147,8 @@ class Endpoint:
                 f"The response of {self._base} has no vectors",
                 hint="Is it an embeddings API? Check RECTO_OPENAI_URL.",
             )
-        by_index = {entry.get("index", position): entry for position, entry in enumerate(data)}
+        indices = [entry.get("index", position) for position, entry in enumerate(data)]
+        by_index = dict(zip(indices, data, strict=True)) if all(type(one) is int for one in indices) else {}
         if len(data) != count or set(by_index) != set(range(count)):
             raise TransientEmbeddingError(
                 f"{self._base} returned {len(data)} vectors for {count} texts, or did not say which belongs "
@@ -146,7 +159,7 @@ class Endpoint:
 
     def _numbers(self, value: object) -> Vector:
         """Return one vector."""
-        with suppress(TypeError, ValueError):
+        with suppress(TypeError, ValueError, OverflowError):
             if isinstance(value, list) and value and isinstance(value[0], list):
                 raise EmbeddingError(
                     f"{self._base} returns a vector for every token instead of one for the text",
@@ -266,6 +279,11 @@ class Endpoint:
             return TransientEmbeddingError(
                 f"{self._base} did not answer in time",
                 hint="The server may be loading the model. Try again, or reduce RECTO_OPENAI_BATCH_SIZE.",
+            )
+        if name == "ResponseTooLarge":
+            return EmbeddingError(
+                f"{self._base} sends more than the vectors that were asked for",
+                hint="Check RECTO_OPENAI_URL and RECTO_MODEL.",
             )
         if "CERTIFICATE" in str(error):
             return ConfigurationError(

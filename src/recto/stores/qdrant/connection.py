@@ -15,6 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
+from recto._util.http import bounded
 from recto._util.retry import (
     ClientPerLoop,
     DeadlineExceeded,
@@ -34,6 +35,7 @@ Result = TypeVar("Result")
 _PORT = 6333
 _READ_SECONDS = 5.0
 _WRITE_SECONDS = 60.0
+_LARGEST_RESPONSE = 256 << 20  # bytes; a page of points with vectors has some ten MB
 _READ_FAILOVER_SECONDS = 2.5  # while another node is left
 _READ_DEADLINE, _LEAST_SECONDS = 10.0, 0.5  # of a read that several nodes can answer, and of one try
 _WRITE_FAILOVER_SECONDS = 30.0  # a cluster needs 20 s to create a collection while a node hangs
@@ -147,6 +149,7 @@ class Node:
                 api_key=self._api_key or None,
                 timeout=int(_WRITE_SECONDS),  # reads have a shorter limit of their own: `with_timeout`
                 check_compatibility=False,
+                **bounded(_LARGEST_RESPONSE, _WRITE_SECONDS, is_async=kind is AsyncQdrantClient),
             )
 
 

@@ -1,0 +1,84 @@
+"""Bound the responses of services: their bytes, sent and decompressed, and the time that they take."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from typing import Any
+
+import httpx
+
+LIMIT = "recto_limit"
+"""The extension of a request with the most bytes that its response may have."""
+_GZIP = 16 + zlib.MAX_WBITS
+
+
+class ResponseTooLarge(httpx.RequestError):
+    """A response has more bytes than what was asked for can have."""
+
+
+def bounded(limit: int, seconds: float, *, is_async: bool = False) -> dict[str, Any]:
+    """Return the arguments of a client whose responses have at most `limit` bytes and take `seconds`.
+
+    A client's own timeouts start again with every byte, and it decompresses whatever it receives.
+    """
+
+    def bound(response: httpx.Response) -> None:
+        most = response.request.extensions.get(LIMIT, limit)
+        encoding = response.headers.pop("content-encoding", "")  # the client need not decompress it again
+        response.stream = _BoundedStream(response.stream, encoding, most, time.monotonic() + seconds)
+
+    async def abound(response: httpx.Response) -> None:
+        bound(response)
+
+    return {
+        "event_hooks": {"response": [abound if is_async else bound]},
+        "headers": {"Accept-Encoding": "gzip"},
+    }
+
+
+class _BoundedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The decompressed body of a response."""
+
+    def __init__(self, stream: Any, encoding: str, limit: int, deadline: float) -> None:
+        self._stream = stream
+        self._encoding = encoding.strip().lower()
+        self._limit = self._left = limit
+        self._received = 0
+        self._deadline = deadline
+        self._decoder = zlib.decompressobj(_GZIP) if self._encoding == "gzip" else None
+
+    def __iter__(self) -> Iterator[bytes]:
+        parts: Iterable[bytes] = self._stream
+        for part in parts:
+            yield self._read(part)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        parts: AsyncIterable[bytes] = self._stream
+        async for part in parts:
+            yield self._read(part)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()
+
+    def _read(self, part: bytes) -> bytes:
+        if time.monotonic() > self._deadline:
+            raise httpx.ReadTimeout("the response takes too long")
+        self._received += len(part)
+        if self._decoder is not None:
+            try:
+                part = self._decoder.decompress(part, self._left + 1)
+            except zlib.error as error:
+                raise httpx.DecodingError(f"the response is not gzip: {error}") from error
+        elif self._encoding not in ("", "identity"):
+            raise httpx.DecodingError(f"the response has the encoding {self._encoding[:20]!r}")
+        self._left -= len(part)
+        if self._left < 0 or self._received > self._limit:
+            raise ResponseTooLarge(f"the response has more than {self._limit} bytes")
+        return part

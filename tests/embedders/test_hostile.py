@@ -1,0 +1,154 @@
+"""Responses of a hostile embedding service: too large, too slow, or not what they should be."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import resource
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from recto.embedders.cohere import PACES, CohereEmbedder
+from recto.embedders.openai import OpenAIEmbedder, open_openai
+from recto.errors import RectoError
+from recto.settings import load_settings
+
+Respond = Callable[[BaseHTTPRequestHandler], None]
+_LARGE = 600 << 20  # bytes of a decompressed response
+
+
+@contextmanager
+def service(respond: Respond) -> Iterator[str]:
+    """Answer every request with a function; yield the address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with suppress(OSError):  # the client has had enough
+                respond(self)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def sends(body: bytes, encoding: str = "") -> Respond:
+    def respond(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.send_header("Content-Type", "application/json")
+        if encoding:
+            request.send_header("Content-Encoding", encoding)
+        request.end_headers()
+        request.wfile.write(body)
+
+    return respond
+
+
+def openai(url: str, home: Path) -> OpenAIEmbedder:
+    values = {"RECTO_EMBEDDER": "openai", "RECTO_OPENAI_URL": f"{url}/v1", "RECTO_MODEL": "m"}
+    return open_openai(load_settings({**values, "RECTO_HOME": str(home)}, home), lambda _: None)
+
+
+def cohere(url: str, _: Path) -> CohereEmbedder:
+    return CohereEmbedder("key", "embed-english-v3.0", url, PACES["off"], lambda _: None)
+
+
+@pytest.fixture(scope="module")
+def bomb() -> bytes:
+    """Return a small response that decompresses to a large one."""
+    zeros = gzip.compress(b"0," * (1 << 20))
+    head = gzip.compress(b'{"data": [{"embedding": [')
+    return head + zeros * (_LARGE >> 21)
+
+
+@pytest.mark.parametrize("make", [openai, cohere])
+def test_a_response_that_expands(
+    tmp_path: Path, make: Callable[[str, Path], OpenAIEmbedder | CohereEmbedder], bomb: bytes
+) -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    one_member = gzip.compress(bytes(_LARGE), 1)
+    for body, encoding in ((bomb, "gzip"), (one_member, "gzip"), (b"[" * (64 << 20), ""), (bomb, "br")):
+        with service(sends(body, encoding)) as url, pytest.raises(RectoError) as caught:
+            make(url, tmp_path).embed_queries(["soil"])
+        assert caught.value.hint
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 200_000, f"{grown} KiB"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '[{"index": [0], "embedding": [1.0, 0.0]}]',
+        '[{"index": true, "embedding": [1.0, 0.0]}]',
+        '[{"index": 0, "embedding": [' + "9" * 400 + ", 0.0]}]",
+        '[{"index": 0, "embedding": [1e999, 0.0]}]',
+        '[{"index": 0, "embedding": {"a": 1}}]',
+        "[" * 500_000,
+        '[{"index": 0, "embedding": "AAAA"}]',
+    ],
+)
+def test_answers_that_are_not_vectors(tmp_path: Path, data: str) -> None:
+    for body in (f'{{"data": {data}}}', data):
+        with service(sends(body.encode())) as url, pytest.raises(RectoError) as caught:
+            openai(url, tmp_path).embed_queries(["soil"])
+        assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "rows", ["[[" + "9" * 400 + "]]", "[" * 100_000, '{"a": 1}', '[["a"]]', "[[1e999]]", "[[]]"]
+)
+def test_cohere_answers_that_are_not_vectors(tmp_path: Path, rows: str) -> None:
+    body = f'{{"id": "a", "response_type": "embeddings_by_type", "embeddings": {{"float": {rows}}}}}'
+    with service(sends(body.encode())) as url, pytest.raises(RectoError) as caught:
+        cohere(url, tmp_path).embed_queries(["soil"])
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("make", [openai, cohere])
+def test_a_response_that_drips_ends(
+    tmp_path: Path,
+    make: Callable[[str, Path], OpenAIEmbedder | CohereEmbedder],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = threading.Event()
+
+    def drip(request: BaseHTTPRequestHandler) -> None:
+        request.send_response(200)
+        request.end_headers()
+        try:
+            for _ in range(600):
+                request.wfile.write(b" ")
+                request.wfile.flush()
+                time.sleep(0.05)
+        except OSError:
+            ended.set()
+
+    monkeypatch.setattr("recto.embedders.cohere._QUERY_SECONDS", 1.0)
+    monkeypatch.setattr("recto.embedders.cohere._DOCUMENT_SECONDS", 2.0)
+    monkeypatch.setattr("recto.embedders.openai._QUERY_SECONDS", 1.0)
+    monkeypatch.setattr("recto.embedders.openai_wire._LONGEST_SECONDS", 2.0)
+    with service(drip) as url:
+        began = time.monotonic()
+        with pytest.raises(RectoError):
+            make(url, tmp_path).embed_queries(["soil"])
+        assert time.monotonic() - began < 20
+        assert ended.wait(20), "the client closes the connection"
+
+
+def test_good_answers_arrive_compressed(tmp_path: Path) -> None:
+    def respond(request: BaseHTTPRequestHandler) -> None:
+        vectors = [{"index": n, "embedding": [0.6, 0.8]} for n in range(len(request.body["input"]))]  # type: ignore[attr-defined]
+        sends(gzip.compress(json.dumps({"data": vectors}).encode()), "gzip")(request)
+
+    with service(respond) as url:
+        assert openai(url, tmp_path).embed_queries(["soil", "seeds"]) == [pytest.approx([0.6, 0.8])] * 2
