@@ -5,16 +5,16 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import tempfile
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from shutil import rmtree
 from typing import Any
 
-from recto._util.files import disk_advice
+from recto._util.files import disk_advice, read_limited, staging
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
 from recto.search.analyzer import MAX_WORD, STOP_WORDS, count_words, stem, word_forms, word_terms
@@ -28,7 +28,11 @@ from recto.types.search import Chunk
 _WEB = Path(__file__).parent / "web"
 _EXPORT_FORMAT = 2
 _META = "data/meta.bin"
-_TOP_LEVEL = frozenset(("widget.js", "static", "data"))
+_MANIFEST = "recto-export.json"
+_LARGEST_MANIFEST = 16 << 20  # bytes
+_EXPORTED = re.compile(
+    r"widget\.js|static/(widget/)?\w+\.js|data/meta\.bin|data/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
+)
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings")
 _SHARD = 24_000  # characters of JSON: at most about 7 KB compressed
 _COMMON_SHIFT = 8  # bits: one of 280 other words is then taken for common English
@@ -59,7 +63,7 @@ class StaticExport:
 
 
 def export_static(index: Index, directory: Path, progress: Progress | None = None) -> StaticExport:
-    """Write the widget and a static copy of an index to a directory, which is replaced as a whole."""
+    """Write the widget and a static copy of an index to a directory, in the place of an earlier export."""
     info = index.info
     if read_lexicon(index) is None:
         source = info.fingerprint.source if info.fingerprint else ""
@@ -68,13 +72,12 @@ def export_static(index: Index, directory: Path, progress: Progress | None = Non
             hint=f"Index the book again: `{index_command(info.collection, source)}`.",
         )
     try:
-        target = directory.resolve()
-        _check_replaceable(target)
         # Ties are ordered by these fields, so that the number of a chunk is enough to order them.
         chunks = sorted(index.scroll(), key=lambda chunk: (chunk.page_url, chunk.chunk_index, chunk.id))
         generation, index_files = _index_files(chunks, info.collection, progress)
         files = [*_widget_files(), *index_files]
-        _replace(target, files)
+        files.append((_MANIFEST, _to_json(sorted(name for name, _ in files)).encode()))
+        _write(directory, files)
     except OSError as error:
         raise StorageError(
             f"Cannot write to {directory}: {error.strerror or error}",
@@ -84,16 +87,6 @@ def export_static(index: Index, directory: Path, progress: Progress | None = Non
     unpublished = sum(not url.startswith(("https://", "http://")) for url in pages)
     size = sum(len(data) for _, data in files)
     return StaticExport(generation, len(chunks), len(pages), unpublished, len(files), size)
-
-
-def _check_replaceable(directory: Path) -> None:
-    """Raise an error if a directory has files that an earlier export did not write."""
-    names = {path.name for path in directory.iterdir()} if directory.exists() else set()
-    if names and not (names <= _TOP_LEVEL and (directory / _META).is_file()):
-        raise InvalidArgument(
-            f"{directory} has other files, which an export would delete",
-            hint=f"Choose a directory that does not exist, such as {directory / 'recto'}.",
-        )
 
 
 def _widget_files() -> Iterator[File]:
@@ -201,22 +194,46 @@ def _compress(text: str) -> bytes:
     return gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)
 
 
-def _replace(directory: Path, files: Iterable[File]) -> None:
-    """Write all files to a new directory, and put it in the place of the old one."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    try:
-        for name, data in files:
-            path = draft / "new" / name
+def _write(directory: Path, files: Iterable[File]) -> None:
+    """Write all files, and delete those of the export before; files of others stay as they are.
+
+    The manifest lists old and new files until all are written: a killed export leaves no unlisted file.
+    """
+    content = dict(files)
+    manifest = content.pop(_MANIFEST)
+    earlier = _earlier_files(directory)
+    if foreign := next((name for name in content.keys() - earlier if (directory / name).exists()), ""):
+        raise InvalidArgument(
+            f"{directory / foreign} was not written by an export, which would replace it",
+            hint=f"Choose another directory, such as {directory / 'recto'}.",
+        )
+    with staging(directory) as draft:
+        (draft / _MANIFEST).write_text(_to_json(sorted(earlier | content.keys())))
+    with staging(directory) as draft:
+        for name, data in content.items():
+            path = draft / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        if directory.exists():
-            directory.rename(draft / "old")
-        try:
-            (draft / "new").rename(directory)
-        except OSError:
-            if (draft / "old").exists():
-                (draft / "old").rename(directory)
-            raise
-    finally:
-        rmtree(draft, ignore_errors=True)
+    for name in earlier - content.keys():
+        (directory / name).unlink(missing_ok=True)
+        with suppress(OSError):  # it has other files
+            (directory / name).parent.rmdir()
+    with staging(directory) as draft:
+        (draft / _MANIFEST).write_bytes(manifest)
+
+
+def _earlier_files(directory: Path) -> set[str]:
+    """Return the files of an earlier export that its manifest lists, or the usual ones of one by 0.2."""
+    try:
+        listed = json.loads(read_limited(directory / _MANIFEST, _LARGEST_MANIFEST))
+        names = {str(name) for name in listed}
+    except FileNotFoundError:
+        if not (directory / _META).is_file():
+            return set()
+        names = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidArgument(
+            f"{directory / _MANIFEST} is damaged: {error}",
+            hint="Delete the directory, or choose another one.",
+        ) from error
+    return set(filter(_EXPORTED.fullmatch, names))
