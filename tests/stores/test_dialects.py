@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,6 @@ from recto.types.search import Chunk, Filters
 
 ANY = Dialect("any")
 BY_URL = Dialect("by-url", page_url="url")
-SITE = "https://example.github.io/robot-book/docs"
 TEXT = "A node is a process that computes."
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
@@ -59,288 +58,42 @@ PAYLOADS = st.dictionaries(
 )
 
 
-class Example(NamedTuple):
-    """A payload of a pipeline, and the expected fields of its chunk."""
-
-    payload: dict[str, Any]
-    url: str
-    title: str
-    module: str
-    keys: set[str]
-    place: int = 0
-    total: int = 1
-    headings: tuple[str, ...] = ()
-    source: str = ""
-
-
-ROS2 = {"ros2", "module-1-ros2"}
-EXAMPLES: dict[str, Example] = {
-    "1": Example(
-        {
-            "text": TEXT,
-            "page_url": "local://docs/module-1-ros2/01-ros2-fundamentals",
-            "page_title": "ROS 2 Fundamentals",
-            "module_name": "ros2",
-            "chunk_index": 3,
-        },
-        "local://docs/module-1-ros2/01-ros2-fundamentals",
-        *("ROS 2 Fundamentals", "ros2", ROS2, 3, 4),
-    ),
-    "1 general": Example(
-        {
-            "text": TEXT,
-            "page_url": "local://docs/docs/lab-setup",
-            "page_title": "Lab",
-            "module_name": "general",
-            "chunk_index": 0,
-        },
-        *("local://docs/docs/lab-setup", "Lab", "general", {"general"}),
-    ),
-    "2a": Example(
-        {"text": TEXT, "url": f"{SITE}/module-1-ros2/nodes", "chunk_index": 2},
-        *(f"{SITE}/module-1-ros2/nodes", "Nodes", "ros2", ROS2, 2, 3),
-    ),
-    "2b": Example(
-        {
-            "text": TEXT,
-            "url": f"{SITE}/module-3-isaac/isaac-sim",
-            "page_title": "Isaac Sim",
-            "chunk_index": 1,
-            "total_chunks": 9,
-            "source": "website",
-            "file_path": "docs/module-3-isaac/01-isaac-sim.md",
-        },
-        *(f"{SITE}/module-3-isaac/isaac-sim", "Isaac Sim", "isaac", {"isaac", "module-3-isaac"}, 1, 9, ()),
-        source="docs/module-3-isaac/01-isaac-sim.md",
-    ),
-    "2c": Example(
-        {
-            "text": TEXT,
-            "url": "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
-            "page_title": "planning.md",
-            "chunk_index": 0,
-            "total_chunks": 2,
-            "source": "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
-            "file_name": "planning.md",
-        },
-        "C:\\Users\\me\\Book\\docs\\module-4-vla\\planning.md",
-        *("planning.md", "vla", {"vla", "module-4-vla"}, 0, 2),
-    ),
-    "3a": Example(
-        {
-            "content": TEXT,
-            "url": f"{SITE}/module-2-digital-twin/gazebo",
-            "title": "Gazebo",
-            "headings": ["Gazebo", "Worlds", "Physics"],
-            "chunk_index": 4,
-            "source_document": f"{SITE}/module-2-digital-twin/gazebo",
-            "metadata": {"original_chunk_index": 4, "total_chunks": 6, "text_length": 34},
-        },
-        f"{SITE}/module-2-digital-twin/gazebo",
-        *("Gazebo", "digital-twin", {"digital-twin", "module-2-digital-twin"}, 4, 6),
-        ("Gazebo", "Worlds", "Physics"),
-    ),
-    "3b": Example({"url": f"{SITE}/intro", "text": TEXT}, f"{SITE}/intro", "Intro", "intro", {"intro"}),
-    "4": Example(
-        {
-            "content": TEXT,
-            "url": f"{SITE}/one",
-            "title": "One",
-            "metadata": {"module": "module-1-ros2"},
-            "chunk_id": "one-5",
-            "chunk_index": 5,
-            "total_chunks": 7,
-            "content_hash": "abc",
-        },
-        *(f"{SITE}/one", "One", "ros2", ROS2, 5, 7),
-    ),
-    "5": Example(
-        {
-            "text": TEXT,
-            "source_url": f"{SITE}/module-1-ros2/topics",
-            "page_title": "Topics",
-            "chapter": "Docs",
-            "section": "Publishers",
-            "chunk_index": 0,
-        },
-        *(f"{SITE}/module-1-ros2/topics", "Topics", "ros2", {*ROS2, "docs"}, 0, 1, ("Publishers",)),
-    ),
-    "6": Example(
-        {"url": f"{SITE}/module4/voice", "text": TEXT, "chunk_id": 12},
-        *(f"{SITE}/module4/voice", "Voice", "module4", {"module4"}, 12, 13),
-    ),
-    "7": Example(
-        {
-            "text_content": TEXT,
-            "source_url": f"{SITE}/sensors/lidar/",
-            "page_title": "Lidar",
-            "chunk_index": 1,
-            "metadata": {"word_count": 7, "processed_at": 1765000000},
-        },
-        *(f"{SITE}/sensors/lidar/", "Lidar", "sensors", {"sensors"}, 1, 2),
-    ),
-    "8": Example(
-        {
-            "text": TEXT,
-            "source_url": f"{SITE}/ch05-humanoids/gait",
-            "title": "Gait",
-            "chapter": "ch05-humanoids",
-            "section": "Balance",
-            "chunk_index": 2,
-            "chunk_id": "0b1c9c0e-7a55-4b8e-9d2c-000000000001",
-        },
-        *(
-            f"{SITE}/ch05-humanoids/gait",
-            "Gait",
-            "humanoids",
-            {"humanoids", "ch05-humanoids"},
-            2,
-            3,
-            ("Balance",),
-        ),
-    ),
-    "9": Example(
-        {
-            "text": TEXT,
-            "source_file": "module-1-ros2/01-nodes.mdx",
-            "module_name": "module-1-ros2",
-            "section_heading": "What is a node?",
-            "chunk_index": 0,
-            "total_chunks": 5,
-            "chunk_id": "0b1c9c0e-7a55-4b8e-9d2c-000000000001",
-        },
-        *("module-1-ros2/01-nodes.mdx", "What is a node?", "ros2", ROS2, 0, 5, ("What is a node?",)),
-    ),
-    "9 root": Example(
-        {
-            "text": TEXT,
-            "source_file": "lab-setup.mdx",
-            "module_name": "lab-setup.mdx",
-            "chunk_index": 0,
-            "total_chunks": 1,
-        },
-        *("lab-setup.mdx", "Lab setup", "intro", {"intro", "lab-setup.mdx"}),
-    ),
-    "10": Example(
-        {
-            "content": TEXT,
-            "source_url": f"{SITE}/chapter-4-vla/x",
-            "title": "X",
-            "section": "Y",
-            "chunk_index": 77,
-        },
-        *(f"{SITE}/chapter-4-vla/x", "X", "vla", {"vla", "chapter-4-vla"}, 77, 78, ("Y",)),
-    ),
-    "11": Example(
-        {
-            "content": TEXT,
-            "source_url": f"{SITE}/chapter-3-isaac-ai-brain/arms",
-            "page_title": "Arms",
-            "chapter": "chapter-3-isaac-ai-brain",
-            "section_title": "Arms > Joints",
-            "position": 6,
-            "content_hash": "d1",
-            "chunk_id": "0a1b2c3d_6",
-        },
-        f"{SITE}/chapter-3-isaac-ai-brain/arms",
-        *("Arms", "isaac-ai-brain", {"isaac-ai-brain", "chapter-3-isaac-ai-brain"}, 6, 7, ("Arms", "Joints")),
-    ),
-    "12": Example(
-        {
-            "content": TEXT,
-            "url": f"{SITE}/ros2-fundamentals/dds",
-            "page_title": "DDS",
-            "section_heading": "QoS",
-            "chunk_id": "8",
-            "content_hash": "d2",
-        },
-        *(f"{SITE}/ros2-fundamentals/dds", "DDS", "ros2-fundamentals", {"ros2-fundamentals"}, 8, 9, ("QoS",)),
-    ),
-    "13": Example(
-        {
-            "content": TEXT,
-            "metadata": {
-                "page_url": f"{SITE}/a/b",
-                "page_title": "B",
-                "chapter_name": "Module 2: Digital Twins",
-                "chapter_number": 2,
-                "chunk_id": 3,
-                "total_chunks": 4,
-                "source": "textbook",
-            },
-        },
-        *(f"{SITE}/a/b", "B", "digital twins", {"digital twins", "module 2: digital twins"}, 3, 4),
-    ),
-    "14": Example(
-        {
-            "text": TEXT,
-            "metadata": {
-                "source_url": f"{SITE}/intro",
-                "chunk_index": 0,
-                "total_chunks": 3,
-                "processed_at": "now",
-            },
-        },
-        *(f"{SITE}/intro", "Intro", "intro", {"intro"}, 0, 3),
-    ),
-    "15": Example(
-        {
-            "text": TEXT,
-            "url_path": "/docs/module-2-ros-2-fundamentals/nodes",
-            "doc_path": "docs/module-2-ros-2-fundamentals/nodes.md",
-            "module_id": "2",
-            "heading": "Nodes",
-            "chunk_index": 1,
-        },
-        "/docs/module-2-ros-2-fundamentals/nodes",
-        *("Nodes", "ros-2-fundamentals", {"2", "module-2-ros-2-fundamentals"}, 1, 2, ("Nodes",)),
-        source="docs/module-2-ros-2-fundamentals/nodes.md",
-    ),
-    "16": Example(
-        {
-            "text": TEXT,
-            "full_path": "/srv/book/docs/module-3/nav.md",
-            "source": "nav.md",
-            "category": "docs",
-            "chunk_index": 0,
-        },
-        *("/srv/book/docs/module-3/nav.md", "nav.md", "module-3", {"module-3"}),
-    ),
-    "17": Example(
-        {"text": TEXT, "source": "docs/module-1/nodes.mdx", "filename": "nodes.mdx"},
-        *("docs/module-1/nodes.mdx", "nodes.mdx", "module-1", {"module-1"}),
-    ),
-    "18": Example(
-        {"text": TEXT, "url": f"{SITE}/index.html", "position": 2},
-        *(f"{SITE}/index.html", "Docs", "intro", {"intro"}, 2, 3),
-    ),
+EXAMPLES: dict[str, dict[str, Any]] = {
+    entry["name"]: entry
+    for entry in map(json.loads, Path(__file__).with_name("payloads.jsonl").read_text("utf-8").splitlines())
 }
+"""Payloads of known pipelines, and the expected fields of their chunks."""
+
+
+def payload_of(name: str) -> dict[str, Any]:
+    payload: dict[str, Any] = EXAMPLES[name]["payload"]
+    return payload
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 @pytest.mark.parametrize("detected", [True, False])
 def test_payloads_of_known_pipelines(name: str, detected: bool) -> None:
-    example = EXAMPLES[name]
-    dialect = detect([example.payload]) if detected else ANY
-    chunk = dialect.read(7, example.payload)
+    payload, expected = payload_of(name), EXAMPLES[name]["expected"]
+    dialect = detect([payload]) if detected else ANY
+    chunk = dialect.read(7, payload)
     assert chunk == Chunk(
         id="7",
         text=TEXT,
-        page_url=example.url,
-        title=example.title,
-        module=example.module,
+        page_url=expected["page_url"],
+        title=expected["title"],
+        module=expected["module"],
         module_keys=chunk.module_keys,
-        headings=example.headings,
+        headings=tuple(expected.get("headings", ())),
         anchor="",
-        chunk_index=example.place,
-        total_chunks=example.total,
+        chunk_index=expected.get("chunk_index", 0),
+        total_chunks=expected.get("total_chunks", 1),
         start_line=0,
         end_line=0,
-        content_hash=example.payload.get("content_hash") or hashlib.sha256(TEXT.encode()).hexdigest(),
-        source=example.source or example.url,
+        content_hash=payload.get("content_hash") or hashlib.sha256(TEXT.encode()).hexdigest(),
+        source=expected.get("source", expected["page_url"]),
     )
-    assert chunk.module_keys[0] == example.module
-    assert example.keys <= set(chunk.module_keys)
+    assert chunk.module_keys[0] == expected["module"]
+    assert set(expected["module_keys"]) <= set(chunk.module_keys)
 
 
 def test_own_payloads() -> None:
@@ -508,29 +261,29 @@ def test_titles_from_addresses(address: str, title: str) -> None:
 
 
 def test_detection_of_one_dialect() -> None:
-    dialect = detect([EXAMPLES["3a"].payload] * 5)
+    dialect = detect([payload_of("3a")] * 5)
     assert dialect == Dialect(
         "detected", "content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks"
     )
     assert "text from content" in dialect.describe()
     assert "missing: module" in dialect.describe()
-    assert detect([EXAMPLES["16"].payload]).page_url == "full_path"
-    assert detect([EXAMPLES["5"].payload]).module == "", "'Docs' is not a module"
-    assert detect([EXAMPLES["15"].payload]).module == "", "a number is not a name"
+    assert detect([payload_of("16")]).page_url == "full_path"
+    assert detect([payload_of("5")]).module == "", "'Docs' is not a module"
+    assert detect([payload_of("15")]).module == "", "a number is not a name"
 
 
 def test_detection_of_own_payloads() -> None:
     ours = [to_payload(own_chunk(number)) for number in range(3)]
     assert detect(ours) is RECTO
     assert "missing" not in RECTO.describe()
-    mixed = detect([*ours, EXAMPLES["4"].payload])
+    mixed = detect([*ours, payload_of("4")])
     assert mixed.name == "detected"
     assert mixed.module == "module_name"
     assert set(mixed.partial) == {"text", "page_url", "page_title", "module", "section"}
 
 
 def test_detection_in_mixed_payloads() -> None:
-    payloads = [EXAMPLES["1"].payload, EXAMPLES["1"].payload, EXAMPLES["10"].payload]
+    payloads = [payload_of("1"), payload_of("1"), payload_of("10")]
     dialect = detect(payloads)
     assert (dialect.text, dialect.page_url, dialect.module, dialect.chunk_index) == (
         "text",
@@ -547,13 +300,13 @@ def test_detection_in_mixed_payloads() -> None:
 def test_detection_reads_a_sample() -> None:
     assert detect([]) == Dialect("detected")
     assert "no field is known" in detect([{}]).describe()
-    assert detect([EXAMPLES["2a"].payload] * SAMPLE + [EXAMPLES["10"].payload] * 500).text == "text"
+    assert detect([payload_of("2a")] * SAMPLE + [payload_of("10")] * 500).text == "text"
 
 
 def test_module_filters_have_the_stored_values() -> None:
     payloads = [
-        EXAMPLES["9"].payload,
-        {**EXAMPLES["9"].payload, "module_name": "module-2-simulation", "source_file": "x.md"},
+        payload_of("9"),
+        {**payload_of("9"), "module_name": "module-2-simulation", "source_file": "x.md"},
     ]
     dialect = detect(payloads)
     listed = stored_modules(dialect, payloads, ["module-2-simulation", "Digital Twins", "intro.mdx", 4])
@@ -572,12 +325,12 @@ def test_module_filters_have_the_stored_values() -> None:
 
 
 def test_module_filters_by_directory() -> None:
-    payloads = [EXAMPLES["1"].payload]
+    payloads = [payload_of("1")]
     dialect = detect(payloads)
     result = module_filter(dialect, Filters(modules=("module-1-ros2",)), stored_modules(dialect, payloads))
     assert isinstance(result, FieldFilter)
     assert "ros2" in result.values
-    other = {**EXAMPLES["1"].payload, "page_url": "local://docs/module-5-ros2-advanced/x"}
+    other = {**payload_of("1"), "page_url": "local://docs/module-5-ros2-advanced/x"}
     listed = stored_modules(dialect, [*payloads, other])
     assert module_filter(dialect, Filters(modules=("module-1-ros2",)), listed) is CLIENT_SIDE, (
         "'ros2' would match both directories"
@@ -585,31 +338,24 @@ def test_module_filters_by_directory() -> None:
     assert listed == {"ros2": ("ros2",)}
 
 
-@pytest.mark.parametrize(
-    "name", ["2a", "2b", "2c", "3a", "3b", "5", "6", "7", "10", "12", "14", "15", "17", "18"]
-)
+@pytest.mark.parametrize("name", ["2a", "2b", "2c", "3a", "5", "6", "7", "10", "12", "15", "17", "18"])
 def test_without_a_module_field_the_client_filters(name: str) -> None:
-    example = EXAMPLES[name]
-    dialect = detect([example.payload])
-    assert module_filter(dialect, Filters(modules=(example.module,)), {}) is CLIENT_SIDE
-    chunk = dialect.read(0, example.payload)
-    assert matches(chunk, Filters(modules=(example.module.upper(), "zzz")))
+    payload, module = payload_of(name), EXAMPLES[name]["expected"]["module"]
+    dialect = detect([payload])
+    assert module_filter(dialect, Filters(modules=(module,)), {}) is CLIENT_SIDE
+    chunk = dialect.read(0, payload)
+    assert matches(chunk, Filters(modules=(module.upper(), "zzz")))
     assert not matches(chunk, Filters(modules=("zzz",)))
-    assert not matches(chunk, Filters(modules=(example.module,), page_url="https://example.org/elsewhere"))
+    assert not matches(chunk, Filters(modules=(module,), page_url="https://example.org/elsewhere"))
     assert matches(chunk, Filters())
 
 
 def test_partial_fields_are_filtered_by_the_client() -> None:
-    dialect = detect([EXAMPLES["1"].payload, EXAMPLES["10"].payload])
+    dialect = detect([payload_of("1"), payload_of("10")])
     assert module_filter(dialect, Filters(modules=("ros2",)), {"ros2": ("ros2",)}) is CLIENT_SIDE
     assert url_filter(dialect, Filters(page_url="x")) is CLIENT_SIDE
     assert url_filter(ANY, Filters(page_url="x")) is CLIENT_SIDE
-    assert (
-        stored_modules(
-            Dialect("theirs", module="module_name"), [EXAMPLES["1"].payload, EXAMPLES["2a"].payload]
-        )
-        == {}
-    )
+    assert stored_modules(Dialect("theirs", module="module_name"), [payload_of("1"), payload_of("2a")]) == {}
 
 
 def test_filters_on_own_fields() -> None:
@@ -676,13 +422,13 @@ def test_mapping_files(tmp_path: Path) -> None:
     (tmp_path / "modules.json").write_text(json.dumps({"modules": renamed}), "utf-8")
     aliases = load_dialect(tmp_path / "modules.json")
     for example, directory in (("16", "module-2"), ("3a", "module-2-digital-twin")):
-        stored = json.loads(json.dumps(EXAMPLES[example].payload).replace("module-3", "module-2"))
+        stored = json.loads(json.dumps(payload_of(example)).replace("module-3", "module-2"))
         chosen = choose(aliases, [stored], own=False)
         assert chosen == replace(detect([stored]), modules=aliases.modules)
         assert chosen.read(0, stored).module == "simulation"
         assert {"simulation", directory} <= set(chosen.read(0, stored).module_keys)
     assert choose(aliases, [], own=True) is RECTO
-    assert choose(expected, [EXAMPLES["1"].payload], own=False) is expected
+    assert choose(expected, [payload_of("1")], own=False) is expected
     payload = {
         "body": TEXT,
         "text": "teaser",
