@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -401,15 +402,16 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+def fill(disk: Path) -> None:
+    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(1 << 16))
+
+
 def test_a_full_disk(tiny_disk: Path, small_book: Path) -> None:
     home = tiny_disk / "home"
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
-    with (tiny_disk / "filler").open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(1 << 16))
-        except OSError:
-            pass
+    fill(tiny_disk)
     done = recto(home, "search", "dough", "--collection", "garden")
     assert done.returncode == 0, done.stderr
     assert "Bread" in done.stdout, "the old index still works"
@@ -419,3 +421,8 @@ def test_a_full_disk(tiny_disk: Path, small_book: Path) -> None:
     (tiny_disk / "filler").unlink()
     assert recto(home, "search", "dough", "--collection", "garden").returncode == 0
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+    fill(tiny_disk)
+    done = recto(home, "delete", "garden", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert recto(home, "collections", "--json").stdout.strip() == "[]"
+    assert not list(home.glob(".deleted-*"))

@@ -16,7 +16,7 @@ from contextlib import suppress
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import IO, Any
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
@@ -170,7 +170,7 @@ def forge(archive: Path, header: object, files: Mapping[str, bytes] | None = Non
         with ZipFile(archive, "a") as file:
             file.writestr("recto.json", json.dumps(header))
             for name, data in (files or {}).items():
-                file.writestr(f"files/{name}", data)
+                file.writestr(f"files/{name}", data, ZIP_DEFLATED)
     data = archive.read_bytes()[:-64]
     archive.write_bytes(data + hashlib.sha256(data + b"0" * 64).hexdigest().encode())
 
@@ -242,7 +242,8 @@ HOSTILE = {
     "drive": (rename_first("C:evil"), IndexDamaged),
     "control character": (rename_first("evil\x1b[2J"), IndexDamaged),
     "file instead of a directory": (rename_first("segments"), IndexDamaged),
-    "larger than the disk": (with_size(1 << 49), StorageError),
+    "larger than an index": (with_size(1 << 40), IndexDamaged),
+    "path of many directories": (rename_first("a/" * 1500 + "b"), IndexDamaged),
     "impossible size": (with_size(1 << 80), IndexDamaged),
     "negative size": (with_size(-1), IndexDamaged),
     "size of another type": (with_size("1"), IndexDamaged),
@@ -277,6 +278,31 @@ def test_a_hostile_archive_changes_nothing(
         store.restore(archive, replace=True)
     assert caught.value.hint
     assert listing(tmp_path) == before
+
+
+def test_an_archive_cannot_expand_without_limits(
+    archive: Path, other: EdgeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small archive of which all checksums and digests are right restored to gigabytes."""
+    header = read_header(archive)
+    manifest = json.loads(header["content"]["manifest"])
+    name, data = next(iter(header["files"])), b"x" * (40 << 20)
+    (tmp_path / "large").write_bytes(data)
+    header["files"][name] = len(data)
+    manifest["files"][name] = layout.digest(tmp_path / "large")
+    header["content"]["manifest"] = signed(manifest)
+    forge(archive, header, {name: data})
+    assert archive.stat().st_size < 8 << 20
+    monkeypatch.setattr(backup, "_LARGEST_INDEX", 100 << 20)
+    with pytest.raises(IndexDamaged, match="too large for an index of 50 chunks"):
+        other.restore(archive)
+    assert not list((tmp_path / "other").rglob("building-*"))
+
+
+def test_files_that_the_header_does_not_name(archive: Path, other: EdgeStore) -> None:
+    forge(archive, read_header(archive), {"extra": b"x"})
+    with pytest.raises(IndexDamaged, match="files that its header does not name"):
+        other.restore(archive)
 
 
 def listing(root: Path) -> list[str]:

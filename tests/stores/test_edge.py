@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -534,3 +535,22 @@ def test_only_the_user_can_read_the_home(tmp_path: Path) -> None:
     for path in (home, *home.rglob("*")):
         mode = path.stat().st_mode & 0o777
         assert mode == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_everything_below_the_home_is_private(tmp_path: Path) -> None:
+    home, archive = tmp_path / "home", tmp_path / "books.recto"
+    before = os.umask(0o022)
+    try:
+        store = EdgeStore(home)
+        publish(store, "books", [chunk(number) for number in range(5)])
+        store.open("books")
+        store.backup("books", archive)
+        store.restore(archive, "again")
+        store.open("again")
+        (directory(home) / ".CURRENT.1.abcd").write_text("")
+        publish(store, "books", [chunk(7)])
+    finally:
+        os.umask(before)
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*")}
+    assert {path: mode for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}
+    assert not list(home.rglob(".CURRENT.*")), "the next run removes what a killed one left"

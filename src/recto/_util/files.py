@@ -147,7 +147,7 @@ def checked_sha256(path: Path, cache: Path) -> str:
             return str(cached["sha256"])
     digest = sha256(path)
     with suppress(OSError):  # without a writable home, the file is hashed at each start
-        cache.parent.mkdir(exist_ok=True)  # not `parents`: a dry run must not create the home
+        cache.parent.mkdir(mode=0o700, exist_ok=True)  # not `parents`: a dry run must not create the home
         replace_text(cache, json.dumps({"path": str(path), "signature": signature, "sha256": digest}))
     return digest
 
@@ -223,9 +223,10 @@ class WriterLock:
                 self._wait(f"{message}: waiting for it")
                 notified = True
             time.sleep(_POLL_SECONDS)
-        os.ftruncate(descriptor, 0)
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        os.write(descriptor, str(os.getpid()).encode("ascii"))
+        with suppress(OSError):  # on a full disk, others cannot see who has the lock
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            os.write(descriptor, str(os.getpid()).encode("ascii"))
         self._descriptor = descriptor
         return self
 

@@ -239,10 +239,11 @@ class AdmissionMiddleware:
             self._check_key(key, headers.get("origin"), path)
             scope[_KEY] = key
         check_length(headers)
+        if self.is_limited(path) or not self.is_open(path):
+            self._check_site(headers, key)
         if not self.is_limited(path):
             await self.limits.run(self.app, scope, receive, send)
             return
-        self._check_site(headers, key)
         caller = _caller(key, visitor)
         self.rate.check(caller)
         request = CurrentRequest(
@@ -279,7 +280,7 @@ class AdmissionMiddleware:
         if site is None:  # not a browser, or an old one
             foreign = origin is not None and not self._is_own(origin, headers.get("host", ""))
         else:
-            foreign = site == "cross-site"
+            foreign = site in ("cross-site", "same-site")  # a neighbouring host is someone else's, too
         if foreign and origin not in self._allowed_origins(key):
             raise Refused("site", _CROSS_SITE)
 

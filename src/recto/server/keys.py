@@ -30,7 +30,9 @@ KEY_FORMAT = 1
 MAX_FILE = 1 << 20
 _KEPT_REVOKED = 100
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
-_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?)(?::([0-9]{1,5}))?")
+_LABEL = r"[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?"
+_ORIGIN = re.compile(rf"(https?)://(\[[0-9a-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::([0-9]{{1,5}}))?")
+_LAST_PORT = 65_535
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 
@@ -155,7 +157,7 @@ def revoke_key(home: Path, name: str) -> Key:
 def check_origin(origin: str) -> str:
     """Return an origin as browsers write it; raise an error if it is not one."""
     match = _ORIGIN.fullmatch(origin.lower())
-    if not match:
+    if not match or not 0 < int(match[3] or 1) <= _LAST_PORT:
         raise ConfigurationError(
             f"{origin[:80]!r} is not an origin", hint="Write it as https://book.example.org, without a path."
         )

@@ -35,6 +35,7 @@ _READ = 1 << 20  # bytes
 _MAX_HEADER = 32 << 20  # bytes; it contains the manifest
 _MAX_SIZE = 1 << 50  # bytes of a file
 _MAX_FILES = 10_000
+_MAX_PATH = 1000  # characters
 _NEEDED = "Pass a file that `recto backup` wrote."
 _UNCHANGED = "Nothing was changed. Use another backup."
 # What reading a ZIP file raises if it is damaged, encrypted, or compressed in an unknown way.
@@ -180,7 +181,10 @@ def _read_header(path: Path, file: IO[bytes]) -> Header:
     try:
         with ZipFile(file) as archive:
             info = archive.getinfo(_HEADER_FILE)
-            return _parse_header(path, archive.read(info) if info.file_size <= _MAX_HEADER else b"")
+            header = _parse_header(path, archive.read(info) if info.file_size <= _MAX_HEADER else b"")
+            if set(archive.namelist()) != {_HEADER_FILE, *(_FOLDER + name for name in header.files)}:
+                raise ValueError("it has files that its header does not name")
+            return header
     except _UNREADABLE as error:
         raise _wrong_header(path, error) from error
 
@@ -233,6 +237,8 @@ def _parse_header(path: Path, text: bytes) -> Header:
 def _check_path(name: str) -> None:
     """Raise `ValueError` unless a path stays inside the directory that it is restored to, on every system."""
     parts = name.split("/")
+    if len(name) > _MAX_PATH:
+        raise ValueError("a path is too long")
     if any(part in ("", ".", "..") or len(part) > 255 for part in parts):
         raise ValueError("a path leaves its directory")
     if not name.isprintable() or set(name) & set('\\:*?"<>|'):

@@ -188,6 +188,8 @@ def test_requests_of_other_sites_are_refused(house_settings: Settings) -> None:
             ({"Sec-Fetch-Site": "cross-site"}, 403),
             ({"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}, 403),
             ({"Sec-Fetch-Site": "cross-site", "Origin": allowed}, 200),
+            ({"Sec-Fetch-Site": "same-site"}, 403),
+            ({"Sec-Fetch-Site": "same-site", "Origin": allowed}, 200),
             ({"Sec-Fetch-Site": "same-origin"}, 200),
             ({"Sec-Fetch-Site": "none"}, 200),
             ({"Origin": "https://evil.example"}, 403),
@@ -196,6 +198,7 @@ def test_requests_of_other_sites_are_refused(house_settings: Settings) -> None:
             ({}, 200),
         ):
             assert service.get("/v1/collections", **headers).status == status, headers
+            assert service.get("/metrics", **headers).status == status, headers
         assert service.get("/", **{"Sec-Fetch-Site": "cross-site"}).status == 200, "a link to the page works"
 
 

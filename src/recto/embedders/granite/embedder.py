@@ -185,7 +185,7 @@ def graph_opener(home: Path, variant: Variant, *, single_query: bool = False) ->
     @cache
     def weights() -> Weights:
         with suppress(OSError):  # a home that does not exist is not created
-            (home / "cache").mkdir(exist_ok=True)
+            (home / "cache").mkdir(mode=0o700, exist_ok=True)
         return cached_weights(
             home / "cache" / variant.weights.parent,
             variant.weights.name,

@@ -227,7 +227,7 @@ def cached_weights(folder: Path, name: str, sha256: str, make: Callable[[], Arra
             return Weights(folder)
     arrays = make()
     with suppress(OSError):  # the directory is missing, full or read-only: then every start does this work
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         replace_bytes(path, _file_parts(arrays))
         if checked_sha256(path, hash_cache) == sha256:
             return Weights(folder)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any
 
-from recto._util.files import read_limited
+from recto._util.files import make_private, read_limited
 from recto.errors import FormatMismatch, IndexDamaged, RectoError, StorageError, StoreBusy
 from recto.protocols import Progress
-from recto.stores.archive import Archive, Header, write_archive
+from recto.stores.archive import Archive, FileBlock, Header, write_archive
 from recto.stores.edge.index import open_generation
 from recto.stores.edge.layout import (
     INDEX_FORMAT,
@@ -27,6 +27,7 @@ from recto.stores.edge.layout import (
     can_upgrade,
     copy_tree,
     digest,
+    is_hole,
     manifest_mismatch,
     migrate,
     parse_manifest,
@@ -39,6 +40,8 @@ from recto.stores.edge.layout import (
 from recto.types.index import Calibration, GenerationInfo, IndexInfo
 
 KIND = "embedded"
+_LARGEST_INDEX = 1 << 30  # bytes of the files of an empty index, with their holes; they have about 200 MB
+_LARGEST_CHUNK = 1 << 18  # bytes that a chunk may add; it adds about 10 KB
 _TRIES, _PAUSE = 50, 0.02  # of opening a generation while others are published; seconds between two
 
 
@@ -162,7 +165,7 @@ def restore_archive(
     _check_space(archive, directory)
     with _draft(directory) as draft:
         try:
-            _extract(archive, body["files"], draft, progress)
+            _extract(archive, body, draft, progress)
         except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
             raise archive.damaged("two of its paths exclude each other") from error
         try:
@@ -194,14 +197,31 @@ def _check_space(archive: Archive, directory: CollectionDirectory) -> None:
         )
 
 
-def _extract(archive: Archive, digests: dict[str, str], draft: Path, progress: Progress | None) -> None:
-    """Write the files of an archive into a new directory, and compare them with their digests."""
+def _extract(archive: Archive, body: dict[str, Any], draft: Path, progress: Progress | None) -> None:
+    """Write the files of an archive into a new directory, and compare them with their digests.
+
+    A small archive can expand to any size, so both sizes are compared with the number of chunks: with holes,
+    and without.
+    """
+    chunks = body["chunks"] if isinstance(body["chunks"], int) else 0
+    done, total, written = 0, sum(archive.header.files.values()), 0
+    too_large = archive.damaged(f"its files are too large for an index of {chunks} chunks")
+    if total > _LARGEST_INDEX + chunks * _LARGEST_CHUNK:
+        raise too_large
+
+    def bounded(blocks: Iterator[FileBlock]) -> Iterator[FileBlock]:
+        nonlocal written
+        for offset, block in blocks:
+            written += 0 if is_hole(block) else len(block)
+            if written > (_LARGEST_INDEX + chunks * _LARGEST_CHUNK) // 4:
+                raise too_large
+            yield offset, block
+
     draft.mkdir(mode=0o700)
-    done, total = 0, sum(archive.header.files.values())
     for name, size, blocks in archive.files():
         path = draft / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if write_blocks(path, size, blocks) != digests[name]:
+        make_private(path.parent)
+        if write_blocks(path, size, bounded(blocks)) != body["files"][name]:
             raise archive.damaged(f"{name} does not match the manifest")
         done += size
         if progress:
@@ -250,6 +270,8 @@ def _publish(
         if calibration is not None:
             write_calibration(directory.calibration(name), calibration)
         info = open_generation(directory, directory.path.name, name).info
+        for path in directory.generation(name).rglob("*"):  # the engine has written some of them anew
+            path.chmod(0o700 if path.is_dir() else 0o600)
     except BaseException:
         directory.remove_generation(name)
         raise

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -170,10 +173,25 @@ def _sparse_params(memory: edge.Memory | None = None) -> dict[str, edge.EdgeSpar
     return {LEXICAL: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf, memory=memory)}
 
 
+_opening = threading.Lock()
+
+
+@contextmanager
+def _private_files() -> Iterator[None]:
+    """Let the engine, which writes some files whenever it opens an index, write them for this user only."""
+    with _opening:  # the mask belongs to the process
+        mask = os.umask(0o077)
+        try:
+            yield
+        finally:
+            os.umask(mask)
+
+
 def load_shard(path: Path) -> edge.EdgeShard:
     """Open a published shard for reading; open a copy if the engine cannot write to the directory."""
     try:
-        return edge.EdgeShard.load(str(path))
+        with _private_files():
+            return edge.EdgeShard.load(str(path))
     except Exception as error:
         if not _NOT_WRITABLE.search(str(error)):
             raise

@@ -54,6 +54,7 @@ _BLOCK = 1 << 16
 _ZEROS = bytes(_BLOCK)
 _ALWAYS_DIGEST = 32 << 20  # bytes on disk; all files of a smaller index are digested at every start
 _SMALL_FILE = 2 << 20  # bytes; the engine touches most files up to this size whenever it opens an index
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _LONGEST_POINTER = 64  # bytes
 LARGEST_MANIFEST = 16 << 20
 """Bytes of a manifest or a calibration."""
@@ -197,7 +198,7 @@ class CollectionDirectory(NamedTuple):
 
     def remove_drafts(self) -> None:
         """Remove what killed writers left; the caller must hold the lock."""
-        for path in self.path.glob("building-*"):
+        for path in (*self.path.glob("building-*"), *self.path.glob(".CURRENT.*")):
             _remove(path)
 
     def add_generation(self, draft: Path, manifest: Manifest) -> str:
@@ -390,7 +391,7 @@ class FileDigest:
 
 def copy_tree(source: Path, target: Path) -> None:
     """Copy a directory; sparse files stay sparse."""
-    target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
     for entry in source.iterdir():
         if entry.is_dir():
             copy_tree(entry, target / entry.name)
@@ -402,7 +403,7 @@ def copy_tree(source: Path, target: Path) -> None:
 def write_blocks(path: Path, size: int, blocks: Iterable[tuple[int, bytes]]) -> str:
     """Write a sparse file, and return its digest."""
     file_digest = FileDigest(size)
-    with path.open("wb") as file:
+    with os.fdopen(os.open(path, _NEW_FILE, 0o600), "wb") as file:
         file.truncate(size)
         for offset, block in blocks:
             file_digest.update(offset, block)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from recto.stores.edge.build import EdgeBuild
     from recto.stores.edge.index import EdgeIndex
 
+_DELETED = ".deleted-"
 _LARGEST_ALIASES = 1 << 20  # bytes
 _VERIFY_PAUSE = 300.0  # seconds between two looks at whether an index is due
 
@@ -260,16 +261,17 @@ class EdgeStore:
         with disk_errors(self._home):
             if (collection := self._collection(name)) != name:
                 raise is_alias(name, collection)
-            directory, trash = self._directory(name), self._home / "deleted"
-            make_private(trash)
+            directory = self._directory(name)
             with WriterLock(directory.lock, f"Collection '{name}'"):
                 # Renaming is atomic: a killed process leaves the whole collection, or none of it.
-                os.replace(directory.path, trash / f"{name}-{os.urandom(4).hex()}")
+                os.replace(directory.path, self._home / f"{_DELETED}{name}-{os.urandom(4).hex()}")
             self._open.pop(name, None)
+            for path in (self._home / "deleted", *self._home.glob(f"{_DELETED}*")):  # also what 0.2 left
+                shutil.rmtree(path, ignore_errors=True)
+            # On a full disk, there is room for this only now.
             self._aliases.change(
                 lambda aliases: {alias: target for alias, target in aliases.items() if target != name}
             )
-            shutil.rmtree(trash, ignore_errors=True)  # also what a killed process left
 
     def verify(self, name: str) -> None:
         """Digest every file of the current generation; raise `IndexDamaged` if one does not match."""
