@@ -26,7 +26,7 @@ from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
 from recto.server import mcp_tools as pages_module
 from recto.server.mcp_server import build_server, page_uri
-from recto.server.mcp_tools import LazyRetriever
+from recto.server.mcp_tools import LazyRetriever, _quoted
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import MODES, Filters, Mode, Module
 from tests.server.mcp.client import call, connected, failure, in_memory, text_of
@@ -98,7 +98,7 @@ def test_context(retriever: Retriever) -> None:
     for section, one in zip(found["sections"], expected.sections, strict=True):
         assert (section["url"], section["missing"], section["truncated"]) == (one.url, one.missing, False)
         assert section["above_noise"] is True
-        assert f"{section['url']}\n\n{section['text']}" in text_of(result)
+        assert f"{section['url']}\n\n{_quoted(section['text'])}" in text_of(result)
 
 
 def test_context_of_a_page(retriever: Retriever) -> None:
@@ -137,7 +137,7 @@ def test_search(retriever: Retriever) -> None:
     hits = response_to_dict(expected, words, 4)["results"]
     assert data["results"] == [{name: hit[name] for name in data["results"][0]} for hit in hits]
     for shown in data["results"]:
-        assert f"{shown['url']}\n\n{shown['text']}" in text
+        assert f"{shown['url']}\n\n{_quoted(shown['text'])}" in text
         assert f"matches: {', '.join(shown['matches'])})" in text
 
 
