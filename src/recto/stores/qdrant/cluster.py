@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any
 
 from qdrant_client import QdrantClient, models
@@ -13,9 +14,10 @@ from qdrant_client import QdrantClient, models
 from recto._util.text import plural
 from recto.errors import CollectionMissing, ConfigurationError, Unreachable
 from recto.settings import ServerOptions
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import Connection, Node
 from recto.types.index import StoreProblem
 
+_RECENT = timedelta(seconds=30)  # older failures of messages between nodes are not reset by the server
 _TRANSFER_SECONDS = 3600.0
 _POLL_SECONDS = 1.0
 _MISSED_POLLS = 30  # without a transfer that is running
@@ -47,14 +49,34 @@ def find_problems(connection: Connection, collection: str) -> tuple[StoreProblem
 
 
 def _nodes(connection: Connection, _: str) -> Iterator[StoreProblem]:
-    """Ask every node in QDRANT_URL whether it is ready; if there is only one, other calls show it."""
-    nodes = connection.nodes if len(connection.nodes) > 1 else ()
-    with ThreadPoolExecutor(max(1, len(nodes))) as pool:
-        ready = list(pool.map(lambda node: node.is_ready(), nodes))
-    for node, is_ready in zip(nodes, ready, strict=True):
-        if not is_ready:
+    """Ask every node in QDRANT_URL whether it is ready, and which of the others it cannot reach."""
+    nodes = connection.nodes
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        ready = dict(zip(nodes, pool.map(lambda node: node.is_ready(), nodes), strict=True))
+    failed: set[str] = set()
+    for node, is_ready in ready.items():
+        if is_ready or len(nodes) == 1:
+            failed |= _unreachable_peers(connection, node)
+        else:
             message = f"The node at {node.url} does not answer, or is not ready"
             yield StoreProblem("node", message, f"{_RESTART}, or remove it from QDRANT_URL")
+    for url in sorted(failed):
+        yield StoreProblem("peer", f"The peer at {url} cannot be reached by another node", _RESTART)
+
+
+def _unreachable_peers(connection: Connection, node: Node) -> set[str]:
+    """Return the peers that a node has tried to reach lately; the leader tries to reach all of them."""
+    status = connection.read_from(node, QdrantClient.cluster_status)
+    if status.status != "enabled":
+        return set()
+    working = getattr(status.consensus_thread_status, "last_update", None)
+    return {
+        url
+        for url, failures in status.message_send_failures.items()
+        if failures.latest_error_timestamp is not None
+        and working is not None
+        and working - failures.latest_error_timestamp < _RECENT
+    }
 
 
 def _state(connection: Connection, collection: str) -> Iterator[StoreProblem]:

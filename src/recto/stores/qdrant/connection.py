@@ -198,6 +198,10 @@ class Connection:
 
         return retry(attempt, tries.pause, self._sleep)
 
+    def read_from(self, node: Node, call: Callable[[QdrantClient], Result]) -> Result:
+        """Call one node, once."""
+        return self._call(node, _READ_SECONDS, call)
+
     async def aread(self, call: Callable[..., Awaitable[Result]], *args: Any, **options: Any) -> Result:
         """Await a call of the server, up to three times."""
         tries = _ReadTries(self._order)
