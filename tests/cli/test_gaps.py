@@ -57,6 +57,19 @@ def test_the_configured_log(house: Path, log: Path) -> None:
     assert "5 queries about 'house' (2 distinct) in 2 clusters" in done.stdout
 
 
+def test_lines_that_are_no_entries_are_skipped_and_counted(house: Path, log: Path, tmp_path: Path) -> None:
+    (path,) = log.iterdir()
+    with path.open("ab") as file:
+        file.write(
+            b"[" * 50_000 + b'\n{"time": 1}\n{"time": "2026-11-16T10:00:00Z", "collection": ["house"]}\n'
+        )
+    suite = tmp_path / "suite.json"
+    for command in (("gaps",), ("suite", "add", str(suite), "--from-log")):
+        done = recto(house / "home", *command, "--collection", "house", "--log", str(log))
+        assert done.returncode == 0, done.stderr
+        assert "3 lines of the query log cannot be read and were skipped" in done.stderr
+
+
 def test_what_is_missing_is_said(house: Path, queries: Path, tmp_path: Path) -> None:
     none = recto(house / "home", "gaps", "--collection", "house")
     assert none.returncode == 4

@@ -66,10 +66,14 @@ class AskedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The queries about a book by their normal form, and how many were logged without their text."""
+    """The queries about a book by their normal form, and how many were logged without their text.
+
+    `skipped` counts the lines of the log that are no entries.
+    """
 
     queries: dict[str, AskedQuery]
     without_text: int = 0
+    skipped: int = 0
 
     @property
     def has_clicks(self) -> bool:
@@ -190,7 +194,8 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
     """Read the queries about a collection, which may have several names, from a query log."""
     queries: dict[str, AskedQuery] = defaultdict(AskedQuery)
     accepted, without_text = frozenset(names), 0
-    for entry in read_query_log(log, since):
+    skipped: Counter[str] = Counter()
+    for entry in read_query_log(log, since, lambda: skipped.update(["lines"])):
         if entry.get("collection") not in accepted:
             continue
         text = entry.get("query")
@@ -203,7 +208,8 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
         else:
             asked.forms[text] += 1
             asked.clickable += entry.get("via") in _CLICKABLE
-    return Asked({key: asked for key, asked in queries.items() if asked.forms}, without_text)
+    named = {key: asked for key, asked in queries.items() if asked.forms}
+    return Asked(named, without_text, skipped.total())
 
 
 def names_of(store: Store, collection: str) -> set[str]:

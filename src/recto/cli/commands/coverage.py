@@ -12,7 +12,7 @@ import click
 from recto._util.text import plural
 from recto.cli import options
 from recto.cli.output import emit, one_line, table
-from recto.cli.runner import Exit, connect, progress_bar, save_report
+from recto.cli.runner import Exit, connect, progress_bar, save_report, warn
 from recto.errors import InvalidArgument
 from recto.settings import load_settings
 from recto.types.search import Mode
@@ -216,7 +216,10 @@ def asked_queries(retriever: Retriever, log: Path | None, days: int | None) -> A
             hint="Run `recto serve --query-log DIRECTORY`, and pass the directory with --log.",
         )
     since = None if days is None else datetime.now(UTC) - timedelta(days=days)
-    return read_asked(directory, names_of(retriever.store, retriever.collection), since)
+    asked = read_asked(directory, names_of(retriever.store, retriever.collection), since)
+    if asked.skipped:
+        warn(f"{plural(asked.skipped, 'line')} of the query log cannot be read and were skipped")
+    return asked
 
 
 def _gaps_data(clustered: Gaps, count: int) -> dict[str, Any]:
