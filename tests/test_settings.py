@@ -300,3 +300,20 @@ def test_search_and_chunk_settings(tmp_path: Path) -> None:
     given = {"RECTO_LEXICAL_WEIGHT": "0.4", "RECTO_CHUNK_TOKENS": "320"}
     settings = load_settings(given, tmp_path)
     assert (settings.lexical_weight, settings.chunk_tokens) == (0.4, 320)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://localhost:11434/v1", ""),
+        ("http://127.0.0.1:11434/v1", ""),
+        ("http://[::1]:11434/v1", ""),
+        ("https://127.evil.example/v1", "https://127.evil.example"),
+        ("https://localhost.evil.example/v1", "https://localhost.evil.example"),
+        ("http://192.168.1.5:8000/v1", "http://192.168.1.5:8000"),
+    ],
+)
+def test_an_embedding_service_that_only_the_project_names(tmp_path: Path, url: str, address: str) -> None:
+    (tmp_path / ".env").write_text(f"RECTO_EMBEDDER=openai\nRECTO_OPENAI_URL={url}\nRECTO_MODEL=m\n")
+    assert load_settings({}, tmp_path).project_endpoint[1] == address
+    assert load_settings({"RECTO_OPENAI_URL": url}, tmp_path).project_endpoint == ("", "")

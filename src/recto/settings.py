@@ -243,9 +243,9 @@ class Settings:
         if not self.variables.is_from_project(name):
             return "", ""
         parts = urlsplit(self.variables[name])
-        host = parts.hostname or ""
-        is_local = host in {"localhost", "::1"} or host.startswith("127.") or host.endswith(".localhost")
-        return ("", "") if is_local else (name, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}")
+        if is_loopback(parts.hostname or ""):
+            return "", ""
+        return name, f"{parts.scheme}://{parts.netloc}"
 
     @property
     def extras(self) -> tuple[str, ...]:
@@ -372,6 +372,19 @@ def working_directory() -> Path | None:
 def split_addresses(text: str) -> list[str]:
     """Return the addresses of the nodes of a cluster, which commas or spaces separate."""
     return list(dict.fromkeys(part.rstrip("/") for part in re.split(r"[,\s]+", text) if part))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host name or address is reachable from this machine only."""
+    import ipaddress
+
+    name = host.strip("[]").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def is_local_address(url: str) -> bool:

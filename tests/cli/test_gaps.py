@@ -67,7 +67,7 @@ def test_lines_that_are_no_entries_are_skipped_and_counted(house: Path, log: Pat
     for command in (("gaps",), ("suite", "add", str(suite), "--from-log")):
         done = recto(house / "home", *command, "--collection", "house", "--log", str(log))
         assert done.returncode == 0, done.stderr
-        assert "3 lines of the query log cannot be read and were skipped" in done.stderr
+        assert "Skipped 3 lines of the query log that cannot be read" in done.stderr
 
 
 def test_what_is_missing_is_said(house: Path, queries: Path, tmp_path: Path) -> None:

@@ -135,8 +135,7 @@ def test_a_response_that_drips_ends(
 
     monkeypatch.setattr("recto.embedders.cohere._QUERY_SECONDS", 1.0)
     monkeypatch.setattr("recto.embedders.cohere._DOCUMENT_SECONDS", 2.0)
-    monkeypatch.setattr("recto.embedders.openai._QUERY_SECONDS", 1.0)
-    monkeypatch.setattr("recto.embedders.openai_wire._LONGEST_SECONDS", 2.0)
+    monkeypatch.setattr("recto.embedders.openai._PROBE_SECONDS", 1.0)
     with service(drip) as url:
         began = time.monotonic()
         with pytest.raises(RectoError):

@@ -168,6 +168,12 @@ def test_a_passage_is_not_found_across_a_missing_chunk() -> None:
     assert not find("two three", chunks)
 
 
+def test_overlapping_chunks_hold_a_passage_together() -> None:
+    words = [str(number) for number in range(1000, 1013)]
+    chunks = [chunk(0, text=" ".join(words[:8])), chunk(1, text=" ".join(words[6:]))]
+    assert find(" ".join(words[2:12]), chunks) == {one.id for one in chunks}
+
+
 @pytest.fixture
 def garden(tmp_path: Path) -> Index:
     """Two pages; on the first, a section with a subsection."""

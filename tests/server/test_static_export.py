@@ -246,7 +246,7 @@ def test_files_of_others_stay(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "widget.js").write_text("mine")
-    with pytest.raises(InvalidArgument, match=r"widget\.js was not written by an export"):
+    with pytest.raises(InvalidArgument, match=r"widget\.js would be replaced"):
         export_static(store.open("books"), other)
     assert contents(other) == {"widget.js": b"mine"}
 

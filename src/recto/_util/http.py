@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-LIMIT = "recto_limit"
-"""The extension of a request with the most bytes that its response may have."""
+BOUNDS = "recto_bounds"
+"""The extension of a request with the bytes and the seconds that its response may have."""
 _GZIP = 16 + zlib.MAX_WBITS
 
 
@@ -21,13 +21,14 @@ class ResponseTooLarge(httpx.RequestError):
 def bounded(limit: int, seconds: float, *, is_async: bool = False) -> dict[str, Any]:
     """Return the arguments of a client whose responses have at most `limit` bytes and take `seconds`.
 
-    A client's own timeouts start again with every byte, and it decompresses whatever it receives.
+    A request can have other bounds (`BOUNDS`). A client's own timeouts start again with every byte, and it
+    decompresses whatever it receives.
     """
 
     def bound(response: httpx.Response) -> None:
-        most = response.request.extensions.get(LIMIT, limit)
+        most, longest = response.request.extensions.get(BOUNDS, (limit, seconds))
         encoding = response.headers.pop("content-encoding", "")  # the client need not decompress it again
-        response.stream = _BoundedStream(response.stream, encoding, most, time.monotonic() + seconds)
+        response.stream = _BoundedStream(response.stream, encoding, most, time.monotonic() + longest)
 
     async def abound(response: httpx.Response) -> None:
         bound(response)

@@ -26,7 +26,6 @@ QUERY, DOCUMENT = 0, 1
 _LARGEST_LIST = 4 << 20  # bytes of a response without vectors
 _LARGEST_DIM = 16_384
 _NUMBER_BYTES = 32  # of a number in JSON, with white space around it
-_LONGEST_SECONDS = 600.0
 _AZURE_VERSION = "2024-10-21"
 _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _LOADING_SECONDS = 2.0
@@ -93,7 +92,7 @@ class Endpoint:
 
         from recto._util.http import bounded
 
-        options = bounded(_LARGEST_LIST, _LONGEST_SECONDS, is_async=is_async) | {"follow_redirects": False}
+        options = bounded(_LARGEST_LIST, _LIST_SECONDS, is_async=is_async) | {"follow_redirects": False}
         headers = {"Content-Type": "application/json", **options.pop("headers")}
         if self._key:
             headers |= {"api-key": self._key} if self._azure else {"Authorization": f"Bearer {self._key}"}
@@ -105,7 +104,7 @@ class Endpoint:
 
     def embed(self, texts: Sequence[str], kind: int, seconds: float) -> Call:
         """Return the call for the vectors of texts; `kind` is `QUERY` or `DOCUMENT`."""
-        from recto._util.http import LIMIT
+        from recto._util.http import BOUNDS
 
         body: dict[str, Any] = {"model": self._model, "input": list(texts)}
         if self._dimensions is not None:
@@ -116,7 +115,7 @@ class Endpoint:
             body["truncation"] = kind == QUERY
         url, content = f"{self._base}/embeddings{self._query}", json.dumps(body).encode()
         limit = _LARGEST_LIST + len(texts) * self.largest_dim * _NUMBER_BYTES
-        call = {"method": "POST", "url": url, "content": content, "extensions": {LIMIT: limit}}
+        call = {"method": "POST", "url": url, "content": content, "extensions": {BOUNDS: (limit, seconds)}}
         return Call({**call, "timeout": max(1.0, seconds)}, seconds)
 
     def rows(self, response: httpx.Response, count: int) -> list[Vector]:

@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -22,6 +23,7 @@ from recto.protocols import Index
 from recto.types.search import HEADING_SEPARATOR, Chunk
 
 _SUGGESTIONS = 50
+_MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the same by accident
 """Missing targets that get a suggestion; a suite of another book would take too long."""
 
 _HEADING_ID = re.compile(r"\s*\{[\s:/*]*#[^}]*\}\s*$")
@@ -37,26 +39,38 @@ def find_passages(passages: Iterable[str], pages: Iterable[list[_Part]]) -> dict
     needles = {passage: without_space(passage) for passage in passages}
     ids: dict[str, set[str]] = {passage: set() for passage in needles}
     for page in pages:
-        text, spans = _join(sorted(page))
-        for passage, needle in needles.items():
-            first = text.find(needle)
-            while first >= 0:
-                last = first + len(needle)
-                ids[passage] |= {id for start, end, id in spans if start < last and end > first}
-                first = text.find(needle, first + 1)
+        for text, spans in _texts(sorted(page)):
+            for passage, needle in needles.items():
+                first = text.find(needle)
+                while first >= 0:
+                    last = first + len(needle)
+                    ids[passage] |= {id for start, end, id in spans if start < last and end > first}
+                    first = text.find(needle, first + 1)
     return {passage: frozenset(chunks) for passage, chunks in ids.items()}
 
 
-def _join(parts: list[_Part]) -> tuple[str, list[tuple[int, int, str]]]:
-    """Return the text of a page, with the start and end of each chunk."""
-    text, spans, expected = "", [], 0
+def _texts(parts: list[_Part]) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
+    """Yield the text of a page, with the start and end of each chunk; then neighbours that overlap."""
+    text = ""
+    spans: list[tuple[int, int, str]] = []
     for number, id, part in parts:
-        if number != expected:
+        if spans and number != parts[len(spans) - 1][0] + 1:
             text += "\n"  # a chunk is missing here; no passage contains a line break
-        expected = number + 1
         spans.append((len(text), len(text) + len(part), id))
         text += part
-    return text, spans
+    yield text, spans
+    for (number, id, part), (following, other, more) in pairwise(parts):
+        if following == number + 1 and (overlap := _overlap(part, more)):
+            start = len(part) - overlap
+            yield part + more[overlap:], [(0, len(part), id), (start, start + len(more), other)]
+
+
+def _overlap(text: str, following: str) -> int:
+    """Return how many characters at the end of a text are the beginning of the following one."""
+    start = text.find(following[:_MIN_OVERLAP])
+    while start >= 0 and not following.startswith(text[start:]):
+        start = text.find(following[:_MIN_OVERLAP], start + 1)
+    return len(text) - start if start >= 0 else 0
 
 
 @dataclass(frozen=True, slots=True)

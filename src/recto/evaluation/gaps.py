@@ -194,8 +194,13 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
     """Read the queries about a collection, which may have several names, from a query log."""
     queries: dict[str, AskedQuery] = defaultdict(AskedQuery)
     accepted, without_text = frozenset(names), 0
-    skipped: Counter[str] = Counter()
-    for entry in read_query_log(log, since, lambda: skipped.update(["lines"])):
+    skipped = 0
+
+    def skip() -> None:
+        nonlocal skipped
+        skipped += 1
+
+    for entry in read_query_log(log, since, skip):
         if entry.get("collection") not in accepted:
             continue
         text = entry.get("query")
@@ -209,7 +214,7 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
             asked.forms[text] += 1
             asked.clickable += entry.get("via") in _CLICKABLE
     named = {key: asked for key, asked in queries.items() if asked.forms}
-    return Asked(named, without_text, skipped.total())
+    return Asked(named, without_text, skipped)
 
 
 def names_of(store: Store, collection: str) -> set[str]:

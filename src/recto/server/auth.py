@@ -338,17 +338,6 @@ def api_keys(values: Mapping[str, str]) -> tuple[str, ...]:
     return keys
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host name or address is reachable from this machine only."""
-    name = host.strip("[]").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
-
-
 def local_hosts(host: str) -> list[str]:
     """Return the Host headers that a server on a loopback address accepts, against DNS rebinding."""
     own = f"[{host.strip('[]')}]" if ":" in host else host

@@ -27,9 +27,10 @@ from recto import __version__
 from recto._util.retry import Notify
 from recto._util.text import plural
 from recto.errors import ErrorKind, InvalidArgument, RectoError
-from recto.server.auth import AdmissionMiddleware, ApiKeys, is_loopback, key_required, local_hosts
+from recto.server.auth import AdmissionMiddleware, ApiKeys, key_required, local_hosts
 from recto.server.limits import AdmissionLimits, Refusal, Refused
 from recto.server.mcp_tools import INSTRUCTIONS, BookTools, LazyRetriever
+from recto.settings import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -204,7 +204,7 @@ def _write(directory: Path, files: Iterable[File]) -> None:
     earlier = _earlier_files(directory)
     if foreign := next((name for name in content.keys() - earlier if (directory / name).exists()), ""):
         raise InvalidArgument(
-            f"{directory / foreign} was not written by an export, which would replace it",
+            f"{directory / foreign} would be replaced, but no export has written it",
             hint=f"Choose another directory, such as {directory / 'recto'}.",
         )
     with staging(directory) as draft:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from recto.errors import ConfigurationError
-from recto.server.auth import is_loopback
 from recto.server.http import ServeOptions, serve_options
-from recto.settings import Settings
+from recto.settings import Settings, is_loopback
 from tests.running import recto
 from tests.server.http.service import Service
 

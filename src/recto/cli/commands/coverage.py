@@ -218,7 +218,7 @@ def asked_queries(retriever: Retriever, log: Path | None, days: int | None) -> A
     since = None if days is None else datetime.now(UTC) - timedelta(days=days)
     asked = read_asked(directory, names_of(retriever.store, retriever.collection), since)
     if asked.skipped:
-        warn(f"{plural(asked.skipped, 'line')} of the query log cannot be read and were skipped")
+        warn(f"Skipped {plural(asked.skipped, 'line')} of the query log that cannot be read")
     return asked
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from recto.contracts import HTTP_COLLECTION
 from recto.errors import ConfigurationError
-from recto.server.auth import Network, api_keys, check_networks, is_loopback, key_required, local_hosts
+from recto.server.auth import Network, api_keys, check_networks, key_required, local_hosts
 from recto.server.keys import check_origin
 from recto.server.limits import MAX_CONCURRENCY
-from recto.settings import check_collection_name
+from recto.settings import check_collection_name, is_loopback
 
 METRICS_DIRECTORY = "PROMETHEUS_MULTIPROC_DIR"
 """Where several workers share their metrics; set it before prometheus_client is imported."""

@@ -7,7 +7,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from html import unescape
+from xml.parsers import expat
 
 from protego import Protego
 
@@ -74,10 +74,13 @@ _SITEMAP_TYPES = _XML | {"application/gzip", "application/x-gzip", "application/
 _LARGEST_SITEMAP = 16 << 20
 _MOST_SITEMAPS = 50
 _DEEPEST = 3  # sitemaps in sitemaps
+_DEEPEST_ELEMENT = 20
 _MOST_ADDRESSES = 50_000
 _LONGEST_ADDRESS = 2000
-_ENDS = ("</urlset>", "</sitemapindex>")
-_CDATA = re.compile(r"<!\[CDATA\[(.*)\]\]>", re.DOTALL)
+
+
+class SitemapRefused(Exception):
+    """A sitemap that cannot be read completely."""
 
 
 @dataclass(slots=True)
@@ -139,30 +142,54 @@ def _read_sitemap(fetcher: Fetcher, url: str, admit: Admit, note: Callable[[str]
 
 
 def parse_sitemap(data: bytes) -> Sitemap:
-    """Parse a sitemap (XML or a list of URLs, plain or gzipped); keep what can be read of a damaged one.
-
-    The URLs of XML are cut out of its text: no parser can be made to expand entities or to nest elements.
-    """
+    """Parse a sitemap (XML or a list of URLs, plain or gzipped); keep what comes before an error."""
     sitemap = Sitemap()
     try:
         data = unpacked(data, _LARGEST_SITEMAP) if data[:2] == b"\x1f\x8b" else data
+        if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+            _parse_xml(data, sitemap)
+        else:
+            lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
+            sitemap.pages = [line for line in lines if line.startswith(("http://", "https://"))]
+            del sitemap.pages[_MOST_ADDRESSES:]
     except OverflowError:
         sitemap.flaw = f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB"
-        return sitemap
     except zlib.error as error:
         sitemap.flaw = f"it cannot be decompressed: {error}"
-        return sitemap
-    text = data.decode("utf-8-sig", "replace").strip()
-    if text.startswith("<"):
-        parts = text.split("<loc>", _MOST_ADDRESSES + 1)[1:]
-        written = [part[:_LONGEST_ADDRESS].partition("</loc>")[0] for part in parts]
-        if "<!ENTITY" in text or not any(end in text for end in _ENDS):
-            sitemap.flaw = "it declares entities, or ends too early"
-    else:
-        written = text.splitlines()
-    urls = [unescape(_CDATA.sub(r"\1", one.strip())).strip() for one in written[:_MOST_ADDRESSES]]
-    if len(written) > _MOST_ADDRESSES:
-        sitemap.flaw = f"only its first {_MOST_ADDRESSES} URLs are read"
-    listed = sitemap.sitemaps if "<sitemapindex" in text else sitemap.pages
-    listed += [url for url in urls if url.startswith(("http://", "https://"))]
+    except (expat.ExpatError, SitemapRefused) as error:
+        sitemap.flaw = str(error)
     return sitemap
+
+
+def _parse_xml(data: bytes, sitemap: Sitemap) -> None:
+    parser = expat.ParserCreate(namespace_separator=" ")
+    path: list[str] = []
+    text: list[str] = []
+
+    def start(name: str, _: object) -> None:
+        path.append(name.rpartition(" ")[2])
+        text.clear()
+        if len(path) > _DEEPEST_ELEMENT:
+            raise SitemapRefused("it is nested too deep")
+
+    def end(_: str) -> None:
+        if path[-2:] == ["url", "loc"]:
+            sitemap.pages.append("".join(text).strip())
+        elif path[-2:] == ["sitemap", "loc"]:
+            sitemap.sitemaps.append("".join(text).strip())
+        path.pop()
+        if len(sitemap.pages) + len(sitemap.sitemaps) >= _MOST_ADDRESSES:
+            raise SitemapRefused(f"only its first {_MOST_ADDRESSES} URLs are read")
+
+    def characters(data: str) -> None:
+        if path and path[-1] == "loc" and sum(map(len, text)) < _LONGEST_ADDRESS:
+            text.append(data)
+
+    def refuse(*_: object) -> None:
+        raise SitemapRefused("it declares entities, which are not allowed")
+
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
+    parser.CharacterDataHandler = characters
+    parser.EntityDeclHandler = refuse
+    parser.Parse(data, True)
