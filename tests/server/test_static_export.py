@@ -269,6 +269,21 @@ def test_an_export_follows_no_links(home: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "nowhere").exists()
 
 
+def test_an_export_deletes_nothing_through_links(home: Path, tmp_path: Path) -> None:
+    store = EdgeStore(home)
+    publish_lexical(store, "books", odd_chunks())
+    target, outside = tmp_path / "recto", tmp_path / "outside"
+    (target / "data").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "words.bin").write_text("mine")
+    (target / "data" / "0123456789ab").symlink_to(outside)
+    (target / "recto-export.json").write_text(json.dumps(["data/0123456789ab/words.bin"]))
+    with pytest.raises(InvalidArgument, match="is a link to"):
+        export_static(store.open("books"), target)
+    assert (outside / "words.bin").read_text() == "mine"
+    assert not (target / "widget.js").exists()
+
+
 def test_an_export_that_fails_changes_nothing(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

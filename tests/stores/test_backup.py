@@ -290,11 +290,13 @@ def test_an_archive_cannot_expand_without_limits(
     (tmp_path / "large").write_bytes(data)
     header["files"][name] = len(data)
     manifest["files"][name] = layout.digest(tmp_path / "large")
+    manifest["chunks"] = 10**9
     header["content"]["manifest"] = signed(manifest)
     forge(archive, header, {name: data})
     assert archive.stat().st_size < 8 << 20
-    monkeypatch.setattr(backup, "_LARGEST_INDEX", 100 << 20)
-    with pytest.raises(IndexDamaged, match="too large for an index of 50 chunks"):
+    monkeypatch.setattr(backup, "_SMALL_INDEX", 10 << 20)
+    monkeypatch.setattr(backup, "_LARGEST_RATIO", 2)
+    with pytest.raises(IndexDamaged, match="too large for an archive of"):
         other.restore(archive)
     assert not list((tmp_path / "other").rglob("building-*"))
 

@@ -36,6 +36,19 @@ def shard(tmp_path: Path) -> Iterator[Any]:
     created.close()
 
 
+class IncompleteShard:
+    """A shard whose first HNSW searches find nothing."""
+
+    def __init__(self, shard: Any, missed: int) -> None:
+        self._shard = shard
+        self._missed = missed
+
+    def query(self, request: Any) -> Any:
+        exact = request.params is not None and request.params.exact
+        self._missed -= not exact
+        return self._shard.query(request) if exact or self._missed < 0 else []
+
+
 def fault(shard: Any, samples: list[tuple[str, Vector]]) -> str:
     return find_fault(shard, samples, COUNT)
 
@@ -48,6 +61,31 @@ def test_an_intact_index_has_no_fault(shard: Any) -> None:
 def test_a_vector_of_another_chunk_is_a_fault(shard: Any) -> None:
     swapped = [*SAMPLES[:-1], (SAMPLES[-1][0], [1.0, 0.0, -9.0])]
     assert fault(shard, swapped) == f"chunk {SAMPLES[-1][0]} is not found by its own vector"
+
+
+@pytest.mark.parametrize(
+    ("missed", "message"), [(1, ""), (4, ""), (5, "5 of 16 chunks are not found by their own vectors")]
+)
+def test_hnsw_may_miss_a_few_chunks(shard: Any, missed: int, message: str) -> None:
+    assert fault(IncompleteShard(shard, missed), SAMPLES) == message
+
+
+def test_similar_versions_of_a_page_count_as_found(shard: Any) -> None:
+    class NeighbourShard(IncompleteShard):
+        """A shard whose HNSW searches find a neighbour instead of the chunk."""
+
+        def query(self, request: Any) -> Any:
+            hits = self._shard.query(request)
+            return hits if request.params is not None and request.params.exact else hits[1:2]
+
+    versions = [
+        (f"00000000-0000-5000-8000-8{number:011d}", [1.0, 1.0, 1.0 + number / 20]) for number in range(8)
+    ]
+    engine.upsert(shard, [(id, vector, None, {}) for id, vector in versions])
+    assert fault(NeighbourShard(shard, 0), versions) == ""
+    assert (
+        fault(NeighbourShard(shard, 0), SAMPLES[:1] * 3) == "3 of 3 chunks are not found by their own vectors"
+    )
 
 
 @pytest.mark.parametrize("removed", [True, False], ids=["its directory is removed", "its writer is killed"])

@@ -75,7 +75,7 @@ def staging(directory: Path) -> Iterator[Path]:
     from shutil import rmtree
     from tempfile import mkdtemp
 
-    _refuse_link(directory)
+    refuse_link(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for left in directory.glob(f"{_STAGING}*"):  # a killed process left it
         if not left.is_symlink():
@@ -87,7 +87,7 @@ def staging(directory: Path) -> Iterator[Path]:
         files = sorted(path.relative_to(draft) for path in draft.rglob("*") if path.is_file())
         for file in files:
             for path in (*reversed(file.parents), file):
-                _refuse_link(directory / path)
+                refuse_link(directory / path)
         for file in files:
             (directory / file).parent.mkdir(parents=True, exist_ok=True)
             os.replace(draft / file, directory / file)
@@ -95,7 +95,8 @@ def staging(directory: Path) -> Iterator[Path]:
         rmtree(draft, ignore_errors=True)
 
 
-def _refuse_link(path: Path) -> None:
+def refuse_link(path: Path) -> None:
+    """Raise `InvalidArgument` if a path is a link."""
     if path.is_symlink():
         raise InvalidArgument(
             f"{path} is a link to {path.readlink()}, and nothing is written through links",

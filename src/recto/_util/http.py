@@ -54,11 +54,13 @@ class _BoundedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
         parts: Iterable[bytes] = self._stream
         for part in parts:
             yield self._read(part)
+        self._check_end()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         parts: AsyncIterable[bytes] = self._stream
         async for part in parts:
             yield self._read(part)
+        self._check_end()
 
     def close(self) -> None:
         """Close the connection."""
@@ -77,9 +79,15 @@ class _BoundedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
                 part = self._decoder.decompress(part, self._left + 1)
             except zlib.error as error:
                 raise httpx.DecodingError(f"the response is not gzip: {error}") from error
+            if self._decoder.unused_data:
+                raise httpx.DecodingError("the response has more than one gzip stream")
         elif self._encoding not in ("", "identity"):
             raise httpx.DecodingError(f"the response has the encoding {self._encoding[:20]!r}")
         self._left -= len(part)
         if self._left < 0 or self._received > self._limit:
             raise ResponseTooLarge(f"the response has more than {self._limit} bytes")
         return part
+
+    def _check_end(self) -> None:
+        if self._decoder is not None and self._received and not self._decoder.eof:
+            raise httpx.DecodingError("the response is an incomplete gzip stream")

@@ -19,7 +19,7 @@ from recto._util.files import replace_text
 from recto._util.logs import LineFormatter, log_file
 from recto._util.retry import Notify
 from recto._util.text import escape_controls, to_json
-from recto.cli.runner import discard_output
+from recto.cli.runner import confirm_endpoint, discard_output
 from recto.contracts import TEST_COLLECTION
 from recto.contracts.retrieval_test.functions import (
     SCHEMA_VERSION,
@@ -127,6 +127,7 @@ def command(
         with Backend(notify=notify) as backend:
             with raising(CohereAPIError):
                 log.secrets = (backend.settings.cohere_api_key, backend.settings.qdrant_api_key)
+                confirm_endpoint(backend.settings)
             if test_suite is not None:
                 return _run_suite(state, backend, test_suite, top_k, mode, **suite_options)
             _print_warnings(backend)

@@ -110,7 +110,7 @@ def confirm_endpoint(settings: Settings) -> None:
     if address in trusted:
         return
     notify(f"{variable} in {settings.variables.origin(variable)}: texts and queries are sent to {address}")
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not click.confirm("Send them there?", err=True):
         raise ConfigurationError(

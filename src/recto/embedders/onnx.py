@@ -7,9 +7,9 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto.embedders import normalize_vectors
@@ -42,7 +42,7 @@ class Weights(NamedTuple):
     """The weights of a graph that does not contain them: a directory with a weight file, or arrays."""
 
     folder: Path | None = None
-    arrays: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Any] = MappingProxyType({})
 
 
 class Sessions:

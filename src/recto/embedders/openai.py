@@ -291,7 +291,9 @@ class OpenAIEmbedder:
     def _embed_batch(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
         """Embed a batch, and check that the model is still the one that was probed."""
         probe, rows = self._probed(), list[Vector]()
-        if kind == DOCUMENT or time.monotonic() - self._checked_at > _CHECK_AGAIN:
+        # A probe that fits into the batch costs nothing; one more call is made only when a check is due.
+        room = kind == DOCUMENT and len(texts) < self._batch
+        if room or time.monotonic() - self._checked_at > _CHECK_AGAIN:
             texts = [*texts, self._document_prefix + PROBE_TEXTS[0]]
             reference: Vector | None = probe.references[kind]
         else:

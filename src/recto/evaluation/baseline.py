@@ -94,6 +94,8 @@ def load_baseline(path: Path) -> Baseline:
         if not _is_complete(data):
             raise InvalidArgument(f"The baseline {path} is damaged: a field has no valid value", hint=_HINT)
         return data
+    except InvalidArgument:  # which is a `ValueError`, too
+        raise
     except OSError as error:
         reason = error.strerror or error
         raise InvalidArgument(f"The baseline {path} cannot be read: {reason}", hint=_HINT) from error

@@ -44,7 +44,8 @@ _MAX_FILE = 8_000_000  # bytes
 _FILES = 8  # at least so many files have room in the log, so that deleting the oldest one loses little
 _MAX_TEXT = 2000  # characters of a text that a visitor sends
 _MAX_MODULES = 20
-_MAX_LINE = 65_536  # bytes; an entry has less
+_MAX_NAME = 200  # characters of a module
+_MAX_LINE = 131_072  # bytes; an entry has less
 
 
 class QueryLog:
@@ -155,7 +156,8 @@ class QueryLog:
             kept["click"] = self._text(kept["click"])
         if filters := kept.get("filters"):
             url = filters["url"] and self._text(filters["url"])
-            kept["filters"] = {"module": list(map(self._text, filters["module"])), "url": url}
+            modules = [self._text(name[:_MAX_NAME]) for name in filters["module"]]
+            kept["filters"] = {"module": modules, "url": url}
         if self._options.text == "keep":
             return {"query": query, **kept}
         return {"query_hash": self._text(normalize(query)), **kept} if self._options.text == "hash" else kept

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from recto._util.files import disk_advice, read_limited, staging
+from recto._util.files import disk_advice, read_limited, refuse_link, staging
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
 from recto.search.analyzer import MAX_WORD, STOP_WORDS, count_words, stem, word_forms, word_terms
@@ -207,6 +207,9 @@ def _write(directory: Path, files: Iterable[File]) -> None:
             f"{directory / foreign} would be replaced, but no export has written it",
             hint=f"Choose another directory, such as {directory / 'recto'}.",
         )
+    for name in earlier:  # deleting a file through a link would delete someone else's
+        for parent in Path(name).parents:
+            refuse_link(directory / parent)
     with staging(directory) as draft:
         (draft / _MANIFEST).write_text(_to_json(sorted(earlier | content.keys())))
     with staging(directory) as draft:

@@ -13,9 +13,9 @@ import click
 from recto._util.text import plural
 from recto.cli import options
 from recto.cli.output import echo, echo_json
-from recto.cli.runner import EXIT_CODES, Exit
-from recto.errors import ErrorKind
-from recto.settings import check_collection_name, working_directory
+from recto.cli.runner import EXIT_CODES, Exit, confirm_endpoint
+from recto.errors import ErrorKind, RectoError
+from recto.settings import check_collection_name, load_settings, working_directory
 
 if TYPE_CHECKING:
     from recto.evaluation.doctor.environment import Finding
@@ -39,6 +39,13 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> Exit:
     if collection is not None:
         check_collection_name(collection, "--collection")
     from recto.evaluation.doctor import examine
+
+    try:
+        settings = load_settings()
+    except RectoError:
+        pass  # the checks report it
+    else:
+        confirm_endpoint(settings)
 
     progress = _progress if sys.stderr.isatty() and not as_json else None
     findings: list[Finding] = []

@@ -68,6 +68,7 @@ def serve(query_log: str | None, **flags: Any) -> Exit:
 
     settings = load_settings()
     _report_files(settings)
+    confirm_endpoint(settings)
     if query_log is not None:
         directory = parse_directory(query_log, "--query-log")
         settings = replace(settings, query_log=settings.query_log._replace(directory=directory))

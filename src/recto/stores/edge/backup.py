@@ -40,8 +40,9 @@ from recto.stores.edge.layout import (
 from recto.types.index import Calibration, GenerationInfo, IndexInfo
 
 KIND = "embedded"
-_LARGEST_INDEX = 1 << 30  # bytes of the files of an empty index, with their holes; they have about 200 MB
-_LARGEST_CHUNK = 1 << 18  # bytes that a chunk may add; it adds about 10 KB
+_LARGEST_RATIO = 8  # of the bytes of an index without holes to its archive; it is about 1.6
+_SMALL_INDEX = 64 << 20  # bytes; smaller indexes may have any ratio
+_LARGEST_HOLES = 1100  # bytes with holes of an archive's byte; compression makes at most 1032 bytes of one
 _TRIES, _PAUSE = 50, 0.02  # of opening a generation while others are published; seconds between two
 
 
@@ -200,20 +201,19 @@ def _check_space(archive: Archive, directory: CollectionDirectory) -> None:
 def _extract(archive: Archive, body: dict[str, Any], draft: Path, progress: Progress | None) -> None:
     """Write the files of an archive into a new directory, and compare them with their digests.
 
-    A small archive can expand to any size, so both sizes are compared with the number of chunks: with holes,
-    and without.
+    A small archive could expand to any size, so the sizes with and without holes are bounded by its own size,
+    which is the only number in it that its author cannot invent.
     """
-    chunks = body["chunks"] if isinstance(body["chunks"], int) else 0
     done, total, written = 0, sum(archive.header.files.values()), 0
-    too_large = archive.damaged(f"its files are too large for an index of {chunks} chunks")
-    if total > _LARGEST_INDEX + chunks * _LARGEST_CHUNK:
+    too_large = archive.damaged(f"its files are too large for an archive of {archive.size} bytes")
+    if total > 16 * _SMALL_INDEX + _LARGEST_HOLES * archive.size:
         raise too_large
 
     def bounded(blocks: Iterator[FileBlock]) -> Iterator[FileBlock]:
         nonlocal written
         for offset, block in blocks:
             written += 0 if is_hole(block) else len(block)
-            if written > (_LARGEST_INDEX + chunks * _LARGEST_CHUNK) // 4:
+            if written > _SMALL_INDEX + _LARGEST_RATIO * archive.size:
                 raise too_large
             yield offset, block
 

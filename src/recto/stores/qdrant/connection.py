@@ -107,15 +107,16 @@ class Node:
         self.url = url
         self.failed_at = -math.inf
         self._api_key = api_key
-        self._client: QdrantClient | None = None
-        self._async_clients = ClientPerLoop(lambda: self._make_client(AsyncQdrantClient))
+        self._clients: dict[float, QdrantClient] = {}
+        self._async_clients = ClientPerLoop(lambda: self._make_client(AsyncQdrantClient, _READ_SECONDS))
         self._connecting = threading.Lock()
 
-    def client(self) -> QdrantClient:
-        """Return the client."""
+    def client(self, seconds: float = _READ_SECONDS) -> QdrantClient:
+        """Return the client whose calls may take so long: an abandoned call occupies a thread until then."""
         with self._connecting:
-            self._client = self._client or self._make_client(QdrantClient)
-            return self._client
+            if seconds not in self._clients:
+                self._clients[seconds] = self._make_client(QdrantClient, seconds)
+            return self._clients[seconds]
 
     def async_client(self) -> AsyncQdrantClient:
         """Return the running event loop's client."""
@@ -131,9 +132,9 @@ class Node:
     def close(self) -> None:
         """Close the connections."""
         with self._connecting:
-            if self._client is not None:
-                self._client.close()
-            self._client = None
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
 
     async def aclose(self) -> None:
         """Close the running event loop's connections."""
@@ -141,15 +142,15 @@ class Node:
         if client is not None:
             await client.close()
 
-    def _make_client(self, kind: Callable[..., Result]) -> Result:
+    def _make_client(self, kind: Callable[..., Result], seconds: float) -> Result:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about a key over http: `Connection` gives its own warning
             return kind(
                 url=self.url,
                 api_key=self._api_key or None,
-                timeout=int(_WRITE_SECONDS),  # reads have a shorter limit of their own: `with_timeout`
+                timeout=int(seconds),
                 check_compatibility=False,
-                **bounded(_LARGEST_RESPONSE, _WRITE_SECONDS, is_async=kind is AsyncQdrantClient),
+                **bounded(_LARGEST_RESPONSE, seconds, is_async=kind is AsyncQdrantClient),
             )
 
 
@@ -194,13 +195,13 @@ class Connection:
 
         def attempt() -> Result:
             node, seconds = tries.next()
-            return self._call(node, seconds, lambda client: call(client, *args, **options))
+            return self._call(node, seconds, _READ_SECONDS, lambda client: call(client, *args, **options))
 
         return retry(attempt, tries.pause, self._sleep)
 
     def read_from(self, node: Node, call: Callable[[QdrantClient], Result]) -> Result:
         """Call one node, once."""
-        return self._call(node, _READ_SECONDS, call)
+        return self._call(node, _READ_SECONDS, _READ_SECONDS, call)
 
     async def aread(self, call: Callable[..., Awaitable[Result]], *args: Any, **options: Any) -> Result:
         """Await a call of the server, up to three times."""
@@ -236,7 +237,7 @@ class Connection:
             nodes.extend([] if nodes else self._order())
             node = nodes.pop(0)
             seconds = _WRITE_FAILOVER_SECONDS if nodes else _WRITE_SECONDS
-            return self._call(node, seconds, lambda client: call(client, *args, **options))
+            return self._call(node, seconds, _WRITE_SECONDS, lambda client: call(client, *args, **options))
 
         def backoff(failures: int, error: Exception) -> float | None:
             if _can_fail_over(error, nodes) and isinstance(error, RectoError):
@@ -292,8 +293,10 @@ class Connection:
         up = [node for node in self.nodes if node.failed_at < avoided] or self.nodes
         return sorted(up, key=lambda node: node is not self._preferred)
 
-    def _call(self, node: Node, seconds: float, call: Callable[[QdrantClient], Result]) -> Result:
-        client = node.client()
+    def _call(
+        self, node: Node, seconds: float, longest: float, call: Callable[[QdrantClient], Result]
+    ) -> Result:
+        client = node.client(longest)
         try:
             result = with_timeout(lambda: call(client), seconds)
         except Exception as error:  # noqa: BLE001 - the SDK raises errors of several packages

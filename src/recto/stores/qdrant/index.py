@@ -232,16 +232,20 @@ class ServerIndex:
         self._check_lexical(queries)
 
         def search(condition: models.Filter | None, client_side: bool) -> list[Candidates]:
-            batches = self._candidate_requests(queries, limit, condition, client_side)
-            answers = self._query(list(chain(*batches)))
+            fetched = _MAX_SCANNED if client_side else limit
             left = NO_FILTERS if self._schema.own and not client_side else filters
-            results = self._to_candidates(queries, batches, answers, limit, left)
-            if self._schema.own or client_side:
-                return results
-            # Copies of chunks may have been dropped: then the next points have more of the best chunks.
-            pairs = zip(answers, results, strict=False)
-            too_few = any(len(answer.points) >= limit > len(one.dense) for answer, one in pairs)
-            return search(condition, True) if too_few else results
+            while True:
+                batches = self._candidate_requests(queries, limit, condition, fetched)
+                answers = self._query(list(chain(*batches)))
+                results = self._to_candidates(queries, batches, answers, limit, left)
+                # Copies of chunks may have been dropped: then the next points have more of the best chunks.
+                pairs = zip(answers, results, strict=False)
+                too_few = any(
+                    len(answer.points) >= fetched and len(one.dense) < limit for answer, one in pairs
+                )
+                if self._schema.own or fetched >= _MAX_SCANNED or not too_few:
+                    return results
+                fetched = min(_MAX_SCANNED, 4 * fetched)
 
         return self._filtered(filters, search)
 
@@ -252,7 +256,7 @@ class ServerIndex:
         self._check_lexical(queries)
         conditions = self._conditions(filters)
         if conditions is not None and self._schema.own:
-            batches = self._candidate_requests(queries, limit, _to_filter(conditions), client_side=False)
+            batches = self._candidate_requests(queries, limit, _to_filter(conditions), limit)
             with suppress(IndexRequired):
                 answers = await self._aquery(list(chain(*batches)))
                 return self._to_candidates(queries, batches, answers, limit)
@@ -381,13 +385,12 @@ class ServerIndex:
         queries: Sequence[IndexQuery],
         limit: int,
         condition: models.Filter | None,
-        client_side: bool,
+        fetched: int,
     ) -> list[list[models.QueryRequest]]:
         """Return the requests of each query: dense, lexical, and each of them for what the other finds."""
         schema, batches = self._schema, []
         for query in queries:
-            most = candidate_limit(limit) if query.is_hybrid else limit
-            most = _MAX_SCANNED if client_side else most
+            most = max(fetched, candidate_limit(limit)) if query.is_hybrid else fetched
             vectors = (query.dense, query.lexical if query.lexical and query.lexical.indices else None)
             requests = [schema.request(vector, most, condition) for vector in vectors if vector is not None]
             if len(requests) == 2:

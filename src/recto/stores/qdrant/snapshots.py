@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 import httpx
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, models
 
 from recto._util.files import WriterLock
 from recto._util.retry import Notify
@@ -52,7 +52,8 @@ def write_snapshot(
     """
     path = f"/collections/{quote(info.generation)}/snapshots"
     with connection.http() as http:
-        _check_shards(connection, info.generation)
+        if len(read_peers(connection)) > 1:
+            _check_shards(http, info.generation)
         with lock:
             chunks = connection.read(QdrantClient.count, info.generation, exact=True).count
             snapshot = _make(http, path, connection.notify)
@@ -87,12 +88,22 @@ def _make(http: httpx.Client, path: str, notify: Notify) -> _Snapshot:
     except (httpx.HTTPError, KeyboardInterrupt):
         notify(f"The server may keep creating the snapshot. {_left(http, f'{path}/NAME')}")
         raise
-    with suppress(ValueError, KeyError, TypeError):
+    with _understood():
         answer = response.json()["result"]
         name, size, checksum = answer["name"], answer["size"], answer.get("checksum")
         if isinstance(name, str) and type(size) is int:
             return _Snapshot(name, size, checksum if isinstance(checksum, str) else None)
-    raise Unreachable("The answer of the server cannot be understood", hint="Is it a Qdrant server?")
+        raise TypeError
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Unreachable(
+            "The answer of the server cannot be understood", hint="Is it a Qdrant server?"
+        ) from None
 
 
 def _delete(http: httpx.Client, path: str, name: str, notify: Notify) -> None:
@@ -180,11 +191,11 @@ def _form(archive: Archive, progress: Progress | None) -> Iterator[bytes]:
     yield _AFTER
 
 
-def _check_shards(connection: Connection, collection: str) -> None:
+def _check_shards(http: httpx.Client, collection: str) -> None:
     """Raise an error if a shard of a collection is only on other nodes: a snapshot would not contain it."""
-    if len(read_peers(connection)) < 2:
-        return
-    shards = connection.read(QdrantClient.collection_cluster_info, collection)
+    with _understood():
+        answer = http.get(f"/collections/{quote(collection)}/cluster").json()["result"]
+        shards = models.CollectionClusterInfo.model_validate(answer)
     here = {shard.shard_id for shard in shards.local_shards if shard.state.value == "Active"}
     if missing := {shard.shard_id for shard in shards.remote_shards} - here:
         raise ConfigurationError(
