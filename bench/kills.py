@@ -30,7 +30,7 @@ PAGES = 12
 NAME = "kills"
 OWN = ("index.html", "search/MINE.txt")
 """Files of the user in the directory of the site."""
-_DRAFTS = (".recto-export-", ".CURRENT.", ".kills.recto.", ".search.")
+_DRAFTS = (".recto-export-", ".CURRENT.", ".kills.recto.", ".search.", ".deleted-", "building-")
 _SHORT = 0.6  # seconds; all commands but `recto index` take about so long
 
 
@@ -87,12 +87,8 @@ def is_site_whole(site: Path) -> bool:
 
 def drafts(*folders: Path) -> list[str]:
     """Return the files and directories that a killed command left behind."""
-    names = (path.name for folder in folders for path in folder.rglob(".*"))
-    return [
-        name
-        for name in names
-        if name.startswith((".recto-export-", ".CURRENT.", ".kills.recto.", ".search."))
-    ]
+    names = (path.name for folder in folders for path in folder.rglob("*"))
+    return [name for name in names if name.startswith(_DRAFTS)]
 
 
 def main() -> None:
@@ -147,9 +143,9 @@ def main() -> None:
             counts["damaged sites (goal 0)"] += not is_site_whole(site)
         if start(home, *commands["index"]).wait(300) or stored(home)[0] != editions[-1]:
             counts["the last run failed"] += 1
-        for action in ("backup", "restore", "export --llms", "export --static"):
+        for action in ("backup", "restore", "export --llms", "export --static", "delete"):
             counts["the last run failed"] += bool(start(home, *commands[action]).wait(300))
-        counts["drafts that were left behind (goal 0)"] = len(drafts(home, site, archive.parent))
+        counts["drafts that were left behind (goal 0)"] = len(drafts(Path(folder)))
     figures = {"rounds": counts["kills"] + counts["finished before the kill"], **counts}
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 

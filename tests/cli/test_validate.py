@@ -125,6 +125,12 @@ def test_an_expected_page_that_is_not_in_the_index(sample_home: Path, tmp_path: 
     assert "nothing in this suite can be measured" in done.stdout.replace("\n    ", " ")
 
 
+def test_a_noise_floor_decides_what_is_nothing(sample_home: Path, tmp_path: Path) -> None:
+    suite = suite_file(tmp_path, RIGHT, {"query": "best pizza dough hydration", "expect": {"nothing": True}})
+    for floor, code in (((), 0), (("--noise-floor", "0.99"), 0), (("--noise-floor", "0.1"), 5)):
+        assert recto(sample_home, "validate", "--suite", suite, *floor).returncode == code
+
+
 def test_compare_two_collections(sample_home: Path, tmp_path: Path) -> None:
     home, book = tmp_path / "home", tmp_path / "book"
     shutil.copytree(sample_home, home)

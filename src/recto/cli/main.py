@@ -21,7 +21,7 @@ COMMANDS = {
     },
     "Evaluation": {
         "validate": ("validate", "Measure the results for a suite of questions."),
-        "suite": ("suite", "Check, draft, extend, import or export a suite of questions."),
+        "suite": ("suite", "Check, draft or extend a suite of questions."),
         "judge": ("suite", "Grade results for a suite of questions in your browser."),
         "tune": ("tune", "Recommend a mode, a weight and an index for a suite."),
         "coverage": ("coverage", "Find the sections that no search reaches."),

@@ -39,8 +39,11 @@ def listen(host: str, port: int) -> socket.socket:
         is_dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
         return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
+        # The message of `create_server` names the address once more; the numbers of `gaierror` are others.
+        named = error.errno and not isinstance(error, socket.gaierror)
+        reason = os.strerror(error.errno or 0) if named else error.strerror or error
         raise ConfigurationError(
-            f"Cannot listen on {host} port {port}: {error.strerror or error}",
+            f"Cannot listen on {host} port {port}: {reason}",
             hint="Another program may use this port: choose another --port or --host.",
         ) from error
 

@@ -76,6 +76,7 @@ def test_slow_bodies_do_not_block_others(house_settings: Settings) -> None:
                 one.sendall(POST + b"Content-Length: 18\r\n\r\n{")
             while "recto_requests_running 4.0" not in service.get("/metrics").body.decode():
                 pass  # the fourth is the one that asks
+            assert [service.get(path).status for path in ("/healthz", "/readyz", "/metrics")] == [200] * 3
             assert service.post("/retrieve", {"query": "beans"}).status == 200
             for one in slow:
                 one.sendall(b'"query": "beans"}')

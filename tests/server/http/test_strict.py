@@ -13,9 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recto.contracts.http import QueryResponse
 from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.models import ErrorResponse
+from recto.server.http.models import ErrorResponse, SearchResponseModel
 from recto.server.http.service import SearchService
 from recto.settings import Settings
 from tests.asgi import asked
@@ -144,6 +145,35 @@ def ask(house_settings: Settings) -> Iterator[Any]:
             return status, answer
 
         yield ask
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=8,
+)
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "query": st.text(max_size=30) | JSON,
+        "limit": st.integers(-2, 12) | JSON,
+        "top_k": st.integers(-2, 12) | JSON,
+        "collection": st.sampled_from(["house", "humanoid_robotics_book", "nope"]) | JSON,
+        "module": st.lists(st.sampled_from(["garden", "kitchen", "x"])) | JSON,
+        "url": st.text(max_size=10) | JSON,
+        "min_score": st.floats() | JSON,
+        "other": JSON,
+    },
+)
+
+
+@settings(max_examples=150, derandomize=True)
+@given(body=FIELDS | JSON)
+def test_any_json(ask: Any, body: object) -> None:
+    for path, response in (("/retrieve", QueryResponse), ("/v1/search", SearchResponseModel)):
+        status, answer = ask(path, json.dumps(body).encode())
+        assert status in (200, 400, 404)
+        (response if status == 200 else ErrorResponse).model_validate_json(answer)
 
 
 @settings(max_examples=150, derandomize=True)
