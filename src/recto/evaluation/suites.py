@@ -124,8 +124,8 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 class Expectation:
     """A question and its targets, one of which must be the first result; passages are finer than pages.
 
-    `grades` says how well a target answers: 1 if not given, and 0 for a page or passage that does not answer the
-    question. With grades of 0 only, it is not known what answers the question, so it cannot be measured.
+    `grades` says how well a target answers: 1 if not given, and 0 for a page or passage that does not answer
+    the question. With grades of 0 only, it is not known what answers the question: it cannot be measured.
     """
 
     query: str
