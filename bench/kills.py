@@ -30,7 +30,8 @@ PAGES = 12
 NAME = "kills"
 OWN = ("index.html", "search/MINE.txt")
 """Files of the user in the directory of the site."""
-_DRAFTS = (".recto-export-", ".CURRENT.", ".kills.recto.", ".search.", ".deleted-", "building-")
+_DRAFTS = (".recto-export-", ".CURRENT.", ".search.", ".deleted-", "building-")
+"""Not the temporary file of a killed backup: it is among the user's files, and stays (see backup.md)."""
 _SHORT = 0.6  # seconds; all commands but `recto index` take about so long
 
 

@@ -402,9 +402,9 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
-def fill(disk: Path) -> None:
+def fill(disk: Path, left: int = 0) -> None:
     with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
-        while True:
+        while not left or shutil.disk_usage(disk).free > left:
             file.write(bytes(1 << 16))
 
 
@@ -421,6 +421,14 @@ def test_a_full_disk(tiny_disk: Path, small_book: Path) -> None:
     (tiny_disk / "filler").unlink()
     assert recto(home, "search", "dough", "--collection", "garden").returncode == 0
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+    archive = tiny_disk.parent / "garden.recto"
+    assert recto(home, "backup", "garden", "--output", str(archive)).returncode == 0
+    fill(tiny_disk, 20 << 20)
+    done = recto(home, "restore", str(archive), "--collection", "copy")
+    assert done.returncode == 0, done.stderr
+    done = recto(home, "search", "dough", "--collection", "copy")
+    assert "Bread" in done.stdout, "holes of mapped files have no room, so a copy elsewhere is opened"
+    assert recto(home, "delete", "copy", "--yes").returncode == 0
     fill(tiny_disk)
     done = recto(home, "delete", "garden", "--yes")
     assert done.returncode == 0, done.stderr

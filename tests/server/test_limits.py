@@ -63,7 +63,8 @@ def test_maximum_concurrent_bodies() -> None:
         assert dict(refused.value.refusal.headers)["Retry-After"] == "1"
         first.cancel()
         await asyncio.wait([first])
-        assert await (await limits.read_body(arriving([part(b"{}")])))() == part(b"{}")
+        replay, size = await limits.read_body(arriving([part(b"{}")]))
+        assert (await replay(), size) == (part(b"{}"), 2)
 
     asyncio.run(main())
 

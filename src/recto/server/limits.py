@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY = 64 * 1024
+_CHARGED_BYTES = 500  # of a request that count as one request for the rate limit
 MAX_CONCURRENCY = 100
 MAX_WAITING = 100
 """How many requests of one caller wait for a slot."""
@@ -146,7 +147,10 @@ class AdmissionLimits:
     ) -> None:
         """Read the body, wait for a slot, and run the application; raise `Refused` if a limit is exceeded."""
         # A body that is still arriving takes no slot: slow clients must not block others.
-        complete = await self.read_body(receive)
+        complete, size = await self.read_body(receive)
+        # Whatever is in it, it takes work to read, check and log.
+        if extra := (size + len(scope.get("query_string", b""))) // _CHARGED_BYTES:
+            request.charge(extra)
 
         async def client_left() -> None:
             while (await receive())["type"] != "http.disconnect":
@@ -202,8 +206,8 @@ class AdmissionLimits:
                     "timeout", busy(f"There was no answer within {self._deadline:g} s", seconds=2)
                 ) from None
 
-    async def read_body(self, receive: Receive) -> Receive:
-        """Read the whole body; return a `receive` that replays it."""
+    async def read_body(self, receive: Receive) -> tuple[Receive, int]:
+        """Read the whole body; return a `receive` that replays it, and its size."""
         if not self._free_readers:
             raise Refused("busy", busy("The service is reading as many requests as it can"))
         self._free_readers -= 1
@@ -234,7 +238,7 @@ class AdmissionLimits:
             replayed = True
             return {"type": "http.request", "body": bytes(body), "more_body": False}
 
-        return replay
+        return replay, len(body)
 
 
 class FairSlots:

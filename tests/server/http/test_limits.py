@@ -129,6 +129,15 @@ def test_rate_limit_for_each_key(house_settings: Settings) -> None:
         assert service.get("/readyz", **first).status == 200, "those who watch it are not counted"
 
 
+def test_all_bytes_of_a_request_count_for_the_rate_limit(house_settings: Settings) -> None:
+    with Service(house_settings, ServeOptions(rate=120)) as service:
+        module = ["x" * 60] * 100
+        assert service.post("/v1/search", {"query": "beans", "module": module}).status == 200
+        refused = service.post("/v1/search", {"query": "beans"})
+        assert refused.status == 429
+        assert int(refused.headers["retry-after"]) >= 1
+
+
 def test_concurrent_searches(service: Service) -> None:
     def ask(query: str) -> tuple[str, list[str]]:
         body = service.post("/v1/search", {"query": query}).json()

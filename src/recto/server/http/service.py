@@ -32,7 +32,6 @@ from recto.types.search import Mode, SearchResponse
 
 _ADDRESS = re.compile(r"https?://\S+")
 _THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns
-_CHARGED_CHARACTERS = 500  # of a query that counts as one request for the rate limit
 
 MarkedResponse = tuple[SearchResponse, tuple[QueryWord, ...]]
 """A response, and the query words to mark in the hits."""
@@ -154,7 +153,6 @@ class SearchService:
 
     async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
-        _charge([query])
         if self._awaited:
             return await self._await(name, mode, lambda retriever: retriever.asearch(query, top_k, mode=mode))
         return await self.run(name, lambda retriever: retriever.search(query, top_k, mode=mode))
@@ -172,7 +170,7 @@ class SearchService:
 
         `convert` gets the responses with the query words to mark, and runs in a thread, too.
         """
-        _charge(texts)
+        current_request().charge(len(texts) - 1)  # the first is counted already, long ones by their bytes
 
         def check(retriever: Retriever) -> None:
             if mode == "lexical" and retriever.analyze(mode) is None:
@@ -268,10 +266,3 @@ class SearchService:
         aliases = self._store.aliases()
         target = aliases.get(self.default, self.default)
         return {target, *(alias for alias, name in aliases.items() if name == target)}
-
-
-def _charge(texts: Sequence[str]) -> None:
-    """Count several or long texts as several requests; the first is counted already."""
-    cost = sum(1 + len(text) // _CHARGED_CHARACTERS for text in texts) - 1
-    if cost:
-        current_request().charge(cost)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import shutil
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +39,7 @@ _NOT_WRITABLE = re.compile(
 )
 _FULL = re.compile(r"no space left|quota exceeded|os error (28|122)\b|file too large", re.IGNORECASE)
 _NOT_ENGINE_ERRORS = (RectoError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
+_LARGEST_HOLES = 1 << 30  # bytes; the files of an index have fewer
 _COPY_DIRECTORIES = (None, "/dev/shm")  # noqa: S108 - the system's default for temporary files, then memory
 
 
@@ -190,6 +193,7 @@ def _private_files() -> Iterator[None]:
 def load_shard(path: Path) -> edge.EdgeShard:
     """Open a published shard for reading; open a copy if the engine cannot write to the directory."""
     try:
+        _check_memory(path)
         with _private_files():
             return edge.EdgeShard.load(str(path))
     except Exception as error:
@@ -198,8 +202,27 @@ def load_shard(path: Path) -> edge.EdgeShard:
         return _load_copy(path)
 
 
+def _check_memory(path: Path) -> None:
+    """Raise `OSError` if the files have no room on a file system in memory.
+
+    There, mapping a file fills its holes, and a process that maps more than fits is killed by SIGBUS.
+    """
+    free = shutil.disk_usage(path).free
+    if free > _LARGEST_HOLES:
+        return
+    files = [file.stat() for file in path.rglob("*") if file.is_file()]
+    holes = sum(max(0, file.st_size - 512 * getattr(file, "st_blocks", file.st_size)) for file in files)
+    device = path.stat().st_dev
+    mounts = Path("/proc/self/mountinfo")
+    if holes > free and mounts.exists():
+        number = f"{os.major(device)}:{os.minor(device)}"
+        for line in mounts.read_text("utf-8", "replace").splitlines():
+            mount, _, file_system = line.partition(" - ")
+            if mount.split()[2] == number and file_system.startswith(("tmpfs ", "ramfs ")):
+                raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+
 def _load_copy(path: Path) -> edge.EdgeShard:
-    import shutil
     import tempfile
 
     failure: Exception | None = None
@@ -209,6 +232,7 @@ def _load_copy(path: Path) -> edge.EdgeShard:
         copy = tempfile.mkdtemp(prefix="recto-", dir=parent)
         try:
             copy_tree(path, Path(copy, "index"))
+            _check_memory(Path(copy, "index"))
             return edge.EdgeShard.load(str(Path(copy, "index")))
         except Exception as error:  # noqa: BLE001 - the next directory may have room
             failure = error
