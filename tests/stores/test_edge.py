@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import multiprocessing
 import os
@@ -25,6 +26,7 @@ from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
 from recto.testing.stores import nearest
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, vector
+from recto.types.index import IndexQuery
 from tests.running import ROOT, environment, wait_until
 
 
@@ -121,6 +123,7 @@ from pathlib import Path
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
+from recto.types.index import IndexQuery
 with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
     for start in range(0, 2000, 100):
         build.add([chunk(number) for number in range(start, start + 100)], [vector(number) for number in range(start, start + 100)])
@@ -549,6 +552,10 @@ def test_everything_below_the_home_is_private(tmp_path: Path) -> None:
         store.open("again")
         (directory(home) / ".CURRENT.1.abcd").write_text("")
         publish(store, "books", [chunk(7)])
+        index = EdgeStore(home).open("again")
+        assert index.candidates([IndexQuery([1.0] * 8)], 1)[0].dense
+        del index, store
+        gc.collect()  # when an index is closed, the engine writes again
     finally:
         os.umask(before)
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*")}

@@ -176,12 +176,12 @@ def _sparse_params(memory: edge.Memory | None = None) -> dict[str, edge.EdgeSpar
     return {LEXICAL: edge.EdgeSparseVectorParams(modifier=edge.Modifier.Idf, memory=memory)}
 
 
-_opening = threading.Lock()
+_opening = threading.RLock()  # an index may be deleted while another one is opened
 
 
 @contextmanager
-def _private_files() -> Iterator[None]:
-    """Let the engine, which writes some files whenever it opens an index, write them for this user only."""
+def private_files() -> Iterator[None]:
+    """Let the engine, which writes files whenever it opens or closes an index, write for this user only."""
     with _opening:  # the mask belongs to the process
         mask = os.umask(0o077)
         try:
@@ -194,7 +194,7 @@ def load_shard(path: Path) -> edge.EdgeShard:
     """Open a published shard for reading; open a copy if the engine cannot write to the directory."""
     try:
         _check_memory(path)
-        with _private_files():
+        with private_files():
             return edge.EdgeShard.load(str(path))
     except Exception as error:
         if not _NOT_WRITABLE.search(str(error)):

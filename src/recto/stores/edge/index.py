@@ -17,6 +17,7 @@ from recto.stores.edge.engine import (
     HNSW_FROM,
     engine_errors,
     load_shard,
+    private_files,
     query_request,
     search_params,
     to_edge_filter,
@@ -50,6 +51,11 @@ class EdgeIndex:
         self._params = search_params(info.chunks)
         self._cache: dict[Any, Chunk] = {}
         _open_indexes.add(self)
+
+    def __del__(self) -> None:
+        """Close the shard."""
+        with private_files():
+            del self._shard
 
     @property
     def info(self) -> IndexInfo:
