@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from pathlib import Path
 
 import numpy as np
@@ -89,8 +90,9 @@ def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embed
     )
 
 
+@pytest.mark.parametrize("days", [2, -2], ids=["a day later", "after the clock was set back"])
 def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
 ) -> None:
     make = Maker()
     cached_weights(tmp_path, "w", HASH, make)
@@ -101,7 +103,8 @@ def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
     cached_weights(tmp_path, "w", HASH, make)
     assert make.made == 1, "trusted for a day"
-    monkeypatch.setattr(files, "VERIFIED_SECONDS", -1)
+    later = time.time() + days * 86_400
+    monkeypatch.setattr(files.time, "time", lambda: later)
     cached_weights(tmp_path, "w", HASH, make)
     assert make.made == 2
     assert file.read_bytes() == content()

@@ -143,7 +143,7 @@ def checked_sha256(path: Path, cache: Path) -> str:
     signature = [status.st_size, status.st_mtime_ns, status.st_ino]
     with suppress(OSError, ValueError, TypeError):
         cached = json.loads(cache.read_text("utf-8"))
-        recent = time.time() - cache.stat().st_mtime < VERIFIED_SECONDS
+        recent = abs(time.time() - cache.stat().st_mtime) < VERIFIED_SECONDS  # clocks can be set back
         if recent and cached["path"] == str(path) and cached["signature"] == signature:
             return str(cached["sha256"])
     digest = sha256(path)

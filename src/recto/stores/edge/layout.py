@@ -179,7 +179,7 @@ class CollectionDirectory(NamedTuple):
     def verification_is_due(self, name: str) -> bool:
         """Return whether the large files of a generation were digested more than a day ago."""
         try:
-            return time.time() - self.verified(name).stat().st_mtime > VERIFIED_SECONDS
+            return abs(time.time() - self.verified(name).stat().st_mtime) > VERIFIED_SECONDS
         except OSError:
             return False
 
