@@ -104,7 +104,7 @@ def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
     cached_weights(tmp_path, "w", HASH, make)
     assert make.made == 1, "trusted for a day"
     later = time.time() + days * 86_400
-    monkeypatch.setattr(files.time, "time", lambda: later)
+    monkeypatch.setattr("recto._util.files.time.time", lambda: later)
     cached_weights(tmp_path, "w", HASH, make)
     assert make.made == 2
     assert file.read_bytes() == content()

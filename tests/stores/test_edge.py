@@ -468,7 +468,7 @@ def test_damage_of_a_large_file_is_found_once_a_day(
     reading.verify_open()  # not due yet
     assert reading.open("books").count() == 50
     earlier = time.time() - 2 * 86_400  # the clock was set back
-    monkeypatch.setattr(layout.time, "time", lambda: earlier)
+    monkeypatch.setattr("recto.stores.edge.layout.time.time", lambda: earlier)
     reading.verify_open()
     digested = record_digests(monkeypatch)
     for opened in (reading, EdgeStore(home), EdgeStore(home)):
