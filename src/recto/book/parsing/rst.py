@@ -260,7 +260,7 @@ class _Renderer:
 
     def _section(self, node: Any, level: int) -> list[TextBlock]:
         title, names = node.children[0], node.get("ids", [])
-        text = " ".join(self._inline(title).split())
+        text = self._words(title)
         heading = TextBlock("heading", [text], level=min(level + 1, 6), id=names[0] if names else "")
         heading.anchors = [(0, name) for name in names]
         return [*([heading] if text else []), *self.children(node, level + 1)]
@@ -276,7 +276,7 @@ class _Renderer:
         return [TextBlock("paragraph", lines)] if any(lines) else []
 
     def _rubric(self, node: Any, _: int) -> list[TextBlock]:
-        return [TextBlock("paragraph", [f"**{self._inline(node)}**"])]
+        return [TextBlock("paragraph", [f"**{self._words(node)}**"])]
 
     def _literal_block(self, node: Any, _: int) -> list[TextBlock]:
         text, classes = node.astext().strip("\n"), node.get("classes", [])
@@ -300,7 +300,7 @@ class _Renderer:
             for line in (
                 self._line_block(child, level)[0].lines
                 if child.tagname == "line_block" and child.children
-                else [self._inline(child)]
+                else [self._words(child)]
             )
         ]
         return [TextBlock("paragraph", lines or [""])]
@@ -323,7 +323,7 @@ class _Renderer:
         items = []
         for child in node.children:
             terms = [one for one in child.children if one.tagname in ("term", "field_name", "option_group")]
-            item = TextBlock("item", [" ".join(" ".join(self._inline(one).split()) for one in terms)])
+            item = TextBlock("item", [" ".join(map(self._words, terms))])
             item.anchors = [(0, name) for one in terms for name in one.get("ids", [])]
             for body in child.children[len(terms) :]:
                 if body.tagname != "classifier" and (blocks := self.children(body, level + 1)):
@@ -341,7 +341,7 @@ class _Renderer:
         """Render an admonition, a topic or a sidebar with its title."""
         first = node.children[0] if node.children else None
         titled = first is not None and first.tagname == "title"
-        title = self._inline(first) if titled else node.tagname.capitalize()
+        title = self._words(first) if titled else node.tagname.capitalize()
         blocks = [TextBlock("paragraph", [f"**{title}**"])]
         for child in node.children[titled:]:
             blocks += self._block(child, level + 1)
@@ -366,12 +366,16 @@ class _Renderer:
                 cells += [text.replace("|", "\\|"), *[""] * min(int(entry.get("morecols", 0)), 50)]
             rows.append(cells)
         caption = next((child for child in node.children if child.tagname == "title"), None)
-        blocks = [TextBlock("paragraph", [self._inline(caption)])] if caption is not None else []
+        blocks = [TextBlock("paragraph", [self._words(caption)])] if caption is not None else []
         if not rows:
             return blocks
         width = max(map(len, rows))
         lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
         return [*blocks, TextBlock("table", [lines[0], f"|{' --- |' * width}", *lines[1:]])]
+
+    def _words(self, node: Any) -> str:
+        """Return the text of a node on one line."""
+        return " ".join(self._inline(node).split())
 
     def _inline(self, node: Any) -> str:
         """Return the text of a node with Markdown's marks."""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +33,8 @@ from recto.types.book import Block, Document, Page, Section
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfTextPage
 
+_PATIENCE = 600  # seconds
+_MOST_MEMORY = 4 << 30  # bytes
 _MOST_PAGES, _MOST_CHARACTERS = 10_000, 30_000  # of a book, and of a page
 _MOST_ENTRIES = 20_000  # of an outline
 _FEWEST_CHARACTERS = 20  # of a page with text
@@ -55,11 +61,48 @@ class _Entry(NamedTuple):
 
 
 def split_pdf(data: bytes) -> Volume:
-    """Return the chapters of a PDF; raise ValueError if it cannot be read."""
+    """Return the chapters of a PDF; raise ValueError if it cannot be read.
+
+    A child process with limits reads it: PDFium is a large program in C++, and the file may be hostile.
+    """
+    if find_spec("pypdfium2") is None:
+        raise missing_extra("Reading a PDF", "pdf")
+    command = [sys.executable, "-c", f"from {__name__} import main; main()"]
     try:
-        import pypdfium2
-    except ImportError as error:
-        raise missing_extra("Reading a PDF", "pdf") from error
+        run = subprocess.run(command, input=data, capture_output=True, check=False, timeout=_PATIENCE)
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(f"reading it takes more than {_PATIENCE} seconds") from error
+    if run.returncode:
+        reason = run.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
+        raise ValueError(f"the process that read it ended unexpectedly ({reason[:200] or run.returncode})")
+    answer = json.loads(run.stdout)
+    if "problem" in answer:
+        raise ValueError(answer["problem"])
+    return Volume(answer["title"], tuple(Part(*part) for part in answer["parts"]), tuple(answer["notes"]))
+
+
+def main() -> None:
+    """Read a PDF from standard input in a child process, and print its chapters as JSON."""
+    with suppress(ImportError, ValueError, OSError):  # not on Windows, or there is a lower limit
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY, _MOST_MEMORY))
+    try:
+        volume = split_in_process(sys.stdin.buffer.read())
+        answer = {
+            "title": volume.title,
+            "notes": volume.notes,
+            "parts": [(part.name, part.title, part.text, part.section) for part in volume.parts],
+        }
+    except (ValueError, MemoryError) as error:
+        answer = {"problem": str(error) or "it needs too much memory"}
+    sys.stdout.write(json.dumps(answer))
+
+
+def split_in_process(data: bytes) -> Volume:
+    """Return the chapters of a PDF, without the protection of a child process."""
+    import pypdfium2
+
     try:
         document = pypdfium2.PdfDocument(data)
     except pypdfium2.PdfiumError as error:
