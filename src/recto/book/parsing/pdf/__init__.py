@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from recto._util.text import slug
 from recto.book.parsing.formats import Part, Volume
 from recto.book.parsing.pdf.layout import (
+    LARGE,
     UNKNOWN,
     Hyphens,
     Row,
     TextRun,
+    body_size,
     in_reading_order,
     paragraphs,
     without_running_heads,
@@ -40,13 +42,13 @@ _MOST_ENTRIES = 20_000  # of an outline
 _FEWEST_CHARACTERS = 20  # of a page with text
 _FEWEST_ENTRIES = 4  # of an outline, to doubt that all are on one page
 _LONGEST_HEADING = 150
-_LARGE = 1.15  # sizes of body text, from which a row is a heading
 _PAGES_PER_PART = 40  # if the chapters have more, their sections are pages of their own
 _PAGES_WITHOUT_HEADINGS = 20
 _GAP = 1.6  # sizes of a font, from which a space separates cells or columns
 _FEWEST_UNIFORM, _MOST_UNIFORM = 4, 8  # characters of a word that tell whether all have the same width
 _MONO = re.compile(r"mono|courier|consol|typewriter|cmtt|sftt|ectt|inconsolata|menlo|code|fixed|lettergothic", re.I)
 _NUMBERING = re.compile(r"^(?:chapter|part|appendix|section)?[\s.]*[\divxlc]*(?:[.\d]*)", re.IGNORECASE)
+_HYPHENS = "\u00ad\ufffe\x02"  # a hyphen at the end of a line
 _ICON = re.compile("[\ue000-\uf8ff\ufeff]")
 _SCANNED = "it has no text: it is scanned. Recognise its text first, for instance with `ocrmypdf`"
 
@@ -225,7 +227,10 @@ def _words(text_page: PdfTextPage) -> Iterator[tuple[int, str, bool]]:
             continue
         if not marks:
             start = index
-        marks.append(mark)
+        marks.append("-" if mark in _HYPHENS else mark)
+        if mark in _HYPHENS:  # PDFium leaves out the line break after it
+            yield start, "".join(marks), breaks
+            marks, breaks = [], True
     if marks:
         yield start, "".join(marks), breaks
 
@@ -283,18 +288,12 @@ def _outline(document: PdfDocument, count: int) -> list[_Entry]:
 
 def _headings_by_size(pages: Sequence[Sequence[Row]]) -> list[_Entry]:
     """Return rows in a font that is larger than body text as an outline; [] if there are too many or few."""
-    sizes: Counter[float] = Counter()
-    for rows in pages:
-        for row in rows:
-            sizes[round(row.size, 1)] += len(row.text)
-    if not sizes:
-        return []
-    body = sizes.most_common(1)[0][0]
+    body = body_size(pages)
     large = [
         row
         for rows in pages
         for row in rows
-        if row.size >= body * _LARGE and row.pitch <= 0 and 2 < len(row.text) <= _LONGEST_HEADING
+        if row.size >= body * LARGE and row.pitch <= 0 and 2 < len(row.text) <= _LONGEST_HEADING
         and any(mark.isalpha() for mark in row.text)
     ]
     total = sum(map(len, pages))

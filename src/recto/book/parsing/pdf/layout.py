@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from statistics import median
 
-SOFT_HYPHENS = "\u00ad\ufffe\x02"  # PDFium marks a hyphen at the end of a line in this way
 _GUTTER = (0.3, 0.7)  # the share of the text's width where the space between two columns may be
 _MOST_CROSSING = 0.2  # the share of rows that may cross it: headings, figures
 _FEWEST_ROWS = 5  # of a column
@@ -21,6 +20,8 @@ _BULLET = re.compile(r"(?:[•‣◦▪●○■–*]|\(?(?:\d{1,2}|[a-z])[.)])\
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _ENDS_SENTENCE = (".", "!", "?", ":", "”", ")", "。")
 UNKNOWN = -1.0
+LARGE = 1.15  # sizes of body text, from which a row is a heading
+_LONGEST_HEAD = 150
 _COMMON_HEAD = 3  # pages that have the same first or last row
 
 
@@ -111,8 +112,18 @@ def _rows(segments: Sequence[Row]) -> list[Row]:
     return rows
 
 
+def body_size(pages: Iterable[Iterable[Row]]) -> float:
+    """Return the size of the font that most of the text has."""
+    sizes: Counter[float] = Counter()
+    for rows in pages:
+        for row in rows:
+            sizes[round(row.size, 1)] += len(row.text)
+    return sizes.most_common(1)[0][0] if sizes else 0.0
+
+
 def without_running_heads(pages: list[list[Row]]) -> list[list[Row]]:
     """Return the pages without running heads, running feet, page numbers and lines of a table of contents."""
+    body = body_size(pages)
     ends = [(page, rows[index]) for page, rows in enumerate(pages) for index in {0, len(rows) - 1} if rows]
     texts = Counter((_normalized(row.text), round(row.bottom / 4)) for _, row in ends)
     offsets: Counter[int] = Counter(
@@ -126,7 +137,8 @@ def without_running_heads(pages: list[list[Row]]) -> list[list[Row]]:
         key, height = _normalized(row.text), round(row.bottom / 4)
         repeated = sum(texts[key, height + near] for near in (-1, 0, 1)) >= _COMMON_HEAD
         numbered = count >= _COMMON_HEAD and any(number - page == offset for number in _numbers(row.text))
-        return bool(key) and len(row.text) < 150 and (repeated or numbered)
+        is_text = key and len(row.text) < _LONGEST_HEAD and row.size < LARGE * body
+        return bool(is_text) and (repeated or numbered)
 
     kept = []
     for page, rows in enumerate(pages):
@@ -276,9 +288,7 @@ class Hyphens:
         whole = ""
         for line in lines:
             following = _WORD.match(line)
-            if whole.endswith(tuple(SOFT_HYPHENS)) and following:
-                whole = whole.rstrip(SOFT_HYPHENS) + line
-            elif whole[-1:] in "-‐" and whole[-2:-1].isalpha() and following and line[:1].islower():
+            if whole[-1:] in "-‐" and whole[-2:-1].isalpha() and following and line[:1].islower():
                 first = re.search(r"[^\W\d_]+$", whole[:-1])
                 before = first[0].lower() if first else ""
                 after = following[0].lower()
@@ -286,4 +296,4 @@ class Hyphens:
                 whole = (whole[:-1] if divided else whole) + line
             else:
                 whole = f"{whole} {line}" if whole else line
-        return "".join(mark for mark in whole if mark not in SOFT_HYPHENS)
+        return whole
