@@ -94,8 +94,8 @@ class _Writer:
 
     def _write(self, lines: list[str], *, inner: bool = False, known: bool = True) -> None:
         for index, line in enumerate(lines):
-            if known and not (inner and index in (0, len(lines) - 1)):
-                self._find(line)
+            if known and not (inner and index == len(lines) - 1):
+                self._find(lines[1] if inner and index == 0 else line)  # a fence is where its code is
             self.lines.append(line)
             self.sources.append(self.line)
         self.lines.append("")

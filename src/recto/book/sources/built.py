@@ -23,7 +23,7 @@ _MOST_FILES = 100_000  # that are looked at to find out whether a directory is a
 
 def is_built_site(location: Path) -> bool:
     """Return whether a directory has HTML files, and no page in another format."""
-    html, files = False, 0
+    html, files, has_index = False, 0, any((location / f"index{suffix}").is_file() for suffix in _SUFFIXES)
     for folder, folders, names in os.walk(location) if location.is_dir() else ():
         folders[:] = [name for name in folders if not name.startswith((".", "_")) and name != "node_modules"]
         for name in names:
@@ -31,7 +31,8 @@ def is_built_site(location: Path) -> bool:
             if files > _MOST_FILES:
                 return False
             format = format_of(name)
-            if format is not None and format.split is None and not name.lower().startswith("readme"):
+            is_download = has_index and format is not None and format.split is not None
+            if format is not None and not is_download and not name.lower().startswith("readme"):
                 return False
             html = html or (name.lower().endswith(_SUFFIXES) and Path(folder, name).is_file())
     return html
