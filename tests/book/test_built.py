@@ -12,7 +12,9 @@ from recto.book.sources.tree import open_book
 from recto.errors import InvalidArgument
 from tests.book.files import write
 
-PAGE = "<html><head><title>{0} - My book</title></head><body><main><h1 id=a>{0}</h1><p>Text of {0}.</p></main>"
+PAGE = (
+    "<html><head><title>{0} - My book</title></head><body><main><h1 id=a>{0}</h1><p>Text of {0}.</p></main>"
+)
 LINKS = '<nav><a href="part/two.html#x">Two</a><a href="one/">One</a><a href="https://x.org/">X</a></nav>'
 
 
@@ -22,7 +24,9 @@ def site(tmp_path: Path) -> Path:
     files = {name: PAGE.format(name.partition(".")[0]) for name in names}
     redirect = '<meta http-equiv="refresh" content="0; url=one/">'
     index = PAGE.format("Home").replace("<main>", f"{LINKS}<main>")
-    return write(tmp_path / "html", {**files, "index.html": index, "old.html": redirect, "a.js": "", "README.md": "x"})
+    return write(
+        tmp_path / "html", {**files, "index.html": index, "old.html": redirect, "a.js": "", "README.md": "x"}
+    )
 
 
 def test_html_files_are_pages_in_the_order_of_the_links(site: Path) -> None:

@@ -22,7 +22,9 @@ def page_of(text: str, format: str, title: str = "Untitled") -> Page:
 
 def epub(pages: Mapping[str, str], navigation: str, extra: Mapping[str, str | bytes] | None = None) -> bytes:
     """Return an EPUB with these XHTML bodies, in order, and a navigation document."""
-    items = "".join(f'<item id="i{n}" href="{name}" media-type="application/xhtml+xml"/>' for n, name in enumerate(pages))
+    items = "".join(
+        f'<item id="i{n}" href="{name}" media-type="application/xhtml+xml"/>' for n, name in enumerate(pages)
+    )
     spine = "".join(f'<itemref idref="i{n}"/>' for n in range(len(pages)))
     package = (
         '<package xmlns="http://www.idpf.org/2007/opf" version="3.0">'
@@ -65,7 +67,8 @@ def pdf(pages: Sequence[Sequence[Line]], outline: Sequence[tuple[int, str, int, 
     numbers = []
     for lines in pages:
         parts = [
-            f"BT /{font} {size} Tf 1 0 0 1 {x} {y} Tm ({_escaped(text)}) Tj ET" for x, y, size, font, text in lines
+            f"BT /{font} {size} Tf 1 0 0 1 {x} {y} Tm ({_escaped(text)}) Tj ET"
+            for x, y, size, font, text in lines
         ]
         stream = "\n".join(parts).encode("cp1252")
         objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
@@ -74,7 +77,10 @@ def pdf(pages: Sequence[Sequence[Line]], outline: Sequence[tuple[int, str, int, 
             b"/Resources<</Font<</F1 3 0 R/F2 4 0 R>>>>>>" % len(objects)
         )
         numbers.append(len(objects))
-    objects[1] = b"<</Type/Pages/Count %d/Kids[%s]>>" % (len(numbers), b" ".join(b"%d 0 R" % one for one in numbers))
+    objects[1] = b"<</Type/Pages/Count %d/Kids[%s]>>" % (
+        len(numbers),
+        b" ".join(b"%d 0 R" % one for one in numbers),
+    )
     catalog = b"<</Type/Catalog/Pages 2 0 R"
     if outline:
         first = len(objects) + 1
@@ -122,6 +128,8 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
 
 
-def column(lines: Sequence[str], x: float = 72, top: float = 700, size: float = 10, font: str = "F1") -> list[Line]:
+def column(
+    lines: Sequence[str], x: float = 72, top: float = 700, size: float = 10, font: str = "F1"
+) -> list[Line]:
     """Return lines of text below each other."""
     return [(x, top - 12 * index, size, font, text) for index, text in enumerate(lines) if text]

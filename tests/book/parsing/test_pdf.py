@@ -34,8 +34,18 @@ def book() -> bytes:
     head = [(72, 760, 9, "F1", "A Small Book"), (500, 760, 9, "F1", "7")]
     return pdf(
         [
-            [heading("1 Sensors", 720), *column(TEXT), heading("1.1 Cameras", 640, 14), *column(TEXT, top=610)],
-            [*head, *column(["A camera sees light.", "It has a lens."]), heading("2 Motors", 600), *column(TEXT, top=570)],
+            [
+                heading("1 Sensors", 720),
+                *column(TEXT),
+                heading("1.1 Cameras", 640, 14),
+                *column(TEXT, top=610),
+            ],
+            [
+                *head,
+                *column(["A camera sees light.", "It has a lens."]),
+                heading("2 Motors", 600),
+                *column(TEXT, top=570),
+            ],
             [*head, *column(["A motor turns."])],
             [*head, *column(["The last page."])],
         ],
@@ -76,7 +86,9 @@ def test_two_columns_are_read_one_after_the_other(interleaved: bool) -> None:
     sides = [*column(left), *column(right, x=320)]
     if interleaved:
         sides.sort(key=lambda line: -line[1])
-    (document,) = documents(split_in_process(pdf([[heading("A title over both of the columns of this page", 740), *sides]]))).values()
+    (document,) = documents(
+        split_in_process(pdf([[heading("A title over both of the columns of this page", 740), *sides]]))
+    ).values()
     text = " ".join(texts(document))
     assert text.index("left 11") < text.index("right 0") < text.index("right 11")
     assert text.index("left 0") < text.index("left 11")
@@ -97,12 +109,20 @@ def test_code_and_tables() -> None:
         "```\ndef move(speed):\n    return speed\n```",
         "| Sensor | Unit |\n| --- | --- |\n| Camera | pixel |\n| Lidar | metre |\n| Gyroscope | degree |",
     ]
-    assert [block.kind for section in document.sections for block in section.blocks] == ["paragraph", "code", "table"]
+    assert [block.kind for section in document.sections for block in section.blocks] == [
+        "paragraph",
+        "code",
+        "table",
+    ]
 
 
 def test_font_sizes_replace_a_missing_outline() -> None:
     pages = [[heading(f"Chapter {n} begins", 700, 20), *column(TEXT * 3, top=660)] for n in (1, 2, 3)]
-    assert list(documents(split_in_process(pdf(pages)))) == ["Chapter 1 begins", "Chapter 2 begins", "Chapter 3 begins"]
+    assert list(documents(split_in_process(pdf(pages)))) == [
+        "Chapter 1 begins",
+        "Chapter 2 begins",
+        "Chapter 3 begins",
+    ]
 
 
 def test_pages_replace_missing_headings() -> None:

@@ -75,7 +75,11 @@ def test_sections_blocks_anchors_and_lines() -> None:
         ("table", "| A | B |\n| --- | --- |\n| 1 | x\\|y |"),
     ]
     lines = PAGE.split("\n")
-    assert [lines[block.first - 1][:12] for block in second.blocks][2:5] == [".. math::", ".. py:functi", "   Moves."]
+    assert [lines[block.first - 1][:12] for block in second.blocks][2:5] == [
+        ".. math::",
+        ".. py:functi",
+        "   Moves.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +97,10 @@ def test_sections_blocks_anchors_and_lines() -> None:
         (">>> 1 + 1\n2", ["```\n>>> 1 + 1\n2\n```"]),
         ("Code::\n\n  x = 1", ["Code:", "```\nx = 1\n```"]),
         (":unknown:role:`shown <hidden>` :pep:`8` `title`", ["shown PEP 8 title"]),
-        (".. list-table:: Units\n\n   * - A\n     - B\n   * - 1\n     - 2", ["Units", "| A | B |\n| --- | --- |\n| 1 | 2 |"]),
+        (
+            ".. list-table:: Units\n\n   * - A\n     - B\n   * - 1\n     - 2",
+            ["Units", "| A | B |\n| --- | --- |\n| 1 | 2 |"],
+        ),
     ],
 )
 def test_directives_and_roles_become_their_text(written: str, expected: list[str]) -> None:
@@ -122,7 +129,10 @@ def test_nothing_is_included_or_executed(tmp_path: Path) -> None:
 
 
 def test_many_substitutions_are_refused() -> None:
-    bomb = "".join(f".. |{n}| replace:: {f'|{n + 1}|' * 20}\n" for n in range(30)) + ".. |30| replace:: x\n\n|0|\n\n"
+    bomb = (
+        "".join(f".. |{n}| replace:: {f'|{n + 1}|' * 20}\n" for n in range(30))
+        + ".. |30| replace:: x\n\n|0|\n\n"
+    )
     assert len(" ".join(texts(bomb))) < 100_000
     with pytest.raises(ValueError, match="substitutions"):
         read(page_of(bomb + "|0| " * 5_000, "rst"))

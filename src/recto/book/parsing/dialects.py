@@ -6,6 +6,7 @@ Directives become their title and content, roles and cross-references their word
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from recto.book.parsing.frontmatter import split_front_matter
@@ -35,7 +36,9 @@ _REFERENCE = re.compile(
 )
 _SHORTCODE = re.compile(r"(?<!\{)\{\{<[ \t]*(/?[\w-]+)([^{}]{0,500})>\}\}(?!\})")
 _SPAN = re.compile(r"(?<!!)\[([^\[\]]*)\](?:\{[.#][^{}]*\})")
-_ATTACHED = re.compile(r"(?<=\))\{([^{}]*)\}|(?<=\$\$)[ \t]*\{(#[^{}]*)\}|(?<=\S)[ \t]+\{(#[\w:.-]+)[^{}]*\}[ \t]*$")
+_ATTACHED = re.compile(
+    r"(?<=\))\{([^{}]*)\}|(?<=\$\$)[ \t]*\{(#[^{}]*)\}|(?<=\S)[ \t]+\{(#[\w:.-]+)[^{}]*\}[ \t]*$"
+)
 _SLIDES = re.compile(r"[\[(](\*\*|~~)([^*~\n]{1,500}?)\1[\])]")
 _TABS = re.compile(r"[ \t]*:(?:begin_tab|end_tab|bibliography|settoc)[:`].*")
 _CALLOUT = re.compile(r"\bcallout-(\w+)")
@@ -113,7 +116,7 @@ def reference_words(target: str) -> str:
     return " ".join((first, *rest))
 
 
-def role_text(name: str, text: str) -> str:
+def role_text(name: str, text: str) -> str:  # noqa: PLR0911 - a table
     """Return the words of a role such as `ref` or `py:class`."""
     last = name.rpartition(":")[2].lower()
     if last == "math":
@@ -283,7 +286,7 @@ class _Rewriter:
         """Return how the lines of a MyST directive are treated, and its first line."""
         base = name.rpartition(":")[2]
         if base in _CODE or base == "mermaid":
-            language = "mermaid" if base == "mermaid" else argument.split(" ")[0]
+            language = "mermaid" if base == "mermaid" else argument.split(" ", maxsplit=1)[0]
             fence = "`" * max(3, len(marks["marks"])) if marks["marks"][0] == ":" else marks["marks"]
             return "code", f"{fence}{'python' if language.startswith('ipython') else language}"
         if base in _DROPPED or base.startswith("auto"):
@@ -320,7 +323,9 @@ class _Rewriter:
         option = (_YAML_OPTION if top.is_yaml else _OPTION).fullmatch(line)
         if option is None:
             top.options = top.is_yaml
-            return top.is_yaml and self._put("") is None
+            if top.is_yaml:
+                self._put("")
+            return top.is_yaml
         self._put(self._option(option[1], option[2]))
         return True
 
@@ -340,13 +345,15 @@ class _Rewriter:
                 line = ""
             top.rows.append(line)
             return line
-        if line.strip() == "---" and (top.is_yaml or (top.options and self.dialect == MYST)):
-            top.is_yaml = top.options = not top.is_yaml
-            return ""
-        if top.is_yaml:
+        is_mark = line.strip() == "---" and top.options and self.dialect == MYST
+        if top.is_yaml or is_mark:
+            if is_mark:
+                top.is_yaml = top.options = not top.is_yaml
             return ""
         if top.options:
-            option = _CELL_OPTION.fullmatch(line) or (_OPTION.fullmatch(line) if self.dialect == MYST else None)
+            option = _CELL_OPTION.fullmatch(line) or (
+                _OPTION.fullmatch(line) if self.dialect == MYST else None
+            )
             if option:
                 caption = self._option(option[1], option[2])
                 return f"# {caption}" if caption else ""
@@ -357,6 +364,7 @@ class _Rewriter:
 
     def _inline(self, text: str, start: int) -> str:
         """Resolve the roles, shortcodes and references of prose; the number of lines stays the same."""
+        ends = [index for index, mark in enumerate(text) if mark == "\n"] if ":" in text else []
 
         def resolve(match: re.Match[str]) -> str:
             name = match["myst"] or match["rst"]
@@ -366,7 +374,7 @@ class _Rewriter:
                 return match[0]
             if name in _INVISIBLE_ROLES:
                 if name in ("label", "eqlabel"):
-                    self.labels.append((start + text.count("\n", 0, match.start()), match["text"].strip()))
+                    self.labels.append((start + bisect_left(ends, match.start()), match["text"].strip()))
                 return ""
             words = role_text(name, match["text"])
             return words + "\n" * (match[0].count("\n") - words.count("\n"))
@@ -390,7 +398,9 @@ class _Rewriter:
             line = _SHORTCODE.sub(lambda code: code[2].strip() if code[1] == "kbd" else "", line)
             line = _SPAN.sub(r"\1", line)
             line = line if line.lstrip(" >").startswith("#") else _ATTACHED.sub(attached, line)
-        return _REFERENCE.sub(lambda one: reference_words(f"{one[1]}-{one[2]}"), line) if "@" in line else line
+        return (
+            _REFERENCE.sub(lambda one: reference_words(f"{one[1]}-{one[2]}"), line) if "@" in line else line
+        )
 
 
 def _list_table(rows: list[str]) -> list[str]:

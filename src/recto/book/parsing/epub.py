@@ -6,6 +6,7 @@ import posixpath
 import re
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING
@@ -21,7 +22,9 @@ _MOST_ENTRIES, _MOST_PAGES, _MOST_ENTRIES_OF_NAVIGATION = 20_000, 5_000, 20_000
 _LARGEST_ENTRY, _LARGEST_TOTAL = 16 << 20, 256 << 20  # bytes, unpacked
 _FONT_ALGORITHMS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _DOCUMENTS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
-_EMPTY = re.compile(r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([A-Za-z][\w:.-]*)([^<>]*)/>")
+_EMPTY = re.compile(
+    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([A-Za-z][\w:.-]*)([^<>]*)/>"
+)
 _ENCODING = re.compile(rb"<\?xml[^>]*encoding=[\"']([\w.-]+)")
 _DAMAGED = "the EPUB is damaged"
 
@@ -31,7 +34,7 @@ def split_epub(data: bytes) -> Volume:
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             return _Reader(archive).volume()
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, RuntimeError, EOFError, OSError) as error:
         raise ValueError(f"{_DAMAGED} ({error or type(error).__name__})") from error
 
 
@@ -46,6 +49,8 @@ class _Reader:
             name = entry.filename
             if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or name[1:2] == ":":
                 raise ValueError(f"a file in it has a path that leaves the book: {name[:100]!r}")
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"{name[:100]!r} is compressed in a way that EPUBs do not use")
             if stat.S_ISLNK(entry.external_attr >> 16):
                 raise ValueError(f"a file in it is a symbolic link: {name[:100]!r}")
         self._names = {entry.filename: entry for entry in entries}
@@ -58,7 +63,7 @@ class _Reader:
         package = self._xml(path)
         folder = posixpath.dirname(path)
         items = {item.get("id", ""): item for item in _named(package, "item")}
-        titles = self._titles(package, items, folder)
+        titles = self._titles(items, folder)
         title = next((_words(one) for one in _named(package, "title")), "")
         parts: dict[str, Part] = {}
         section, groups = "", {above for _, above in titles.values()}
@@ -84,7 +89,7 @@ class _Reader:
                 if method.get("Algorithm", "") not in _FONT_ALGORITHMS:
                     raise ValueError("it is encrypted (it has digital rights management)")
 
-    def _titles(self, package: Element, items: dict[str, Element], folder: str) -> dict[str, tuple[str, str]]:
+    def _titles(self, items: dict[str, Element], folder: str) -> dict[str, tuple[str, str]]:
         """Return the title of each page in the navigation, and the entry above it."""
         nav = next((item for item in items.values() if "nav" in _properties(item)), None)
         if nav is None:
@@ -103,14 +108,14 @@ class _Reader:
 
     def _xml(self, name: str) -> Element:
         """Parse an XML file; entities, which can be used to exhaust memory, are refused."""
-        from xml.etree import ElementTree
+        from xml.etree import ElementTree as ET
 
         text = self._text(name)
         if "<!ENTITY" in text.upper():
             raise ValueError(f"{name} defines XML entities, which are not read")
         try:
-            return ElementTree.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))  # noqa: S314 - no entities
-        except (ElementTree.ParseError, ValueError) as error:
+            return ET.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", text))  # noqa: S314 - no entities
+        except (ET.ParseError, ValueError) as error:
             raise ValueError(f"{_DAMAGED}: {name} is not well-formed ({error})") from error
 
     def _text(self, name: str) -> str:
@@ -127,14 +132,16 @@ class _Reader:
             return data.decode("utf-16", "replace")
         stated = _ENCODING.match(data.removeprefix(b"\xef\xbb\xbf"))
         try:
-            return data.removeprefix(b"\xef\xbb\xbf").decode(stated[1].decode() if stated else "utf-8", "replace")
+            return data.removeprefix(b"\xef\xbb\xbf").decode(
+                stated[1].decode() if stated else "utf-8", "replace"
+            )
         except LookupError:
             return data.decode("utf-8", "replace")
 
 
 def _named(tree: Element, name: str) -> Iterator[Element]:
     """Yield the elements of a name in any namespace."""
-    return (one for one in tree.iter() if isinstance(one.tag, str) and one.tag.rpartition("}")[2] == name)
+    return (one for one in tree.iter() if _local(one) == name)
 
 
 def _body(document: str) -> str:
@@ -162,13 +169,12 @@ def _inside(folder: str, href: str) -> str:
 
 
 def _entries(contents: Element) -> Iterator[tuple[str, str, str]]:
-    """Yield the label and target of each entry of a navigation, and the label of the outermost one above it."""
+    """Yield the label and target of each entry of a navigation, and the outermost label above it."""
     stack = [(child, "") for child in reversed(list(contents))]
     while stack:
         element, above = stack.pop()
-        kind = element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
         outer = above
-        if kind in ("li", "navPoint"):
+        if _local(element) in ("li", "navPoint"):
             label = next((one for one in element.iter() if _local(one) in ("a", "span", "navLabel")), None)
             link = next((one for one in element.iter() if _local(one) in ("a", "content")), None)
             target = (link.get("href") or link.get("src") or "") if link is not None else ""

@@ -14,7 +14,6 @@ from recto.plugins import READERS, load_reader, plugin_names, plugin_version
 from recto.protocols import Reader
 from recto.types.book import Document, Page
 
-
 LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
 _LARGEST_NOTEBOOK = 32 << 20  # bytes; most of them are pictures
 _LARGEST_VOLUME = 512 << 20  # bytes
@@ -22,7 +21,7 @@ _LARGEST_VOLUME = 512 << 20  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A page of a file that holds many: its name in the file, its title, and the part of the book it is in."""
+    """A page of a file that holds many: its name in the file, its title, and the part of the book."""
 
     name: str
     title: str
@@ -135,7 +134,10 @@ PDF = Format(
 BUILT_IN = (MARKDOWN, MDX, HTML, MYST, D2L, QUARTO, NOTEBOOK, RST, EPUB, PDF)
 _FIXED = (MARKDOWN, MDX, HTML)  # a plugin may replace the readers of the other formats
 _NOT_READ = {
-    (".adoc", ".asciidoc"): "AsciiDoc is not read; index the HTML that is built from it, or crawl the website",
+    (
+        ".adoc",
+        ".asciidoc",
+    ): "AsciiDoc is not read; index the HTML that is built from it, or crawl the website",
     (".html", ".htm"): "HTML files beside pages in other formats are not read; index their directory",
     (".docx", ".odt", ".tex"): "convert them to one of the formats that Recto reads, such as PDF or EPUB",
 }

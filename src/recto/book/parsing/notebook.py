@@ -1,4 +1,4 @@
-"""Parse a Jupyter notebook: its Markdown, its code in fences, and the text that the code printed, shortened."""
+"""Parse a Jupyter notebook: its Markdown, its code in fences, and the start of what the code printed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from recto._util.text import encodable
 from recto.book.parsing.dialects import MYST, plain_markdown
 from recto.book.parsing.markdown import parse
 from recto.book.parsing.rendered import ticks
 from recto.types.book import Block, Document, Page, Section
 
 _MOST_OUTPUT_LINES, _MOST_OUTPUT = 20, 2_000  # lines and characters of the output of one cell
+_MOST_LINES = 100_000
 _TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _TEXT_OUTPUTS = ("text/markdown", "text/latex", "text/plain")
 _OBJECT = re.compile(r"<[\w.]+(?:[: ][^<>]*)? at 0x[0-9a-f]+>|<Figure size [^<>]*>")
@@ -34,6 +36,10 @@ def read_notebook(page: Page) -> Document:
     for number, cell in enumerate(cells, 1):
         if isinstance(cell, dict):
             writer.add(cell, number)
+        if len(writer.lines) > _MOST_LINES:
+            raise ValueError(
+                f"its cells have more than {_MOST_LINES} lines (split it into several notebooks)"
+            )
     markdown, labels = "\n".join(writer.lines), list[tuple[int, str]]()
     if _MYST.search(markdown):
         markdown, labels = plain_markdown(markdown, MYST)
@@ -56,7 +62,7 @@ def _text(value: object) -> str:
     """Return a text, which may be stated as a list of lines."""
     lines = value if isinstance(value, list) else [value]
     text = "".join(line for line in lines if isinstance(line, str))
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return encodable(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Parse reStructuredText of docutils and Sphinx; nothing in a page is executed, and no other file is read.
 
-Sphinx's own directives and roles are not loaded: any directive becomes its title and content, any role its words.
+Sphinx's own directives and roles are not loaded: a directive becomes its title and content, a role its words.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ _SETTINGS = {
     "syntax_highlight": "none",
     "warning_stream": "",
 }
+_MOST_LINES = 15_000
 _MOST_SUBSTITUTIONS = 2_000  # references on a page; a definition may repeat another one many times
 _DEEPEST = 40
 _CODE = frozenset(
@@ -62,9 +63,14 @@ _lock = Lock()
 def read_rst(page: Page) -> Document:
     """Parse a page; its title is its first heading."""
     text = page.text.removeprefix("\ufeff").replace("\0", "\ufffd")
+    if text.count("\n") > _MOST_LINES:
+        raise ValueError(f"it has more than {_MOST_LINES} lines (split it into several pages)")
     if "replace::" in text and text.count("|") > 2 * _MOST_SUBSTITUTIONS:
         raise ValueError(f"it has more than {_MOST_SUBSTITUTIONS} substitutions")
-    blocks = _Renderer().children(_doctree(text), 0)
+    try:
+        blocks = _Renderer().children(_doctree(text), 0)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
     title = next((block.lines[0] for block in blocks if block.kind == "heading"), "") or page.title
     return Document(title, tuple(sections(_with_lines(blocks, text), title)))
 
@@ -149,7 +155,7 @@ def _directive() -> Any:
     from docutils import nodes
     from docutils.parsers.rst import Directive
 
-    class AnyDirective(Directive):
+    class AnyDirective(Directive):  # type: ignore[misc]
         has_content = True
         optional_arguments = 1
         final_argument_whitespace = True
@@ -242,7 +248,15 @@ class _Renderer:
             return []
         if kind == "field_list" and level == 0:  # the metadata of a page
             return []
-        if kind in ("title", "comment", "substitution_definition", "system_message", "raw", "pending", "transition"):
+        if kind in (
+            "title",
+            "comment",
+            "substitution_definition",
+            "system_message",
+            "raw",
+            "pending",
+            "transition",
+        ):
             return []
         line = node.line or next((one.line for one in node.findall() if getattr(one, "line", None)), 0) or 0
         anchors = [*self._pending, *node.get("ids", [])]
@@ -352,7 +366,12 @@ class _Renderer:
 
     def _footnote(self, node: Any, level: int) -> list[TextBlock]:
         label = next((child.astext() for child in node.children if child.tagname == "label"), "")
-        blocks = [one for child in node.children if child.tagname != "label" for one in self._block(child, level + 1)]
+        blocks = [
+            one
+            for child in node.children
+            if child.tagname != "label"
+            for one in self._block(child, level + 1)
+        ]
         return [_indented(joined("group", blocks), f"[{label}] ")] if blocks else []
 
     _citation = _footnote
@@ -409,6 +428,7 @@ def _indented(block: TextBlock, mark: str, others: str = "") -> TextBlock:
     """Put a mark before the first line of a block, and spaces or other marks before the others."""
     indent = others or " " * len(mark)
     block.lines = [
-        f"{mark}{line}" if number == 0 else f"{indent}{line}".rstrip() for number, line in enumerate(block.lines)
+        f"{mark}{line}" if number == 0 else f"{indent}{line}".rstrip()
+        for number, line in enumerate(block.lines)
     ]
     return block

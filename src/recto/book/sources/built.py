@@ -44,23 +44,30 @@ class BuiltSiteRules(SiteRules):
     def __init__(self, book: str, book_file: BookFile, root: Path) -> None:
         super().__init__(book, book_file)
         self._excluded = any_of(book_file.exclude)
-        index = next((root / f"index{suffix}" for suffix in _SUFFIXES if (root / f"index{suffix}").is_file()), None)
+        index = next(
+            (root / f"index{suffix}" for suffix in _SUFFIXES if (root / f"index{suffix}").is_file()), None
+        )
         try:
             text = read_limited(index, LARGEST_PAGE).decode("utf-8", "replace") if index else ""
         except (OSError, ValueError):
             text = ""
         head = read_head(text)
-        self._links = [posixpath.normpath(unquote(urlsplit(link).path)) for link in head.links if _is_local(link)]
+        self._links = [
+            posixpath.normpath(unquote(urlsplit(link).path)) for link in head.links if _is_local(link)
+        ]
         self.title = book_file.options.title or head.site_name or split_site_name(head.title)[0]
 
     def enters(self, folder: str) -> bool:
+        """Return whether a directory may hold pages."""
         return not folder.rpartition("/")[2].startswith((".", "_"))
 
     def wants(self, name: str) -> bool:
+        """Return whether a file is a page."""
         stem, suffix = posixpath.splitext(name.rpartition("/")[2].lower())
         return suffix in _SUFFIXES and stem not in _NOT_PAGES and not self._excluded(name)
 
     def page(self, name: str, page: Page) -> Page | str:
+        """Give a page its published address; leave out redirections."""
         if read_head(page.text).refresh:
             return "redirecting"
         site = self.book_file.options.url.rstrip("/")
@@ -68,6 +75,7 @@ class BuiltSiteRules(SiteRules):
         return replace(page, url=f"{site}/{path}" if site else page.url, format=HTML.name)
 
     def navigation(self, names: Sequence[str]) -> Navigation:
+        """Put the pages in the order of the links of the first page."""
         there = set(names)
         first = [name for name in names if "/" not in name and name.startswith("index.")]
         linked = (name for link in self._links for name in (link, f"{link}/index.html", f"{link}.html"))

@@ -74,8 +74,12 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
                 break
         _refuse_docusaurus_flags(options, location)
         if is_built_site(location):
-            rules = BuiltSiteRules(book or book_name(location), read_book_file(location, options=options), location)
-            return BookTree([PageDirectory(location, rules, location)], rules.book, location, title=rules.title)
+            rules = BuiltSiteRules(
+                book or book_name(location), read_book_file(location, options=options), location
+            )
+            return BookTree(
+                [PageDirectory(location, rules, location)], rules.book, location, title=rules.title
+            )
         return MarkdownTree(path, book, options, _sites_below(location))
 
 

@@ -46,7 +46,9 @@ _PAGES_PER_PART = 40  # if the chapters have more, their sections are pages of t
 _PAGES_WITHOUT_HEADINGS = 20
 _GAP = 1.6  # sizes of a font, from which a space separates cells or columns
 _FEWEST_UNIFORM, _MOST_UNIFORM = 4, 8  # characters of a word that tell whether all have the same width
-_MONO = re.compile(r"mono|courier|consol|typewriter|cmtt|sftt|ectt|inconsolata|menlo|code|fixed|lettergothic", re.I)
+_MONO = re.compile(
+    r"mono|courier|consol|typewriter|cmtt|sftt|ectt|inconsolata|menlo|code|fixed|lettergothic", re.IGNORECASE
+)
 _NUMBERING = re.compile(r"^(?:chapter|part|appendix|section)?[\s.]*[\divxlc]*(?:[.\d]*)", re.IGNORECASE)
 _HYPHENS = "\u00ad\ufffe\x02"  # a hyphen at the end of a line
 _ICON = re.compile("[\ue000-\uf8ff\ufeff]")
@@ -293,7 +295,9 @@ def _headings_by_size(pages: Sequence[Sequence[Row]]) -> list[_Entry]:
         row
         for rows in pages
         for row in rows
-        if row.size >= body * LARGE and row.pitch <= 0 and 2 < len(row.text) <= _LONGEST_HEADING
+        if row.size >= body * LARGE
+        and row.pitch <= 0
+        and 2 < len(row.text) <= _LONGEST_HEADING
         and any(mark.isalpha() for mark in row.text)
     ]
     total = sum(map(len, pages))
@@ -357,7 +361,10 @@ def _matching(entry: _Entry, rows: Sequence[Row]) -> list[Row]:
     top = entry.top
     return max(
         candidates,
-        key=lambda found: (max(row.size for row in found), -abs(found[0].bottom - top) if top is not None else 0.0),
+        key=lambda found: (
+            max(row.size for row in found),
+            -abs(found[0].bottom - top) if top is not None else 0.0,
+        ),
     )
 
 
@@ -376,7 +383,10 @@ def _parts(runs: Sequence[TextRun], count: int, title: str) -> Iterator[Part]:
             names[name] += 1
             shift = min((run.level for run in blocks if run.kind == "heading"), default=2) - 2
             text = json.dumps(
-                [[run.kind, max(run.level - shift, 2) if run.level else 0, run.page + 1, run.text] for run in blocks],
+                [
+                    [run.kind, max(run.level - shift, 2) if run.level else 0, run.page + 1, run.text]
+                    for run in blocks
+                ],
                 ensure_ascii=False,
             )
             yield Part(name if names[name] == 1 else f"{name}-{names[name]}", label, text, section)

@@ -126,9 +126,7 @@ def without_running_heads(pages: list[list[Row]]) -> list[list[Row]]:
     body = body_size(pages)
     ends = [(page, rows[index]) for page, rows in enumerate(pages) for index in {0, len(rows) - 1} if rows]
     texts = Counter((_normalized(row.text), round(row.bottom / 4)) for _, row in ends)
-    offsets: Counter[int] = Counter(
-        number - page for page, row in ends for number in _numbers(row.text)
-    )
+    offsets: Counter[int] = Counter(number - page for page, row in ends for number in _numbers(row.text))
     offset, count = offsets.most_common(1)[0] if offsets else (0, 0)
 
     def runs(page: int, row: Row) -> bool:
@@ -192,7 +190,7 @@ def _pitch(rows: Sequence[Row]) -> float:
     """Return the usual distance between two lines, in sizes of their font."""
     steps = [
         (one.bottom - other.bottom) / one.size
-        for one, other in zip(rows, rows[1:], strict=False)
+        for one, other in pairwise(rows)
         if one.page == other.page and one.size and 0.5 < (one.bottom - other.bottom) / one.size < 3
     ]
     return median(steps) if steps else 1.2
@@ -248,7 +246,7 @@ def _table(rows: Sequence[Row]) -> str:
     size = median(row.size for row in rows) or 1
     starts = sorted(x for row in rows for x, _ in row.cells)
     columns = [next(group) for _, group in groupby(_clustered(starts, 1.5 * size), key=lambda one: one)]
-    lines = []
+    lines: list[list[str]] = []
     for row in rows:
         cells = [""] * len(columns)
         for x, text in row.cells:
