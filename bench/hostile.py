@@ -231,8 +231,8 @@ def pages(count: int, seed: int) -> dict[str, Any]:
 _RST = (
     ".. _a:\n\nTitle\n=====\n\n:ref:`b <c>` |d| ``e`` [1]_\n\n.. |d| replace:: x\n.. note:: f\n\n   g\n\n"
     "1. h\n\n   - i\n\nj\n  k\n\n==== ====\nA    B\n==== ====\n1    2\n==== ====\n\n.. code:: python\n\n"
-    "   l\n\n.. list-table::\n\n   * - m\n     - n\n\n.. [1] o\n\nSub\n---\n\n.. function:: p(q)\n\n   :r: s\n"
-    "\n::\n\n  t\n"
+    "   l\n\n.. list-table::\n\n   * - m\n     - n\n\n.. [1] o\n\nSub\n---\n\n.. function:: p(q)\n\n   :r: s"
+    "\n\n::\n\n  t\n"
 )
 _MYST = (
     "---\na: b\n---\n(c)=\n# D\n\n{ref}`e <f>` {math}`x`\n\n:::{note} g\n:name: h\ni\n:::\n\n````{tab-set}\n"

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.parsing.formats import Volume, read
+from recto.book.parsing.formats import read
 from recto.book.parsing.pdf import split_in_process, split_pdf
 from recto.book.sources.tree import open_book
 from recto.errors import InvalidArgument
-from recto.types.book import Document
+from recto.types.book import Document, Volume
 from tests.book.parsing.builders import Line, column, page_of, pdf
 
 TEXT = ["A robot has sensors and motors, and a program that reads the", "sensors and moves the motors."]

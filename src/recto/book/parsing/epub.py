@@ -12,7 +12,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from recto.book.parsing.formats import Part, Volume
+from recto.types.book import Part, Volume
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element

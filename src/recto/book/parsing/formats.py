@@ -9,33 +9,14 @@ from importlib.util import find_spec
 from operator import itemgetter
 
 from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES
-from recto.errors import ConfigurationError, install_command
+from recto.errors import ConfigurationError, install_command, missing_extra
 from recto.plugins import READERS, load_reader, plugin_names, plugin_version
 from recto.protocols import Reader
-from recto.types.book import Document, Page
+from recto.types.book import Document, Page, Volume
 
 LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
 _LARGEST_NOTEBOOK = 32 << 20  # bytes; most of them are pictures
 _LARGEST_VOLUME = 512 << 20  # bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A page of a file that holds many: its name in the file, its title, and the part of the book."""
-
-    name: str
-    title: str
-    text: str
-    section: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """A file that holds a whole book: its title, its pages in reading order, and remarks for the user."""
-
-    title: str
-    parts: tuple[Part, ...]
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +75,10 @@ def _read_notebook(page: Page) -> Document:
 
 
 def _read_rst(page: Page) -> Document:
-    from recto.book.parsing.rst import read_rst
-
+    try:
+        from recto.book.parsing.rst import read_rst
+    except ImportError as error:
+        raise missing_extra("Reading reStructuredText", "rst") from error
     return read_rst(page)
 
 

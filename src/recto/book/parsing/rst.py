@@ -9,13 +9,15 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cache
 from threading import Lock
 from typing import Any
 
+from docutils import nodes, utils
+from docutils.core import publish_doctree
+from docutils.parsers.rst import Directive, Parser, directives, states
+
 from recto.book.parsing.dialects import DIRECTIVE_TITLES, VERSIONS, role_text
 from recto.book.parsing.rendered import TextBlock, joined, sections, ticks
-from recto.errors import missing_extra
 from recto.types.book import Document, Page
 
 _SETTINGS = {
@@ -95,11 +97,6 @@ def _with_lines(blocks: list[TextBlock], text: str) -> list[TextBlock]:
 
 def _doctree(text: str) -> Any:
     """Parse a page with docutils."""
-    try:
-        from docutils.core import publish_doctree
-        from docutils.parsers.rst import Parser
-    except ImportError as error:
-        raise missing_extra("Reading reStructuredText", "rst") from error
     with _own_directives():
         return publish_doctree(text, parser=Parser(inliner=_inliner()), settings_overrides=dict(_SETTINGS))
 
@@ -107,14 +104,12 @@ def _doctree(text: str) -> Any:
 @contextmanager
 def _own_directives() -> Iterator[None]:
     """Let docutils find our directives; it has no other way to treat names that it does not know."""
-    from docutils.parsers.rst import directives
-
     with _lock:
         original = directives.directive
 
         def find(name: str, language: Any, document: Any) -> Any:
             lower = name.lower()
-            return original(name, language, document) if lower in _OWN_TITLE else (_directive(), [])
+            return original(name, language, document) if lower in _OWN_TITLE else (_AnyDirective, [])
 
         directives.directive = find
         try:
@@ -125,8 +120,6 @@ def _own_directives() -> Iterator[None]:
 
 def _inliner() -> Any:
     """Return an inline parser that turns any role into its words."""
-    from docutils import nodes, utils
-    from docutils.parsers.rst import states
 
     def interpreted(_: str, text: str, role: str, __: int) -> Any:
         whole = utils.unescape(text, restore_backslashes=role == "math")
@@ -149,80 +142,75 @@ class _AnyOptions(dict[str, Any]):
         return lambda value: value or ""
 
 
-@cache
-def _directive() -> Any:
-    """Return the class that reads every directive that docutils does not read as Sphinx does."""
-    from docutils import nodes
-    from docutils.parsers.rst import Directive
+class _AnyDirective(Directive):  # type: ignore[misc]
+    """Reads every directive that docutils does not read as Sphinx does."""
 
-    class AnyDirective(Directive):  # type: ignore[misc]
-        has_content = True
-        optional_arguments = 1
-        final_argument_whitespace = True
-        option_spec = _AnyOptions()
+    has_content = True
+    optional_arguments = 1
+    final_argument_whitespace = True
+    option_spec = _AnyOptions()
 
-        def run(self) -> list[Any]:
-            name, argument = self.name.lower(), self.arguments[0] if self.arguments else ""
-            if name in _DROPPED or name.startswith("auto") or (name == "only" and "html" not in argument):
-                return self._image() if name == "image" else []
-            if name in _CODE:
-                return self._code(name, argument)
-            if _OBJECTS.fullmatch(name):
-                return self._object(argument)
-            if name == "math":
-                text = "\n".join((argument, *self.content)).strip()
-                block = nodes.math_block(text, text, ids=[f"equation-{label}" for label in self._labels()])
-                block.line = self.lineno
-                return [block]
-            title = "" if name == "only" else argument
-            rest = ""
-            if words := DIRECTIVE_TITLES.get(name):
-                version, _, after = " ".join(argument.split()).partition(" ")
-                title, rest = (f"{words} {version}", after) if name in VERSIONS else (words, argument)
-            parts = [self._paragraph(f"**{title}**" if words else title)] if title else []
-            return [*parts, *([self._paragraph(rest)] if rest else []), *self._nested()]
-
-        def _labels(self) -> list[str]:
-            return [value for key, value in self.options.items() if key in ("label", "name") and value]
-
-        def _image(self) -> list[Any]:
-            alt = self.options.get("alt", "")
-            return [self._paragraph(alt)] if alt else []
-
-        def _code(self, name: str, argument: str) -> list[Any]:
-            caption = self.options.get("caption", "")
-            if name == "productionlist" or (name in ("graphviz", "parsed-literal") and not self.content):
-                lines = [argument, *self.content]
-            else:
-                lines = list(self.content)
-            language = argument if name not in ("productionlist", "mermaid") else name * (name == "mermaid")
-            block = nodes.literal_block("\n".join(lines), "\n".join(lines), classes=["code", language])
+    def run(self) -> list[Any]:
+        """Return the nodes of the directive."""
+        name, argument = self.name.lower(), self.arguments[0] if self.arguments else ""
+        if name in _DROPPED or name.startswith("auto") or (name == "only" and "html" not in argument):
+            return self._image() if name == "image" else []
+        if name in _CODE:
+            return self._code(name, argument)
+        if _OBJECTS.fullmatch(name):
+            return self._object(argument)
+        if name == "math":
+            text = "\n".join((argument, *self.content)).strip()
+            block = nodes.math_block(text, text, ids=[f"equation-{label}" for label in self._labels()])
             block.line = self.lineno
-            return [*([self._paragraph(caption)] if caption else []), *([block] if lines else [])]
+            return [block]
+        title = "" if name == "only" else argument
+        rest = ""
+        if words := DIRECTIVE_TITLES.get(name):
+            version, _, after = " ".join(argument.split()).partition(" ")
+            title, rest = (f"{words} {version}", after) if name in VERSIONS else (words, argument)
+        parts = [self._paragraph(f"**{title}**" if words else title)] if title else []
+        return [*parts, *([self._paragraph(rest)] if rest else []), *self._nested()]
 
-        def _object(self, argument: str) -> list[Any]:
-            """Return the signatures of a described object, which are its anchors, and its text."""
-            parts: list[Any] = []
-            for signature in argument.split("\n"):
-                if written := signature.strip():
-                    paragraph = nodes.paragraph("", "", nodes.literal(written, written))
-                    paragraph["ids"] = [re.split(r"[(\s=:]", written)[0]]
-                    paragraph.line = self.lineno
-                    parts.append(paragraph)
-            return [*parts, *self._nested()]
+    def _labels(self) -> list[str]:
+        return [value for key, value in self.options.items() if key in ("label", "name") and value]
 
-        def _paragraph(self, text: str) -> Any:
-            parsed, _ = self.state.inline_text(text, self.lineno)
-            paragraph = nodes.paragraph(text, "", *parsed)
-            paragraph.line = self.lineno
-            return paragraph
+    def _image(self) -> list[Any]:
+        alt = self.options.get("alt", "")
+        return [self._paragraph(alt)] if alt else []
 
-        def _nested(self) -> list[Any]:
-            node = nodes.container()
-            self.state.nested_parse(self.content, self.content_offset, node, match_titles=False)
-            return list(node.children)
+    def _code(self, name: str, argument: str) -> list[Any]:
+        caption = self.options.get("caption", "")
+        if name == "productionlist" or (name in ("graphviz", "parsed-literal") and not self.content):
+            lines = [argument, *self.content]
+        else:
+            lines = list(self.content)
+        language = argument if name not in ("productionlist", "mermaid") else name * (name == "mermaid")
+        block = nodes.literal_block("\n".join(lines), "\n".join(lines), classes=["code", language])
+        block.line = self.lineno
+        return [*([self._paragraph(caption)] if caption else []), *([block] if lines else [])]
 
-    return AnyDirective
+    def _object(self, argument: str) -> list[Any]:
+        """Return the signatures of a described object, which are its anchors, and its text."""
+        parts: list[Any] = []
+        for signature in argument.split("\n"):
+            if written := signature.strip():
+                paragraph = nodes.paragraph("", "", nodes.literal(written, written))
+                paragraph["ids"] = [re.split(r"[(\s=:]", written)[0]]
+                paragraph.line = self.lineno
+                parts.append(paragraph)
+        return [*parts, *self._nested()]
+
+    def _paragraph(self, text: str) -> Any:
+        parsed, _ = self.state.inline_text(text, self.lineno)
+        paragraph = nodes.paragraph(text, "", *parsed)
+        paragraph.line = self.lineno
+        return paragraph
+
+    def _nested(self) -> list[Any]:
+        node = nodes.container()
+        self.state.nested_parse(self.content, self.content_offset, node, match_titles=False)
+        return list(node.children)
 
 
 class _Renderer:
@@ -419,8 +407,6 @@ class _Renderer:
 
 
 def _is_inline(node: Any) -> bool:
-    from docutils import nodes
-
     return isinstance(node, nodes.Inline)
 
 

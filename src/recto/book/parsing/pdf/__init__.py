@@ -16,7 +16,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto._util.text import slug
-from recto.book.parsing.formats import Part, Volume
 from recto.book.parsing.pdf.layout import (
     LARGE,
     UNKNOWN,
@@ -30,7 +29,7 @@ from recto.book.parsing.pdf.layout import (
 )
 from recto.book.parsing.rendered import TextBlock, sections, ticks
 from recto.errors import missing_extra
-from recto.types.book import Block, Document, Page, Section
+from recto.types.book import Block, Document, Page, Part, Section, Volume
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfTextPage
