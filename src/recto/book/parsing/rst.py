@@ -85,7 +85,7 @@ def _with_lines(blocks: list[TextBlock], text: str) -> list[TextBlock]:
         first = max(first, min(block.source[0], len(lines) - 1))
         starts.append(first)
     numbered = []
-    for block, start, end in zip(blocks, starts, [*starts[1:], len(lines)], strict=True):
+    for block, start, end in zip(blocks, starts, [*starts[1:], len(lines)], strict=False):
         last = max(start, end - 1)
         if block.kind == "paragraph":  # comments and dropped directives may follow
             last = min(last, start + len(block.lines) - 1)
