@@ -1,8 +1,9 @@
 """Read and send hostile input: `python -m bench.hostile`.
 
 `inputs` reads hostile pages and configurations of the largest permitted size, each in its own process, and
-prints the CPU time and the peak memory of each. `pages` reads mutated pages and configurations, `requests`
-sends mutated requests to a service; both print how many caused an unexpected error.
+prints the CPU time and the peak memory of each. `pages` reads mutated pages and configurations, `formats`
+mutated files of all formats, and `requests` sends mutated requests to a service; they print how many caused
+an unexpected error.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ import subprocess
 import sys
 import tempfile
 import traceback
+import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
+from io import BytesIO
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -27,6 +31,7 @@ from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.formats import read
 from recto.book.sources.tree import open_book
 from recto.errors import RectoError
+from recto.types.book import Page
 
 PAGE = 2 << 20
 LINES = 15_000
@@ -85,6 +90,42 @@ CONFIGS: dict[str, dict[str, str]] = {
         "docusaurus.config.js": _SITE.replace("docs: {}", f"docs: {{exclude: ['{'*a' * 900}b']}}")
     },
     "recto.toml: values": {"recto.toml": "a = [" + "1," * (CONFIG // 2) + "]"},
+    **{
+        f"page.{suffix}: {name}": {f"{_DOCS}/page.{suffix}": text}
+        for suffix, pages in {
+            "qmd": {
+                "backticks": "".join("`" * (1 + n % 2_000) + "a" for n in range(2_000)),
+                "roles": _filled("{a}`b "),
+                "names": _filled(":a.", ".:a"),
+                "divs": _filled("::: {.a}\n"),
+                "fences": _filled("```{a}\n```\n"),
+                "spans": _filled("[a]{.b "),
+                "shortcodes": _filled("{{< a "),
+                "references": _filled("@fig-a-"),
+                "headings": "# " + " #" * (PAGE // 2 - 8),
+            },
+            "rst": {
+                "lists": "".join("  " * level + "- a\n\n" for level in range(500)),
+                "quotations": "".join("  " * level + "a\n\n" for level in range(500)),
+                "sections": "".join(f"a\n{mark * 3}\n\n" for mark in "=-~^'#*+:.,_" * 900),
+                "roles": ":a:`b` " * 2_800,
+                "substitutions": "".join(f".. |{n}| replace:: |{n + 1}||{n + 1}|\n" for n in range(900))
+                + "\n|0|\n",
+                "tables": "=== ===\n" + "a   b\n" * 9_000 + "=== ===\n",
+                "directives": ".. a:: b\n\n   c\n\n" * 4_000,
+                "a line": "a" * (1 << 20),
+            },
+            "ipynb": {
+                "depth": "[" * (8 << 20),
+                "cells": json.dumps({"cells": [{"cell_type": "code", "source": "a"}] * 100_000}),
+                "lines": json.dumps({"cells": [{"cell_type": "markdown", "source": "a\n" * 1_000_000}]}),
+                "outputs": json.dumps(
+                    {"cells": [{"cell_type": "code", "source": "a", "outputs": [{"text": "b" * 9_000_000}]}]}
+                ),
+            },
+        }.items()
+        for name, text in pages.items()
+    },
     "versions.json: depth": {"docusaurus.config.js": _SITE, "versions.json": "[" * CONFIG},
 }
 
@@ -118,7 +159,7 @@ def _measure(name: str) -> None:
         try:
             read_book(folder)
             outcome = "read"
-        except RectoError:
+        except (RectoError, ValueError):  # a reader raises ValueError for a page that it cannot read
             outcome = "refused"
         seconds = process_time() - began
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -187,10 +228,112 @@ def pages(count: int, seed: int) -> dict[str, Any]:
     return {"files": done, **outcomes}
 
 
+_RST = (
+    ".. _a:\n\nTitle\n=====\n\n:ref:`b <c>` |d| ``e`` [1]_\n\n.. |d| replace:: x\n.. note:: f\n\n   g\n\n"
+    "1. h\n\n   - i\n\nj\n  k\n\n==== ====\nA    B\n==== ====\n1    2\n==== ====\n\n.. code:: python\n\n"
+    "   l\n\n.. list-table::\n\n   * - m\n     - n\n\n.. [1] o\n\nSub\n---\n\n.. function:: p(q)\n\n   :r: s"
+    "\n\n::\n\n  t\n"
+)
+_MYST = (
+    "---\na: b\n---\n(c)=\n# D\n\n{ref}`e <f>` {math}`x`\n\n:::{note} g\n:name: h\ni\n:::\n\n````{tab-set}\n"
+    "```{code-block} python\n:caption: j\n\nk\n```\n````\n\n```{list-table} l\n* - m\n  - n\n```\n% o\n"
+)
+_QUARTO = (
+    "# A {#sec-a}\n\n::: {.callout-tip title='b'}\n## c\n@fig-d {{< kbd e >}}\n:::\n\n"
+    "```{python}\n#| label: f\ng\n```\n![h](i){#fig-j}\n\n$$\nk\n$$ {#eq-l}\n"
+)
+_NOTEBOOK = json.dumps(
+    {
+        "cells": [
+            {"cell_type": "markdown", "source": ["# A\n", "{ref}`b`"]},
+            {"cell_type": "code", "source": "c", "outputs": [{"text": ["d"]}, {"data": {"text/plain": "e"}}]},
+        ],
+        "metadata": {"language_info": {"name": "f"}},
+    },
+    indent=1,
+)
+
+
+def _binary_seeds() -> dict[str, bytes]:
+    """Return a small EPUB and a small PDF."""
+    from tests.book.parsing.builders import column, epub, pdf
+
+    navigation = '<li><a href="a.xhtml">A</a><ol><li><a href="b.xhtml#c">B</a></li></ol></li>'
+    lines = [*column(["A title", "Some words of a para-", "graph."]), *column(["x = 1"], font="F2", top=600)]
+    return {
+        "epub": epub({"a.xhtml": "<h1>A</h1><p>b<br/></p>", "b.xhtml": "<h2 id='c'>B</h2>"}, navigation),
+        "pdf": pdf([lines, lines], [(0, "A title", 0, 720), (1, "B", 1, 720)]),
+    }
+
+
+def _mutated_bytes(data: bytes, chance: random.Random) -> bytes:
+    """Change, cut and repeat bytes; the inner files of an archive are mutated as text."""
+    if data[:2] == b"PK" and chance.random() < 0.8:
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            files = {name: archive.read(name) for name in archive.namelist()}
+        name = chance.choice(list(files))
+        files[name] = mutate(files[name].decode(), chance).encode("utf-8", "surrogatepass")
+        buffer = BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+        return buffer.getvalue()
+    changed = bytearray(data)
+    for _ in range(chance.randint(1, 12)):
+        start = chance.randrange(len(changed) + 1)
+        if chance.random() < 0.6:
+            changed[start : start + 1] = bytes([chance.randrange(256)])
+        else:
+            end = start + chance.randrange(64)
+            changed[start : end * chance.randrange(2)] = changed[start:end] * chance.choice((0, 1, 2, 9))
+    return bytes(changed)
+
+
+def _read_part(text: str, format: str) -> None:
+    page = Page("a", "local://a", "A", "intro", ("intro",), text, "", format=format)
+    chunk_page(page, read(page), "b", lambda text: len(text) // 4, 512, ChunkSize())
+
+
+def _read_file(data: bytes, format: str) -> None:
+    from recto.book.parsing.epub import split_epub
+    from recto.book.parsing.pdf import split_in_process
+
+    for part in (split_epub if format == "epub" else split_in_process)(data).parts:
+        _read_part(part.text, format)
+
+
+def formats(count: int, seed: int) -> dict[str, Any]:
+    """Read mutated files of each format; count the outcomes, and the seconds of the slowest file."""
+    chance, outcomes = random.Random(seed), Counter[str]()
+    texts = {"rst": _RST, "myst": _MYST, "qmd": _QUARTO, "d2l": _MYST + ":label:`a`\n", "ipynb": _NOTEBOOK}
+    files = _binary_seeds()
+    slowest: tuple[float, str] = (0.0, "")
+    for number in range(count):
+        name = [*texts, *files][number % (len(texts) + len(files))]
+        began = process_time()
+        if name in texts:
+            text = mutate(texts[name], chance).encode("utf-8", "replace").decode()
+            if name == "ipynb" and chance.random() < 0.7:  # most mutations of JSON are not JSON
+                text = json.dumps({"cells": [{"cell_type": "markdown", "source": mutate(_MYST, chance)}]})
+            outcome = _outcome(partial(_read_part, text, name), text)
+        else:
+            data = _mutated_bytes(files[name], chance)
+            outcome = _outcome(partial(_read_file, data, name), data.hex())
+        slowest = max(slowest, (process_time() - began, name))
+        outcomes[f"{name}: {outcome}"] += 1
+    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    return {
+        "files": count,
+        **outcomes,
+        "slowest": f"{slowest[0]:.2f} s ({slowest[1]})",
+        "megabytes": megabytes,
+    }
+
+
 def _outcome(call: Callable[[], object], given: object) -> str:
     try:
         call()
-    except RectoError:
+    except (RectoError, ValueError):  # a reader raises ValueError for a page that it cannot read
         return "refused"
     except Exception:  # noqa: BLE001 - this is what is searched for
         print(json.dumps(given)[:2_000], file=sys.stderr)
@@ -252,8 +395,10 @@ def requests(count: int, seed: int) -> dict[str, Any]:
 def main() -> None:
     """Run the chosen measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("inputs", "pages", "requests"), default="inputs")
-    parser.add_argument("--count", type=int, default=10_000, help="pages or requests (default 10000)")
+    parser.add_argument(
+        "what", nargs="?", choices=("inputs", "pages", "formats", "requests"), default="inputs"
+    )
+    parser.add_argument("--count", type=int, default=10_000, help="pages, files or requests (default 10000)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the mutations (default 1)")
     parser.add_argument("--only", action="append", default=[], help="measure only this input")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -265,7 +410,8 @@ def main() -> None:
     if options.what == "inputs":
         figures = inputs(options.only)
     else:
-        figures = (pages if options.what == "pages" else requests)(options.count, options.seed)
+        measure = {"pages": pages, "formats": formats, "requests": requests}[options.what]
+        figures = measure(options.count, options.seed)
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 
 

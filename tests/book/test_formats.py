@@ -10,14 +10,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.parsing.formats import MARKDOWN, MDX, Format, format_of, page_suffixes, read
+from recto.book.parsing.formats import (
+    EPUB,
+    MARKDOWN,
+    MDX,
+    NOTEBOOK,
+    PDF,
+    QUARTO,
+    RST,
+    Format,
+    format_of,
+    formats,
+    page_suffixes,
+    read,
+    skip_advice,
+)
 from recto.book.parsing.frontmatter import split_front_matter
-from recto.book.sources.tree import MarkdownTree
+from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.planner import PageState
 from recto.stores.edge.store import EdgeStore
 from recto.testing import HashEmbedder
+from tests.book.files import write
 
 READER = """
 from recto.types.book import Block, Document, Section
@@ -31,7 +46,8 @@ def read(page):
     empty = Section(("T", "Empty"), 2, "empty", 2, ())
     return Document("" if "untitled" in page.text else "T", (Section(("T",), 1, "", 1, (block,)), empty))
 """
-RST = {"recto.readers": "rst = demo_reader:read"}
+DOCUSAURUS = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]}"
+ORG = {"recto.readers": "org = demo_reader:read"}
 
 
 @pytest.mark.parametrize(
@@ -43,7 +59,12 @@ RST = {"recto.readers": "rst = demo_reader:read"}
         ("a.mdx", MDX),
         ("a.html", None),
         ("a.txt", None),
-        ("a.rst", None),
+        ("a.rst", RST),
+        ("a.ipynb", NOTEBOOK),
+        ("a.qmd", QUARTO),
+        ("a.EPUB", EPUB),
+        ("a.pdf", PDF),
+        ("a.adoc", None),
         ("md", None),
     ],
 )
@@ -53,40 +74,40 @@ def test_format_by_suffix(name: str, expected: Format | None) -> None:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Path:
-    """A book of one page in reStructuredText."""
+    """A book of one page in Org mode."""
     (tmp_path / "book").mkdir()
-    (tmp_path / "book" / "guide.rst").write_text("Plain text.\n")
+    (tmp_path / "book" / "guide.org").write_text("Plain text.\n")
     return tmp_path / "book"
 
 
 def test_a_reader_of_a_plugin_reads_files_with_its_suffix(
     book: Path, install_plugin: Callable[..., None]
 ) -> None:
-    with pytest.raises(InvalidArgument, match=r"no \.md, .* or \.mdx file"):
+    with pytest.raises(InvalidArgument, match=r"no \.md, .* or \.pdf file"):
         MarkdownTree(book)
-    install_plugin("demo-reader", RST, READER)
-    assert ".rst" in page_suffixes()
+    install_plugin("demo-reader", ORG, READER)
+    assert ".org" in page_suffixes()
     (page,) = MarkdownTree(book).pages()
-    assert (page.format, page.url) == ("rst", "local://docs/docs/guide")
+    assert (page.format, page.url) == ("org", "local://docs/docs/guide")
     document = read(page)
     assert [section.blocks[0].text for section in document.sections] == ["Plain text."], "no empty section"
     assert read(replace(page, text="untitled")).title == page.title == "Guide"
-    with pytest.raises(InvalidArgument, match=r"no \.md, .* or \.rst file"):
+    with pytest.raises(InvalidArgument, match=r"no \.md, .* or \.org file"):
         MarkdownTree(book.parent / "site-packages" / "demo-reader" / "demo_reader-1.0.dist-info")
 
 
 def test_a_page_that_the_reader_cannot_read_is_reported(
     book: Path, tmp_path: Path, install_plugin: Callable[..., None]
 ) -> None:
-    install_plugin("demo-reader", RST, READER)
-    (book / "index.rst").write_text("broken")
-    (book / "list.rst").write_text("a list")
+    install_plugin("demo-reader", ORG, READER)
+    (book / "index.org").write_text("broken")
+    (book / "list.org").write_text("a list")
     job = IndexJob(MarkdownTree(book), HashEmbedder())
     report = index_book(job, EdgeStore(tmp_path / "home"), "book", journal=tmp_path / "journal")
     assert report.info.chunks == 1
     assert [str(failure) for failure in report.plan.failed] == [
-        "index.rst: it cannot be read (ValueError: a broken page)",
-        "list.rst: it cannot be read (TypeError: the reader returned list instead of a Document)",
+        "index.org: it cannot be read (ValueError: a broken page)",
+        "list.org: it cannot be read (TypeError: the reader returned list instead of a Document)",
     ]
 
 
@@ -98,7 +119,7 @@ def test_a_new_version_of_the_plugin_reads_pages_again(
         report = index_book(job, EdgeStore(tmp_path / "home"), "book", journal=tmp_path / "journal")
         return report.plan.pages[0].state
 
-    install_plugin("demo-reader", RST, READER)
+    install_plugin("demo-reader", ORG, READER)
     assert [index(), index()] == [PageState.NEW, PageState.UNCHANGED]
     metadata = tmp_path / "site-packages" / "demo-reader" / "demo_reader-1.0.dist-info" / "METADATA"
     metadata.write_text(metadata.read_text().replace("Version: 1.0", "Version: 1.1"))
@@ -119,15 +140,54 @@ def test_a_plugin_cannot_replace_a_built_in_format(
         MarkdownTree(book)
 
 
+def test_a_plugin_can_replace_the_reader_of_another_format(
+    book: Path, install_plugin: Callable[..., None]
+) -> None:
+    install_plugin("demo-reader", {"recto.readers": "rst = demo_reader:read"}, READER)
+    (book / "page.rst").write_text("Title\n=====\n\nText.\n")
+    (page,) = MarkdownTree(book).pages()
+    assert read(page).title == "T", "the plugin's"
+
+
+@pytest.mark.parametrize(("suffix", "extra"), [("rst", "rst"), ("pdf", "pdf"), ("epub", "epub")])
+def test_a_format_whose_extra_is_missing(
+    suffix: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recto.book.parsing.formats._is_installed", lambda _: False)
+    (tmp_path / f"a.{suffix}").write_text("x")
+    assert f"needs the extra `{extra}`" in skip_advice(f".{suffix}")
+    with pytest.raises(InvalidArgument) as caught:
+        open_book(tmp_path / f"a.{suffix}")
+    assert f"Reading them needs the extra `{extra}`: pip install" in caught.value.hint
+    (tmp_path / "a.md").write_text("# A\n\nText.\n")
+    assert [page.path for page in open_book(tmp_path).pages()] == ["a.md"], "the others are read"
+
+
+def test_advice_for_formats_that_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "a.adoc").write_text("= A\n")
+    with pytest.raises(InvalidArgument) as caught:
+        open_book(tmp_path / "a.adoc")
+    assert "index the HTML that is built from it" in caught.value.hint
+    assert not skip_advice(".png")
+    assert not any(skip_advice(suffix) for format in formats() for suffix in format.suffixes)
+
+
+def test_a_docusaurus_site_reads_no_other_formats(tmp_path: Path) -> None:
+    names = ("docs/a.md", "docs/b.rst", "docs/c.ipynb", "docs/d.pdf", "docs/e.qmd")
+    write(tmp_path, dict.fromkeys(names, "# A\n\nText.\n"))
+    write(tmp_path, {"docusaurus.config.js": DOCUSAURUS})
+    assert [page.path for page in open_book(tmp_path).pages()] == ["a.md"]
+
+
 def test_a_reader_that_cannot_be_imported(book: Path, install_plugin: Callable[..., None]) -> None:
-    install_plugin("demo-reader", RST, "import a_package_that_nobody_has")
+    install_plugin("demo-reader", ORG, "import a_package_that_nobody_has")
     (book / "page.md").write_text("# Page\n\nText.\n")
     pages = {page.path: page for page in MarkdownTree(book).pages()}
     assert read(pages["page.md"]).title == "Page", "other formats do not need it"
     with pytest.raises(
-        ConfigurationError, match="'rst' of demo-reader cannot be loaded: ModuleNotFoundError"
+        ConfigurationError, match="'org' of demo-reader cannot be loaded: ModuleNotFoundError"
     ):
-        read(pages["guide.rst"])
+        read(pages["guide.org"])
 
 
 @pytest.mark.parametrize(

@@ -96,3 +96,22 @@ class Failure:
     def covers(self, path: str) -> bool:
         """Return whether this failure affects the page at a path."""
         return path.startswith(self.path) if self.path.endswith("/") else path == self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A page of a file that holds many: its name in the file, its title, and the part of the book."""
+
+    name: str
+    title: str
+    text: str
+    section: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A file that holds a whole book: its title, its pages in reading order, and remarks for the user."""
+
+    title: str
+    parts: tuple[Part, ...]
+    notes: tuple[str, ...] = ()

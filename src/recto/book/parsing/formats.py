@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from operator import itemgetter
 
 from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES
-from recto.errors import ConfigurationError
+from recto.errors import ConfigurationError, install_command, missing_extra
 from recto.plugins import READERS, load_reader, plugin_names, plugin_version
 from recto.protocols import Reader
-from recto.types.book import Document, Page
+from recto.types.book import Document, Page, Volume
+
+LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
+_LARGEST_NOTEBOOK = 32 << 20  # bytes; most of them are pictures
+_LARGEST_VOLUME = 512 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """A page format; `Page.format` is its name. A format without suffixes is not read from files.
 
-    `plugin` is the name of the entry point if a plugin has the reader.
+    `plugin` is the name of the entry point if a plugin has the reader. A file may have `largest` bytes.
+    `extra` installs the `package` that the reader needs; without it, files of the format are not pages.
+    `split` reads a file that holds many pages. A format that is not `common` is read in plain trees, and in
+    sites whose rules name it.
     """
 
     name: str
     suffixes: tuple[str, ...]
     read: Reader
     plugin: str = ""
+    largest: int = LARGEST_PAGE
+    package: str = ""
+    extra: str = ""
+    split: Callable[[bytes], Volume] | None = None
+    common: bool = False
+
+    @property
+    def is_available(self) -> bool:
+        """Whether the package that the reader needs is installed."""
+        return not self.package or _is_installed(self.package)
+
+
+@cache
+def _is_installed(package: str) -> bool:
+    return find_spec(package) is not None
 
 
 def _read_markdown(page: Page) -> Document:
@@ -32,31 +56,89 @@ def _read_markdown(page: Page) -> Document:
     return parse(page.text, title=page.title, mdx=page.format == MDX.name, anchors=page.anchors)
 
 
+def _read_dialect(page: Page) -> Document:
+    from recto.book.parsing.dialects import read_dialect
+
+    return read_dialect(page)
+
+
 def _read_html(page: Page) -> Document:
     from recto.book.parsing.html import parse_html
 
     return parse_html(page.text, title=page.title, url=page.url)
 
 
-MARKDOWN = Format("markdown", MARKDOWN_SUFFIXES, _read_markdown)
-MDX = Format("mdx", MDX_SUFFIXES, _read_markdown)
-HTML = Format("html", (), _read_html)  # pages of websites; HTML files beside Markdown are build output
-BUILT_IN = (MARKDOWN, MDX, HTML)
+def _read_notebook(page: Page) -> Document:
+    from recto.book.parsing.notebook import read_notebook
+
+    return read_notebook(page)
+
+
+def _read_rst(page: Page) -> Document:
+    try:
+        from recto.book.parsing.rst import read_rst
+    except ImportError as error:
+        raise missing_extra("Reading reStructuredText", "rst") from error
+    return read_rst(page)
+
+
+def _split_epub(data: bytes) -> Volume:
+    from recto.book.parsing.epub import split_epub
+
+    return split_epub(data)
+
+
+def _read_pdf(page: Page) -> Document:
+    from recto.book.parsing.pdf import read_pdf
+
+    return read_pdf(page)
+
+
+def _split_pdf(data: bytes) -> Volume:
+    from recto.book.parsing.pdf import split_pdf
+
+    return split_pdf(data)
+
+
+MARKDOWN = Format("markdown", MARKDOWN_SUFFIXES, _read_markdown, common=True)
+MDX = Format("mdx", MDX_SUFFIXES, _read_markdown, common=True)
+HTML = Format("html", (), _read_html)  # websites and built sites; HTML files beside Markdown are build output
+MYST = Format("myst", (), _read_dialect)  # Markdown files of a site that uses MyST
+D2L = Format("d2l", (), _read_dialect)  # Markdown files of a d2lbook
+QUARTO = Format("qmd", (".qmd",), _read_dialect)
+NOTEBOOK = Format("ipynb", (".ipynb",), _read_notebook, largest=_LARGEST_NOTEBOOK)
+RST = Format("rst", (".rst", ".rest"), _read_rst, "", 1 << 20, package="docutils", extra="rst")
+EPUB = Format(
+    "epub", (".epub",), _read_html, "", _LARGEST_VOLUME, package="selectolax", extra="epub", split=_split_epub
+)
+PDF = Format(
+    "pdf", (".pdf",), _read_pdf, "", _LARGEST_VOLUME, package="pypdfium2", extra="pdf", split=_split_pdf
+)
+BUILT_IN = (MARKDOWN, MDX, HTML, MYST, D2L, QUARTO, NOTEBOOK, RST, EPUB, PDF)
+_FIXED = (MARKDOWN, MDX, HTML)  # a plugin may replace the readers of the other formats
+_NOT_READ = {
+    (
+        ".adoc",
+        ".asciidoc",
+    ): "AsciiDoc is not read; index the HTML that is built from it, or crawl the website",
+    (".html", ".htm"): "HTML files beside pages in other formats are not read; index their directory",
+    (".docx", ".odt", ".tex"): "convert them to one of the formats that Recto reads, such as PDF or EPUB",
+}
 
 
 @cache
 def formats() -> tuple[Format, ...]:
     """Return all formats; readers of plugins are imported when they are first used."""
     by_name = {format.name: format for format in BUILT_IN}
-    suffixes = {suffix for format in BUILT_IN for suffix in format.suffixes}
+    fixed = {name for format in _FIXED for name in (format.name, *format.suffixes)}
     for plugin in plugin_names(READERS):
         name = plugin.lower().lstrip(".")
-        if name in by_name or f".{name}" in suffixes:
+        if {name, f".{name}"} & fixed:
             raise ConfigurationError(
                 f"{plugin_version(READERS, plugin)} has a reader for .{name}, which Recto reads itself",
                 hint="Uninstall the plugin, or rename its entry point.",
             )
-        by_name[name] = Format(name, (f".{name}",), _plugin_reader(plugin), plugin)
+        by_name[name] = Format(name, (f".{name}",), _plugin_reader(plugin), plugin, common=True)
     return tuple(by_name.values())
 
 
@@ -82,7 +164,15 @@ def _plugin_reader(plugin: str) -> Reader:
 
 def page_suffixes() -> tuple[str, ...]:
     """Return the suffixes of all files that can be pages."""
-    return tuple(dict.fromkeys(suffix for format in formats() for suffix in format.suffixes))
+    return tuple(suffix for format in formats() if format.is_available for suffix in format.suffixes)
+
+
+def skip_advice(suffix: str) -> str:
+    """Return what to do about files that cannot be pages, by their suffix; "" if they hold no text."""
+    for format in formats():
+        if suffix in format.suffixes and not format.is_available:
+            return f"reading them needs the extra `{format.extra}`: {install_command(format.extra)}"
+    return next((advice for suffixes, advice in _NOT_READ.items() if suffix in suffixes), "")
 
 
 def suffix_list() -> str:
@@ -95,7 +185,10 @@ def format_of(name: str) -> Format | None:
     """Return the format of a file by its suffix, in any case; None if the file cannot be a page."""
     lower = name.lower()
     candidates = [
-        (len(suffix), format) for format in formats() for suffix in format.suffixes if lower.endswith(suffix)
+        (len(suffix), format)
+        for format in formats()
+        for suffix in format.suffixes
+        if lower.endswith(suffix) and format.is_available
     ]
     return max(candidates, key=itemgetter(0))[1] if candidates else None
 

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
-from recto.book.parsing.formats import MARKDOWN, MDX, format_of, page_suffixes, read
+from recto.book.parsing.formats import LARGEST_PAGE, MARKDOWN, MDX, format_of, page_suffixes, read
 from recto.book.sources.includes import Includes
 from recto.book.sources.options import ROOT_TITLE, BookFile, humanised, is_inside, local_url, title_of
+from recto.book.sources.volume import read_volume, volume_format, volume_pages
 from recto.errors import RectoError
 from recto.types.book import Failure, Page
 
 _INDEX_STEMS = ("index", "README", "readme")
-_LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
 _LONGEST_PATTERN = 2_000  # characters; the rest is ignored
 _MOST_ALTERNATIVES = 1_000  # of a pattern with braces
 _DEEPEST_BRACES = 10
@@ -231,9 +231,11 @@ class PageDirectory:
             return read_problem(error)
         if not stat.S_ISREG(status.st_mode):
             return "it is not a regular file"
-        if status.st_size <= _LARGEST_PAGE:
+        format = format_of(file.name)
+        largest = format.largest if format else LARGEST_PAGE
+        if status.st_size <= largest:
             return ""
-        size, limit = status.st_size / (1 << 20), _LARGEST_PAGE >> 20
+        size, limit = status.st_size / (1 << 20), largest >> 20
         return f"it has {size:.1f} MiB, and the limit is {limit} MiB (split it into several pages)"
 
     def file(self, name: str) -> Path:
@@ -241,6 +243,26 @@ class PageDirectory:
         if self.translated is not None and is_file(self.translated / name):
             return self.translated / name
         return self.root / name
+
+    def pages(self, name: str) -> Iterator[Page | str | Failure]:
+        """Read a file and make its pages; a file such as an EPUB has many."""
+        format = volume_format(name)
+        if format is None:
+            yield self.read(name)
+            return
+        path = f"{self.prefix}{name}"
+        keys = self.rules.book_file.module_keys(path)
+        whole = self.rules.page(name, Page(path, local_url(path), "", keys[0], keys, "", ""))
+        volume = read_volume(self.file(name), format) if isinstance(whole, Page) else whole
+        if isinstance(whole, str):
+            yield whole
+        elif isinstance(volume, str):
+            yield Failure(f"{path}/", volume)
+        else:
+            self.notes.extend(f"{path}: {note}" for note in volume.notes)
+            url = "" if whole.url == local_url(path) else f"{whole.url.rstrip('/')}{Path(name).suffix}"
+            for page in volume_pages(volume, path, format, url):
+                yield replace(page, module=keys[0], module_keys=keys)
 
     def read(self, name: str) -> Page | str | Failure:
         """Read a file and make its page; a text says why the site leaves it out."""

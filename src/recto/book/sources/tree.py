@@ -12,6 +12,7 @@ from recto._util.files import disk_advice
 from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
 from recto.book.sources import docusaurus, mkdocs
+from recto.book.sources.built import BuiltSiteRules, is_built_site
 from recto.book.sources.directory import (
     PageDirectory,
     SiteRules,
@@ -35,6 +36,7 @@ from recto.book.sources.options import (
     read_book_file,
     repository_of,
 )
+from recto.book.sources.volume import open_volume
 from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
 from recto.protocols import Source
 from recto.types.book import Failure, Page
@@ -55,6 +57,8 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
     check_url(options.url, "--site-url")
     with _readable(path):
         location = _existing(path)
+        if volume := open_volume(location, options, book):
+            return volume
         folder = location if location.is_dir() else location.parent
         for site in (folder, *folder.parents):
             try:
@@ -69,6 +73,13 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
             if (site / ".git").exists():
                 break
         _refuse_docusaurus_flags(options, location)
+        if is_built_site(location):
+            rules = BuiltSiteRules(
+                book or book_name(location), read_book_file(location, options=options), location
+            )
+            return BookTree(
+                [PageDirectory(location, rules, location)], rules.book, location, title=rules.title
+            )
         return MarkdownTree(path, book, options, _sites_below(location))
 
 
@@ -191,15 +202,15 @@ class BookTree:
         skipped: Counter[str] = Counter()
         addresses: Counter[str] = Counter()
         for directory, name in self._files:
-            page = directory.read(name)
-            if isinstance(page, Page):
-                addresses[page.url] += 1
-                position += 1
-                yield replace(page, module_title=titles[page.module], position=position)
-            elif isinstance(page, Failure):
-                self.failed.append(page)
-            else:
-                skipped[page] += 1
+            for page in directory.pages(name):
+                if isinstance(page, Page):
+                    addresses[page.url] += 1
+                    position += 1
+                    yield replace(page, module_title=titles[page.module], position=position)
+                elif isinstance(page, Failure):
+                    self.failed.append(page)
+                else:
+                    skipped[page] += 1
         shared = [(url, count) for url, count in addresses.items() if count > 1]
         self.notes[:] = [
             *self._open_notes,

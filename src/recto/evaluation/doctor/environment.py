@@ -38,6 +38,9 @@ _PACKAGES = ("qdrant-edge-py", "onnxruntime", "tokenizers", "numpy", "markdown-i
 _EXTRAS = {
     "cloud": ("cohere", "qdrant-client"),
     "crawl": ("httpcore", "protego", "selectolax"),
+    "epub": ("selectolax",),
+    "pdf": ("pypdfium2",),
+    "rst": ("docutils",),
     "serve": ("fastapi", "uvicorn"),
     "mcp": ("mcp",),
     "gpu": ("torch",),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from recto.book.parsing.html.tokens import (
@@ -16,8 +16,9 @@ from recto.book.parsing.html.tokens import (
     split_site_name,
     words,
 )
+from recto.book.parsing.rendered import TextBlock, joined, sections, ticks
 from recto.errors import missing_extra
-from recto.types.book import Block, Document, Section
+from recto.types.book import Document
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -61,85 +62,13 @@ def parse_html(html: str, *, title: str = "", url: str = "") -> Document:
     head = read_head(html)
     stated = next((block.lines[0] for block in rendered if block.level == 1), "") or _outer_heading(tree)
     stated = stated or split_site_name(head.og_title)[0] or split_site_name(head.title)[0] or title or url
-    return Document(stated, tuple(_sections(rendered, stated)))
+    return Document(stated, tuple(sections(rendered, stated)))
 
 
 def _outer_heading(tree: LexborHTMLParser) -> str:
     """Return the top heading, which some websites put above the content."""
     heading = tree.css_first("main h1") or tree.css_first("article h1")
     return " ".join(heading.text().replace("\u200b", "").split()) if heading is not None else ""
-
-
-def _sections(rendered: list[_TextBlock], title: str) -> list[Section]:
-    """Group blocks by heading and number their lines, with a blank line after each block."""
-    sections: list[Section] = []
-    path: list[tuple[int, str]] = []
-    opened = Section((title,), 1, "", 1, ())
-    blocks: list[Block] = []
-    anchors: list[tuple[int, str]] = []
-    line = 1
-    for block in rendered:
-        if block.kind == "heading":
-            if blocks:
-                sections.append(replace(opened, blocks=tuple(blocks), anchors=tuple(dict.fromkeys(anchors))))
-                blocks, anchors = [], []  # a heading without text passes its anchors on
-            path = [(upper, text) for upper, text in path if upper < block.level]
-            if block.level > 1 or block.lines[0] != title:
-                path.append((block.level, block.lines[0]))
-            headings = (title, *(text for _, text in path))
-            opened = Section(headings, block.level, block.id if path else "", line, ())
-        else:
-            starts = tuple(line + start for start in block.children)
-            last = line + len(block.lines) - 1
-            blocks.append(Block(block.kind, "\n".join(block.lines), line, last, (starts,) if starts else ()))
-        anchors += [(line + offset, name) for offset, name in block.anchors]
-        line += len(block.lines) + 1
-    if not blocks and sections and anchors:  # after the last text
-        opened = sections.pop()
-        blocks, anchors = list(opened.blocks), [*opened.anchors, *anchors]
-    if blocks:
-        sections.append(replace(opened, blocks=tuple(blocks), anchors=tuple(dict.fromkeys(anchors))))
-    return sections
-
-
-@dataclass(slots=True)
-class _TextBlock:
-    """A rendered block; anchors and nested blocks count from its first line; headings have a level and id."""
-
-    kind: str
-    lines: list[str]
-    children: list[int] = field(default_factory=list)
-    anchors: list[tuple[int, str]] = field(default_factory=list)
-    level: int = 0
-    id: str = ""
-
-    def append(self, block: _TextBlock) -> None:
-        """Append the lines and anchors of another block."""
-        self.anchors += [(len(self.lines) + offset, name) for offset, name in block.anchors]
-        self.lines += block.lines
-
-    def as_cell(self) -> str:
-        """Return the text on one line, for a table cell."""
-        if self.kind == "code":
-            code = " ".join(" ".join(self.lines[1:-1]).split())
-            return f"{_ticks(code, 1)}{code}{_ticks(code, 1)}"
-        return " ".join(line.strip() for line in self.lines if line.strip())
-
-
-def _joined(kind: str, blocks: Iterable[_TextBlock]) -> _TextBlock:
-    """Join blocks with blank lines, except before a list."""
-    whole = _TextBlock(kind, [])
-    for block in blocks:
-        if block.kind != "list" and kind != "list" and whole.lines:
-            whole.lines.append("")
-        whole.children.append(len(whole.lines))
-        whole.append(block)
-    return whole
-
-
-def _ticks(text: str, shortest: int) -> str:
-    """Return a run of backticks that is longer than any in the text."""
-    return "`" * max(shortest, *(len(run) + 1 for run in re.findall("`+", text)), 1)
 
 
 def _code_text(node: LexborNode) -> str:
@@ -189,7 +118,7 @@ class _Frame:
     """An element that is open: its finished blocks, and the text that is not yet a block."""
 
     kind: str
-    blocks: list[_TextBlock] = field(default_factory=list)
+    blocks: list[TextBlock] = field(default_factory=list)
     inline: list[str] = field(default_factory=list)
     cells: list[str] = field(default_factory=list)
     anchors: list[tuple[int, str]] = field(default_factory=list)
@@ -205,7 +134,7 @@ class _Renderer:
         self._pending: dict[str, None] = {}
         self._labels: dict[int, deque[str]] = {}  # of tab lists, until their panels come
 
-    def render(self) -> list[_TextBlock]:
+    def render(self) -> list[TextBlock]:
         """Return the headings and blocks of the content in order."""
         stack: list[tuple[LexborNode, str]] = [(self._content, "")]
         while stack:
@@ -254,7 +183,7 @@ class _Renderer:
             self._code(node)
             return ""
         if label := self._tab_label(node, attributes):
-            self._add(_TextBlock("paragraph", [label]))
+            self._add(TextBlock("paragraph", [label]))
         kind = "heading" if tag in _HEADINGS else self._container(tag, attributes)
         if not kind or (len(self._frames) >= _DEEPEST and kind != "heading"):
             return "block" if kind or tag in _BLOCKS else "inline"
@@ -300,7 +229,7 @@ class _Renderer:
             if not text or self._top.kind == "heading":
                 return text
             pad = " " if text.startswith("`") or text.endswith("`") else ""
-            return f"{_ticks(text, 1)}{pad}{text}{pad}{_ticks(text, 1)}"
+            return f"{ticks(text, 1)}{pad}{text}{pad}{ticks(text, 1)}"
         source = node.css_first('annotation[encoding*="tex"]') if tag == "math" else None
         tex = " ".join((source or node).text().split())
         sign = "$$" if attributes.get("display") == "block" else "$"
@@ -326,9 +255,9 @@ class _Renderer:
         lines = [line.strip() for line in _SPACE_RUN.sub(" ", "".join(frame.inline)).split("\n")]
         frame.inline = []
         if lines := [line for line in lines if line]:
-            self._add(_TextBlock("paragraph", lines))
+            self._add(TextBlock("paragraph", lines))
 
-    def _add(self, block: _TextBlock) -> None:
+    def _add(self, block: TextBlock) -> None:
         if self._pending:
             block.anchors = [(0, name) for name in self._pending] + block.anchors
             self._pending = {}
@@ -346,7 +275,7 @@ class _Renderer:
         elif frame.kind == "table":
             self._table(frame)
         elif frame.blocks:
-            block = _joined("list" if frame.kind in ("ul", "ol", "dl") else "group", frame.blocks)
+            block = joined("list" if frame.kind in ("ul", "ol", "dl") else "group", frame.blocks)
             if frame.kind == "blockquote":
                 block.lines = [f"> {line}".rstrip() for line in block.lines]
             self._top.blocks.append(block)
@@ -360,9 +289,9 @@ class _Renderer:
         own = frame.id or (extra[-1] if extra else "")
         anchors = [(0, name) for name in dict.fromkeys((*extra, own)) if name]
         if len(self._frames) == 1:
-            block = _TextBlock("heading", [text], anchors=anchors, level=frame.level, id=own)
+            block = TextBlock("heading", [text], anchors=anchors, level=frame.level, id=own)
         else:
-            block = _TextBlock("paragraph", [f"{'#' * frame.level} {text}"], anchors=anchors)
+            block = TextBlock("paragraph", [f"{'#' * frame.level} {text}"], anchors=anchors)
         self._top.blocks += [block, *frame.blocks]
 
     def _item(self, frame: _Frame) -> None:
@@ -371,7 +300,7 @@ class _Renderer:
         around = self._top
         mark = {"dt": "", "dd": ": "}.get(frame.kind, f"{around.number}. " if around.kind == "ol" else "- ")
         around.number += 1
-        block = _joined("item", frame.blocks)
+        block = joined("item", frame.blocks)
         indent = " " * len(mark)
         block.lines = [
             f"{mark}{line}" if number == 0 else f"{indent}{line}" if line else ""
@@ -389,7 +318,7 @@ class _Renderer:
             row.cells += [text, *[""] * (frame.level - 1)]
             row.anchors += anchors
         else:
-            row.blocks.append(_TextBlock("paragraph", [text], anchors=anchors))
+            row.blocks.append(TextBlock("paragraph", [text], anchors=anchors))
 
     def _row(self, frame: _Frame) -> None:
         """Make a row of cells; text outside of cells goes into one more."""
@@ -399,7 +328,7 @@ class _Renderer:
             frame.anchors += anchors
         if any(frame.cells):
             cells = [cell.replace("|", "\\|") for cell in frame.cells]
-            self._top.blocks.append(_TextBlock("row", cells, anchors=frame.anchors))
+            self._top.blocks.append(TextBlock("row", cells, anchors=frame.anchors))
 
     def _table(self, frame: _Frame) -> None:
         rows = [block for block in frame.blocks if block.kind == "row"]
@@ -408,21 +337,21 @@ class _Renderer:
             return
         if any(above.kind == "td" for above in self._frames):
             lines = [" ".join(cell.replace("\\|", "|") for cell in row.lines if cell) for row in rows]
-            self._add(_TextBlock("paragraph", lines))
+            self._add(TextBlock("paragraph", lines))
             return
         width = max(len(row.lines) for row in rows)
         lines = [f"| {' | '.join(row.lines + [''] * (width - len(row.lines)))} |" for row in rows]
         anchors = [
             (number + (number > 0), name) for number, row in enumerate(rows) for _, name in row.anchors
         ]
-        self._add(_TextBlock("table", [lines[0], f"|{' --- |' * width}", *lines[1:]], anchors=anchors))
+        self._add(TextBlock("table", [lines[0], f"|{' --- |' * width}", *lines[1:]], anchors=anchors))
 
     def _code(self, node: LexborNode) -> None:
         text = _code_text(node)
         code = "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
         if code:
-            marks = _ticks(text, 3)
-            self._add(_TextBlock("code", [marks + _code_language(node), *code.split("\n"), marks]))
+            marks = ticks(text, 3)
+            self._add(TextBlock("code", [marks + _code_language(node), *code.split("\n"), marks]))
 
     def _note_id(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
         name = attributes.get("id") or (attributes.get("name") if tag == "x-link" else "") or ""
@@ -439,7 +368,7 @@ def _number(attributes: Attributes, name: str) -> int:
     return int(value) if _ORDINAL.fullmatch(value) else 1
 
 
-def _cell_text(blocks: list[_TextBlock]) -> tuple[str, list[tuple[int, str]]]:
+def _cell_text(blocks: list[TextBlock]) -> tuple[str, list[tuple[int, str]]]:
     """Return blocks as the text of a table cell, and their anchors."""
     return " ".join(block.as_cell() for block in blocks), [one for block in blocks for one in block.anchors]
 

@@ -31,8 +31,18 @@ _MOST_HEADING_TEXT = 50_000  # characters of all headings; further ones keep the
 _DEEPEST = 60  # deeper nesting is treated as text
 
 
-def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorStyle = "github") -> Document:
-    """Parse a page; its title is `title` only if neither the front matter nor a top heading states one."""
+def parse(
+    markdown: str,
+    *,
+    title: str = "",
+    mdx: bool = False,
+    anchors: AnchorStyle = "github",
+    labels: Sequence[tuple[int, str]] = (),
+) -> Document:
+    """Parse a page; its title is `title` only if neither the front matter nor a top heading states one.
+
+    `labels` are further anchors, with their lines.
+    """
     source = markdown.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     source = _EMBEDDED_FILE.sub("data:…", source)
     if mdx and "mdx-code-block" in source:
@@ -47,6 +57,7 @@ def parse(markdown: str, *, title: str = "", mdx: bool = False, anchors: AnchorS
     lines = PageLines(source, mdx)
     for token in tokens:
         lines.edit(token)
+    lines.ids += labels
     headings = _headings(tokens, mdx, anchors, env.get("references", {}))
     first = next((heading.text for heading in headings.values() if heading.level == 1 and heading.opens), "")
     stated_title, label = ((stated(front_matter, key) or "").strip() for key in ("title", "sidebar_label"))

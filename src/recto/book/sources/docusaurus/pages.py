@@ -216,7 +216,8 @@ class DocsRules(SiteRules):
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page."""
-        if name.rpartition("/")[2].startswith(".") or format_of(name) is None:
+        format = format_of(name)
+        if name.rpartition("/")[2].startswith(".") or format is None or not format.common:
             return False
         return self._included(name) and not self._excluded(name)
 

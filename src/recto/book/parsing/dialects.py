@@ -1,0 +1,423 @@
+"""Rewrite MyST, Quarto and d2lbook as plain Markdown; each line stays a line, so line numbers still fit.
+
+Directives become their title and content, roles and cross-references their words, labels become anchors.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+from recto.book.parsing.frontmatter import split_front_matter
+from recto.types.book import Document, Page
+
+MYST, QUARTO, D2L = "myst", "qmd", "d2l"
+_MARKS = re.compile(r"(?P<before>[ \t>]*)(?P<marks>`{3,}|~{3,}|:{3,})[ \t]*(?P<info>[^\n]*)")
+_DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+.-]*)\}[ \t]*(.*)")
+_ATTRIBUTES = re.compile(r"\{([^{}]*)\}")
+_OPTION = re.compile(r"[ \t>]*:([\w-]+):(?:[ \t]+(.*))?")
+_CELL_OPTION = re.compile(r"[ \t]*(?:#|//|--|%%|%)\|[ \t]*([\w-]+):[ \t]*(.*)")
+_CELL_MAGIC = re.compile(r"[ \t]*(?:%%?(?:tab|load_ext|matplotlib|capture)\b|#@(?:tab|save)\b).*")
+_TARGET = re.compile(r"[ \t>]*\(([^()\s][^()]*)\)=[ \t]*")
+_HEADING = re.compile(r"(?P<before>[ \t>]*)#{1,6}[ \t]+(?P<text>.*?)[ \t#]*")
+_HEADING_ATTRIBUTES = re.compile(r"[ \t]*\{([#.:\-][^{}]*)\}[ \t]*$")
+_ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
+_CLASS = re.compile(r"(?:^|\s)\.?([A-Za-z][\w+#-]*)")
+_TITLE = re.compile(r"\btitle=(?:\"([^\"]*)\"|'([^']*)')")
+_INLINE = re.compile(  # a role, else inline code, in which nothing is a role
+    r"(?:\{(?P<myst>[A-Za-z][\w:+.-]{0,40})\}|(?<![\w:]):(?P<rst>[A-Za-z][\w+.:-]{0,40}):)"
+    r"(?P<ticks>`+)(?!`)(?P<text>[^`]{1,2000}?)(?P=ticks)(?!`)"
+    r"|(?<!`)(?P<code>`+)(?!`).{1,2000}?(?<!`)(?P=code)(?!`)(?P<raw>\{=\w+\})?",
+    re.DOTALL,
+)
+_REFERENCE = re.compile(
+    r"(?<![\w@\\])-?@(fig|tbl|tab|sec|eq|lst|thm|lem|cor|prp|def|exm|exr|nte|tip)-([\w:.-]*\w)"
+)
+_SHORTCODE = re.compile(r"(?<!\{)\{\{<[ \t]*(/?[\w-]+)([^{}]{0,500})>\}\}(?!\})")
+_SPAN = re.compile(r"(?<!!)\[([^\[\]]*)\](?:\{[.#][^{}]*\})")
+_ATTACHED = re.compile(
+    r"(?<=\))\{([^{}]*)\}|(?<=\$\$)[ \t]*\{(#[^{}]*)\}|(?<=\S)[ \t]+\{(#[\w:.-]+)[^{}]*\}[ \t]*$"
+)
+_SLIDES = re.compile(r"[\[(](\*\*|~~)([^*~\n]{1,500}?)\1[\])]")
+_TABS = re.compile(r"[ \t]*:(?:begin_tab|end_tab|bibliography|settoc)[:`].*")
+_CALLOUT = re.compile(r"\bcallout-(\w+)")
+_THEOREM = re.compile(r"#(thm|lem|cor|prp|def|exm|exr)-")
+_HIDDEN = re.compile(
+    r"\.content-hidden(?!.*when-format=\"?pdf)|\.content-visible.*when-format=\"?pdf|\.hidden\b"
+)
+_YAML_OPTION = re.compile(r"[ \t]*([\w-]+):(?:[ \t]+(.*))?")
+_LONGEST_HEADING, _LONGEST_INFO = 1_000, 1_000  # characters
+_WORD_BREAK = re.compile(r"[-_:/.\s]+")
+
+_KINDS = {
+    "fig": "Figure", "img": "Figure", "tbl": "Table", "tab": "Table", "table": "Table", "sec": "Section",
+    "subsec": "Section", "section": "Section", "chap": "Chapter", "chapter": "Chapter", "eq": "Equation",
+    "lst": "Listing", "thm": "Theorem", "lem": "Lemma", "cor": "Corollary", "prp": "Proposition",
+    "def": "Definition", "exm": "Example", "exr": "Exercise",
+}  # fmt: skip
+_CODE = frozenset({"code", "code-block", "sourcecode", "code-cell", "ipython", "prompt", "doctest"})
+_DROPPED = frozenset(
+    {"toctree", "tableofcontents", "contents", "raw", "index", "bibliography", "footbibliography", "meta"}
+    | {"highlight", "currentmodule", "tags", "include", "literalinclude", "embed", "iframe", "only"}
+)
+_ADMONITIONS = frozenset(
+    {"note", "warning", "tip", "hint", "important", "caution", "danger", "attention", "error", "seealso"}
+    | {"todo", "exercise", "solution", "theorem", "proof", "definition", "lemma", "corollary", "example"}
+    | {"proposition", "remark", "algorithm", "axiom", "conjecture", "criterion", "observation", "property"}
+)
+VERSIONS = {
+    "versionadded": "Added in version",
+    "version-added": "Added in version",
+    "versionchanged": "Changed in version",
+    "deprecated": "Deprecated since version",
+    "versionremoved": "Removed in version",
+}
+DIRECTIVE_TITLES = {
+    **{name: name.capitalize() for name in _ADMONITIONS},
+    **VERSIONS,
+    "seealso": "See also",
+}
+"""The words that a directive shows before its argument."""
+_PATH_ARGUMENTS = frozenset({"figure", "image", "video", "tab-set", "grid", "div", "container", "math"})
+_SHOWN_OPTIONS = frozenset({"alt", "caption", "fig-cap", "tbl-cap", "fig-alt", "lst-cap"})
+_NAME_OPTIONS = frozenset({"name", "label"})
+_CODE_ROLES = frozenset(
+    {"class", "func", "meth", "mod", "attr", "exc", "data", "obj", "const", "file", "command", "code", "samp"}
+    | {"envvar", "option", "program", "literal", "function", "type", "macro", "member", "kbd", "pep8", "cls"}
+)
+_INVISIBLE_ROLES = frozenset({"label", "eqlabel", "width", "height"})
+
+
+def read_dialect(page: Page) -> Document:
+    """Parse a page that is written in a dialect of Markdown, whose name is the page's format."""
+    from recto.book.parsing.markdown import parse
+
+    markdown, labels = plain_markdown(page.text, page.format)
+    return parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
+
+
+def plain_markdown(text: str, dialect: str) -> tuple[str, list[tuple[int, str]]]:
+    """Return a page as plain Markdown with the same lines, and its labels with their line numbers."""
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    _, body, count = split_front_matter(text)
+    rewriter = _Rewriter(dialect, offset=count)
+    for line in body.split("\n"):
+        rewriter.add(line)
+    rewriter.finish()
+    return text[: len(text) - len(body)] + "\n".join(rewriter.lines), rewriter.labels
+
+
+def reference_words(target: str) -> str:
+    """Return a label as words: `sec_linear-algebra` is "Section linear algebra"."""
+    first, *rest = [word for word in _WORD_BREAK.split(target.rpartition("#")[2]) if word] or [""]
+    if kind := _KINDS.get(first.lower()) if rest else None:
+        return " ".join((kind, *rest))
+    return " ".join((first, *rest))
+
+
+def role_text(name: str, text: str) -> str:  # noqa: PLR0911 - a table
+    """Return the words of a role such as `ref` or `py:class`."""
+    last = name.rpartition(":")[2].lower()
+    if last == "math":
+        return f"${text}$"
+    if last in ("pep", "rfc"):
+        return f"{last.upper()} {text}"
+    if name.startswith(("cite", "footcite")):
+        return f"[{text}]"
+    stated = text[:-1].rpartition("<")[0].strip() if text.endswith(">") else ""
+    if last in _CODE_ROLES or name.startswith(("py:", "c:", "cpp:", "js:", "rst:")):
+        shown = stated or text.lstrip("!")
+        shown = shown.rpartition(".")[2] if shown.startswith("~") else shown
+        return f"`{shown.lstrip('~')}`"
+    if stated:
+        return stated.replace("%s", "").strip()
+    if last in ("ref", "numref", "eq", "eqref", "doc", "any", "prf", "nb", "secref"):
+        path = text.rpartition("/")[2] if last == "doc" else text
+        return reference_words(path)
+    return text
+
+
+@dataclass(slots=True)
+class _Opened:
+    """An open fence: its marks, what happens to its lines, and whether options may still follow."""
+
+    marks: str
+    kind: str
+    closing: str
+    options: bool
+    is_yaml: bool = False
+    titled: bool = False
+    rows: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Rewriter:
+    """Rewrites the lines of a page in order; prose is kept until its paragraph ends."""
+
+    dialect: str
+    offset: int
+    lines: list[str] = field(default_factory=list)
+    labels: list[tuple[int, str]] = field(default_factory=list)
+    stack: list[_Opened] = field(default_factory=list)
+    prose: list[str] = field(default_factory=list)
+    pending: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        """Rewrite the next line."""
+        top = self.stack[-1] if self.stack else None
+        marks = _MARKS.fullmatch(line)
+        if marks and top and self._closes(marks, top):
+            self._close(top)
+            self._put(top.closing)
+        elif top and top.kind not in ("directive", "tabs"):
+            self._put(self._verbatim(line, top))
+        elif top and top.options and self._is_option(line, top):
+            pass
+        elif marks:
+            self._open(marks)
+        else:
+            self._text(line, top)
+
+    def finish(self) -> None:
+        """Close what is still open."""
+        while self.stack:
+            self._close(self.stack[-1])
+        self._flush()
+
+    @property
+    def _number(self) -> int:
+        return self.offset + len(self.lines) + len(self.prose) + 1
+
+    def _label(self, name: str) -> None:
+        if name.strip():
+            self.labels.append((self._number, name.strip()))
+
+    def _put(self, line: str) -> None:
+        """Add a line that is not prose."""
+        self._flush()
+        self.lines.append(line)
+
+    def _flush(self) -> None:
+        """Resolve the roles of the collected prose; they may span lines."""
+        if self.prose:
+            text = "\n".join(self.prose)
+            start = self.offset + len(self.lines) + 1
+            self.prose.clear()
+            self.lines += self._inline(text, start).split("\n")
+
+    def _text(self, line: str, top: _Opened | None) -> None:
+        if line.strip() and top:
+            top.options = False
+        if self.dialect == MYST and (target := _TARGET.fullmatch(line)):
+            self.pending.append(target[1])
+            self._put("")
+            return
+        if (self.dialect == MYST and (line.startswith("%") or re.fullmatch(r"\+\+\+.*", line))) or (
+            self.dialect == D2L and _TABS.fullmatch(line)
+        ):
+            self._put("")
+            return
+        if not line.strip():
+            self._put(line)
+            return
+        self.labels += [(self._number, name) for name in self.pending]
+        self.pending.clear()
+        if len(line) <= _LONGEST_HEADING and (heading := _HEADING.fullmatch(line)):
+            self._flush()
+            self._heading(line, heading, top)
+        else:
+            self.prose.append(line)
+
+    def _heading(self, line: str, heading: re.Match[str], top: _Opened | None) -> None:
+        """Rewrite a heading; in a callout it is the title, and among tabs it names one."""
+        attributes = _HEADING_ATTRIBUTES.search(line)
+        if attributes and self.dialect != MYST:
+            name = _ID.search(attributes[1])
+            line = line[: attributes.start()] + (f" {{#{name[1]}}}" if name else "")
+            heading = _HEADING.fullmatch(line) or heading
+        if top and self.dialect == QUARTO and (top.kind == "tabs" or not top.titled):
+            top.titled = True
+            line = f"{heading['before']}**{_HEADING_ATTRIBUTES.sub('', heading['text'])}**"
+        self.prose.append(line)
+        self._flush()
+
+    def _closes(self, marks: re.Match[str], top: _Opened) -> bool:
+        same = marks["marks"][0] == top.marks[0] and not marks["info"].strip()
+        loose = self.dialect == QUARTO and top.marks[0] == ":"  # Pandoc does not compare the lengths
+        return same and (loose or len(marks["marks"]) >= len(top.marks))
+
+    def _close(self, top: _Opened) -> None:
+        self.stack.pop()
+        if top.kind == "table":
+            self._flush()
+            first = len(self.lines) - len(top.rows)
+            self.lines[first:] = _list_table(top.rows)
+
+    def _open(self, marks: re.Match[str]) -> None:
+        before, info = marks["before"], marks["info"].strip()[:_LONGEST_INFO]
+        directive = _DIRECTIVE.fullmatch(info) if self.dialect == MYST else None
+        attributes = _ATTRIBUTES.search(info)
+        if directive:
+            kind, line = self._directive(directive[1].lower(), directive[2].strip(), marks)
+        elif marks["marks"][0] == ":":
+            if not info:  # a closing line without an opening one
+                self._put("")
+                return
+            kind, line = self._division(attributes[1] if attributes else "." + info)
+        elif info.startswith("{{"):  # an escaped cell, which is shown as written
+            kind, line = "code", f"{marks['marks']}{info[1:].replace('}}', '}')}"
+        elif attributes and info.startswith("{"):
+            kind, line = ("drop", "") if attributes[1].startswith("=") else ("code", "")
+            language = _CLASS.search(attributes[1])
+            line = f"{marks['marks']}{language[1] if language else ''}" if kind == "code" else ""
+            if name := _ID.search(attributes[1]):
+                self._label(name[1])
+        else:
+            kind, line = "code", f"{marks['marks']}{info}"
+        self._put(before + line if line else "")
+        options = directive is not None or (kind == "code" and self.dialect != MYST)
+        fence = _MARKS.fullmatch(line) if kind == "code" else None
+        closing = before + ("$$" if kind == "math" else fence["marks"] if fence else "")
+        titled, kind = kind != "callout", "directive" if kind == "callout" else kind
+        self.stack.append(_Opened(marks["marks"], kind, closing, options, titled=titled))
+
+    def _directive(self, name: str, argument: str, marks: re.Match[str]) -> tuple[str, str]:
+        """Return how the lines of a MyST directive are treated, and its first line."""
+        base = name.rpartition(":")[2]
+        if base in _CODE or base == "mermaid":
+            language = "mermaid" if base == "mermaid" else argument.split(" ", maxsplit=1)[0]
+            fence = "`" * max(3, len(marks["marks"])) if marks["marks"][0] == ":" else marks["marks"]
+            return "code", f"{fence}{'python' if language.startswith('ipython') else language}"
+        if base in _DROPPED or base.startswith("auto"):
+            return "drop", ""
+        if base == "math":
+            return "math", "$$"
+        if base == "list-table":
+            return "table", f"**{argument}**" if argument else ""
+        if words := DIRECTIVE_TITLES.get(base):
+            colon = ":" if argument and base not in VERSIONS else ""
+            return "directive", f"**{f'{words}{colon} {argument}'.rstrip()}**"
+        return "directive", f"**{argument}**" if argument and base not in _PATH_ARGUMENTS else ""
+
+    def _division(self, attributes: str) -> tuple[str, str]:
+        """Return how the lines of a div are treated, and its first line."""
+        if name := _ID.search(attributes):
+            self._label(name[1])
+        if _HIDDEN.search(attributes):
+            return "drop", ""
+        callout, theorem = _CALLOUT.search(attributes), _THEOREM.search(attributes)
+        if callout or theorem:
+            words = callout[1].capitalize() if callout else _KINDS[theorem[1]] if theorem else ""
+            title = _TITLE.search(attributes)
+            return "callout", f"**{words}: {title[1] or title[2]}**" if title else f"**{words}**"
+        return ("tabs" if "panel-tabset" in attributes else "directive"), ""
+
+    def _is_option(self, line: str, top: _Opened) -> bool:
+        """Rewrite a line if it is an option of a directive."""
+        if line.strip() == "---":
+            top.is_yaml = not top.is_yaml
+            top.options = top.is_yaml
+            self._put("")
+            return True
+        option = (_YAML_OPTION if top.is_yaml else _OPTION).fullmatch(line)
+        if option is None:
+            top.options = top.is_yaml
+            if top.is_yaml:
+                self._put("")
+            return top.is_yaml
+        self._put(self._option(option[1], option[2]))
+        return True
+
+    def _option(self, name: str, stated: str | None) -> str:
+        """Note a label; return the value of an option that is shown, else ""."""
+        value = (stated or "").strip().strip("\"'")
+        if name in _NAME_OPTIONS:
+            self._label(value)
+        return value if name in _SHOWN_OPTIONS else ""
+
+    def _verbatim(self, line: str, top: _Opened) -> str:
+        """Return a line of a fence that is not prose."""
+        if top.kind == "drop":
+            return ""
+        if top.kind == "table":
+            if _OPTION.fullmatch(line):
+                line = ""
+            top.rows.append(line)
+            return line
+        is_mark = line.strip() == "---" and top.options and self.dialect == MYST
+        if top.is_yaml or is_mark:
+            if is_mark:
+                top.is_yaml = top.options = not top.is_yaml
+            return ""
+        if top.options:
+            option = _CELL_OPTION.fullmatch(line) or (
+                _OPTION.fullmatch(line) if self.dialect == MYST else None
+            )
+            if option:
+                caption = self._option(option[1], option[2])
+                return f"# {caption}" if caption else ""
+            if _CELL_MAGIC.fullmatch(line):
+                return ""
+            top.options = False
+        return line
+
+    def _inline(self, text: str, start: int) -> str:
+        """Resolve the roles, shortcodes and references of prose; the number of lines stays the same."""
+        ends = [index for index, mark in enumerate(text) if mark == "\n"] if ":" in text else []
+
+        def resolve(match: re.Match[str]) -> str:
+            name = match["myst"] or match["rst"]
+            if not name:
+                return "" if match["raw"] else match[0]
+            if match["rst"] and self.dialect == QUARTO:
+                return match[0]
+            if name in _INVISIBLE_ROLES:
+                if name in ("label", "eqlabel"):
+                    self.labels.append((start + bisect_left(ends, match.start()), match["text"].strip()))
+                return ""
+            words = role_text(name, match["text"])
+            return words + "\n" * (match[0].count("\n") - words.count("\n"))
+
+        resolved = _INLINE.sub(resolve, text) if "`" in text else text
+        if self.dialect == D2L:
+            resolved = _SLIDES.sub(r"\1\2\1", resolved)
+        if self.dialect != QUARTO:
+            return resolved
+        return "\n".join(self._quarto(line, start + index) for index, line in enumerate(resolved.split("\n")))
+
+    def _quarto(self, line: str, number: int) -> str:
+        """Resolve shortcodes, references, spans and attributes of a line."""
+
+        def attached(match: re.Match[str]) -> str:
+            if name := _ID.search(match[1] or match[2] or match[3]):
+                self.labels.append((number, name[1]))
+            return ""
+
+        if "{" in line:
+            line = _SHORTCODE.sub(lambda code: code[2].strip() if code[1] == "kbd" else "", line)
+            line = _SPAN.sub(r"\1", line)
+            line = line if line.lstrip(" >").startswith("#") else _ATTACHED.sub(attached, line)
+        return (
+            _REFERENCE.sub(lambda one: reference_words(f"{one[1]}-{one[2]}"), line) if "@" in line else line
+        )
+
+
+def _list_table(rows: list[str]) -> list[str]:
+    """Return the rows of a list table as a Markdown table with the same number of lines."""
+    cells: list[list[str]] = []
+    for line in rows:
+        row = re.match(r"[ \t]*[*-][ \t]+-(?:[ \t]+|$)(.*)", line)
+        cell = re.match(r"[ \t]+-(?:[ \t]+|$)(.*)", line)
+        if row:
+            cells.append([row[1].strip()])
+        elif cell and cells:
+            cells[-1].append(cell[1].strip())
+        elif line.strip() and cells:
+            cells[-1][-1] = f"{cells[-1][-1]} {line.strip()}".strip()
+    if not cells:
+        return rows
+    width = max(map(len, cells))
+    lines = [f"| {' | '.join(one.replace('|', chr(92) + '|') for one in row)} |" for row in cells]
+    lines.insert(1, "|" + " --- |" * width)
+    return [*[""] * (len(rows) - len(lines)), *lines] if len(lines) <= len(rows) else rows

@@ -1,0 +1,420 @@
+"""Parse reStructuredText of docutils and Sphinx; nothing in a page is executed, and no other file is read.
+
+Sphinx's own directives and roles are not loaded: a directive becomes its title and content, a role its words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from threading import Lock
+from typing import Any
+
+from docutils import nodes, utils
+from docutils.core import publish_doctree
+from docutils.parsers.rst import Directive, Parser, directives, states
+
+from recto.book.parsing.dialects import DIRECTIVE_TITLES, VERSIONS, role_text
+from recto.book.parsing.rendered import TextBlock, joined, sections, ticks
+from recto.types.book import Document, Page
+
+_SETTINGS = {
+    "_disable_config": True,
+    "doctitle_xform": False,
+    "docinfo_xform": False,
+    "file_insertion_enabled": False,
+    "halt_level": 5,
+    "line_length_limit": 20_000,
+    "raw_enabled": False,
+    "report_level": 5,
+    "sectsubtitle_xform": False,
+    "smart_quotes": False,
+    "syntax_highlight": "none",
+    "warning_stream": "",
+}
+_MOST_LINES = 15_000
+_MOST_SUBSTITUTIONS = 2_000  # references on a page; a definition may repeat another one many times
+_DEEPEST = 40
+_CODE = frozenset(
+    {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
+    | {"ipython", "jupyter-execute", "parsed-literal", "mermaid", "graphviz"}
+)
+_DROPPED = frozenset(
+    {"toctree", "contents", "raw", "include", "literalinclude", "index", "bibliography", "meta", "highlight"}
+    | {"currentmodule", "module", "py:module", "py:currentmodule", "role", "default-role", "sectnum", "title"}
+    | {"header", "footer", "testsetup", "testcleanup", "plot", "tags", "sectionauthor", "codeauthor", "class"}
+    | {"rst-class", "cssclass", "restructuredtext-test-directive", "date", "image", "video", "youtube"}
+)
+_OBJECTS = re.compile(
+    r"(?:(?:py|c|cpp|js|rst):)?(?:function|class|method|attribute|data|exception|classmethod|staticmethod|"
+    r"property|decorator|decoratormethod|type|macro|member|var|struct|enum|enumerator|union|module|directive|"
+    r"role|alias|option|describe|object|opcode|cmdoption|program|envvar|confval|setting|coroutinefunction|"
+    r"coroutinemethod|abstractmethod|awaitablefunction|pdbcommand)"
+)
+_OWN_TITLE = frozenset(
+    {"list-table", "csv-table", "table", "figure", "replace", "unicode", "rubric", "epigraph", "note"}
+    | {"warning", "tip", "hint", "important", "caution", "danger", "attention", "error", "admonition"}
+    | {"topic", "sidebar", "line-block", "pull-quote", "highlights", "compound", "container", "target-notes"}
+)
+"""Directives of docutils itself that do what they do in Sphinx."""
+_lock = Lock()
+
+
+def read_rst(page: Page) -> Document:
+    """Parse a page; its title is its first heading."""
+    text = page.text.removeprefix("\ufeff").replace("\0", "\ufffd")
+    if text.count("\n") > _MOST_LINES:
+        raise ValueError(f"it has more than {_MOST_LINES} lines (split it into several pages)")
+    if "replace::" in text and text.count("|") > 2 * _MOST_SUBSTITUTIONS:
+        raise ValueError(f"it has more than {_MOST_SUBSTITUTIONS} substitutions")
+    try:
+        blocks = _Renderer().children(_doctree(text), 0)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    title = next((block.lines[0] for block in blocks if block.kind == "heading"), "") or page.title
+    return Document(title, tuple(sections(_with_lines(blocks, text), title)))
+
+
+def _with_lines(blocks: list[TextBlock], text: str) -> list[TextBlock]:
+    """Return the blocks with their first and last lines in the file; a block ends before the next one."""
+    lines = [*text.split("\n"), ""]
+    first, starts = 1, list[int]()
+    for block in blocks:
+        first = max(first, min(block.source[0], len(lines) - 1))
+        starts.append(first)
+    numbered = []
+    for block, start, end in zip(blocks, starts, [*starts[1:], len(lines)], strict=False):
+        last = max(start, end - 1)
+        if block.kind == "paragraph":  # comments and dropped directives may follow
+            last = min(last, start + len(block.lines) - 1)
+        while last > start and not lines[last - 1].strip():
+            last -= 1
+        numbered.append(replace(block, source=(start, last)))
+    return numbered
+
+
+def _doctree(text: str) -> Any:
+    """Parse a page with docutils."""
+    with _own_directives():
+        return publish_doctree(text, parser=Parser(inliner=_inliner()), settings_overrides=dict(_SETTINGS))
+
+
+@contextmanager
+def _own_directives() -> Iterator[None]:
+    """Let docutils find our directives; it has no other way to treat names that it does not know."""
+    with _lock:
+        original = directives.directive
+
+        def find(name: str, language: Any, document: Any) -> Any:
+            lower = name.lower()
+            return original(name, language, document) if lower in _OWN_TITLE else (_AnyDirective, [])
+
+        directives.directive = find
+        try:
+            yield
+        finally:
+            directives.directive = original
+
+
+def _inliner() -> Any:
+    """Return an inline parser that turns any role into its words."""
+
+    def interpreted(_: str, text: str, role: str, __: int) -> Any:
+        whole = utils.unescape(text, restore_backslashes=role == "math")
+        name = role.lower()
+        words = "" if name == "raw" else role_text(name, whole) if name else whole
+        return [nodes.Text(words)], []
+
+    inliner = states.Inliner()
+    inliner.interpreted = interpreted  # a subclass does not work: docutils reads the attributes of its class
+    return inliner
+
+
+class _AnyOptions(dict[str, Any]):
+    """Options of any name, with any value."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __missing__(self, _: str) -> Any:
+        return lambda value: value or ""
+
+
+class _AnyDirective(Directive):  # type: ignore[misc]
+    """Reads every directive that docutils does not read as Sphinx does."""
+
+    has_content = True
+    optional_arguments = 1
+    final_argument_whitespace = True
+    option_spec = _AnyOptions()
+
+    def run(self) -> list[Any]:
+        """Return the nodes of the directive."""
+        name, argument = self.name.lower(), self.arguments[0] if self.arguments else ""
+        if name in _DROPPED or name.startswith("auto") or (name == "only" and "html" not in argument):
+            return self._image() if name == "image" else []
+        if name in _CODE:
+            return self._code(name, argument)
+        if _OBJECTS.fullmatch(name):
+            return self._object(argument)
+        if name == "math":
+            text = "\n".join((argument, *self.content)).strip()
+            block = nodes.math_block(text, text, ids=[f"equation-{label}" for label in self._labels()])
+            block.line = self.lineno
+            return [block]
+        title = "" if name == "only" else argument
+        rest = ""
+        if words := DIRECTIVE_TITLES.get(name):
+            version, _, after = " ".join(argument.split()).partition(" ")
+            title, rest = (f"{words} {version}", after) if name in VERSIONS else (words, argument)
+        parts = [self._paragraph(f"**{title}**" if words else title)] if title else []
+        return [*parts, *([self._paragraph(rest)] if rest else []), *self._nested()]
+
+    def _labels(self) -> list[str]:
+        return [value for key, value in self.options.items() if key in ("label", "name") and value]
+
+    def _image(self) -> list[Any]:
+        alt = self.options.get("alt", "")
+        return [self._paragraph(alt)] if alt else []
+
+    def _code(self, name: str, argument: str) -> list[Any]:
+        caption = self.options.get("caption", "")
+        if name == "productionlist" or (name in ("graphviz", "parsed-literal") and not self.content):
+            lines = [argument, *self.content]
+        else:
+            lines = list(self.content)
+        language = argument if name not in ("productionlist", "mermaid") else name * (name == "mermaid")
+        block = nodes.literal_block("\n".join(lines), "\n".join(lines), classes=["code", language])
+        block.line = self.lineno
+        return [*([self._paragraph(caption)] if caption else []), *([block] if lines else [])]
+
+    def _object(self, argument: str) -> list[Any]:
+        """Return the signatures of a described object, which are its anchors, and its text."""
+        parts: list[Any] = []
+        for signature in argument.split("\n"):
+            if written := signature.strip():
+                paragraph = nodes.paragraph("", "", nodes.literal(written, written))
+                paragraph["ids"] = [re.split(r"[(\s=:]", written)[0]]
+                paragraph.line = self.lineno
+                parts.append(paragraph)
+        return [*parts, *self._nested()]
+
+    def _paragraph(self, text: str) -> Any:
+        parsed, _ = self.state.inline_text(text, self.lineno)
+        paragraph = nodes.paragraph(text, "", *parsed)
+        paragraph.line = self.lineno
+        return paragraph
+
+    def _nested(self) -> list[Any]:
+        node = nodes.container()
+        self.state.nested_parse(self.content, self.content_offset, node, match_titles=False)
+        return list(node.children)
+
+
+class _Renderer:
+    """Renders a tree of docutils as blocks."""
+
+    def __init__(self) -> None:
+        self._pending: list[str] = []
+        self._depth = 0
+
+    def children(self, node: Any, level: int) -> list[TextBlock]:
+        """Return the blocks of a node's children."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ValueError(f"it is nested more than {_DEEPEST} levels deep")
+        blocks = [block for child in node.children for block in self._block(child, level)]
+        self._depth -= 1
+        return blocks
+
+    def _block(self, node: Any, level: int) -> list[TextBlock]:
+        kind = node.tagname
+        if kind == "target":
+            self._pending += node.get("ids", [])
+            return []
+        if kind == "field_list" and level == 0:  # the metadata of a page
+            return []
+        if kind in (
+            "title",
+            "comment",
+            "substitution_definition",
+            "system_message",
+            "raw",
+            "pending",
+            "transition",
+        ):
+            return []
+        line = node.line or next((one.line for one in node.findall() if getattr(one, "line", None)), 0) or 0
+        anchors = [*self._pending, *node.get("ids", [])]
+        self._pending = []
+        render = getattr(self, f"_{kind}", None)
+        line -= kind == "section" and line > 1  # docutils states the line of the underline
+        blocks: list[TextBlock] = render(node, level) if render else self._other(node, level)
+        if blocks:
+            blocks[0].source = (line or blocks[0].source[0], 0)
+            own = [(0, name) for name in dict.fromkeys(anchors)]
+            blocks[0].anchors = [*own, *(one for one in blocks[0].anchors if one not in own)]
+        else:
+            self._pending = anchors
+        return blocks
+
+    def _section(self, node: Any, level: int) -> list[TextBlock]:
+        title, names = node.children[0], node.get("ids", [])
+        text = self._words(title)
+        heading = TextBlock("heading", [text], level=min(level + 1, 6), id=names[0] if names else "")
+        heading.anchors = [(0, name) for name in names]
+        return [*([heading] if text else []), *self.children(node, level + 1)]
+
+    def _other(self, node: Any, level: int) -> list[TextBlock]:
+        """Render a node of any other kind: its blocks, or its text."""
+        if any(child.tagname == "#text" or _is_inline(child) for child in node.children):
+            return self._paragraph(node, level)
+        return self.children(node, level + 1)
+
+    def _paragraph(self, node: Any, _: int) -> list[TextBlock]:
+        lines = [line.rstrip() for line in self._inline(node).split("\n")]
+        return [TextBlock("paragraph", lines)] if any(lines) else []
+
+    def _rubric(self, node: Any, _: int) -> list[TextBlock]:
+        return [TextBlock("paragraph", [f"**{self._words(node)}**"])]
+
+    def _literal_block(self, node: Any, _: int) -> list[TextBlock]:
+        text, classes = node.astext().strip("\n"), node.get("classes", [])
+        language = classes[1] if len(classes) > 1 and classes[0] == "code" else ""
+        marks = ticks(text, 3)
+        return [TextBlock("code", [marks + language, *text.split("\n"), marks])] if text.strip() else []
+
+    _doctest_block = _literal_block
+
+    def _math_block(self, node: Any, _: int) -> list[TextBlock]:
+        return [TextBlock("math", ["$$", *node.astext().strip().split("\n"), "$$"])]
+
+    def _image(self, node: Any, _: int) -> list[TextBlock]:
+        alt = node.get("alt", "")
+        return [TextBlock("paragraph", [" ".join(alt.split())])] if alt.strip() else []
+
+    def _line_block(self, node: Any, level: int) -> list[TextBlock]:
+        lines = [
+            line
+            for child in node.children
+            for line in (
+                self._line_block(child, level)[0].lines
+                if child.tagname == "line_block" and child.children
+                else [self._words(child)]
+            )
+        ]
+        return [TextBlock("paragraph", lines or [""])]
+
+    def _bullet_list(self, node: Any, level: int) -> list[TextBlock]:
+        return self._list(node, ["- "] * len(node.children), level)
+
+    def _enumerated_list(self, node: Any, level: int) -> list[TextBlock]:
+        start = int(node.get("start", 1))
+        return self._list(node, [f"{start + index}. " for index in range(len(node.children))], level)
+
+    def _list(self, node: Any, marks: Sequence[str], level: int) -> list[TextBlock]:
+        items = []
+        for mark, child in zip(marks, node.children, strict=True):
+            if blocks := self.children(child, level + 1):
+                items.append(_indented(joined("item", blocks), mark))
+        return [joined("list", items)] if items else []
+
+    def _definition_list(self, node: Any, level: int) -> list[TextBlock]:
+        items = []
+        for child in node.children:
+            terms = [one for one in child.children if one.tagname in ("term", "field_name", "option_group")]
+            item = TextBlock("item", [" ".join(map(self._words, terms))])
+            item.anchors = [(0, name) for one in terms for name in one.get("ids", [])]
+            for body in child.children[len(terms) :]:
+                if body.tagname != "classifier" and (blocks := self.children(body, level + 1)):
+                    item.append(_indented(joined("item", blocks), ": "))
+            items.append(item)
+        return [joined("list", items)] if items else []
+
+    _field_list = _option_list = _definition_list
+
+    def _block_quote(self, node: Any, level: int) -> list[TextBlock]:
+        blocks = self.children(node, level + 1)
+        return [_indented(joined("group", blocks), "> ", "> ")] if blocks else []
+
+    def _admonition(self, node: Any, level: int) -> list[TextBlock]:
+        """Render an admonition, a topic or a sidebar with its title."""
+        first = node.children[0] if node.children else None
+        titled = first is not None and first.tagname == "title"
+        title = self._words(first) if titled else node.tagname.capitalize()
+        blocks = [TextBlock("paragraph", [f"**{title}**"])]
+        for child in node.children[titled:]:
+            blocks += self._block(child, level + 1)
+        return [joined("group", blocks)]
+
+    _note = _warning = _tip = _hint = _important = _caution = _danger = _attention = _error = _admonition
+    _topic = _sidebar = _admonition
+
+    def _footnote(self, node: Any, level: int) -> list[TextBlock]:
+        label = next((child.astext() for child in node.children if child.tagname == "label"), "")
+        blocks = [
+            one
+            for child in node.children
+            if child.tagname != "label"
+            for one in self._block(child, level + 1)
+        ]
+        return [_indented(joined("group", blocks), f"[{label}] ")] if blocks else []
+
+    _citation = _footnote
+
+    def _table(self, node: Any, level: int) -> list[TextBlock]:
+        rows: list[list[str]] = []
+        for row in node.findall(lambda one: one.tagname == "row"):
+            cells = []
+            for entry in row.children:
+                text = " ".join(block.as_cell() for block in self.children(entry, level + 1))
+                cells += [text.replace("|", "\\|"), *[""] * min(int(entry.get("morecols", 0)), 50)]
+            rows.append(cells)
+        caption = next((child for child in node.children if child.tagname == "title"), None)
+        blocks = [TextBlock("paragraph", [self._words(caption)])] if caption is not None else []
+        if not rows:
+            return blocks
+        width = max(map(len, rows))
+        lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
+        return [*blocks, TextBlock("table", [lines[0], f"|{' --- |' * width}", *lines[1:]])]
+
+    def _words(self, node: Any) -> str:
+        """Return the text of a node on one line."""
+        return " ".join(self._inline(node).split())
+
+    def _inline(self, node: Any) -> str:
+        """Return the text of a node with Markdown's marks."""
+        parts = []
+        for child in node.children:
+            kind = child.tagname
+            if kind == "#text":
+                parts.append(child.astext())
+            elif kind in ("emphasis", "strong"):
+                mark = "*" if kind == "emphasis" else "**"
+                parts.append(f"{mark}{self._inline(child)}{mark}")
+            elif kind in ("literal", "math"):
+                mark = "$" if kind == "math" else ticks(child.astext(), 1)
+                parts.append(f"{mark}{child.astext()}{mark}")
+            elif kind in ("footnote_reference", "citation_reference"):
+                parts.append(f"[{child.astext()}]")
+            elif kind == "image":
+                parts.append(child.get("alt", ""))
+            elif kind not in ("raw", "system_message"):
+                parts.append(self._inline(child) if child.children else child.astext())
+        return "".join(parts)
+
+
+def _is_inline(node: Any) -> bool:
+    return isinstance(node, nodes.Inline)
+
+
+def _indented(block: TextBlock, mark: str, others: str = "") -> TextBlock:
+    """Put a mark before the first line of a block, and spaces or other marks before the others."""
+    indent = others or " " * len(mark)
+    block.lines = [
+        f"{mark}{line}" if number == 0 else f"{indent}{line}".rstrip()
+        for number, line in enumerate(block.lines)
+    ]
+    return block

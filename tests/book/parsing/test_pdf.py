@@ -1,0 +1,153 @@
+"""PDFs: outlines, pages as anchors, columns, running heads, hyphens, code, tables, scans and damage."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from recto.book.parsing.formats import read
+from recto.book.parsing.pdf import split_in_process, split_pdf
+from recto.book.sources.tree import open_book
+from recto.errors import InvalidArgument
+from recto.types.book import Document, Volume
+from tests.book.parsing.builders import Line, column, page_of, pdf
+
+TEXT = ["A robot has sensors and motors, and a program that reads the", "sensors and moves the motors."]
+
+
+def documents(volume: Volume) -> dict[str, Document]:
+    return {part.title: read(page_of(part.text, "pdf", part.title)) for part in volume.parts}
+
+
+def texts(document: Document) -> list[str]:
+    return [block.text for section in document.sections for block in section.blocks]
+
+
+def heading(text: str, top: float, size: float = 18) -> Line:
+    return (72, top, size, "F1", text)
+
+
+@pytest.fixture
+def book() -> bytes:
+    head = [(72, 760, 9, "F1", "A Small Book"), (500, 760, 9, "F1", "7")]
+    return pdf(
+        [
+            [
+                heading("1 Sensors", 720),
+                *column(TEXT),
+                heading("1.1 Cameras", 640, 14),
+                *column(TEXT, top=610),
+            ],
+            [
+                *head,
+                *column(["A camera sees light.", "It has a lens."]),
+                heading("2 Motors", 600),
+                *column(TEXT, top=570),
+            ],
+            [*head, *column(["A motor turns."])],
+            [*head, *column(["The last page."])],
+        ],
+        [(0, "Sensors", 0, 730), (1, "Cameras", 0, 650), (0, "Motors", 1, 610)],
+    )
+
+
+def test_the_outline_makes_pages_and_sections(book: bytes) -> None:
+    by_title = documents(split_pdf(book))
+    assert list(by_title) == ["Sensors", "Motors"]
+    sensors = by_title["Sensors"].sections
+    assert [(section.headings, section.anchor) for section in sensors] == [
+        (("Sensors",), "page=1"),
+        (("Sensors", "Cameras"), "page=1"),
+        (("Sensors", "Cameras"), "page=2"),
+    ]
+    assert texts(by_title["Sensors"])[0] == " ".join(TEXT)
+    assert [section.anchor for section in by_title["Motors"].sections] == ["page=2", "page=3", "page=4"]
+    assert texts(by_title["Motors"]) == [" ".join(TEXT), "A motor turns.", "The last page."]
+
+
+def test_running_heads_and_page_numbers_are_removed(book: bytes) -> None:
+    everything = " ".join(text for one in documents(split_in_process(book)).values() for text in texts(one))
+    assert "A Small Book" not in everything
+    assert "A camera sees light." in everything
+
+
+def test_hyphens_at_line_ends() -> None:
+    lines = ["The pro-", "gram is a well-", "known example. A program is", "well-known."]
+    (document,) = documents(split_in_process(pdf([column(lines)]))).values()
+    assert texts(document) == ["The program is a well-known example. A program is well-known."]
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+def test_two_columns_are_read_one_after_the_other(interleaved: bool) -> None:
+    left = [f"left {n} of the column with enough words" for n in range(12)]
+    right = [f"right {n} of the column with enough words" for n in range(12)]
+    sides = [*column(left), *column(right, x=320)]
+    if interleaved:
+        sides.sort(key=lambda line: -line[1])
+    (document,) = documents(
+        split_in_process(pdf([[heading("A title over both of the columns of this page", 740), *sides]]))
+    ).values()
+    text = " ".join(texts(document))
+    assert text.index("left 11") < text.index("right 0") < text.index("right 11")
+    assert text.index("left 0") < text.index("left 11")
+
+
+def test_code_and_tables() -> None:
+    code = column(["def move(speed):", "", "return speed"], font="F2", top=600)
+    code[1] = (72 + 4 * 6, 588, 10, "F2", "return speed")
+    cells = [("Sensor", "Unit"), ("Camera", "pixel"), ("Lidar", "metre"), ("Gyroscope", "degree")]
+    table = [
+        (x, 500 - 12 * row, 10.0, "F1", text)
+        for row, pair in enumerate(cells)
+        for x, text in zip((72.0, 250.0), pair, strict=True)
+    ]
+    (document,) = documents(split_in_process(pdf([[*column(TEXT), *code, *table]]))).values()
+    assert texts(document) == [
+        " ".join(TEXT),
+        "```\ndef move(speed):\n    return speed\n```",
+        "| Sensor | Unit |\n| --- | --- |\n| Camera | pixel |\n| Lidar | metre |\n| Gyroscope | degree |",
+    ]
+    assert [block.kind for section in document.sections for block in section.blocks] == [
+        "paragraph",
+        "code",
+        "table",
+    ]
+
+
+def test_font_sizes_replace_a_missing_outline() -> None:
+    pages = [[heading(f"Chapter {n} begins", 700, 20), *column(TEXT * 3, top=660)] for n in (1, 2, 3)]
+    assert list(documents(split_in_process(pdf(pages)))) == [
+        "Chapter 1 begins",
+        "Chapter 2 begins",
+        "Chapter 3 begins",
+    ]
+
+
+def test_pages_replace_missing_headings() -> None:
+    volume = split_in_process(pdf([column([*TEXT, f"Only on sheet {n}."]) for n in range(45)]))
+    assert [part.title for part in volume.parts] == ["Front matter", "Page 21", "Page 41"]
+    (first, *_) = documents(volume).values()
+    assert [section.anchor for section in first.sections][:2] == ["page=1", "page=2"]
+
+
+def test_a_scanned_book_says_so(tmp_path: Path) -> None:
+    (tmp_path / "scan.pdf").write_bytes(pdf([[], []]))
+    with pytest.raises(InvalidArgument, match="it is scanned. Recognise its text first"):
+        open_book(tmp_path / "scan.pdf")
+    half = pdf([column(TEXT), [], []])
+    assert split_in_process(half).notes == ("2 of its 3 pages have no text; they may be scanned.",)
+
+
+@pytest.mark.parametrize("data", [b"", b"%PDF-1.4", b"hello", pdf([column(TEXT)])[:200]])
+def test_a_damaged_file_is_an_error(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "book.pdf").write_bytes(data)
+    with pytest.raises(InvalidArgument, match="cannot be read: the PDF is damaged"):
+        open_book(tmp_path / "book.pdf")
+
+
+def test_a_crash_of_the_child_process_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(ValueError, match="the process that read it ended unexpectedly"):
+        split_pdf(pdf([column(TEXT)]))

@@ -1,0 +1,138 @@
+"""reStructuredText: sections, Sphinx's directives and roles, labels, lines; nothing is executed or included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recto.book.parsing.formats import read
+from tests.book.parsing.builders import page_of
+
+PAGE = """\
+:orphan:
+
+.. _my-label:
+
+Getting started
+===============
+
+See :ref:`the label <my-label>`, :class:`~a.b.C`,
+:math:`x^2`, ``code`` and |version|.
+
+.. |version| replace:: 3.2
+
+.. toctree::
+
+   other
+
+Part
+----
+
+.. code-block:: python
+   :linenos:
+   :caption: main.py
+
+   print(1)
+
+.. math::
+   :label: euler
+
+   e^{i\\pi} = -1
+
+.. py:function:: move(speed)
+
+   Moves.
+
+==== ====
+A    B
+==== ====
+1    x|y
+==== ====
+"""
+
+
+def texts(text: str) -> list[str]:
+    return [block.text for section in read(page_of(text, "rst")).sections for block in section.blocks]
+
+
+def test_sections_blocks_anchors_and_lines() -> None:
+    document = read(page_of(PAGE, "rst"))
+    first, second = document.sections
+    assert (document.title, first.headings, first.line) == ("Getting started", ("Getting started",), 5)
+    assert first.anchors == ((5, "getting-started"), (5, "my-label"))
+    (paragraph,) = first.blocks
+    assert paragraph.text == "See the label, `C`,\n$x^2$, `code` and 3.2."
+    assert (paragraph.first, paragraph.last) == (8, 9)
+    assert (second.headings, second.anchor, second.line) == (("Getting started", "Part"), "part", 17)
+    assert [name for _, name in second.anchors] == ["part", "equation-euler", "move"]
+    assert [(block.kind, block.text) for block in second.blocks] == [
+        ("paragraph", "main.py"),
+        ("code", "```python\nprint(1)\n```"),
+        ("math", "$$\ne^{i\\pi} = -1\n$$"),
+        ("paragraph", "`move(speed)`"),
+        ("paragraph", "Moves."),
+        ("table", "| A | B |\n| --- | --- |\n| 1 | x\\|y |"),
+    ]
+    lines = PAGE.split("\n")
+    assert [lines[block.first - 1][:12] for block in second.blocks][2:5] == [
+        ".. math::",
+        ".. py:functi",
+        "   Moves.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (".. note:: Take care.\n\n   More.", ["**Note**\n\nTake care.\n\nMore."]),
+        (".. versionadded:: 3.2\n   It is :ref:`new <x>`.", ["**Added in version 3.2**", "It is new."]),
+        (".. unknown-thing:: A title\n   :option: 1\n\n   Content.", ["A title", "Content."]),
+        (".. tabs::\n\n   .. tab:: Linux\n\n      apt", ["Linux", "apt"]),
+        (".. only:: latex\n\n   Paper.\n\nText.", ["Text."]),
+        (".. automodule:: x\n   :members:\n\nText.", ["Text."]),
+        (".. image:: a.png\n   :alt: A cat", ["A cat"]),
+        ("1. one\n2. two\n\n   - nested", ["1. one\n2. two\n   - nested"]),
+        ("term\n  A definition.", ["term\n: A definition."]),
+        (">>> 1 + 1\n2", ["```\n>>> 1 + 1\n2\n```"]),
+        ("Code::\n\n  x = 1", ["Code:", "```\nx = 1\n```"]),
+        (":unknown:role:`shown <hidden>` :pep:`8` `title`", ["shown PEP 8 title"]),
+        (
+            ".. list-table:: Units\n\n   * - A\n     - B\n   * - 1\n     - 2",
+            ["Units", "| A | B |\n| --- | --- |\n| 1 | 2 |"],
+        ),
+    ],
+)
+def test_directives_and_roles_become_their_text(written: str, expected: list[str]) -> None:
+    assert texts(written) == expected
+
+
+def test_nothing_is_included_or_executed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("hunter2")
+    page = "\n\n".join(
+        (
+            f".. include:: {secret}",
+            f".. literalinclude:: {secret}",
+            f".. raw:: html\n   :file: {secret}",
+            f".. csv-table::\n   :file: {secret}",
+            f".. csv-table::\n   :url: file://{secret}",
+            f".. figure:: {secret}\n\n   Caption.",
+            f".. code-block::\n   :file: {secret}\n\n   x",
+            ".. role:: raw-html(raw)\n   :format: html",
+            ":raw-html:`<script>` :raw:`<b>`",
+            ".. raw:: html\n\n   <script>hunter2</script>",
+        )
+    )
+    assert "hunter2" not in " ".join(texts(page))
+    assert "Caption." in texts(page)
+
+
+def test_many_substitutions_are_refused() -> None:
+    bomb = (
+        "".join(f".. |{n}| replace:: {f'|{n + 1}|' * 20}\n" for n in range(30))
+        + ".. |30| replace:: x\n\n|0|\n\n"
+    )
+    assert len(" ".join(texts(bomb))) < 100_000
+    with pytest.raises(ValueError, match="substitutions"):
+        read(page_of(bomb + "|0| " * 5_000, "rst"))
