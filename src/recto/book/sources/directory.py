@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
+from typing import ClassVar
 
 from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
@@ -159,6 +160,10 @@ class SiteRules(ABC):
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, which has a local URL; return why it is left out, such as `draft`."""
 
+    def expands(self, name: str) -> bool:
+        """Return whether included files are inserted into a page."""
+        return format_of(name) in (MARKDOWN, MDX)
+
     def label(self, folder: str) -> str:  # noqa: ARG002
         """Return the title that a top directory states, or ""."""
         return ""
@@ -166,6 +171,31 @@ class SiteRules(ABC):
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Return the reading order of pages, which are given in the order of their names."""
         return Navigation(names)
+
+
+class Generator:
+    """A generator of sites: how it is recognised, and which options of an index run it knows."""
+
+    generator: ClassVar[str]
+    config_files: ClassVar[tuple[str, ...]]
+    options: ClassVar[tuple[str, ...]] = ()
+    """The options besides the usual ones that have an effect."""
+    title: str
+    logo: str
+    notes: Sequence[str]
+
+    def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
+        """Read the configuration of a site."""
+        raise NotImplementedError
+
+    @classmethod
+    def recognises(cls, config_file: Path) -> bool:  # noqa: ARG003
+        """Return whether a file with the name of a configuration is one."""
+        return True
+
+    def directories(self, path: Path) -> list[PageDirectory]:
+        """Return the directories of pages: all of the site, or the one that holds `path`, limited to it."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +285,7 @@ class PageDirectory:
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
         lines: tuple[int, ...] = ()
-        if self.includes and format_of(name) in (MARKDOWN, MDX):
+        if self.includes and self.rules.expands(name):
             text, lines = self.includes.expand(path, self.file(name), text)
         keys = self.rules.book_file.module_keys(path)
         title, revision = title_of(name, self.rules.book), hashlib.sha256(text.encode()).hexdigest()

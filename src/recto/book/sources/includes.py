@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import textwrap
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,8 @@ class Directive:
 
     `path` is searched in `bases`, with each of `suffixes`; a directive without a path is only removed. If
     `code` is not None, the text becomes a fence with this info string. `prefix` begins each line; `apart`
-    adds blank lines around. `otherwise` replaces a directive that does not resolve; None leaves it.
+    adds blank lines around. `otherwise` replaces a directive that does not resolve; None leaves it. `new`
+    replaces a directive without a path.
     """
 
     start: int
@@ -57,6 +59,7 @@ class Directive:
     nested: bool = True
     counted: bool = True
     otherwise: str | None = None
+    new: str = ""
 
 
 InCode = Callable[[int], bool]
@@ -118,7 +121,7 @@ class Includes:
 
     def _replacement(self, directive: Directive, stack: tuple[Path, ...]) -> str | None:
         if not directive.path:
-            return ""
+            return directive.new
         try:
             text = self._included(directive, stack)
         except _UnresolvedError as reason:
@@ -223,6 +226,43 @@ def code_ranges(text: str) -> InCode:
         return index >= 0 and position < ends[index]
 
     return in_code
+
+
+def select_lines(ranges: str, mark: str, *, gap: str = "\n", open_end: bool = False) -> Select:
+    """Select lines such as `1-3,5`; with `open_end`, a single number selects everything from that line on."""
+
+    def select(text: str) -> str | None:
+        lines, parts = text.removesuffix("\n").split("\n"), []
+        for span in ranges.split(","):
+            first, between, last = span.strip().partition(mark)
+            try:
+                start = int(first) if first else 1
+                end = int(last) if last else len(lines) if between or open_end else start
+            except ValueError:
+                return None
+            start, end = (number + len(lines) + 1 if number < 0 else number for number in (start, end))
+            parts.append("\n".join(lines[max(start - 1, 0) : max(end, 0)]))
+        return textwrap.dedent(gap.join(parts)) if any(parts) else None
+
+    return select
+
+
+def select_region(name: str, start: re.Pattern[str], end: re.Pattern[str]) -> Select:
+    """Select the lines between the two marks of a region; marks of other regions are left out."""
+
+    def select(text: str) -> str | None:
+        lines, inside, seen = list[str](), False, False
+        for line in text.split("\n"):
+            if mark := end.search(line):
+                inside = inside and (mark["name"] or name) != name
+            elif mark := start.search(line):
+                inside = inside or mark["name"] == name
+                seen = seen or inside
+            elif inside:
+                lines.append(line)
+        return textwrap.dedent("\n".join(lines)) if seen else None
+
+    return select
 
 
 def in_order(directives: Sequence[Directive]) -> list[Directive]:

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from recto._util.files import disk_advice
-from recto._util.text import plural
+from recto._util.text import nearest, plural
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.directory import (
+    Generator,
     PageDirectory,
     SiteRules,
     any_of,
@@ -22,6 +23,7 @@ from recto.book.sources.directory import (
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
 from recto.book.sources.includes import Includes
 from recto.book.sources.includes import notes as include_notes
+from recto.book.sources.mdbook import MdBookSite
 from recto.book.sources.options import (
     INDEX_PAGES,
     NO_OPTIONS,
@@ -40,10 +42,17 @@ from recto.protocols import Source
 from recto.types.book import Failure, Page
 
 SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
-_SITES: dict[tuple[str, ...], type[docusaurus.DocusaurusSite | mkdocs.MkDocsSite]] = {
-    docusaurus.CONFIG_FILES: docusaurus.DocusaurusSite,
-    mkdocs.CONFIG_FILES: mkdocs.MkDocsSite,
+GENERATORS: dict[str, type[Generator]] = {
+    site.generator: site
+    for site in (
+        docusaurus.DocusaurusSite,
+        mkdocs.ZensicalSite,
+        mkdocs.MkDocsSite,
+        MdBookSite,
+    )
 }
+"""The generators of sites, in the order in which they are tried."""
+NO_GENERATOR = "plain"
 _DOCS = "docs/"
 _PAGE_TITLES = frozenset({"home", "introduction", "overview", "readme", "welcome", "contents", "preface"})
 """Titles that name the first page, not the book."""
@@ -56,11 +65,12 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
     with _readable(path):
         location = _existing(path)
         folder = location if location.is_dir() else location.parent
-        for site in (folder, *folder.parents):
+        generators = _generators(options.generator or read_book_file(folder).options.generator)
+        for site in (folder, *folder.parents) if generators else ():
             try:
-                opened = _open_site(site, location, options, book)
+                opened = _open_site(site, location, options, book, generators)
             except UnreadableSite as error:
-                if site == location:
+                if site == location or len(generators) == 1:
                     raise
                 note = f"{error.message}. The pages are read without the site's own rules."
                 return MarkdownTree(path, book, options, [note])
@@ -68,47 +78,72 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
                 return opened
             if (site / ".git").exists():
                 break
-        _refuse_docusaurus_flags(options, location)
+        if len(generators) == 1:
+            files = " or ".join(generators[0].config_files)
+            raise InvalidOption(
+                f"{location} is not part of a {generators[0].generator} site",
+                hint=f"Pass the directory that holds {files}, or leave out --generator.",
+            )
+        _refuse_flags(options, location, ())
         return MarkdownTree(path, book, options, _sites_below(location))
 
 
-def _open_site(site: Path, location: Path, options: SiteOptions, book: str) -> Source | None:
+def _generators(name: str) -> list[type[Generator]]:
+    """Return the generators to try: all, or the one of this name; none for a plain tree."""
+    if name and name != NO_GENERATOR and name not in GENERATORS:
+        known = [*GENERATORS, NO_GENERATOR]
+        guess = nearest(name, known)
+        hint = f"Did you mean {guess}? " if guess else ""
+        raise InvalidOption(f"There is no generator {name!r}", hint=f"{hint}There are: {', '.join(known)}.")
+    return [one for key, one in GENERATORS.items() if name in ("", key)]
+
+
+def _config_file(folder: Path, generator: type[Generator]) -> Path | None:
+    """Return the configuration of a generator's site in a directory, if there is one."""
+    for file in (folder / name for name in generator.config_files):
+        if is_file(file) and generator.recognises(file):
+            return file
+    return None
+
+
+def _open_site(
+    site: Path, location: Path, options: SiteOptions, book: str, generators: Sequence[type[Generator]]
+) -> Source | None:
     """Open a path as part of the site in a directory; return None if it is not part of one."""
     folder = location if location.is_dir() else location.parent
-    for names, make in _SITES.items():
-        config = next((site / name for name in names if (site / name).is_file()), None)
+    for generator in generators:
+        config = _config_file(site, generator)
         if config is None:
             continue
         name = book or book_name(site)
         book_file = read_book_file(folder, site, options=options)
-        opened = make(config, book_file, name)
+        opened = generator(config, book_file, name)
         if directories := opened.directories(location):
-            if make is not docusaurus.DocusaurusSite:
-                _refuse_docusaurus_flags(options, location)
+            _refuse_flags(options, location, generator.options)
             title = book_file.options.title or opened.title
             return BookTree(directories, name, location, opened.notes, title, opened.logo)
     return None
 
 
-def _refuse_docusaurus_flags(options: SiteOptions, location: Path) -> None:
+def _refuse_flags(options: SiteOptions, location: Path, effective: Sequence[str]) -> None:
     """Raise an error for a flag that would have no effect."""
-    flags = {"docs-version": options.version, "locale": options.locale}
-    flags["route-base-path"] = options.route_base_path or ""
-    if given := [flag for flag, value in flags.items() if value]:
-        raise InvalidOption(
-            f"--{given[0]} is for Docusaurus sites, and {location} is not one",
-            hint=f"Leave it out, or pass the directory that holds {docusaurus.CONFIG_FILES[0]}.",
-        )
+    flags = {"version": "docs-version", "locale": "locale", "route_base_path": "route-base-path"}
+    for name, flag in flags.items():
+        if getattr(options, name) and name not in effective:
+            users = [key for key, generator in GENERATORS.items() if name in generator.options]
+            raise InvalidOption(
+                f"--{flag} has no effect on {location}",
+                hint=f"Leave it out, or pass the directory of a site: it is for {', '.join(users)}.",
+            )
 
 
 def _sites_below(location: Path) -> list[str]:
     """Return notes on sites one level down, whose URLs and versions a plain tree does not know."""
-    names = [name for names in _SITES for name in names]
     folders = sorted(folder for folder in location.iterdir() if folder.is_dir()) if location.is_dir() else []
     return [
         f"{folder.name}/ is a separate site. Pass its directory instead, to get its published URLs."
         for folder in folders
-        if not folder.name.startswith(".") and any(is_file(folder / name) for name in names)
+        if not folder.name.startswith(".") and any(_config_file(folder, generator) for generator in GENERATORS.values())
     ]
 
 
