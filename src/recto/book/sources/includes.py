@@ -28,6 +28,11 @@ _LARGEST_ADDED = 1 << 20  # characters that included files may add to a page
 _CHARGE = 64  # characters that each included file adds to its own, to limit the number of empty ones
 _SHOWN = 5  # unresolved files in a note
 _FAR = 1_000  # characters that are searched for the start and end of a line
+_CONTAINER = re.compile(
+    r"^(?P<prefix>[ \t>]*):{3,}[ \t]*(?:(?P<kind>[A-Za-z][\w-]*)?(?:[ \t]+(?P<title>[^\n{]*))?(?:\{[^\n]*\})?)[ \t:]*$",
+    re.MULTILINE,
+)
+_SILENT = ("raw", "v-pre", "details", "code-group", "group", "div")  # containers that show no name
 _PREFIX = re.compile(r"[ \t>]*")
 MARKDOWN_SUFFIXES = (*MARKDOWN.suffixes, *MDX.suffixes)
 _PYTHON = dict.fromkeys(("py", "pyi"), "python")
@@ -263,6 +268,20 @@ def select_region(name: str, start: re.Pattern[str], end: re.Pattern[str]) -> Se
         return textwrap.dedent("\n".join(lines)) if seen else None
 
     return select
+
+
+def find_containers(text: str) -> list[Directive]:
+    """Find the marks of containers, `::: tip Title` and `:::`; the title, else the kind, becomes a line."""
+    in_code = code_ranges(text)
+    directives = []
+    for mark in _CONTAINER.finditer(text):
+        if in_code(mark.start()):
+            continue
+        kind, title = mark["kind"] or "", (mark["title"] or "").strip()
+        shown = title or ("" if kind in _SILENT else kind.capitalize())
+        new = f"{mark['prefix']}**{shown}**\n\n" if shown else ""
+        directives.append(Directive(mark.start(), min(mark.end() + 1, len(text)), new=new))
+    return directives
 
 
 def in_order(directives: Sequence[Directive]) -> list[Directive]:

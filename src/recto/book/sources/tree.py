@@ -21,6 +21,7 @@ from recto.book.sources.directory import (
     module_titles,
 )
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
+from recto.book.sources.hugo import HugoSite
 from recto.book.sources.includes import Includes
 from recto.book.sources.includes import notes as include_notes
 from recto.book.sources.mdbook import MdBookSite
@@ -37,6 +38,7 @@ from recto.book.sources.options import (
     read_book_file,
     repository_of,
 )
+from recto.book.sources.vitepress import VitePressSite
 from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
 from recto.protocols import Source
 from recto.types.book import Failure, Page
@@ -49,6 +51,8 @@ GENERATORS: dict[str, type[Generator]] = {
         mkdocs.ZensicalSite,
         mkdocs.MkDocsSite,
         MdBookSite,
+        VitePressSite,
+        HugoSite,
     )
 }
 """The generators of sites, in the order in which they are tried."""
