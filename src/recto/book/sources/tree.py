@@ -21,6 +21,7 @@ from recto.book.sources.directory import (
     module_titles,
 )
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
+from recto.book.sources.gitbook import D2lBookSite, GitBookSite, NextraSite
 from recto.book.sources.hugo import HugoSite
 from recto.book.sources.includes import Includes
 from recto.book.sources.includes import notes as include_notes
@@ -38,6 +39,9 @@ from recto.book.sources.options import (
     read_book_file,
     repository_of,
 )
+from recto.book.sources.quarto import QuartoSite
+from recto.book.sources.sphinx import JupyterBookSite, MystSite, SphinxSite
+from recto.book.sources.starlight import StarlightSite
 from recto.book.sources.vitepress import VitePressSite
 from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
 from recto.protocols import Source
@@ -53,6 +57,14 @@ GENERATORS: dict[str, type[Generator]] = {
         MdBookSite,
         VitePressSite,
         HugoSite,
+        StarlightSite,
+        JupyterBookSite,
+        MystSite,
+        SphinxSite,
+        QuartoSite,
+        NextraSite,
+        D2lBookSite,
+        GitBookSite,
     )
 }
 """The generators of sites, in the order in which they are tried."""
