@@ -56,7 +56,9 @@ class BuiltPage(HTMLParser):
         """Return whether the page has a title, in its heading or before the name of the site."""
         heading, top = (" ".join("".join(self.titles[tag]).split()) for tag in _HEADINGS)
         words = " ".join(title.split())
-        return words in (heading.rstrip(" ¶#"), top) or any(top.startswith(words + mark) for mark in (" |", " -", " —", " –", " ·"))
+        return words in (heading.rstrip(" ¶#"), top) or any(
+            top.startswith(words + mark) for mark in (" |", " -", " —", " –", " ·")
+        )
 
 
 @dataclass

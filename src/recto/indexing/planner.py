@@ -207,7 +207,8 @@ class Plan:
 class IndexJob:
     """What to index and how; without `calibrate`, the noise floor of a new index stays unknown.
 
-    A large book is read by `processes` processes besides this one.
+    A large book is read by `processes` processes besides this one. Without `new_urls`, a run that would give
+    most pages other URLs is an error.
     """
 
     source: Source
@@ -217,6 +218,7 @@ class IndexJob:
     rebuild: bool = False
     calibrate: Calibrate | None = None
     processes: int = 0
+    new_urls: bool = False
 
 
 class Planner:

@@ -16,8 +16,13 @@ from recto.book.sources.site import Entry, Site, html_address, read_summary, tex
 _LARGEST = 1 << 20
 _TAG = re.compile(r"\{%[^%\n]*?(?:\b(?:title|description|caption)=\"(?P<shown>[^\"]*)\"[^%\n]*?)?%\}")
 _TOC = re.compile(r"^```(?:toc|eval_rst\s+\.\. toctree::)[ \t]*\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
-_MARK = re.compile(r"^[ \t]*:(?:label|width|height|eqlabel|begin_tab|end_tab|bookmark)[\w-]*:(?:`[^`\n]*`)?[^\n]*\n?", re.MULTILINE)
-_ROLE = re.compile(r"\s?:(?P<role>numref|ref|eqref|cite|citet|citep|cite:\w+|func|class|meth|mod|label|eqlabel):`(?P<target>[^`\n]*)`")
+_MARK = re.compile(
+    r"^[ \t]*:(?:label|width|height|eqlabel|begin_tab|end_tab|bookmark)[\w-]*:(?:`[^`\n]*`)?[^\n]*\n?",
+    re.MULTILINE,
+)
+_ROLE = re.compile(
+    r"\s?:(?P<role>numref|ref|eqref|cite|citet|citep|cite:\w+|func|class|meth|mod|label|eqlabel):`(?P<target>[^`\n]*)`"
+)
 _TAB = re.compile(r"^#@(?:tab|save)\b[^\n]*\n?", re.MULTILINE)
 
 
@@ -32,7 +37,10 @@ class GitBookSite(Site):
         config = self.read_yaml(config_file) if config_file.suffix != ".md" else {}
         self.root = self.directory / (text_of(config, "root") or ".")
         summary = self.root / (text_of(config, "structure", "summary") or "SUMMARY.md")
-        self.list_pages(list(read_summary(read_config(summary, self.bounds))), lambda path: path if self.exists(path) else None)
+        self.list_pages(
+            list(read_summary(read_config(summary, self.bounds))),
+            lambda path: path if self.exists(path) else None,
+        )
 
     def wants(self, name: str) -> bool:
         """Return whether the summary lists a page."""
@@ -45,7 +53,11 @@ class GitBookSite(Site):
 
 def _tags(text: str, _: Path) -> Sequence[Directive]:
     in_code = code_ranges(text) if "{%" in text else bool
-    return [Directive(*tag.span(), new=tag["shown"] or "") for tag in _TAG.finditer(text) if not in_code(tag.start())]
+    return [
+        Directive(*tag.span(), new=tag["shown"] or "")
+        for tag in _TAG.finditer(text)
+        if not in_code(tag.start())
+    ]
 
 
 class NextraSite(Site):
@@ -73,13 +85,27 @@ class NextraSite(Site):
             return
         seen.add(folder)
         meta = self._meta(folder)
-        there = {entry.stem if entry.is_file() else entry.name for entry in folder.iterdir() if entry.is_dir() or entry.name.endswith(self.suffixes)}
-        order = [*(key for key in meta if key in there), *sorted(there - set(meta), key=lambda one: (one != "index", one))]
+        there = {
+            entry.stem if entry.is_file() else entry.name
+            for entry in folder.iterdir()
+            if entry.is_dir() or entry.name.endswith(self.suffixes)
+        }
+        order = [
+            *(key for key in meta if key in there),
+            *sorted(there - set(meta), key=lambda one: (one != "index", one)),
+        ]
         for key in order:
             value = meta.get(key)
             title = value if isinstance(value, str) else text_of(value, "title")
             below = folder / key
-            name = next((file.relative_to(self.root).as_posix() for end in (".mdx", ".md") if (file := folder / f"{key}{end}").is_file()), "")
+            name = next(
+                (
+                    file.relative_to(self.root).as_posix()
+                    for end in (".mdx", ".md")
+                    if (file := folder / f"{key}{end}").is_file()
+                ),
+                "",
+            )
             inner = (*sections, title or key.replace("-", " ").capitalize()) if below.is_dir() else sections
             if name:
                 yield name, title, inner
@@ -151,7 +177,9 @@ def _roles(text: str, _: Path) -> Sequence[Directive]:
     directives += [Directive(*tab.span()) for tab in _TAB.finditer(text) if in_code(tab.start())]
     directives += [Directive(*mark.span()) for mark in _MARK.finditer(text) if not in_code(mark.start())]
     directives += [
-        Directive(*role.span(), new=f" {role['target']}" if role["role"] in ("func", "class", "meth", "mod") else "")
+        Directive(
+            *role.span(), new=f" {role['target']}" if role["role"] in ("func", "class", "meth", "mod") else ""
+        )
         for role in _ROLE.finditer(text)
         if not in_code(role.start())
     ]

@@ -19,12 +19,17 @@ from recto.book.sources.site import Site, text_of
 from recto.types.book import Page
 
 _CONFIG = tuple(f"{name}.{end}" for name in ("hugo", "config") for end in ("toml", "yaml", "yml", "json"))
-_OTHER_HEAD = re.compile(r"\A\ufeff?(?:\+\+\+[ \t]*\r?\n(?P<toml>.*?)\r?\n\+\+\+[ \t]*(?:\r?\n|\Z)|(?P<json>\{.*?\n\}[ \t]*(?:\r?\n|\Z)))", re.DOTALL)
+_OTHER_HEAD = re.compile(
+    r"\A\ufeff?(?:\+\+\+[ \t]*\r?\n(?P<toml>.*?)\r?\n\+\+\+[ \t]*(?:\r?\n|\Z)|(?P<json>\{.*?\n\}[ \t]*(?:\r?\n|\Z)))",
+    re.DOTALL,
+)
 _SHORTCODE = re.compile(
     r"\{\{(?P<mark>[<%])(?P<comment>/\*)?[ \t\n]*(?P<close>/?)[ \t]*(?P<name>[\w./-]+)(?P<arguments>(?:[^%>`\"]|[%>](?!\}\})|\"(?:[^\"\\]|\\.)*\"|`[^`]*`)*?)"
     r"(?P<self>/?)(?(comment)\*/)[>%]\}\}"
 )
-_ARGUMENT = re.compile(r"(?:(?P<key>[\w-]+)[ \t]*=[ \t]*)?(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|`(?P<raw>[^`]*)`|(?P<word>[^\s\"`=]+))")
+_ARGUMENT = re.compile(
+    r"(?:(?P<key>[\w-]+)[ \t]*=[ \t]*)?(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|`(?P<raw>[^`]*)`|(?P<word>[^\s\"`=]+))"
+)
 _INCLUDES = ("include", "readfile", "include-md", "includes", "readFile", "read-file", "snippet", "import")
 _CODE = ("highlight", "code", "code-toggle", "code-block", "codeblock")
 _SHOWN = ("title", "caption", "text", "label", "header", "heading", "alt", "name", "summary")
@@ -48,14 +53,21 @@ class HugoSite(Site):
         """Return whether there is content beside a file that may belong to another program."""
         folder = cls.folder_of(config_file)
         return config_file.stem == "hugo" or (
-            (folder / "content").is_dir() and ((folder / "layouts").is_dir() or (folder / "themes").is_dir() or (folder / "go.mod").is_file())
+            (folder / "content").is_dir()
+            and (
+                (folder / "layouts").is_dir() or (folder / "themes").is_dir() or (folder / "go.mod").is_file()
+            )
         )
 
     def configure(self, config_file: Path) -> None:
         """Read the options that decide where pages are and where they are published."""
         config = _lower(self._read(config_file))
         for file in config_file.parent.iterdir() if config_file.parent.name == "_default" else ():
-            if file.stem in ("languages", "module", "permalinks") and file.suffix in (".toml", ".yaml", ".yml"):
+            if file.stem in ("languages", "module", "permalinks") and file.suffix in (
+                ".toml",
+                ".yaml",
+                ".yml",
+            ):
                 config[file.stem] = self._read(file)
         self.title, self.url = text_of(config, "title"), text_of(config, "baseurl")
         default = text_of(config, "defaultcontentlanguage") or "en"
@@ -197,7 +209,13 @@ def _sections_above(name: str) -> Iterator[str]:
 def _permalink(pattern: str, path: str, slug: str, head: dict[str, Any]) -> str:
     """Return the address that a pattern states; "" if it needs more than names."""
     title = (stated(head, "title") or slug).lower().replace(" ", "-")
-    values = {"slug": slug, "filename": slug, "contentbasename": slug, "slugorfilename": slug, "slugorcontentbasename": slug}
+    values = {
+        "slug": slug,
+        "filename": slug,
+        "contentbasename": slug,
+        "slugorfilename": slug,
+        "slugorcontentbasename": slug,
+    }
     values |= {"title": title, "section": path.partition("/")[0], "sections": path.rpartition("/")[0]}
     address = re.sub(r":(\w+)", lambda key: values.get(key[1].lower(), ":"), pattern)
     return "" if ":" in address else address.strip("/")
@@ -239,7 +257,8 @@ def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
             bases = (root, root.parent) if path.startswith("/") else (file.parent, root, root.parent)
             suffixes = ("", ".md", "/index.md")
             directives.append(
-                Directive(start, end, path.lstrip("/"), bases, suffixes, prefix=prefix or "", otherwise="") if path
+                Directive(start, end, path.lstrip("/"), bases, suffixes, prefix=prefix or "", otherwise="")
+                if path
                 else Directive(start, end)
             )
         elif name in _CODE and prefix is not None and not match["self"] and not in_code(match.start()):
@@ -251,7 +270,9 @@ def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
         else:
             shown = ". ".join(value for key, value in arguments if key in _SHOWN and value)
             words = [value for key, value in arguments if not key and match["mark"] == "%" and " " in value]
-            directives.append(_line(text, start, end, prefix, (prefix or "") + (shown or " ".join(words[:1]))))
+            directives.append(
+                _line(text, start, end, prefix, (prefix or "") + (shown or " ".join(words[:1])))
+            )
     return in_order(directives)
 
 

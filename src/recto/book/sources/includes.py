@@ -29,7 +29,8 @@ _CHARGE = 64  # characters that each included file adds to its own, to limit the
 _SHOWN = 5  # unresolved files in a note
 _FAR = 1_000  # characters that are searched for the start and end of a line
 _CONTAINER = re.compile(
-    r"^(?P<prefix>[ \t>]*):{3,}[ \t]*(?:(?P<kind>[A-Za-z][\w-]*)?(?:[ \t]+(?P<title>[^\n{]*))?(?:\{[^\n]*\})?)[ \t:]*$",
+    r"^(?P<prefix>[ \t>]*):{3,}[ \t]*(?:(?P<kind>[A-Za-z][\w-]*)?(?:\[(?P<label>[^\n]*)\])?"
+    r"(?:[ \t]+(?P<title>[^\n{]*))?(?:\{[^\n]*\})?)[ \t:]*$",
     re.MULTILINE,
 )
 _SILENT = ("raw", "v-pre", "details", "code-group", "group", "div")  # containers that show no name
@@ -277,7 +278,7 @@ def find_containers(text: str) -> list[Directive]:
     for mark in _CONTAINER.finditer(text):
         if in_code(mark.start()):
             continue
-        kind, title = mark["kind"] or "", (mark["title"] or "").strip()
+        kind, title = mark["kind"] or "", (mark["label"] or mark["title"] or "").strip()
         shown = title or ("" if kind in _SILENT else kind.capitalize())
         new = f"{mark['prefix']}**{shown}**\n\n" if shown else ""
         directives.append(Directive(mark.start(), min(mark.end() + 1, len(text)), new=new))

@@ -7,7 +7,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from recto.book.sources.includes import Directive, Finder, Select, code_ranges, select_lines, select_region, whole_line
+from recto.book.sources.includes import (
+    Directive,
+    Finder,
+    Select,
+    code_ranges,
+    select_lines,
+    select_region,
+    whole_line,
+)
 from recto.book.sources.options import PLAIN, UnreadableSite, read_config
 from recto.book.sources.site import Site, html_address, read_summary, text_of
 
@@ -30,7 +38,9 @@ class MdBookSite(Site):
         self.url = text_of(config, "output", "html", "site-url")
         summary = self.root / "SUMMARY.md"
         if not summary.is_file():
-            raise UnreadableSite(f"{config_file.name}: there is no SUMMARY.md in {self.root.name}", hint=PLAIN)
+            raise UnreadableSite(
+                f"{config_file.name}: there is no SUMMARY.md in {self.root.name}", hint=PLAIN
+            )
         self.list_pages(list(read_summary(read_config(summary, self.bounds))), lambda path: path or None)
 
     def wants(self, name: str) -> bool:
@@ -65,7 +75,14 @@ def _links(text: str, file: Path) -> Iterator[Directive]:
             code = "" if link["kind"].startswith("play") and not in_code(link.start()) else None
             start, end, prefix = whole_line(text, *link.span())
             yield Directive(
-                start, end, path, (file.parent,), select=_select(part), code=code, prefix=prefix or "", otherwise=""
+                start,
+                end,
+                path,
+                (file.parent,),
+                select=_select(part),
+                code=code,
+                prefix=prefix or "",
+                otherwise="",
             )
 
 

@@ -47,7 +47,9 @@ class QuartoSite(Site):
             for sidebar in sidebars if isinstance(sidebars, list) else [sidebars]:
                 entries += _entries(sidebar.get("contents") if isinstance(sidebar, dict) else None, ())
         self._book = kind == "book"
-        self.list_pages(entries, lambda name: (one := name.lstrip("/")) if self.exists(name.lstrip("/")) else None)
+        self.list_pages(
+            entries, lambda name: (one := name.lstrip("/")) if self.exists(name.lstrip("/")) else None
+        )
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
@@ -82,7 +84,9 @@ class QuartoSite(Site):
                 start, end, prefix = whole_line(text, *match.span())
                 path = match["arguments"].strip("\"'")
                 bases = (self.root,) if path.startswith("/") else (file.parent, self.root)
-                directives.append(Directive(start, end, path.lstrip("/"), bases, prefix=prefix or "", otherwise=""))
+                directives.append(
+                    Directive(start, end, path.lstrip("/"), bases, prefix=prefix or "", otherwise="")
+                )
             elif not in_code(match.start()) and text[match.start() - 1 : match.start()] != "{":
                 directives.append(Directive(*match.span()))
         if ":::" in text:
@@ -102,9 +106,16 @@ def _entries(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
         if isinstance(item, str):
             yield item, "", sections
         elif isinstance(item, dict):
-            file = text_of(item, "href") or text_of(item, "file") or text_of(item, "part") or text_of(item, "section")
+            file = (
+                text_of(item, "href")
+                or text_of(item, "file")
+                or text_of(item, "part")
+                or text_of(item, "section")
+            )
             title = text_of(item, "text") or text_of(item, "section") or text_of(item, "part")
-            below = next((item[key] for key in ("chapters", "contents") if isinstance(item.get(key), list)), None)
+            below = next(
+                (item[key] for key in ("chapters", "contents") if isinstance(item.get(key), list)), None
+            )
             inner = (*sections, title) if below and title and "." not in title else sections
             if "." in file:
                 yield file, text_of(item, "text"), inner

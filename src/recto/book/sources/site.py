@@ -113,7 +113,11 @@ class Site(Generator, SiteRules):
         head = split_front_matter(page.text)[0]
         if reason := self.left_out(name, head):
             return reason
-        url = urljoin(self.url, quote(self.address(name, head), safe="/#?&=%~+,;:@!$'()*")) if self.url else page.url
+        url = (
+            urljoin(self.url, quote(self.address(name, head), safe="/#?&=%~+,;:@!$'()*"))
+            if self.url
+            else page.url
+        )
         format = (format_of(name) or MARKDOWN).name
         return replace(
             page, url=url, title=self.titles.get(name) or page.title, format=format, anchors=self.anchors
@@ -173,7 +177,9 @@ class Site(Generator, SiteRules):
         """Evaluate a JavaScript configuration without running it; {} if that is not possible."""
         value = self._load(file, partial(read_exported, calls=True))
         if not isinstance(value, dict):
-            self.notes.append(f"{file.name} cannot be read without running it; pages are in the order of their names.")
+            self.notes.append(
+                f"{file.name} cannot be read without running it; pages are in the order of their names."
+            )
         return value if isinstance(value, dict) else {}
 
     def _load(self, file: Path, load: Callable[[str], Any]) -> Any:

@@ -53,7 +53,11 @@ class SphinxSite(Site):
         """Return whether a file has settings of Sphinx."""
         with suppress(OSError):
             text = config_file.read_text("utf-8", "replace")[:_LARGEST]
-            return bool(re.search(r"^(?:extensions|html_theme|master_doc|root_doc|source_suffix)\s*=", text, re.MULTILINE))
+            return bool(
+                re.search(
+                    r"^(?:extensions|html_theme|master_doc|root_doc|source_suffix)\s*=", text, re.MULTILINE
+                )
+            )
         return False
 
     def configure(self, config_file: Path) -> None:
@@ -71,7 +75,14 @@ class SphinxSite(Site):
         suffixes = config.get("source_suffix")
         stated = tuple(texts_of(list(suffixes) if isinstance(suffixes, dict) else suffixes))
         parsers = tuple(texts_of(config.get("extensions")))
-        usual = (".rst", *(end for end, name in ((".md", "myst"), (".ipynb", "nb")) if any(name in one for one in parsers)))
+        usual = (
+            ".rst",
+            *(
+                end
+                for end, name in ((".md", "myst"), (".ipynb", "nb"))
+                if any(name in one for one in parsers)
+            ),
+        )
         self.suffixes = stated or usual  # type: ignore[misc]
 
     def enters(self, folder: str) -> bool:
@@ -124,7 +135,9 @@ class SphinxSite(Site):
         path = target.lstrip("/") if target.startswith("/") else normpath(folder / target)
         if "*" not in path:
             return [re.sub(r"\.(?:rst|md|ipynb|txt)$", "", path)]
-        matches = (file.relative_to(self.root) for file in self.root.glob(path) if file.name.endswith(self.suffixes))
+        matches = (
+            file.relative_to(self.root) for file in self.root.glob(path) if file.name.endswith(self.suffixes)
+        )
         return sorted({str(file.as_posix()).rpartition(".")[0] for file in matches} - {document})
 
     def finder(self) -> Finder:
@@ -183,8 +196,12 @@ class MystSite(Site):
         toc = project.get("toc") if isinstance(project, dict) else None
         options = site.get("options") if isinstance(site, dict) else None
         self._folders = isinstance(options, dict) and options.get("folders") is True
-        self._left_out = any_of(("_build/**", *texts_of(project.get("exclude") if isinstance(project, dict) else None)))
-        self.list_pages(list(_contents({"chapters": toc}, ())), lambda name: name if self.exists(name) else None)
+        self._left_out = any_of(
+            ("_build/**", *texts_of(project.get("exclude") if isinstance(project, dict) else None))
+        )
+        self.list_pages(
+            list(_contents({"chapters": toc}, ())), lambda name: name if self.exists(name) else None
+        )
         self._first = next(iter(self.sections), "")
 
     def wants(self, name: str) -> bool:
@@ -197,7 +214,10 @@ class MystSite(Site):
         if name == self._first:
             return ""
         folder, slash, file = name.rpartition("/")
-        parts = [re.sub(r"[^a-z0-9-]+", "-", re.sub(r"^\d+[-_.]", "", one.lower())).strip("-") for one in [*folder.split("/"), file.rpartition(".")[0]]]
+        parts = [
+            re.sub(r"[^a-z0-9-]+", "-", re.sub(r"^\d+[-_.]", "", one.lower())).strip("-")
+            for one in [*folder.split("/"), file.rpartition(".")[0]]
+        ]
         return "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
 
     def finder(self) -> Finder:
@@ -213,7 +233,13 @@ def _literals(source: str) -> dict[str, Any]:
         return {}
     values: dict[str, Any] = {}
     for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
+        )
         for target in targets:
             with suppress(ValueError, TypeError, AttributeError, RecursionError, MemoryError):
                 if isinstance(target, ast.Name):
@@ -225,7 +251,11 @@ def _toctrees(text: str) -> Iterator[tuple[str, list[str]]]:
     """Yield the caption and the entries of each toctree."""
     for tree in _TOCTREE.finditer(text):
         caption, entries = "", list[str]()
-        body = tree["rst"] if tree["rst"] is not None else re.sub(r"\A[ \t]*---\n(.*?)\n[ \t]*---\n", _as_options, tree["myst"], flags=re.DOTALL)
+        body = (
+            tree["rst"]
+            if tree["rst"] is not None
+            else re.sub(r"\A[ \t]*---\n(.*?)\n[ \t]*---\n", _as_options, tree["myst"], flags=re.DOTALL)
+        )
         for line in map(str.strip, body.split("\n")):
             if option := _OPTION.fullmatch(line):
                 caption = option["value"] if option["name"] == "caption" else caption
@@ -241,7 +271,9 @@ def _as_options(head: re.Match[str]) -> str:
 
 def _title(text: str) -> str:
     """Return the first heading of a page in Markdown or reStructuredText."""
-    heading = re.search(r"^# +(?P<atx>[^\n]+)|^(?P<rst>[^\s:.`][^\n]*)\n[=\-~^*#\"]{3,}[ \t]*$", text, re.MULTILINE)
+    heading = re.search(
+        r"^# +(?P<atx>[^\n]+)|^(?P<rst>[^\s:.`][^\n]*)\n[=\-~^*#\"]{3,}[ \t]*$", text, re.MULTILINE
+    )
     return heading_texts((heading["atx"] or heading["rst"]).strip())[0] if heading else ""
 
 
@@ -251,7 +283,12 @@ def _contents(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
         return
     file = text_of(value, "root") or text_of(value, "file")
     caption, title = text_of(value, "caption"), text_of(value, "title")
-    below = [item for key in ("parts", "chapters", "sections", "children", "entries", "subtrees") for item in value.get(key) or () if isinstance(value.get(key), list)]
+    below = [
+        item
+        for key in ("parts", "chapters", "sections", "children", "entries", "subtrees")
+        for item in value.get(key) or ()
+        if isinstance(value.get(key), list)
+    ]
     label = caption or (title if below else "")
     inner = (*sections, label) if label and not text_of(value, "root") else sections
     if file:
@@ -268,7 +305,15 @@ def _included(text: str, file: Path) -> Sequence[Directive]:
         code = options.get("language", "") if match["kind"] == "literalinclude" else None
         select = _selected(options)
         directives.append(
-            Directive(*match.span(), match["path"].lstrip("/"), (file.parent,), select=select, code=code, prefix=match["prefix"], otherwise="")
+            Directive(
+                *match.span(),
+                match["path"].lstrip("/"),
+                (file.parent,),
+                select=select,
+                code=code,
+                prefix=match["prefix"],
+                otherwise="",
+            )
         )
     return directives
 

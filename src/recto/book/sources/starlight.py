@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 from recto.book.parsing.frontmatter import stated
 from recto.book.parsing.markdown.headings import slugger
 from recto.book.sources.docusaurus.javascript import Unknown
-from recto.book.sources.site import Entry, Site, text_of, texts_of
+from recto.book.sources.includes import Directive, Finder, find_containers
+from recto.book.sources.site import Entry, Site, text_of
 
 _DEEPEST = 10
 
@@ -41,7 +42,9 @@ class StarlightSite(Site):
         self.title = text_of(options, "title")
         self.set_logo(text_of(options, "logo", "src"), text_of(options, "favicon"))
         site, base = text_of(config, "site"), text_of(config, "base")
-        self.url = f"{site.rstrip('/')}/{base.strip('/')}/".replace("//", "/").replace(":/", "://") if site else ""
+        self.url = (
+            f"{site.rstrip('/')}/{base.strip('/')}/".replace("//", "/").replace(":/", "://") if site else ""
+        )
         slash = self.book_file.options.trailing_slash
         self._slash = slash if slash is not None else text_of(config, "trailingSlash") != "never"
         locales = options.get("locales")
@@ -79,7 +82,18 @@ class StarlightSite(Site):
     def _file(self, target: str) -> str | None:
         path = target.strip("/")
         names = [f"{path}{end}" for end in ("", ".md", ".mdx", "/index.md", "/index.mdx")]
-        return None if "://" in target else next((one for name in names if self.exists(one := f"{self._locale}{name}".replace("//", "/").lstrip("/"))), None)
+        return (
+            None
+            if "://" in target
+            else next(
+                (
+                    one
+                    for name in names
+                    if self.exists(one := f"{self._locale}{name}".replace("//", "/").lstrip("/"))
+                ),
+                None,
+            )
+        )
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages of the language."""
@@ -98,3 +112,11 @@ class StarlightSite(Site):
             parts = parts[:-1] if parts[-1] == "index" else parts
             slug = "/".join(slugger("github")(part) for part in parts)
         return re.sub(r"/$", "", slug) + "/" * bool(slug and self._slash)
+
+    def finder(self) -> Finder:
+        """Return the finder of asides."""
+        return _asides
+
+
+def _asides(text: str, _: Path) -> Sequence[Directive]:
+    return find_containers(text) if ":::" in text else ()

@@ -159,7 +159,8 @@ def _sites_below(location: Path) -> list[str]:
     return [
         f"{folder.name}/ is a separate site. Pass its directory instead, to get its published URLs."
         for folder in folders
-        if not folder.name.startswith(".") and any(_config_file(folder, generator) for generator in GENERATORS.values())
+        if not folder.name.startswith(".")
+        and any(_config_file(folder, generator) for generator in GENERATORS.values())
     ]
 
 

@@ -24,7 +24,8 @@ from recto.book.sources.site import Entry, Site, text_of, texts_of
 
 _SUFFIXES = ("ts", "mts", "js", "mjs")
 _SNIPPET = re.compile(
-    r"^(?P<prefix>[ \t>]*)<<<[ \t]*(?P<path>[^\s#{\[]+)(?:#(?P<region>[\w*-]+))?(?P<braces>\{[^{}\n]*\})?[^\n]*$", re.MULTILINE
+    r"^(?P<prefix>[ \t>]*)<<<[ \t]*(?P<path>[^\s#{\[]+)(?:#(?P<region>[\w*-]+))?(?P<braces>\{[^{}\n]*\})?[^\n]*$",
+    re.MULTILINE,
 )
 _INCLUDE = re.compile(
     r"<!--[ \t]*@include:[ \t]*(?P<path>[^\s#{]+?)(?:#(?P<region>[\w-]+))?(?:\{(?P<lines>[\d,]*)\})?[ \t]*-->"
@@ -61,15 +62,25 @@ class VitePressSite(Site):
         self._suffix = "" if config.get("cleanUrls") is True or slash is not None else ".html"
         self._left_out = any_of(texts_of(config.get("srcExclude")))
         rewrites = config.get("rewrites")
-        self._rewrites = {key: value for key, value in rewrites.items() if isinstance(value, str)} if isinstance(rewrites, dict) else {}
+        self._rewrites = (
+            {key: value for key, value in rewrites.items() if isinstance(value, str)}
+            if isinstance(rewrites, dict)
+            else {}
+        )
         locales = config.get("locales")
         chosen = self.book_file.options.locale
-        self._others = tuple(f"{key}/" for key in locales if key not in ("root", chosen)) if isinstance(locales, dict) else ()
+        self._others = (
+            tuple(f"{key}/" for key in locales if key not in ("root", chosen))
+            if isinstance(locales, dict)
+            else ()
+        )
         own = get(locales, chosen or "root", "themeConfig", "sidebar")
         sidebar = own or get(config, "themeConfig", "sidebar")
         self.list_pages(list(_entries(sidebar, "", ())), self._file)
         if sidebar is not None and not self.sections:
-            self.notes.append("The sidebar cannot be read without running the configuration; pages are in the order of their names.")
+            self.notes.append(
+                "The sidebar cannot be read without running the configuration; pages are in the order of their names."
+            )
 
     def _file(self, link: str) -> str | None:
         path = link.partition("#")[0].strip("/").removesuffix(".html").removesuffix(".md")
@@ -104,7 +115,12 @@ def _entries(value: Any, base: str, sections: tuple[str, ...]) -> Iterator[Entry
         for item in value:
             yield from _entries(item, base, sections)
     elif isinstance(value, dict):
-        base, text, link, items = text_of(value, "base") or base, text_of(value, "text"), text_of(value, "link"), value.get("items")
+        base, text, link, items = (
+            text_of(value, "base") or base,
+            text_of(value, "text"),
+            text_of(value, "link"),
+            value.get("items"),
+        )
         if link:
             yield base + link if base else link, text, (*sections, text) if items else sections
         if items:

@@ -164,7 +164,9 @@ def _docutils_slugger(explicit: Iterable[str]) -> Slug:
     return slug
 
 
-_LETTERS = str.maketrans({"ß": "sz", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ħ": "h", "ı": "i", "ł": "l", "ŧ": "t"})
+_LETTERS = str.maketrans(
+    {"ß": "sz", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ħ": "h", "ı": "i", "ł": "l", "ŧ": "t"}
+)
 
 
 def _python_markdown_slugger(explicit: Iterable[str]) -> Slug:
