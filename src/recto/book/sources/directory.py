@@ -24,6 +24,13 @@ from recto.book.sources.options import ROOT_TITLE, BookFile, humanised, is_insid
 from recto.errors import RectoError
 from recto.types.book import Failure, Page
 
+_SITE = "build the site, and index its address or the directory of its HTML files"
+_CONVERT = "convert them to Markdown"
+UNREAD = {
+    **dict.fromkeys((".ipynb", ".rst", ".qmd", ".rmd", ".adoc", ".asciidoc", ".org", ".textile"), _SITE),
+    **dict.fromkeys((".epub", ".pdf", ".docx", ".odt", ".tex"), _CONVERT),
+}
+"""Documents that may be pages of a book, and what to do if no reader reads them."""
 _INDEX_STEMS = ("index", "README", "readme")
 _LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
 _LONGEST_PATTERN = 2_000  # characters; the rest is ignored
@@ -216,12 +223,21 @@ class PageDirectory:
     includes: Includes | None = None
     refused: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
+    """The number of documents that no reader reads, by their suffix."""
 
     def names(self) -> list[str]:
         """Return the pages in the order of their names; record those that cannot be read in `refused`."""
         start = self.root / self.below if self.below else self.root
         names = [self.below or start.name] if start.is_file() else self._walk(start)
-        return sorted(name for name in names if self.rules.wants(name) and self._is_readable(name))
+        pages: list[str] = []
+        for name in names:
+            if not self.rules.wants(name):
+                suffix = Path(name).suffix.lower()
+                self.unread[suffix] += suffix in UNREAD and format_of(name) is None
+            elif self._is_readable(name):
+                pages.append(name)
+        return sorted(pages)
 
     def _walk(self, start: Path) -> Iterator[str]:
         """Yield the files in a directory; links to directories are not followed."""

@@ -85,6 +85,11 @@ class Includes:
         """Take the directory that included files must lie in."""
         self._find = find
         self._bounds = bounds
+        self._outside = "outside the repository"
+        if not (bounds / ".git").exists():
+            self._outside = (
+                f"outside {bounds.name}, which is not in a git repository: run `git init` above it"
+            )
         self.reset()
 
     def reset(self) -> None:
@@ -170,7 +175,7 @@ class Includes:
             try:
                 file = candidate.resolve()
                 if not is_inside(file, self._bounds):
-                    reasons.append("outside the repository")
+                    reasons.append(self._outside)
                 elif stat.S_ISREG(file.stat().st_mode):
                     return file
                 else:

@@ -11,8 +11,10 @@ from pathlib import Path
 from recto._util.files import disk_advice
 from recto._util.text import nearest, plural
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
+from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.directory import (
+    UNREAD,
     Generator,
     PageDirectory,
     SiteRules,
@@ -72,6 +74,11 @@ NO_GENERATOR = "plain"
 _DOCS = "docs/"
 _PAGE_TITLES = frozenset({"home", "introduction", "overview", "readme", "welcome", "contents", "preface"})
 """Titles that name the first page, not the book."""
+_PROJECT_FILES = frozenset(
+    {"CHANGELOG", "CHANGES", "CODE_OF_CONDUCT", "CONTRIBUTING", "LICENSE", "SECURITY", "SUMMARY"}
+)
+"""Files about the project of a book; only a site can publish them as pages."""
+_HEAD = 1 << 14  # characters of a page that are searched for front matter
 _PATH_HINT = "Pass the directory that holds the pages of the book."
 
 
@@ -209,7 +216,12 @@ class BookTree:
         ]
         self._includes = [directory.includes for directory in directories if directory.includes is not None]
         self._refused = [failure for directory in directories for failure in directory.refused]
-        self._open_notes = [*notes, *(note for directory in directories for note in directory.notes)]
+        unread = sum((directory.unread for directory in directories), Counter[str]())
+        self._open_notes = [
+            *notes,
+            *(note for directory in directories for note in directory.notes),
+            *(f"{plural(count, f'{end} file')} not read: {UNREAD[end]}." for end, count in unread.items()),
+        ]
         self.failed: list[Failure] = []
         """The pages that could not be read in the last run."""
         self.notes = list(self._open_notes)
@@ -317,10 +329,13 @@ class _PlainRules(SiteRules):
         return name not in SKIPPED and not name.startswith((".", "_"))
 
     def wants(self, name: str) -> bool:
-        hidden = name.rpartition("/")[2].startswith((".", "_"))
+        file = name.rpartition("/")[2]
+        hidden = file.startswith((".", "_")) or file.rpartition(".")[0] in _PROJECT_FILES
         return format_of(name) is not None and not hidden and not self._excluded(name)
 
     def page(self, name: str, page: Page) -> Page | str:
+        if "draft:" in page.text[:_HEAD] and split_front_matter(page.text)[0].get("draft") is True:
+            return "draft"
         format = format_of(name) or MARKDOWN
         format = MDX if self._mdx and format is MARKDOWN else format
         return replace(page, url=self._url(page.path) or page.url, format=format.name)
