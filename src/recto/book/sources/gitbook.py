@@ -32,6 +32,12 @@ class GitBookSite(Site):
     generator = "gitbook"
     config_files = (".gitbook.yaml", ".gitbook.yml", "SUMMARY.md")
 
+    @classmethod
+    def recognises(cls, config_file: Path) -> bool:
+        """Return whether a summary is not a part of a book of mdBook."""
+        folders = (config_file.parent, *config_file.parent.parents[:2])
+        return config_file.suffix != ".md" or not any((folder / "book.toml").is_file() for folder in folders)
+
     def configure(self, config_file: Path) -> None:
         """Read the summary."""
         config = self.read_yaml(config_file) if config_file.suffix != ".md" else {}
