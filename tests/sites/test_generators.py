@@ -68,7 +68,7 @@ VITEPRESS = Book(
         ".vitepress/config.mts": f"""
 import {{ defineConfig }} from 'vitepress'
 export default defineConfig({{
-  title: 'Lights', srcDir: 'src', srcExclude: ['**/draft.md'], sitemap: {{ hostname: '{URL}' }},
+  title: 'Lights', srcDir: 'src', srcExclude: ['**/draft.md', '**/part.md'], sitemap: {{ hostname: '{URL}' }},
   rewrites: {{ 'old.md': 'moved/new.md' }},
   themeConfig: {{ sidebar: [
     {{ text: 'Start', items: [{{ text: 'Tower', link: '/guide/tower' }}, {{ text: 'Lamp', link: '/guide/lamp' }}] }},
@@ -85,7 +85,7 @@ export default defineConfig({{
     },
     ("node", "node_modules/vitepress/bin/vitepress.js", "build", "."),
     ".vitepress/dist",
-    ("guide/tower.md", "guide/lamp.md", "index.md", "old.md", "part.md"),
+    ("guide/tower.md", "guide/lamp.md", "index.md", "old.md"),
     ("beacon is lit", "climb()", "**Mind**"),
 )
 STARLIGHT = Book(

@@ -211,7 +211,7 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
         unresolved_includes=getattr(job.source, "unresolved_includes", 0),
         title=" ".join(getattr(job.source, "title", "").split())[:_MAX_TITLE],
         logo=getattr(job.source, "logo", ""),
-        options=getattr(job.source, "options", ()),
+        options=getattr(job.source, "index_options", ()),
     )
 
 

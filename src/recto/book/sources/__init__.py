@@ -104,7 +104,7 @@ def open_source(
 def _recorded(source: Source, options: SourceOptions) -> Source:
     """Let a source tell the options that it was opened with: they are stored with its index."""
     stated = tuple((name, value) for name, value in options.stated if value != "")
-    source.options = stated  # type: ignore[attr-defined]
+    source.index_options = stated  # type: ignore[attr-defined]
     return source
 
 
