@@ -123,7 +123,7 @@ def test_quarto_leaves_out_what_it_does_not_render(tmp_path: Path) -> None:
         {
             "_quarto.yml": "project:\n  type: book\nbook:\n  title: Lights\n  chapters:\n    - index.md\n"
             "    - part: Sea\n      chapters:\n        - sea/waves.md\n",
-            "index.md": "# Lights\n\n::: {.callout-note title=\"Mind\"}\nThe stairs.\n:::\n\n{{< include _part.md >}}\n\n{{< video x.mp4 >}}\n",
+            "index.md": '# Lights\n\n::: {.callout-note title="Mind"}\nThe stairs.\n:::\n\n{{< include _part.md >}}\n\n{{< video x.mp4 >}}\n',
             "sea/waves.md": "# Waves\n\n## 1. The Big wave\n\nWaves.\n",
             "_part.md": "The beacon is lit.\n",
             "README.md": "# About\n\nNo.\n",
@@ -132,7 +132,9 @@ def test_quarto_leaves_out_what_it_does_not_render(tmp_path: Path) -> None:
     pages = pages_of(root)
     assert addresses(pages) == {"index.md": "", "sea/waves.md": "sea/waves.html"}
     assert text_of(pages["index.md"]) == "**Mind**\nThe stairs.\nThe beacon is lit."
-    assert [anchor for section in read(pages["sea/waves.md"]).sections for _, anchor in section.anchors][-1] == "the-big-wave"
+    assert [anchor for section in read(pages["sea/waves.md"]).sections for _, anchor in section.anchors][
+        -1
+    ] == "the-big-wave"
     assert pages["sea/waves.md"].module_title == "Sea"
 
 
@@ -263,9 +265,20 @@ def test_an_escaped_underscore_names_the_same_file(tmp_path: Path) -> None:
 def test_a_broken_configuration_is_an_error_with_advice(generator: str, tmp_path: Path) -> None:
     """Broken bytes in each configuration give an error of ours, or a book without the site's own rules."""
     for number, name in enumerate(GENERATORS[generator].config_files):
-        for content in ("", "\0", "[[[", "{" * 3_000, "x: &a [*a, *a]", "= 1", "starlight nextra extensions = [" * 9):
+        for content in (
+            "",
+            "\0",
+            "[[[",
+            "{" * 3_000,
+            "x: &a [*a, *a]",
+            "= 1",
+            "starlight nextra extensions = [" * 9,
+        ):
             root = tmp_path / f"{number}-{abs(hash(content)) % 1000}"
-            write(root, {name: content, "page.md": "# A page\n\nText.\n", "content/page.md": "# A page\n\nText.\n"})
+            write(
+                root,
+                {name: content, "page.md": "# A page\n\nText.\n", "content/page.md": "# A page\n\nText.\n"},
+            )
             try:
                 list(open_book(root).pages())
             except (InvalidArgument, InvalidOption, RuntimeError) as error:

@@ -77,7 +77,7 @@ export default defineConfig({{
 """,
         "src/index.md": "# Lights\n\nWelcome.\n",
         "src/guide/lamp.md": f"# Lamp {{#lamp}}\n{HEADINGS}\n## Stated {{#my-id}}\n\n<!--@include: ../part.md-->\n",
-        "src/guide/tower.md": "# Tower <Badge text=\"new\" />\n\n::: tip Mind\nThe stairs.\n:::\n\n<<< ../../code.py#climb\n",
+        "src/guide/tower.md": '# Tower <Badge text="new" />\n\n::: tip Mind\nThe stairs.\n:::\n\n<<< ../../code.py#climb\n',
         "src/old.md": "# Moved\n\nIt moved.\n",
         "src/part.md": INCLUDED,
         "src/draft.md": "# Draft\n\nNot published.\n",
@@ -123,11 +123,11 @@ HUGO = Book(
     {
         "hugo.toml": f'baseURL = "{URL}"\ntitle = "Lights"\ndisableKinds = ["taxonomy", "term", "RSS", "sitemap"]\n',
         **{f"layouts/_default/{name}.html": _HUGO_PAGE for name in ("single", "list", "home")},
-        "layouts/shortcodes/include.html": '{{ (site.GetPage (.Get 0)).RenderShortcodes }}',
+        "layouts/shortcodes/include.html": "{{ (site.GetPage (.Get 0)).RenderShortcodes }}",
         "layouts/shortcodes/box.html": "<div>{{ .Inner }}</div>",
         "content/_index.md": "---\ntitle: Lights\n---\n\nWelcome.\n",
         "content/Guide/_index.md": "+++\ntitle = 'The guide'\nweight = 1\n+++\n\nA guide.\n",
-        "content/Guide/Lamp.md": f"---\ntitle: Lamp\nweight: 2\n---\n{HEADINGS}\n{{{{% include \"/_common/part.md\" %}}}}\n",
+        "content/Guide/Lamp.md": f'---\ntitle: Lamp\nweight: 2\n---\n{HEADINGS}\n{{{{% include "/_common/part.md" %}}}}\n',
         "content/Guide/tower.md": "---\ntitle: Tower\nweight: 1\nslug: high-tower\n---\n\n{{< box >}}\nThe stairs.\n{{< /box >}}\n",
         "content/Guide/bundle/index.md": "---\ntitle: Bundle\n---\n\nA bundle.\n",
         "content/Guide/bundle/notes.md": "Not a page.\n",
@@ -223,13 +223,15 @@ def test_a_book_is_read_as_it_is_published(
     run(list(book.command), site, ASTRO_TELEMETRY_DISABLED="1")
     source = open_book(site)
     result = compare(source, site / book.build, URL)
-    print(f"{generator}: {result}")
+    request.node.user_properties.append((generator, str(result)))
     assert (result.missing_pages, result.missing_anchors, result.other_titles) == ([], [], [])
     assert result.anchors >= 5
     pages = list(source.pages())
     assert tuple(page.path for page in pages) == book.order
     assert result.in_order, (result.urls, result.listed)
-    text = "\n".join(block.text for page in pages for section in read(page).sections for block in section.blocks)
+    text = "\n".join(
+        block.text for page in pages for section in read(page).sections for block in section.blocks
+    )
     assert not leftovers(text)
     assert "Not published" not in text
     for expected in book.texts:

@@ -227,7 +227,7 @@ def _check_urls(job: IndexJob, plan: Plan, previous: IndexSnapshot | None) -> No
         old, new = others[0]
         flags = " ".join(option_flags(made.options))
         raise UrlsChange(
-            f"{len(others)} of {plural(len(published), 'page')} would get another URL: {new} instead of {old}",
+            f"{len(others)} of {plural(len(published), 'page')} would get other URLs: {new} instead of {old}",
             hint=f"The last run had {f'the options {flags}' if flags else 'no options'}. "
             "To change the URLs, add --new-urls.",
         )

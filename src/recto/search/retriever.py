@@ -372,7 +372,6 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
     Raise an error if the index is empty, or if no embedder's vectors can be compared with the index's.
     """
     from recto.protocols import MultiModel
-    from recto.settings import index_command
 
     info, mine = index.info, embedder.fingerprint
     if info.chunks == 0:

@@ -93,8 +93,8 @@ class Fingerprint:
     `analyzer` is the version of the lexical analysis, empty if the index has no lexical vectors. `modules`
     are the names and titles of the book's modules in reading order. `unresolved_includes` counts the included
     files that could not be read. `options` are the options of the index run, by the names of `SourceOptions`,
-    so that the next run can repeat them. Readers see the `title` and the `logo` of the book ("" if it has none); the
-    logo is a `data:` URL.
+    so that the next run can repeat them. Readers see the `title` and the `logo` of the book ("" if it has
+    none); the logo is a `data:` URL.
     """
 
     embedder: EmbedderFingerprint

@@ -20,15 +20,18 @@ from recto.types.book import Page
 
 _CONFIG = tuple(f"{name}.{end}" for name in ("hugo", "config") for end in ("toml", "yaml", "yml", "json"))
 _OTHER_HEAD = re.compile(
-    r"\A\ufeff?(?:\+\+\+[ \t]*\r?\n(?P<toml>.*?)\r?\n\+\+\+[ \t]*(?:\r?\n|\Z)|(?P<json>\{.*?\n\}[ \t]*(?:\r?\n|\Z)))",
+    r"\A\ufeff?(?:\+\+\+[ \t]*\r?\n(?P<toml>.*?)\r?\n\+\+\+[ \t]*(?:\r?\n|\Z)"
+    r"|(?P<json>\{.*?\n\}[ \t]*(?:\r?\n|\Z)))",
     re.DOTALL,
 )
 _SHORTCODE = re.compile(
-    r"\{\{(?P<mark>[<%])(?P<comment>/\*)?[ \t\n]*(?P<close>/?)[ \t]*(?P<name>[\w./-]+)(?P<arguments>(?:[^%>`\"]|[%>](?!\}\})|\"(?:[^\"\\]|\\.)*\"|`[^`]*`)*?)"
+    r"\{\{(?P<mark>[<%])(?P<comment>/\*)?[ \t\n]*(?P<close>/?)[ \t]*(?P<name>[\w./-]{1,100})"
+    r"(?P<arguments>(?:[^%>`\"]|[%>](?!\}\})|\"(?:[^\"\\]|\\.){0,2000}\"|`[^`]{0,2000}`){0,1000}?)"
     r"(?P<self>/?)(?(comment)\*/)[>%]\}\}"
 )
 _ARGUMENT = re.compile(
-    r"(?:(?P<key>[\w-]+)[ \t]*=[ \t]*)?(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|`(?P<raw>[^`]*)`|(?P<word>[^\s\"`=]+))"
+    r"(?:(?P<key>[\w-]+)[ \t]*=[ \t]*)?"
+    r"(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|`(?P<raw>[^`]*)`|(?P<word>[^\s\"`=]+))"
 )
 _INCLUDES = ("include", "readfile", "include-md", "includes", "readFile", "read-file", "snippet", "import")
 _CODE = ("highlight", "code", "code-toggle", "code-block", "codeblock")

@@ -96,7 +96,7 @@ class QuartoSite(Site):
                     shown = title[1] if title else kind[1].capitalize() if kind else ""
                     new = f"{match['prefix']}**{shown}**\n\n" if shown else ""
                     directives.append(Directive(match.start(), min(match.end() + 1, len(text)), new=new))
-            directives += [one for one in find_containers(text)]
+            directives += find_containers(text)
         return in_order(directives)
 
 

@@ -33,7 +33,8 @@ from recto.types.book import AnchorStyle, Page
 
 _HEAD = 1 << 14  # bytes of a page that are searched for front matter
 _LISTED = re.compile(
-    r"^(?P<indent>[ \t]*)(?:[-*+][ \t]+)?\[(?P<title>(?:[^\[\]]|\[[^\[\]]*\]){1,500})\]\((?P<path>[^()\s]*|<[^<>\n]*>)\)"
+    r"^(?P<indent>[ \t]*)(?:[-*+][ \t]+)?\[(?P<title>(?:[^\[\]]|\[[^\[\]]*\]){1,500})\]"
+    r"\((?P<path>[^()\s]*|<[^<>\n]*>)\)"
     r"|^#{1,6}[ \t]+(?P<part>[^\n]+)",
     re.MULTILINE,
 )

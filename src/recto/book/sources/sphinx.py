@@ -1,4 +1,4 @@
-"""Sphinx and Jupyter Book: `conf.py`, which is never run, `_toc.yml`, `myst.yml` and the toctrees of pages."""
+"""Sphinx and Jupyter Book: `conf.py` (never run), `_toc.yml`, `myst.yml` and the toctrees of pages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _TOCTREE = re.compile(
 _OPTION = re.compile(r":(?P<name>[\w-]+):[ \t]*(?P<value>.*)")
 _TITLED = re.compile(r"(?P<title>.*?)[ \t]*<(?P<target>[^<>]+)>")
 _LITERAL = re.compile(
-    r"^(?P<prefix>[ \t]*)(?P<marks>`{3,}|:{3,})\{(?P<kind>literalinclude|include)\}[ \t]*(?P<path>[^\s`]+)[ \t]*\n"
+    r"^(?P<prefix>[ \t]*)(?P<marks>`{3,}|:{3,})\{(?P<kind>literalinclude|include)\}"
+    r"[ \t]*(?P<path>[^\s`]+)[ \t]*\n"
     r"(?P<options>(?:[ \t]*:[\w-]+:[^\n]*\n)*)[ \t]*(?P=marks)[ \t]*$",
     re.MULTILINE,
 )
@@ -108,7 +109,7 @@ class SphinxSite(Site):
         return next((name for name in names if format_of(name) and self.exists(name)), None)
 
     def _toctree(self, document: str, sections: tuple[str, ...], seen: set[str]) -> Iterator[Entry]:
-        """Yield a page and those that its toctrees list; a caption, or a page with a toctree, is a section."""
+        """Yield a page and those that its toctrees list; captions and pages with a toctree are sections."""
         name = self._file(document)
         if name is None or name in seen or len(seen) > _MOST_LISTED or len(sections) > _DEEPEST:
             return
@@ -278,7 +279,7 @@ def _title(text: str) -> str:
 
 
 def _contents(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
-    """Yield the files of a table of contents; a caption, or the title of a file with others below, is a section."""
+    """Yield the files of a table of contents; captions and files with others below are sections."""
     if len(sections) > _DEEPEST or not isinstance(value, dict):
         return
     file = text_of(value, "root") or text_of(value, "file")

@@ -220,7 +220,11 @@ class BookTree:
         self._open_notes = [
             *notes,
             *(note for directory in directories for note in directory.notes),
-            *(f"{plural(count, f'{end} file')} not read: {UNREAD[end]}." for end, count in unread.most_common() if count),
+            *(
+                f"{plural(count, f'{end} file')} not read: {UNREAD[end]}."
+                for end, count in unread.most_common()
+                if count
+            ),
         ]
         self.failed: list[Failure] = []
         """The pages that could not be read in the last run."""

@@ -19,12 +19,12 @@ from recto.book.sources.includes import (
     select_lines,
     select_region,
 )
-from recto.book.sources.options import local_parts
 from recto.book.sources.site import Entry, Site, text_of, texts_of
 
 _SUFFIXES = ("ts", "mts", "js", "mjs")
 _SNIPPET = re.compile(
-    r"^(?P<prefix>[ \t>]*)<<<[ \t]*(?P<path>[^\s#{\[]+)(?:#(?P<region>[\w*-]+))?(?P<braces>\{[^{}\n]*\})?[^\n]*$",
+    r"^(?P<prefix>[ \t>]*)<<<[ \t]*(?P<path>[^\s#{\[]+)"
+    r"(?:#(?P<region>[\w*-]+))?(?P<braces>\{[^{}\n]*\})?[^\n]*$",
     re.MULTILINE,
 )
 _INCLUDE = re.compile(
@@ -79,7 +79,8 @@ class VitePressSite(Site):
         self.list_pages(list(_entries(sidebar, "", ())), self._file)
         if sidebar is not None and not self.sections:
             self.notes.append(
-                "The sidebar cannot be read without running the configuration; pages are in the order of their names."
+                "The sidebar cannot be read without running the configuration; "
+                "pages are in the order of their names."
             )
 
     def _file(self, link: str) -> str | None:
@@ -108,7 +109,7 @@ class VitePressSite(Site):
 
 
 def _entries(value: Any, base: str, sections: tuple[str, ...]) -> Iterator[Entry]:
-    """Yield the links of a sidebar, which is a list of items, or several lists by the paths of their pages."""
+    """Yield the links of a sidebar: a list of items, or several lists by the paths of their pages."""
     if len(sections) > _DEEPEST:
         return
     if isinstance(value, list):
