@@ -106,7 +106,7 @@ def slugger(style: AnchorStyle, explicit: Iterable[str] = ()) -> Slug:
 
 
 def _numbering_slugger(base_of: Slug) -> Slug:
-    """Make anchors with a function, and number duplicates from one; explicit ids do not count as duplicates."""
+    """Make anchors that are numbered if they repeat; explicit ids do not count."""
     seen: dict[str, int] = {}
 
     def slug(heading: str) -> str:
