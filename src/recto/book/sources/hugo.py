@@ -65,13 +65,10 @@ class HugoSite(Site):
     def configure(self, config_file: Path) -> None:
         """Read the options that decide where pages are and where they are published."""
         config = _lower(self._read(config_file))
-        for file in config_file.parent.iterdir() if config_file.parent.name == "_default" else ():
-            if file.stem in ("languages", "module", "permalinks") and file.suffix in (
-                ".toml",
-                ".yaml",
-                ".yml",
-            ):
-                config[file.stem] = self._read(file)
+        if config_file.parent.name == "_default":
+            parts = ("languages", "module", "permalinks")
+            files = (config_file.with_name(f"{part}{end}") for part in parts for end in (".toml", ".yaml"))
+            config |= {file.stem: self._read(file) for file in files if file.is_file()}
         self.title, self.url = text_of(config, "title"), text_of(config, "baseurl")
         default = text_of(config, "defaultcontentlanguage") or "en"
         language = self.book_file.options.locale or default
@@ -86,8 +83,8 @@ class HugoSite(Site):
         self._language = language
         self._lower = config.get("disablepathtolower") is not True
         self._ugly = config.get("uglyurls") is True
-        permalinks = config.get("permalinks")
-        pages = permalinks.get("page", permalinks) if isinstance(permalinks, dict) else {}
+        permalinks = _lower(config.get("permalinks"))
+        pages = _lower(permalinks.get("page")) or permalinks
         self._permalinks = {key: value for key, value in pages.items() if isinstance(value, str)}
 
     def _read(self, file: Path) -> dict[str, Any]:
@@ -95,13 +92,13 @@ class HugoSite(Site):
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page: not a translation, nor a resource of a page bundle."""
-        folder, _, file = name.rpartition("/")
-        stem = file.rpartition(".")[0]
-        if not super().wants(name) or stem.rpartition(".")[2].lower() in self._languages:
+        stem = name.rpartition("/")[2].rpartition(".")[0]
+        language = stem.rpartition(".")[2].lower() if "." in stem else ""
+        if not super().wants(name) or language in self._languages:
             return False
-        bundles = [""] + [folder[:end] for end in (*_ends(folder), len(folder))]
-        leaf = stem.partition(".")[0] in ("index", "_index")
-        return not any(self._is_bundle(one) for one in bundles if one and not (leaf and one == folder))
+        index = stem.partition(".")[0] in ("index", "_index")
+        above = [section.rstrip("/") for section in _sections_above(name) if section]
+        return not any(map(self._is_bundle, above[index:]))
 
     def _is_bundle(self, folder: str) -> bool:
         return any(self.exists(f"{folder}/index{end}") for end in (".md", f".{self._language}.md"))
@@ -194,10 +191,6 @@ def _mounted(config: dict[str, Any], language: str) -> str:
         if text_of(mount, "target") == "content" and text_of(mount, "lang") in ("", language):
             return text_of(mount, "source")
     return ""
-
-
-def _ends(folder: str) -> list[int]:
-    return [index for index, mark in enumerate(folder) if mark == "/"]
 
 
 def _sections_above(name: str) -> Iterator[str]:

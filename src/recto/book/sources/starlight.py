@@ -72,12 +72,12 @@ class StarlightSite(Site):
                 elif items is None and (target := text_of(item, "slug") or text_of(item, "link")):
                     yield target, label, sections
 
-    def _order(self, file: Path) -> tuple[Any, ...]:
+    def _order(self, file: Path) -> tuple[float, str]:
         head = self.head(file.relative_to(self.root).as_posix())
         sidebar = head.get("sidebar")
         order = sidebar.get("order") if isinstance(sidebar, dict) else None
         number = float(order) if isinstance(order, int | float) else float("inf")
-        return (file.parent != file.parent, number, file.with_suffix("").as_posix())
+        return number, file.with_suffix("").as_posix()
 
     def _file(self, target: str) -> str | None:
         path = target.strip("/")
