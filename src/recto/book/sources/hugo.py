@@ -25,9 +25,8 @@ _OTHER_HEAD = re.compile(
     re.DOTALL,
 )
 _SHORTCODE = re.compile(
-    r"\{\{(?P<mark>[<%])(?P<comment>/\*)?[ \t\n]*(?P<close>/?)[ \t]*(?P<name>[\w./-]{1,100})"
-    r"(?P<arguments>(?:[^%>`\"]|[%>](?!\}\})|\"(?:[^\"\\]|\\.){0,2000}\"|`[^`]{0,2000}`){0,1000}?)"
-    r"(?P<self>/?)(?(comment)\*/)[>%]\}\}"
+    r"\{\{(?P<mark>[<%])(?P<comment>/\*)?\s*+(?P<close>/?)[ \t]*+(?P<name>[\w./-]{1,100})"
+    r"(?P<arguments>(?:[^{}%>]|[%>](?!\}\})|\{(?!\{)|\}(?!\})){0,1000}+)[>%]\}\}"
 )
 _ARGUMENT = re.compile(
     r"(?:(?P<key>[\w-]+)[ \t]*=[ \t]*)?"
@@ -257,7 +256,7 @@ def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
                 if path
                 else Directive(start, end)
             )
-        elif name in _CODE and prefix is not None and not match["self"] and not in_code(match.start()):
+        elif name in _CODE and prefix is not None and not match["arguments"].endswith("/") and not in_code(match.start()):
             language = values.get("lang") or next((value for key, value in arguments if not key), "")
             fences.append("```")
             directives.append(Directive(start, end, new=f"{prefix}```{language}"))
