@@ -220,7 +220,8 @@ def _check_urls(job: IndexJob, plan: Plan, previous: IndexSnapshot | None) -> No
     made = previous.index.info.fingerprint if previous else None
     if previous is None or made is None or job.new_urls or made.source != job.source.location:
         return
-    pairs = [(old.url, page.url) for page in plan.indexed if (old := previous.pages.get(page.path))]
+    before = previous.pages
+    pairs = [(before[page.path].url, page.url) for page in plan.indexed if page.path in before]
     published = [(old, new) for old, new in pairs if not old.startswith("local:")]
     others = [(old, new) for old, new in published if old != new]
     if len(others) * 2 > len(published):

@@ -170,8 +170,8 @@ class HugoSite(Site):
         head = self.head(name)
         weight = head.get("weight")
         title = stated(head, "linkTitle") or stated(head, "title") or name
-        is_number = isinstance(weight, int | float) and not isinstance(weight, bool) and weight
-        return (float(weight) if is_number else math.inf, title.lower())
+        number = float(weight) if isinstance(weight, int | float) and weight else math.inf
+        return number, title.lower()
 
     def finder(self) -> Finder:
         """Return the finder of shortcodes."""
@@ -256,7 +256,12 @@ def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
                 if path
                 else Directive(start, end)
             )
-        elif name in _CODE and prefix is not None and not match["arguments"].endswith("/") and not in_code(match.start()):
+        elif (
+            name in _CODE
+            and prefix is not None
+            and not match["arguments"].endswith("/")
+            and not in_code(match.start())
+        ):
             language = values.get("lang") or next((value for key, value in arguments if not key), "")
             fences.append("```")
             directives.append(Directive(start, end, new=f"{prefix}```{language}"))

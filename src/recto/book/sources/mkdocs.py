@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, urljoin
 
 from recto.book.parsing.formats import MARKDOWN
@@ -62,7 +62,7 @@ class MkDocsSite(Generator, SiteRules):
     """A MkDocs site; it is also the rules of its one directory."""
 
     generator = "mkdocs"
-    config_files = CONFIG_FILES
+    config_files: ClassVar[tuple[str, ...]] = CONFIG_FILES
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
         SiteRules.__init__(self, book, book_file)

@@ -49,7 +49,7 @@ class Site(Generator, SiteRules):
     `configure` reads the configuration and sets `root`, `url`, `title` and the navigation.
     """
 
-    suffixes: ClassVar[tuple[str, ...]] = (*MARKDOWN.suffixes, *MDX.suffixes)
+    suffixes: tuple[str, ...] = (*MARKDOWN.suffixes, *MDX.suffixes)
     anchors: ClassVar[AnchorStyle] = "github"
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
@@ -168,11 +168,11 @@ class Site(Generator, SiteRules):
 
     def read_toml(self, file: Path) -> dict[str, Any]:
         """Load a TOML file of the site."""
-        return self._load(file, tomllib.loads)
+        return dict(self._load(file, tomllib.loads))
 
     def read_yaml(self, file: Path) -> dict[str, Any]:
         """Load a YAML file of the site."""
-        return self._load(file, load_yaml)
+        return dict(self._load(file, load_yaml))
 
     def read_javascript(self, file: Path) -> dict[str, Any]:
         """Evaluate a JavaScript configuration without running it; {} if that is not possible."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
-from typing import Any
+from typing import Any, ClassVar
 
 from recto.book.parsing.formats import format_of
 from recto.book.parsing.markdown.headings import heading_texts
@@ -39,9 +39,9 @@ class SphinxSite(Site):
     """A Sphinx project; the pages of its formats that Recto reads."""
 
     generator = "sphinx"
-    config_files = ("conf.py", "source/conf.py")
+    config_files: ClassVar[tuple[str, ...]] = ("conf.py", "source/conf.py")
     anchors = "docutils"
-    suffixes = (".rst", ".md", ".txt", ".ipynb")
+    suffixes: tuple[str, ...] = (".rst", ".md", ".txt", ".ipynb")
     first = "index"
 
     @classmethod
@@ -84,7 +84,7 @@ class SphinxSite(Site):
                 if any(name in one for one in parsers)
             ),
         )
-        self.suffixes = stated or usual  # type: ignore[misc]
+        self.suffixes = stated or usual
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
@@ -169,7 +169,7 @@ class JupyterBookSite(SphinxSite):
         sphinx = config.get("sphinx") if isinstance(config.get("sphinx"), dict) else {}
         options = sphinx.get("config") if isinstance(sphinx, dict) else None
         self.set_options(options if isinstance(options, dict) else {})
-        self.suffixes = (".md", ".ipynb", ".rst")  # type: ignore[misc]
+        self.suffixes = (".md", ".ipynb", ".rst")
         self.title = text_of(config, "title")
         self.url = text_of(config, "html", "baseurl") or self.url
         self.set_logo(text_of(config, "logo"))
@@ -234,17 +234,12 @@ def _literals(source: str) -> dict[str, Any]:
         return {}
     values: dict[str, Any] = {}
     for node in tree.body:
-        targets = (
-            node.targets
-            if isinstance(node, ast.Assign)
-            else [node.target]
-            if isinstance(node, ast.AnnAssign)
-            else []
-        )
-        for target in targets:
-            with suppress(ValueError, TypeError, AttributeError, RecursionError, MemoryError):
-                if isinstance(target, ast.Name):
-                    values[target.id] = ast.literal_eval(node.value)  # type: ignore[union-attr, arg-type]
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        with suppress(ValueError, TypeError, RecursionError, MemoryError):  # it is not a literal
+            value = ast.literal_eval(node.value)
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            values |= {target.id: value for target in targets if isinstance(target, ast.Name)}
     return values
 
 
@@ -302,7 +297,7 @@ def _included(text: str, file: Path) -> Sequence[Directive]:
     """Return the `{include}` and `{literalinclude}` directives of a MyST page."""
     directives = []
     for match in _LITERAL.finditer(text) if "include}" in text else ():
-        options = dict(_OPTION.fullmatch(line.strip()).groups() for line in match["options"].splitlines())  # type: ignore[union-attr]
+        options = {option["name"]: option["value"].strip() for option in _OPTION.finditer(match["options"])}
         code = options.get("language", "") if match["kind"] == "literalinclude" else None
         select = _selected(options)
         directives.append(

@@ -232,8 +232,8 @@ class BookTree:
         """What was assumed, and what was left out of the last run."""
         if not self._files:
             hint = "; ".join([*map(str, self._refused[:3]), *self._open_notes[:3]]) or _PATH_HINT
-            unread = any(failure.path for failure in self._refused)
-            problem = "No page can be read" if unread else f"There is no {suffix_list()} file"
+            refused = any(failure.path for failure in self._refused)
+            problem = "No page can be read" if refused else f"There is no {suffix_list()} file"
             raise InvalidArgument(f"{problem} in {location}", hint=hint)
 
     @property
