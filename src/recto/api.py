@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from recto import plugins
 from recto._util.text import plural
 from recto.book.sources import SourceOptions, open_source, sample_source
-from recto.errors import CollectionMissing, InvalidArgument
+from recto.errors import CollectionMissing, InvalidArgument, RectoError
 from recto.indexing import collection_for, default_collection
 from recto.plugins import Notify
 from recto.protocols import Embedder, Source, Store
 from recto.search.query import check_mode, check_top_k
 from recto.search.retriever import Retriever, make_retriever
-from recto.settings import SAMPLE_COLLECTION, Settings, check_collection_name, load_settings
+from recto.settings import SAMPLE_COLLECTION, Settings, check_collection_name, load_settings, option_flags
 from recto.types.index import IndexInfo
 from recto.types.search import Mode
 
@@ -66,6 +66,7 @@ def index(
     progress: ProgressCallback | None = None,
     dry_run: bool = False,
     rebuild: bool = False,
+    new_urls: bool = False,
     options: SourceOptions | None = None,
     settings: Settings | None = None,
 ) -> IndexReport:
@@ -73,21 +74,19 @@ def index(
 
     Only text that is new to the collection is embedded. `dry_run` writes nothing and returns the plan, with
     an `info` that has no generation; `rebuild` embeds everything again. `collection` defaults to
-    COLLECTION_NAME, else to a name that is made from the directory or the address of the book.
+    COLLECTION_NAME, else to a name that is made from the directory or the address of the book. Options that
+    are not stated are the same as in the last run; a run that would give most pages other URLs is an error
+    without `new_urls`.
     """
     from recto.indexing.indexer import IndexReport
 
     if collection is not None:
         check_collection_name(collection, "collection")
     settings = settings or load_settings()
-    if isinstance(location, str | Path):
-        cache = None if dry_run else settings.home / "websites"
-        source = open_source(str(location), options or SourceOptions(), cache, _log.info, settings)
-    elif options is not None:
+    on_disk = isinstance(location, str | Path)
+    if options is not None and not on_disk:
         raise InvalidArgument("options are for a path or a URL", hint="Configure the Source itself.")
-    elif hasattr(location, "pages"):
-        source = location
-    else:
+    if not on_disk and not hasattr(location, "pages"):
         raise InvalidArgument(
             f"location must be a path, a URL or a Source, not {type(location).__name__}",
             hint='Such as "path/to/docs".',
@@ -96,7 +95,14 @@ def index(
         embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
         stack.callback(embedder.close)
         stack.callback(store.close)
-        runner = IndexRunner(settings, embedder, store, collection, rebuild=rebuild, wait=_log.info)
+        runner = IndexRunner(
+            settings, embedder, store, collection, rebuild=rebuild, new_urls=new_urls, wait=_log.info
+        )
+        source: Source
+        if isinstance(location, str | Path):
+            source = runner.open(str(location), options or SourceOptions(), _log.info, cached=not dry_run)
+        else:
+            source = location
         if not dry_run:
             return runner.run(source, progress)
         plan = runner.plan(source, progress)
@@ -171,7 +177,24 @@ class IndexRunner:
     sample: bool = False
     sample_names: Collection[str] = ()
     rebuild: bool = False
+    new_urls: bool = False
     wait: Notify | None = None
+
+    def open(self, location: str, options: SourceOptions, notify: Notify, *, cached: bool = True) -> Source:
+        """Open a book; options that are not stated are the same as when it was indexed last."""
+        cache = self.settings.home / "websites" if cached else None
+        source = open_source(location, options, cache, notify, self.settings)
+        made = None
+        with suppress(RectoError):  # there is no index, or the run repairs it
+            made = self.store.open(self.collection(source)).info.fingerprint
+        if made is None or made.source != source.location:
+            return source
+        again = options.repeating(made.options)
+        if again == options:
+            return source
+        flags = option_flags([pair for pair in again.stated if pair not in options.stated])
+        notify(f"Options of the last run: {' '.join(flags)}")
+        return open_source(location, again, cache, notify, self.settings)
 
     def collection(self, source: Source) -> str:
         """Return the collection that a book is indexed into."""
@@ -214,6 +237,7 @@ class IndexRunner:
             rebuild=self.rebuild,
             calibrate=calibrate,
             processes=self.settings.threads - 1,
+            new_urls=self.new_urls,
         )
 
 

@@ -55,6 +55,10 @@ class ConfigurationError(RectoError):
     label = "Configuration error"
 
 
+class UrlsChange(InvalidArgument):
+    """A run would give most pages of a published book other URLs."""
+
+
 class InvalidOption(ConfigurationError, ValueError):
     """An option that the caller passed does not fit the book."""
 

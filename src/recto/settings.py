@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -336,15 +336,36 @@ def check_collection_name(name: str, origin: str) -> None:
         )
 
 
-def index_command(collection: str, source: str = "", *, rebuild: bool = False) -> str:
-    """Return the command that indexes a book again; with `rebuild`, from scratch."""
+def index_command(
+    collection: str,
+    source: str = "",
+    *,
+    options: Iterable[tuple[str, str | float | bool]] = (),
+    rebuild: bool = False,
+) -> str:
+    """Return the command that indexes a book again with the same options; with `rebuild`, from scratch."""
     from shlex import quote
 
-    options = " --rebuild" if rebuild else ""
+    again = " --rebuild" if rebuild else ""
     if collection == SAMPLE_COLLECTION:
-        return f"recto index --sample{options}"
+        return f"recto index --sample{again}"
     exists = source and ("://" in source or Path(source).exists())
-    return f"recto index {quote(source) if exists else 'PATH'} --collection {collection}{options}"
+    flags = "".join(f" {flag}" for flag in option_flags(options))
+    return f"recto index {quote(source) if exists else 'PATH'} --collection {collection}{flags}{again}"
+
+
+def option_flags(options: Iterable[tuple[str, str | float | bool]]) -> list[str]:
+    """Return the flags of `recto index` for options of an index run."""
+    from shlex import quote
+
+    flags = []
+    for name, value in options:
+        flag = name.replace("_", "-").replace("version", "docs-version")
+        if isinstance(value, bool):
+            flags.append(f"--{flag}" if value else f"--no-{flag}")
+        else:
+            flags.append(f"--{flag} {quote(str(value))}")
+    return flags
 
 
 def _find_dotenv(directory: Path | None) -> Path | None:

@@ -204,8 +204,8 @@ def test_watch(home: Path, small_book: Path) -> None:
         (["index", "docs", "--allow-private"], 4, "--allow-private is for websites"),
         (["index", "https://example.org", "--docs-version", "1"], 4, "--docs-version is for books on disk"),
         (["index", "https://example.org", "--no-trailing-slash"], 4, "--trailing-slash is for books on disk"),
-        (["index", "docs", "--docs-version", "9"], 2, "--docs-version is for Docusaurus sites"),
-        (["index", "docs", "--locale", "fr", "--dry-run"], 2, "--locale is for Docusaurus sites"),
+        (["index", "docs", "--docs-version", "9"], 2, "--docs-version has no effect on"),
+        (["index", "docs", "--locale", "fr", "--dry-run"], 2, "--locale has no effect on"),
     ],
 )
 def test_options_without_effect_are_errors(home: Path, arguments: list[str], code: int, words: str) -> None:
@@ -219,3 +219,30 @@ def test_watch_a_missing_directory(home: Path, tmp_path: Path) -> None:
     done = recto(home, "watch", str(tmp_path / "nowhere"))
     assert done.returncode == 4
     assert "does not exist" in done.stderr
+
+
+def test_options_are_repeated_and_urls_are_guarded(home: Path, small_book: Path) -> None:
+    """Neither a bare re-index nor the doctor's command turns published links into local ones."""
+    book = ("index", str(small_book), "--collection", "garden")
+    url = "https://garden.example/"
+    assert recto(home, *book, "--site-url", url, "--generator", "plain").returncode == 0
+    again = recto(home, *book)
+    assert again.returncode == 0, again.stderr
+    assert "Options of the last run: --site-url https://garden.example/ --generator plain" in again.stderr
+    assert "Nothing has changed" in again.stdout
+    (small_book / "index.md").write_text("# Welcome\n\nAnother text.\n", "utf-8")
+    examined = json.loads(recto(home, "doctor", "--collection", "garden", "--json").stdout)
+    (repair,) = {one["repair"] for one in examined["findings"] if one["name"] == "changed"}
+    assert repair == f"recto index {small_book} --collection garden --site-url {url} --generator plain"
+
+    refused = recto(home, *book, "--site-url", "https://other.example/", "--json")
+    assert refused.returncode == 4
+    assert "would get other URLs: https://other.example/" in refused.stderr
+    assert "--new-urls" in refused.stderr
+    dropped = recto(home, *book, "--site-url", "")
+    assert dropped.returncode == 4
+    assert "local://docs/docs" in dropped.stderr
+    accepted = recto(home, *book, "--site-url", "https://other.example/", "--new-urls", "--json")
+    assert accepted.returncode == 0, accepted.stderr
+    found = json.loads(recto(home, "search", "soil", "--collection", "garden", "--json").stdout)
+    assert found["results"][0]["page_url"].startswith("https://other.example/")

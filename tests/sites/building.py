@@ -64,7 +64,7 @@ def _install(place: Path) -> Path:
     if not (folder / "done").exists():
         folder.mkdir(exist_ok=True)
         shutil.copy(listed, folder)
-        _run(["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"], folder)
+        run(["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"], folder)
         (folder / "done").touch()
     return folder / "node_modules"
 
@@ -78,16 +78,16 @@ def _build_docusaurus(root: Path, modules: Path) -> None:
     # A copy, as npm installs it: packages are compiled in another way than the files of the site.
     shutil.copytree(PLUGIN, site / "node_modules" / "recto-docusaurus")
     write_book(site / "docs", "welcome.md", "---\nslug: /\n---\n\n")
-    _run(["node", str(modules / "@docusaurus" / "core" / "bin" / "docusaurus.mjs"), "build"], site)
+    run(["node", str(modules / "@docusaurus" / "core" / "bin" / "docusaurus.mjs"), "build"], site)
     index = ["index", str(site), "--collection", "docusaurus-house"]
-    _run([sys.executable, "-m", "recto", *index], ROOT, **_settings(root))
+    run([sys.executable, "-m", "recto", *index], ROOT, **_settings(root))
 
 
 def _build_mkdocs(root: Path) -> None:
     site = root / "mkdocs"
     shutil.copytree(HERE / "mkdocs", site)
     write_book(site / "docs", "index.md")
-    done = _run([sys.executable, "-m", "mkdocs", "build", "--strict"], site, **_settings(root))
+    done = run([sys.executable, "-m", "mkdocs", "build", "--strict"], site, **_settings(root))
     (site / "build.log").write_text(done, "utf-8")
 
 
@@ -95,7 +95,8 @@ def _settings(root: Path) -> dict[str, str]:
     return {name: value for name, value in environment(root / "home").items() if name.startswith("RECTO_")}
 
 
-def _run(command: list[str], folder: Path, **more: str) -> str:
+def run(command: list[str], folder: Path, **more: str) -> str:
+    """Run a command in a directory, and return its output."""
     variables = {**os.environ, "CI": "true", "NO_MKDOCS_2_WARNING": "1", "NO_UPDATE_NOTIFIER": "1", **more}
     done = subprocess.run(
         command,

@@ -6,9 +6,12 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
+
+import click
 
 from recto._util.text import plural
 from recto.api import IndexRunner, open_embedder, open_store
@@ -17,7 +20,7 @@ from recto.book.sources.tree import SKIPPED
 from recto.cli.output import one_line
 from recto.cli.runner import close_later, confirm_endpoint, notify, warn
 from recto.contracts import DEFAULT_COLLECTIONS
-from recto.errors import InvalidArgument
+from recto.errors import InvalidArgument, UrlsChange
 from recto.indexing.indexer import IndexProgress, IndexReport, ProgressCallback
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Metered, Source
@@ -31,7 +34,12 @@ _MAX_NOTES = 10
 
 
 def open_runner(
-    collection: str | None, modules: tuple[str, ...], *, sample: bool = False, rebuild: bool = False
+    collection: str | None,
+    modules: tuple[str, ...],
+    *,
+    sample: bool = False,
+    rebuild: bool = False,
+    new_urls: bool = False,
 ) -> IndexRunner:
     """Open the configured embedder and store for indexing; they are closed at the end of the command."""
     if sample and collection is not None:
@@ -51,6 +59,7 @@ def open_runner(
         sample=sample,
         sample_names=DEFAULT_COLLECTIONS,
         rebuild=rebuild,
+        new_urls=new_urls,
     )
 
 
@@ -64,9 +73,18 @@ def show_plan(runner: IndexRunner, source: Source) -> tuple[Plan, CostEstimate |
 
 
 def run_index(runner: IndexRunner, source: Source) -> IndexReport:
-    """Index a source, and print the progress and the notes."""
-    with index_progress() as progress:
-        report = runner.run(source, progress)
+    """Index a source, and print the progress and the notes; on a terminal, ask before URLs change."""
+    try:
+        with index_progress() as progress:
+            report = runner.run(source, progress)
+    except UrlsChange as error:
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        warn(f"{error.message}.")
+        if not click.confirm("Change the URLs?", err=True):
+            raise
+        with index_progress() as progress:
+            report = replace(runner, new_urls=True).run(source, progress)
     _print_notes(report.plan)
     for note in report.notes:
         notify(note)

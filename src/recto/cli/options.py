@@ -118,11 +118,18 @@ def index_options(command: Command) -> Command:
         value_option("--title", "TEXT", "Title of the book.", "the title of the site, or of the first page"),
         repeated("--module", "modules", "NAME", "Index only this module again and keep the others."),
         value_option("--site-url", "URL", "Published URL of the book, such as https://example.org/book/."),
+        value_option(
+            "--generator",
+            "NAME",
+            "Generator of the site, such as mdbook, or `plain` for none.",
+            "recognised by the site's configuration",
+        ),
+        click.option("--new-urls", is_flag=True, help="Accept that most pages get other URLs."),
         value_option("--route-base-path", "PATH", "Docusaurus: `routeBasePath` of the docs plugin."),
         click.option(
             "--trailing-slash/--no-trailing-slash",
             default=None,
-            help="Docusaurus: whether URLs end with a slash.",
+            help="Whether URLs end with a slash.",
         ),
         value_option(
             "--docs-version",
@@ -131,7 +138,12 @@ def index_options(command: Command) -> Command:
             "the one that readers see",
             name="version",
         ),
-        value_option("--locale", "NAME", "Docusaurus: language to index.", "the site's default"),
+        value_option(
+            "--locale",
+            "NAME",
+            "Docusaurus, Hugo, Starlight, VitePress: language to index.",
+            "the site's default",
+        ),
     )
 
 

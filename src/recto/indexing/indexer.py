@@ -11,7 +11,7 @@ from pathlib import Path
 
 from recto import __version__
 from recto._util.text import plural
-from recto.errors import EmbeddingError, InvalidArgument, RectoError
+from recto.errors import EmbeddingError, InvalidArgument, RectoError, UrlsChange
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.pipeline import Check, ReadAhead, WriteBehind
 from recto.indexing.planner import (
@@ -27,6 +27,7 @@ from recto.indexing.planner import (
 from recto.protocols import Build, Embedder, Metered, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
+from recto.settings import option_flags
 from recto.types.index import Calibration, Fingerprint, IndexInfo
 from recto.types.search import Vector
 
@@ -134,12 +135,14 @@ def _publish(
                 if not plan.changes and not job.rebuild and _is_current(info, fingerprint):
                     journal.clear()
                     return IndexReport(info, plan, published=False), None
+                _check_urls(job, plan, previous)
                 _carry_over(spool, previous, journal)
             run.write(spool, build)
     else:
         with ReadAhead(run.plan, _READ_AHEAD) as reading:
             run.write(chain.from_iterable(reading), build)
             plan = reading.result
+        _check_urls(job, plan, previous)
         fingerprint = _checked_fingerprint(job, plan)
     info = build.publish(fingerprint, run.lexicon.to_bytes())
     journal.clear()
@@ -208,7 +211,27 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
         unresolved_includes=getattr(job.source, "unresolved_includes", 0),
         title=" ".join(getattr(job.source, "title", "").split())[:_MAX_TITLE],
         logo=getattr(job.source, "logo", ""),
+        options=getattr(job.source, "index_options", ()),
     )
+
+
+def _check_urls(job: IndexJob, plan: Plan, previous: IndexSnapshot | None) -> None:
+    """Raise an error if most pages of a book would get other URLs, so that links to them would break."""
+    made = previous.index.info.fingerprint if previous else None
+    if previous is None or made is None or job.new_urls or made.source != job.source.location:
+        return
+    before = previous.pages
+    pairs = [(before[page.path].url, page.url) for page in plan.indexed if page.path in before]
+    published = [(old, new) for old, new in pairs if not old.startswith("local:")]
+    others = [(old, new) for old, new in published if old != new]
+    if len(others) * 2 > len(published):
+        old, new = others[0]
+        flags = " ".join(option_flags(made.options))
+        raise UrlsChange(
+            f"{len(others)} of {plural(len(published), 'page')} would get other URLs: {new} instead of {old}",
+            hint=f"The last run had {f'the options {flags}' if flags else 'no options'}. "
+            "To change the URLs, add --new-urls.",
+        )
 
 
 def _is_current(info: IndexInfo, new: Fingerprint) -> bool:

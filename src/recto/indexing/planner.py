@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import astuple, dataclass, replace
@@ -13,6 +14,7 @@ from typing import Self
 
 from recto._util.text import filter_keys, nearest
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize, EmbeddingInput
+from recto.book.leftovers import leftovers
 from recto.book.parsing.formats import reader_version
 from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument
 from recto.indexing.journal import Journal
@@ -207,7 +209,8 @@ class Plan:
 class IndexJob:
     """What to index and how; without `calibrate`, the noise floor of a new index stays unknown.
 
-    A large book is read by `processes` processes besides this one.
+    A large book is read by `processes` processes besides this one. Without `new_urls`, a run that would give
+    most pages other URLs is an error.
     """
 
     source: Source
@@ -217,6 +220,7 @@ class IndexJob:
     rebuild: bool = False
     calibrate: Calibrate | None = None
     processes: int = 0
+    new_urls: bool = False
 
 
 class Planner:
@@ -248,6 +252,7 @@ class Planner:
         self._pages: list[PagePlan] = []
         self._failed: list[Failure] = []
         self._notes: list[str] = []
+        self._leftovers: Counter[str] = Counter()
         self._new_texts: set[bytes] = set()
         self._other_modules: set[str] = set()
         self._other_positions: dict[str, int] = {}
@@ -276,8 +281,13 @@ class Planner:
             changes=self._previous is None or not self._unchanged == self._chunks == len(self._previous),
             content_hash=f"{self._content:064x}",
             failed=tuple(self._failed),
-            notes=(*self._source.notes, *self._notes),
+            notes=(*self._source.notes, *self._notes, *self._leftover_notes()),
         )
+
+    def _leftover_notes(self) -> list[str]:
+        """Return a note on the markup that no rule resolved in the pages that were read."""
+        kinds = ", ".join(f"{number:,} {kind}" for kind, number in self._leftovers.most_common())
+        return [f"Markup that was not resolved and is kept as text: {kinds}."] if kinds else []
 
     def _jobs(self) -> Iterator[PageJob]:
         """Yield the pages of the modules to index."""
@@ -305,6 +315,8 @@ class Planner:
             self._lexicon.merge(read.lexicon)
         if not read.chunks:
             self._notes.append(f"{page.path} has no text.")
+        for chunk in read.chunks:
+            self._leftovers.update(leftovers(chunk.input.chunk.text))
         unchanged = [self._add(chunk) for chunk in read.chunks]
         state = PageState.NEW
         if before is not None:

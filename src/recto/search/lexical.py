@@ -213,9 +213,10 @@ def other_analyzer(info: IndexInfo) -> str:
         return ""
     analyzer = fingerprint.analyzer
     reason = f"with another lexical analysis ({analyzer})" if analyzer else "without lexical search"
+    command = index_command(info.collection, fingerprint.source, options=fingerprint.options)
     return (
         f"The index of '{info.collection}' was made {reason}, so it is searched in dense mode. "
-        f"For hybrid search, run `{index_command(info.collection, fingerprint.source)}`."
+        f"For hybrid search, run `{command}`."
     )
 
 

@@ -372,7 +372,6 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
     Raise an error if the index is empty, or if no embedder's vectors can be compared with the index's.
     """
     from recto.protocols import MultiModel
-    from recto.settings import index_command
 
     info, mine = index.info, embedder.fingerprint
     if info.chunks == 0:
@@ -393,7 +392,7 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
         same_name = (theirs.model, theirs.dim, theirs.variant) == (mine.model, mine.dim, mine.variant)
         raise FingerprintMismatch(
             f"Collection '{info.collection}' was indexed with {theirs}, but queries are embedded with {mine}",
-            hint=f"Run `{index_command(info.collection, info.fingerprint.source)}`, or "
+            hint=f"Run `{_command(info)}`, or "
             + ("restore the model that had this name before." if same_name else "set RECTO_MODEL back."),
         )
     return embedder
@@ -401,14 +400,19 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
 
 def other_model(info: IndexInfo, embedder: Embedder) -> str:
     """Return the hint for an index whose queries another built-in model embeds."""
-    from recto.settings import index_command
-
-    made_with = info.fingerprint
-    model, source = (made_with.embedder.model, made_with.source) if made_with else ("", "")
+    model = info.fingerprint.embedder.model if info.fingerprint else ""
     return (
         f"{model} made this index and embeds its queries. Index the book again to use "
-        f"{embedder.fingerprint.model}: {index_command(info.collection, source)}"
+        f"{embedder.fingerprint.model}: {_command(info)}"
     )
+
+
+def _command(info: IndexInfo) -> str:
+    """Return the command that indexes the book of an index again."""
+    from recto.settings import index_command
+
+    made = info.fingerprint
+    return index_command(info.collection, made.source if made else "", options=made.options if made else ())
 
 
 def _checked_options(

@@ -66,10 +66,11 @@ def export_static(index: Index, directory: Path, progress: Progress | None = Non
     """Write the widget and a static copy of an index to a directory, in the place of an earlier export."""
     info = index.info
     if read_lexicon(index) is None:
-        source = info.fingerprint.source if info.fingerprint else ""
+        made = info.fingerprint
+        source, options = (made.source, made.options) if made else ("", ())
         raise ConfigurationError(
             f"Collection '{info.collection}' has no lexical vectors of this version: it cannot be exported",
-            hint=f"Index the book again: `{index_command(info.collection, source)}`.",
+            hint=f"Index the book again: `{index_command(info.collection, source, options=options)}`.",
         )
     try:
         # Ties are ordered by these fields, so that the number of a chunk is enough to order them.

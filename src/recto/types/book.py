@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-AnchorStyle = Literal["github", "python-markdown"]
-"""How anchors are made from headings: as Docusaurus and GitHub do, or as MkDocs does."""
+AnchorStyle = Literal["github", "python-markdown", "vitepress", "astro", "docutils", "pandoc"]
+"""How anchors are made from headings: as GitHub (Docusaurus, mdBook, Hugo), MkDocs, VitePress, Astro, Sphinx
+and Quarto do."""
 
 
 @dataclass(frozen=True, slots=True)

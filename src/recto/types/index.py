@@ -92,8 +92,9 @@ class Fingerprint:
 
     `analyzer` is the version of the lexical analysis, empty if the index has no lexical vectors. `modules`
     are the names and titles of the book's modules in reading order. `unresolved_includes` counts the included
-    files that could not be read. Readers see the `title` and the `logo` of the book ("" if it has none); the
-    logo is a `data:` URL.
+    files that could not be read. `options` are the options of the index run, by the names of `SourceOptions`,
+    so that the next run can repeat them. Readers see the `title` and the `logo` of the book ("" if it has
+    none); the logo is a `data:` URL.
     """
 
     embedder: EmbedderFingerprint
@@ -109,10 +110,12 @@ class Fingerprint:
     unresolved_includes: int = 0
     title: str = ""
     logo: str = ""
+    options: tuple[tuple[str, str | float | bool], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {**asdict(self), "modules": [list(module) for module in self.modules]}
+        modules, options = [list(module) for module in self.modules], dict(self.options)
+        return {**asdict(self), "modules": modules, "options": options}
 
     def summary(self) -> dict[str, Any]:
         """Return `to_dict` for a report, without the image."""
@@ -123,7 +126,8 @@ class Fingerprint:
         """Read the result of `to_dict`, also of older versions, and of newer ones that added fields."""
         modules = tuple((str(name), str(title)) for name, title in data.get("modules", ()))
         embedder = EmbedderFingerprint(**_known_fields(EmbedderFingerprint, data["embedder"]))
-        return Fingerprint(**{**_known_fields(Fingerprint, data), "embedder": embedder, "modules": modules})
+        own = {"embedder": embedder, "modules": modules, "options": tuple(data.get("options", {}).items())}
+        return Fingerprint(**{**_known_fields(Fingerprint, data), **own})
 
 
 def _known_fields(kind: type[Any], data: dict[str, Any]) -> dict[str, Any]:

@@ -121,6 +121,7 @@ _NOT_READ = {
         ".adoc",
         ".asciidoc",
     ): "AsciiDoc is not read; index the HTML that is built from it, or crawl the website",
+    (".org", ".rmd", ".textile"): "build the site, and index its address or the directory of its HTML files",
     (".html", ".htm"): "HTML files beside pages in other formats are not read; index their directory",
     (".docx", ".odt", ".tex"): "convert them to one of the formats that Recto reads, such as PDF or EPUB",
 }

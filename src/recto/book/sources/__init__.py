@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from recto import plugins
 from recto.errors import InvalidArgument, missing_extra
@@ -20,7 +21,7 @@ from recto.settings import SAMPLE_COLLECTION, Settings, load_settings
 SAMPLE = Path(__file__).parents[2] / "sample" / "docs"
 WEBSITE_SCHEMES = ("http", "https")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # a single letter is a drive of Windows
-_ON_DISK = ("site_url", "route_base_path", "trailing_slash", "version", "locale")
+_ON_DISK = ("site_url", "generator", "route_base_path", "trailing_slash", "version", "locale")
 _CRAWLING = ("max_pages", "delay", "allow_private")
 
 
@@ -29,6 +30,7 @@ class SourceOptions:
     """What a book's configuration may not state, and limits for crawling; None selects the default."""
 
     site_url: str | None = None
+    generator: str | None = None
     route_base_path: str | None = None
     trailing_slash: bool | None = None
     version: str | None = None
@@ -37,6 +39,18 @@ class SourceOptions:
     delay: float | None = None
     allow_private: bool = False
     title: str | None = None
+
+    @property
+    def stated(self) -> tuple[tuple[str, Any], ...]:
+        """The options that are not the default."""
+        defaults = SourceOptions()
+        values = [(one.name, getattr(self, one.name)) for one in fields(self)]
+        return tuple((name, value) for name, value in values if value != getattr(defaults, name))
+
+    def repeating(self, recorded: Iterable[tuple[str, Any]]) -> SourceOptions:
+        """Return these options, with recorded ones for those that are not stated."""
+        names = {one.name for one in fields(self)} - {name for name, _ in self.stated}
+        return replace(self, **{name: value for name, value in recorded if name in names})
 
 
 def scheme_of(location: str) -> str:
@@ -66,7 +80,7 @@ def open_source(
         _refuse(options, _ON_DISK, "books on disk")
         _check_range("--max-pages", options.max_pages, 1, 1_000_000)
         _check_range("--delay", options.delay, 0, 60)
-        return _open_website(location, options, cache, notify)
+        return _recorded(_open_website(location, options, cache, notify), options)
     _refuse(options, _CRAWLING, "websites")
     if scheme and (scheme in plugins.plugin_names(plugins.SOURCES) or "://" in location):
         _refuse(options, _ON_DISK, "books on disk")
@@ -82,8 +96,16 @@ def open_source(
         options.version or "",
         options.locale or "",
         options.title or "",
+        options.generator or "",
     )
-    return open_book(Path(location), site)
+    return _recorded(open_book(Path(location), site), options)
+
+
+def _recorded(source: Source, options: SourceOptions) -> Source:
+    """Let a source tell the options that it was opened with: they are stored with its index."""
+    stated = tuple((name, value) for name, value in options.stated if value != "")
+    source.index_options = stated  # type: ignore[attr-defined]
+    return source
 
 
 def sample_source() -> Source:

@@ -14,16 +14,26 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
+from typing import ClassVar
 
 from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
-from recto.book.parsing.formats import LARGEST_PAGE, MARKDOWN, MDX, format_of, page_suffixes, read
+from recto.book.parsing.formats import (
+    LARGEST_PAGE,
+    MARKDOWN,
+    MDX,
+    format_of,
+    page_suffixes,
+    read,
+    skip_advice,
+)
 from recto.book.sources.includes import Includes
 from recto.book.sources.options import ROOT_TITLE, BookFile, humanised, is_inside, local_url, title_of
 from recto.book.sources.volume import read_volume, volume_format, volume_pages
 from recto.errors import RectoError
 from recto.types.book import Failure, Page
 
+_HTML = (".html", ".htm")  # often parts of the site itself, such as templates
 _INDEX_STEMS = ("index", "README", "readme")
 _LONGEST_PATTERN = 2_000  # characters; the rest is ignored
 _MOST_ALTERNATIVES = 1_000  # of a pattern with braces
@@ -159,6 +169,10 @@ class SiteRules(ABC):
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, which has a local URL; return why it is left out, such as `draft`."""
 
+    def expands(self, name: str) -> bool:
+        """Return whether included files are inserted into a page."""
+        return format_of(name) in (MARKDOWN, MDX)
+
     def label(self, folder: str) -> str:  # noqa: ARG002
         """Return the title that a top directory states, or ""."""
         return ""
@@ -166,6 +180,31 @@ class SiteRules(ABC):
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Return the reading order of pages, which are given in the order of their names."""
         return Navigation(names)
+
+
+class Generator:
+    """A generator of sites: how it is recognised, and which options of an index run it knows."""
+
+    generator: ClassVar[str]
+    config_files: ClassVar[tuple[str, ...]]
+    options: ClassVar[tuple[str, ...]] = ()
+    """The options besides the usual ones that have an effect."""
+    title: str
+    logo: str
+    notes: Sequence[str]
+
+    def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
+        """Read the configuration of a site."""
+        raise NotImplementedError
+
+    @classmethod
+    def recognises(cls, config_file: Path) -> bool:  # noqa: ARG003
+        """Return whether a file with the name of a configuration is one."""
+        return True
+
+    def directories(self, path: Path) -> list[PageDirectory]:
+        """Return the directories of pages: all of the site, or the one that holds `path`, limited to it."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +225,21 @@ class PageDirectory:
     includes: Includes | None = None
     refused: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    unread: Counter[str] = field(default_factory=Counter)
+    """The number of documents that no reader reads, by their suffix."""
 
     def names(self) -> list[str]:
         """Return the pages in the order of their names; record those that cannot be read in `refused`."""
         start = self.root / self.below if self.below else self.root
         names = [self.below or start.name] if start.is_file() else self._walk(start)
-        return sorted(name for name in names if self.rules.wants(name) and self._is_readable(name))
+        pages: list[str] = []
+        for name in names:
+            if not self.rules.wants(name):
+                suffix = Path(name).suffix.lower()
+                self.unread[suffix] += suffix not in _HTML and bool(skip_advice(suffix))
+            elif self._is_readable(name):
+                pages.append(name)
+        return sorted(pages)
 
     def _walk(self, start: Path) -> Iterator[str]:
         """Yield the files in a directory; links to directories are not followed."""
@@ -277,7 +325,7 @@ class PageDirectory:
         except UnicodeDecodeError as error:
             return Failure(path, f"not UTF-8 (byte {error.start})")
         lines: tuple[int, ...] = ()
-        if self.includes and format_of(name) in (MARKDOWN, MDX):
+        if self.includes and self.rules.expands(name):
             text, lines = self.includes.expand(path, self.file(name), text)
         keys = self.rules.book_file.module_keys(path)
         title, revision = title_of(name, self.rules.book), hashlib.sha256(text.encode()).hexdigest()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import textwrap
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,12 @@ _LARGEST_ADDED = 1 << 20  # characters that included files may add to a page
 _CHARGE = 64  # characters that each included file adds to its own, to limit the number of empty ones
 _SHOWN = 5  # unresolved files in a note
 _FAR = 1_000  # characters that are searched for the start and end of a line
+_CONTAINER = re.compile(
+    r"^(?P<prefix>[ \t>]*):{3,}[ \t]*(?:(?P<kind>[A-Za-z][\w-]*)?(?:\[(?P<label>[^\n]*)\])?"
+    r"(?:[ \t]+(?P<title>[^\n{]*))?(?:\{[^\n]*\})?)[ \t:]*$",
+    re.MULTILINE,
+)
+_SILENT = ("raw", "v-pre", "details", "code-group", "group", "div")  # containers that show no name
 _PREFIX = re.compile(r"[ \t>]*")
 MARKDOWN_SUFFIXES = (*MARKDOWN.suffixes, *MDX.suffixes)
 _PYTHON = dict.fromkeys(("py", "pyi"), "python")
@@ -42,7 +49,8 @@ class Directive:
 
     `path` is searched in `bases`, with each of `suffixes`; a directive without a path is only removed. If
     `code` is not None, the text becomes a fence with this info string. `prefix` begins each line; `apart`
-    adds blank lines around. `otherwise` replaces a directive that does not resolve; None leaves it.
+    adds blank lines around. `otherwise` replaces a directive that does not resolve; None leaves it. `new`
+    replaces a directive without a path.
     """
 
     start: int
@@ -57,6 +65,7 @@ class Directive:
     nested: bool = True
     counted: bool = True
     otherwise: str | None = None
+    new: str = ""
 
 
 InCode = Callable[[int], bool]
@@ -76,6 +85,11 @@ class Includes:
         """Take the directory that included files must lie in."""
         self._find = find
         self._bounds = bounds
+        self._outside = "outside the repository"
+        if not (bounds / ".git").exists():
+            self._outside = (
+                f"outside {bounds.name}, which is not in a git repository: run `git init` above it"
+            )
         self.reset()
 
     def reset(self) -> None:
@@ -118,7 +132,7 @@ class Includes:
 
     def _replacement(self, directive: Directive, stack: tuple[Path, ...]) -> str | None:
         if not directive.path:
-            return ""
+            return directive.new
         try:
             text = self._included(directive, stack)
         except _UnresolvedError as reason:
@@ -161,7 +175,7 @@ class Includes:
             try:
                 file = candidate.resolve()
                 if not is_inside(file, self._bounds):
-                    reasons.append("outside the repository")
+                    reasons.append(self._outside)
                 elif stat.S_ISREG(file.stat().st_mode):
                     return file
                 else:
@@ -223,6 +237,57 @@ def code_ranges(text: str) -> InCode:
         return index >= 0 and position < ends[index]
 
     return in_code
+
+
+def select_lines(ranges: str, mark: str, *, gap: str = "\n", open_end: bool = False) -> Select:
+    """Select lines such as `1-3,5`; with `open_end`, a single number selects everything from that line on."""
+
+    def select(text: str) -> str | None:
+        lines, parts = text.removesuffix("\n").split("\n"), []
+        for span in ranges.split(","):
+            first, between, last = span.strip().partition(mark)
+            try:
+                start = int(first) if first else 1
+                end = int(last) if last else len(lines) if between or open_end else start
+            except ValueError:
+                return None
+            start, end = (number + len(lines) + 1 if number < 0 else number for number in (start, end))
+            parts.append("\n".join(lines[max(start - 1, 0) : max(end, 0)]))
+        return textwrap.dedent(gap.join(parts)) if any(parts) else None
+
+    return select
+
+
+def select_region(name: str, start: re.Pattern[str], end: re.Pattern[str]) -> Select:
+    """Select the lines between the two marks of a region; marks of other regions are left out."""
+
+    def select(text: str) -> str | None:
+        lines, inside, seen = list[str](), False, False
+        for line in text.split("\n"):
+            if mark := end.search(line):
+                inside = inside and (mark["name"] or name) != name
+            elif mark := start.search(line):
+                inside = inside or mark["name"] == name
+                seen = seen or inside
+            elif inside:
+                lines.append(line)
+        return textwrap.dedent("\n".join(lines)) if seen else None
+
+    return select
+
+
+def find_containers(text: str) -> list[Directive]:
+    """Find the marks of containers, `::: tip Title` and `:::`; the title, else the kind, becomes a line."""
+    in_code = code_ranges(text)
+    directives = []
+    for mark in _CONTAINER.finditer(text):
+        if in_code(mark.start()):
+            continue
+        kind, title = mark["kind"] or "", (mark["label"] or mark["title"] or "").strip()
+        shown = title or ("" if kind in _SILENT else kind.capitalize())
+        new = f"{mark['prefix']}**{shown}**\n\n" if shown else ""
+        directives.append(Directive(mark.start(), min(mark.end() + 1, len(text)), new=new))
+    return directives
 
 
 def in_order(directives: Sequence[Directive]) -> list[Directive]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import textwrap
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote, urljoin
 
 from recto.book.parsing.formats import MARKDOWN
 from recto.book.parsing.frontmatter import PAGE_RELATIVE, load_yaml
 from recto.book.sources.directory import (
+    Generator,
     Navigation,
     PageDirectory,
     SiteRules,
@@ -29,6 +31,7 @@ from recto.book.sources.includes import (
     in_order,
     line_end,
     line_start,
+    select_lines,
     whole_line,
 )
 from recto.book.sources.options import (
@@ -55,15 +58,18 @@ _INCLUDING = {
 }
 
 
-class MkDocsSite(SiteRules):
+class MkDocsSite(Generator, SiteRules):
     """A MkDocs site; it is also the rules of its one directory."""
 
+    generator = "mkdocs"
+    config_files: ClassVar[tuple[str, ...]] = CONFIG_FILES
+
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
-        super().__init__(book, book_file)
+        SiteRules.__init__(self, book, book_file)
         self.directory = config_file.parent
         self.notes: list[str] = []
         self._bounds = repository_of(self.directory)
-        self._config = config = _load(config_file, self._bounds)
+        self._config = config = self.load(config_file, self._bounds)
         self.root = (self.directory / (_text(config, "docs_dir") or "docs")).resolve()
         self.title = _text(config, "site_name")
         theme = config.get("theme")
@@ -83,6 +89,11 @@ class MkDocsSite(SiteRules):
         for name, title, sections in _nav_entries(config.get("nav"), ()):
             self._titles |= {name: title} if title else {}
             self._sections.setdefault(name, sections)
+
+    @staticmethod
+    def load(config_file: Path, bounds: Path) -> dict[str, Any]:
+        """Return the values of the configuration."""
+        return _load(config_file, bounds)
 
     def directories(self, path: Path) -> list[PageDirectory]:
         """Return the directory of the pages, limited to `path`; nothing if `path` is elsewhere."""
@@ -146,6 +157,23 @@ class MkDocsSite(SiteRules):
         if not self._directory_urls:
             return quote(f"{folder}{slash}{stem}.html")
         return quote(f"{folder}{slash}" if stem == "index" else f"{folder}{slash}{stem}/")
+
+
+class ZensicalSite(MkDocsSite):
+    """A Zensical site, whose settings are the same as of MkDocs, but in TOML."""
+
+    generator = "zensical"
+    config_files = ("zensical.toml",)
+
+    @staticmethod
+    def load(config_file: Path, bounds: Path) -> dict[str, Any]:
+        """Return the values of the configuration."""
+        try:
+            project = tomllib.loads(read_config(config_file, bounds)).get("project")
+        except ValueError as error:
+            reason = str(error)[:200]
+            raise UnreadableSite(f"{config_file.name} cannot be read: {reason}", hint=PLAIN) from error
+        return project if isinstance(project, dict) else {}
 
 
 def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
@@ -262,7 +290,7 @@ def _braces(text: str, _: InCode, __: bool) -> Iterator[Directive]:
     for match in _BRACED.finditer(text):
         start, end, prefix = whole_line(text, *match.span())
         ranges = match["slice"] or (match["lines"] or "").replace(" ", ",")
-        select = _lines(ranges, "-") if ranges else None
+        select = select_lines(ranges, "-") if ranges else None
         otherwise = "" if prefix is None else None
         path = match["path"].strip()
         yield Directive(start, end, path, select=select, prefix=prefix or "", otherwise=otherwise)
@@ -272,7 +300,7 @@ def _variants(text: str, in_code: InCode, _: bool) -> Iterator[Directive]:
     """Find `{* file ln[1:3] *}`, which makes a fence."""
     for match in _VARIANT.finditer(text):
         ranges = _LN.search(match["options"])
-        select = _lines(ranges[1], ":", gap="\n\n") if ranges and ranges[1].strip() != "0" else None
+        select = select_lines(ranges[1], ":", gap="\n\n") if ranges and ranges[1].strip() != "0" else None
         code = None if in_code(match.start()) else ""
         prefix = match["prefix"]
         yield Directive(*match.span(), match["path"], select=select, code=code, prefix=prefix, nested=False)
@@ -284,7 +312,7 @@ def _snippets(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive
     def snippet(start: int, end: int, written: str, prefix: str) -> Directive:
         match = _SNIPPET_PART.fullmatch(written.strip())
         path, part = (match["path"], match["part"] or "") if match else (written, "")
-        select = _section(part[1:]) if part[1:2].isalpha() else _lines(part[1:], ":", open_end=True)
+        select = _section(part[1:]) if part[1:2].isalpha() else select_lines(part[1:], ":", open_end=True)
         return Directive(start, end, path.strip() or written, select=select if part else None, prefix=prefix)
 
     block = -1  # start of the list of files in the block form
@@ -317,25 +345,6 @@ def _tags(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive]:
             continue  # code: most likely an example
         path, select = tag["double"] or tag["single"], _between(tag["options"])
         yield Directive(start, end, path, select=select, prefix=prefix or "", otherwise="")
-
-
-def _lines(ranges: str, mark: str, *, gap: str = "\n", open_end: bool = False) -> Select:
-    """Select lines such as `1-3,5`; with `open_end`, a single number selects everything from that line on."""
-
-    def select(text: str) -> str | None:
-        lines, parts = text.removesuffix("\n").split("\n"), []
-        for span in ranges.split(","):
-            first, between, last = span.strip().partition(mark)
-            try:
-                start = int(first) if first else 1
-                end = int(last) if last else len(lines) if between or open_end else start
-            except ValueError:
-                return None
-            start, end = (number + len(lines) + 1 if number < 0 else number for number in (start, end))
-            parts.append("\n".join(lines[max(start - 1, 0) : max(end, 0)]))
-        return textwrap.dedent(gap.join(parts)) if any(parts) else None
-
-    return select
 
 
 def _section(name: str) -> Select:

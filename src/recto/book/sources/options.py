@@ -92,6 +92,7 @@ class SiteOptions:
     version: str = ""
     locale: str = ""
     title: str = ""
+    generator: str = ""
 
     def over(self, other: SiteOptions) -> SiteOptions:
         """Return these options, with `other` for those that are not stated."""
@@ -104,12 +105,16 @@ NO_OPTIONS = SiteOptions()
 
 @dataclass(frozen=True, slots=True)
 class BookFile:
-    """The content of `recto.toml`; the directories in `module_root` are the modules by default."""
+    """The content of `recto.toml`; the directories in `module_root` are the modules by default.
+
+    `pages` has the modules of pages that are not in a module's directory.
+    """
 
     options: SiteOptions = NO_OPTIONS
     exclude: tuple[str, ...] = ()
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     module_root: str = ""
+    pages: Mapping[str, str] = field(default_factory=dict)
 
     def module_directory(self, path: str) -> str:
         """Return the name of the directory in `module_root` that holds a page; "" if none does."""
@@ -122,7 +127,7 @@ class BookFile:
         The longest of the paths that match the page wins.
         """
         top = self.module_directory(path)
-        keys = module_keys(top) if top else (ROOT_MODULE,)
+        keys = (self.pages[path],) if path in self.pages else module_keys(top) if top else (ROOT_MODULE,)
         fitting = [
             (len(folder), name)
             for name, folders in self.modules.items()

@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from recto._util.files import disk_advice
-from recto._util.text import plural
-from recto.book.parsing.formats import MARKDOWN, MDX, format_of, suffix_list
+from recto._util.text import nearest, plural
+from recto.book.parsing.formats import MARKDOWN, MDX, format_of, skip_advice, suffix_list
+from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.built import BuiltSiteRules, is_built_site
 from recto.book.sources.directory import (
+    Generator,
     PageDirectory,
     SiteRules,
     any_of,
@@ -21,8 +23,11 @@ from recto.book.sources.directory import (
     module_titles,
 )
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
+from recto.book.sources.gitbook import D2lBookSite, GitBookSite, NextraSite
+from recto.book.sources.hugo import HugoSite
 from recto.book.sources.includes import Includes
 from recto.book.sources.includes import notes as include_notes
+from recto.book.sources.mdbook import MdBookSite
 from recto.book.sources.options import (
     INDEX_PAGES,
     NO_OPTIONS,
@@ -36,19 +41,45 @@ from recto.book.sources.options import (
     read_book_file,
     repository_of,
 )
+from recto.book.sources.quarto import QuartoSite
+from recto.book.sources.sphinx import JupyterBookSite, MystSite, SphinxSite
+from recto.book.sources.starlight import StarlightSite
+from recto.book.sources.vitepress import VitePressSite
 from recto.book.sources.volume import open_volume
 from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
 from recto.protocols import Source
 from recto.types.book import Failure, Page
 
 SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
-_SITES: dict[tuple[str, ...], type[docusaurus.DocusaurusSite | mkdocs.MkDocsSite]] = {
-    docusaurus.CONFIG_FILES: docusaurus.DocusaurusSite,
-    mkdocs.CONFIG_FILES: mkdocs.MkDocsSite,
+GENERATORS: dict[str, type[Generator]] = {
+    site.generator: site
+    for site in (
+        docusaurus.DocusaurusSite,
+        mkdocs.ZensicalSite,
+        mkdocs.MkDocsSite,
+        MdBookSite,
+        VitePressSite,
+        HugoSite,
+        StarlightSite,
+        JupyterBookSite,
+        MystSite,
+        SphinxSite,
+        QuartoSite,
+        NextraSite,
+        D2lBookSite,
+        GitBookSite,
+    )
 }
+"""The generators of sites, in the order in which they are tried."""
+NO_GENERATOR = "plain"
 _DOCS = "docs/"
 _PAGE_TITLES = frozenset({"home", "introduction", "overview", "readme", "welcome", "contents", "preface"})
 """Titles that name the first page, not the book."""
+_PROJECT_FILES = frozenset(
+    {"CHANGELOG", "CHANGES", "CODE_OF_CONDUCT", "CONTRIBUTING", "LICENSE", "SECURITY", "SUMMARY"}
+)
+"""Files about the project of a book; only a site can publish them as pages."""
+_HEAD = 1 << 14  # characters of a page that are searched for front matter
 _PATH_HINT = "Pass the directory that holds the pages of the book."
 
 
@@ -60,11 +91,12 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
         if volume := open_volume(location, options, book):
             return volume
         folder = location if location.is_dir() else location.parent
-        for site in (folder, *folder.parents):
+        generators = _generators(options.generator or read_book_file(folder).options.generator)
+        for site in (folder, *folder.parents) if generators else ():
             try:
-                opened = _open_site(site, location, options, book)
+                opened = _open_site(site, location, options, book, generators)
             except UnreadableSite as error:
-                if site == location:
+                if site == location or len(generators) == 1:
                     raise
                 note = f"{error.message}. The pages are read without the site's own rules."
                 return MarkdownTree(path, book, options, [note])
@@ -72,7 +104,13 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
                 return opened
             if (site / ".git").exists():
                 break
-        _refuse_docusaurus_flags(options, location)
+        if len(generators) == 1:
+            files = " or ".join(generators[0].config_files)
+            raise InvalidOption(
+                f"{location} is not part of a {generators[0].generator} site",
+                hint=f"Pass the directory that holds {files}, or leave out --generator.",
+            )
+        _refuse_flags(options, location, ())
         if is_built_site(location):
             rules = BuiltSiteRules(
                 book or book_name(location), read_book_file(location, options=options), location
@@ -83,43 +121,63 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
         return MarkdownTree(path, book, options, _sites_below(location))
 
 
-def _open_site(site: Path, location: Path, options: SiteOptions, book: str) -> Source | None:
+def _generators(name: str) -> list[type[Generator]]:
+    """Return the generators to try: all, or the one of this name; none for a plain tree."""
+    if name and name != NO_GENERATOR and name not in GENERATORS:
+        known = [*GENERATORS, NO_GENERATOR]
+        guess = nearest(name, known)
+        hint = f"Did you mean {guess}? " if guess else ""
+        raise InvalidOption(f"There is no generator {name!r}", hint=f"{hint}There are: {', '.join(known)}.")
+    return [one for key, one in GENERATORS.items() if name in ("", key)]
+
+
+def _config_file(folder: Path, generator: type[Generator]) -> Path | None:
+    """Return the configuration of a generator's site in a directory, if there is one."""
+    for file in (folder / name for name in generator.config_files):
+        if is_file(file) and generator.recognises(file):
+            return file
+    return None
+
+
+def _open_site(
+    site: Path, location: Path, options: SiteOptions, book: str, generators: Sequence[type[Generator]]
+) -> Source | None:
     """Open a path as part of the site in a directory; return None if it is not part of one."""
     folder = location if location.is_dir() else location.parent
-    for names, make in _SITES.items():
-        config = next((site / name for name in names if (site / name).is_file()), None)
+    for generator in generators:
+        config = _config_file(site, generator)
         if config is None:
             continue
         name = book or book_name(site)
         book_file = read_book_file(folder, site, options=options)
-        opened = make(config, book_file, name)
+        opened = generator(config, book_file, name)
         if directories := opened.directories(location):
-            if make is not docusaurus.DocusaurusSite:
-                _refuse_docusaurus_flags(options, location)
+            _refuse_flags(options, location, generator.options)
             title = book_file.options.title or opened.title
             return BookTree(directories, name, location, opened.notes, title, opened.logo)
     return None
 
 
-def _refuse_docusaurus_flags(options: SiteOptions, location: Path) -> None:
+def _refuse_flags(options: SiteOptions, location: Path, effective: Sequence[str]) -> None:
     """Raise an error for a flag that would have no effect."""
-    flags = {"docs-version": options.version, "locale": options.locale}
-    flags["route-base-path"] = options.route_base_path or ""
-    if given := [flag for flag, value in flags.items() if value]:
-        raise InvalidOption(
-            f"--{given[0]} is for Docusaurus sites, and {location} is not one",
-            hint=f"Leave it out, or pass the directory that holds {docusaurus.CONFIG_FILES[0]}.",
-        )
+    flags = {"version": "docs-version", "locale": "locale", "route_base_path": "route-base-path"}
+    for name, flag in flags.items():
+        if getattr(options, name) and name not in effective:
+            users = [key for key, generator in GENERATORS.items() if name in generator.options]
+            raise InvalidOption(
+                f"--{flag} has no effect on {location}",
+                hint=f"Leave it out, or pass the directory of a site: it is for {', '.join(users)}.",
+            )
 
 
 def _sites_below(location: Path) -> list[str]:
     """Return notes on sites one level down, whose URLs and versions a plain tree does not know."""
-    names = [name for names in _SITES for name in names]
     folders = sorted(folder for folder in location.iterdir() if folder.is_dir()) if location.is_dir() else []
     return [
         f"{folder.name}/ is a separate site. Pass its directory instead, to get its published URLs."
         for folder in folders
-        if not folder.name.startswith(".") and any(is_file(folder / name) for name in names)
+        if not folder.name.startswith(".")
+        and any(_config_file(folder, generator) for generator in GENERATORS.values())
     ]
 
 
@@ -168,15 +226,24 @@ class BookTree:
         ]
         self._includes = [directory.includes for directory in directories if directory.includes is not None]
         self._refused = [failure for directory in directories for failure in directory.refused]
-        self._open_notes = [*notes, *(note for directory in directories for note in directory.notes)]
+        unread = sum((directory.unread for directory in directories), Counter[str]())
+        self._open_notes = [
+            *notes,
+            *(note for directory in directories for note in directory.notes),
+            *(
+                f"{plural(count, f'{end} file')} not read: {skip_advice(end)}."
+                for end, count in unread.most_common()
+                if count
+            ),
+        ]
         self.failed: list[Failure] = []
         """The pages that could not be read in the last run."""
         self.notes = list(self._open_notes)
         """What was assumed, and what was left out of the last run."""
         if not self._files:
             hint = "; ".join([*map(str, self._refused[:3]), *self._open_notes[:3]]) or _PATH_HINT
-            unread = any(failure.path for failure in self._refused)
-            problem = "No page can be read" if unread else f"There is no {suffix_list()} file"
+            refused = any(failure.path for failure in self._refused)
+            problem = "No page can be read" if refused else f"There is no {suffix_list()} file"
             raise InvalidArgument(f"{problem} in {location}", hint=hint)
 
     @property
@@ -276,10 +343,13 @@ class _PlainRules(SiteRules):
         return name not in SKIPPED and not name.startswith((".", "_"))
 
     def wants(self, name: str) -> bool:
-        hidden = name.rpartition("/")[2].startswith((".", "_"))
+        file = name.rpartition("/")[2]
+        hidden = file.startswith((".", "_")) or file.rpartition(".")[0] in _PROJECT_FILES
         return format_of(name) is not None and not hidden and not self._excluded(name)
 
     def page(self, name: str, page: Page) -> Page | str:
+        if "draft:" in page.text[:_HEAD] and split_front_matter(page.text)[0].get("draft") is True:
+            return "draft"
         format = format_of(name) or MARKDOWN
         format = MDX if self._mdx and format is MARKDOWN else format
         return replace(page, url=self._url(page.path) or page.url, format=format.name)

@@ -37,14 +37,16 @@ def index(
     rebuild: bool,
     collection: str | None,
     modules: tuple[str, ...],
+    new_urls: bool,
     verbose: bool,
     as_json: bool,
     **source_options: Any,
 ) -> Exit:
-    """Index a book: a Docusaurus or MkDocs site, Markdown or MDX files, or a website.
+    """Index a book: the source of a site (Docusaurus, MkDocs, mdBook and others), files, or a website.
 
     Only new and changed text is embedded. Pages that are gone are removed; pages that cannot be read keep
-    their old version. Searches use the old index until the new one is complete.
+    their old version. Searches use the old index until the new one is complete. Options that are not given
+    are the same as in the last run of the book.
 
     Exits with 1 if some pages could not be read, 2 for a configuration error, 3 if a service or website
     cannot be reached, and 4 for any other error.
@@ -54,16 +56,15 @@ def index(
         raise InvalidArgument(
             "Give either the path or URL of a book, or --sample", hint="Try `recto index ./docs`."
         )
-    from recto.api import SourceOptions, open_source, sample_source
+    from recto.api import SourceOptions, sample_source
     from recto.cli import indexing
 
     names = options.split_names(modules)
-    runner = indexing.open_runner(collection, names, sample=sample, rebuild=rebuild)
+    runner = indexing.open_runner(collection, names, sample=sample, rebuild=rebuild, new_urls=new_urls)
     if location is None:
         source = sample_source()
     else:
-        cache = None if dry_run else runner.settings.home / "websites"
-        source = open_source(location, SourceOptions(**source_options), cache, notify)
+        source = runner.open(location, SourceOptions(**source_options), notify, cached=not dry_run)
     if dry_run:
         plan, estimate = indexing.show_plan(runner, source)
         name = runner.collection(source)
@@ -86,14 +87,19 @@ def index(
     "--interval", click.FloatRange(0.05, 3600), 0.5, "SECONDS", "Time between two checks of the files."
 )
 def watch(
-    path: str, collection: str | None, modules: tuple[str, ...], interval: float, **source_options: Any
+    path: str,
+    collection: str | None,
+    modules: tuple[str, ...],
+    new_urls: bool,
+    interval: float,
+    **source_options: Any,
 ) -> Exit:
     """Index the book at PATH, and again whenever a file changes, until Ctrl-C.
 
     Running searches and servers use each new index without a restart.
     """
     use_exit_codes(INDEX_EXIT_CODES)
-    from recto.api import SourceOptions, open_source
+    from recto.api import SourceOptions
     from recto.book.sources import WEBSITE_SCHEMES, scheme_of
     from recto.cli import indexing
 
@@ -103,13 +109,13 @@ def watch(
             hint="Run `recto index` again: it reads only pages that changed.",
         )
     files = indexing.WatchedFiles(Path(path))
-    runner = indexing.open_runner(collection, options.split_names(modules))
+    runner = indexing.open_runner(collection, options.split_names(modules), new_urls=new_urls)
     notify(f"Watching {files.root}. Press Ctrl-C to stop.")
     while True:
         state = files.state()
         began = perf_counter()
         try:
-            source = open_source(path, SourceOptions(**source_options), None, notify)
+            source = runner.open(path, SourceOptions(**source_options), notify, cached=False)
             report = indexing.run_index(runner, source)
         except RectoError as error:
             warn(f"{error}. {error.hint}".strip())

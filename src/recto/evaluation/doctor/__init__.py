@@ -206,7 +206,9 @@ def source(context: DoctorContext, index: Index) -> Iterator[Finding]:
     if index.info.collection == SAMPLE_COLLECTION:
         context.source = sample_source()
     elif Path(recorded.source).exists():
-        context.source = open_source(recorded.source, SourceOptions(), None, context.messages.append)
+        context.source = open_source(
+            recorded.source, SourceOptions().repeating(recorded.options), None, context.messages.append
+        )
     else:
         message = f"{recorded.source} does not exist any more, so the index cannot be compared with the book"
         yield note("gone", message)

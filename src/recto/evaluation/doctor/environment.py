@@ -123,7 +123,8 @@ class DoctorContext:
         if self.name in self.writers:
             return "Wait until the run has finished, then run `recto doctor` again."
         recorded = self.index.info.fingerprint if self.index else None
-        return index_command(self.name, recorded.source if recorded else "", rebuild=rebuild)
+        source, options = (recorded.source, recorded.options) if recorded else ("", ())
+        return index_command(self.name, source, options=options, rebuild=rebuild)
 
 
 def settings_files(context: DoctorContext) -> Iterator[Finding]:

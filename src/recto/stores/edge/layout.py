@@ -290,8 +290,11 @@ def manifest_mismatch(collection: str, body: Mapping[str, Any]) -> FormatMismatc
     hint = f"Upgrade it with `recto upgrade {collection}`."
     if not can_upgrade(body["format"]):
         fingerprint = body.get("fingerprint")
-        source = str(fingerprint.get("source", "")) if isinstance(fingerprint, dict) else ""
-        hint = f"Index the book again with `{index_command(collection, source, rebuild=True)}`."
+        stated = fingerprint if isinstance(fingerprint, dict) else {}
+        source, options = str(stated.get("source", "")), dict(stated.get("options", {})).items()
+        hint = (
+            f"Index the book again with `{index_command(collection, source, options=options, rebuild=True)}`."
+        )
     return other_format(f"The index of '{collection}'", body["format"], INDEX_FORMAT, hint)
 
 

@@ -1,4 +1,4 @@
-"""Headings: their visible text, and their anchors as Docusaurus and GitHub or Python-Markdown make them."""
+"""Headings: their visible text, and their anchors as the generators of sites make them."""
 
 from __future__ import annotations
 
@@ -100,16 +100,17 @@ def split_explicit_id(heading: str, style: AnchorStyle = "github") -> tuple[str,
 
 def slugger(style: AnchorStyle, explicit: Iterable[str] = ()) -> Slug:
     """Return the slugger of a page; `explicit` are the ids that its headings state."""
-    return _python_markdown_slugger(explicit) if style == "python-markdown" else _github_slugger()
+    if style == "python-markdown":
+        return _python_markdown_slugger(explicit)
+    return _docutils_slugger(explicit) if style == "docutils" else _numbering_slugger(_BASES[style])
 
 
-def _github_slugger() -> Slug:
-    """Make anchors by GitHub's rules, as Docusaurus does; explicit ids do not count as duplicates."""
+def _numbering_slugger(base_of: Slug) -> Slug:
+    """Make anchors that are numbered if they repeat; explicit ids do not count."""
     seen: dict[str, int] = {}
 
-    def slug(heading: str) -> str:  # white space at its ends counts, as in Docusaurus
-        base = "".join(_kept(mark) for mark in heading.lower())
-        anchor = base
+    def slug(heading: str) -> str:
+        anchor = base = base_of(heading)
         while anchor in seen:
             seen[base] += 1
             anchor = f"{base}-{seen[base]}"
@@ -117,6 +118,55 @@ def _github_slugger() -> Slug:
         return anchor
 
     return slug
+
+
+def _github(heading: str) -> str:  # white space at its ends counts, as in Docusaurus
+    return "".join(_kept(mark) for mark in heading.lower())
+
+
+def _vitepress(heading: str) -> str:
+    text = re.sub(r"[\u0300-\u036f\x00-\x1f]", "", unicodedata.normalize("NFKD", heading))
+    text = _SPECIAL.sub("-", text).strip("-")
+    return re.sub(r"^(?=[0-9])", "_", text).lower()
+
+
+def _pandoc(heading: str) -> str:
+    kept = "".join(mark for mark in heading.lower() if mark.isalnum() or mark in "_-." or mark.isspace())
+    kept = "-".join(kept.split())
+    return kept[next((index for index, mark in enumerate(kept) if mark.isalpha()), len(kept)) :] or "section"
+
+
+_SPECIAL = re.compile(r"[\s~`!@#$%^&*()\-_+=\[\]{}|\\;:\"'“”‘’<>,.?/]+")
+_BASES: dict[str, Slug] = {
+    "github": _github,
+    "astro": lambda heading: _github(heading).removesuffix("-"),
+    "vitepress": _vitepress,
+    "pandoc": _pandoc,
+}
+
+
+def _docutils_slugger(explicit: Iterable[str]) -> Slug:
+    """Make anchors as docutils does, for Sphinx; a duplicate or an empty one becomes `id1`, `id2`."""
+    seen = set(explicit)
+    number = 0
+
+    def slug(heading: str) -> str:
+        nonlocal number
+        text = unicodedata.normalize("NFKD", heading.lower().translate(_LETTERS))
+        text = re.sub(r"[^a-z0-9]+", "-", " ".join(text.encode("ascii", "ignore").decode("ascii").split()))
+        anchor = re.sub(r"^[-0-9]+|-+$", "", text)
+        while not anchor or anchor in seen:
+            number += 1
+            anchor = f"id{number}"
+        seen.add(anchor)
+        return anchor
+
+    return slug
+
+
+_LETTERS = str.maketrans(
+    {"ß": "sz", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ħ": "h", "ı": "i", "ł": "l", "ŧ": "t"}
+)
 
 
 def _python_markdown_slugger(explicit: Iterable[str]) -> Slug:

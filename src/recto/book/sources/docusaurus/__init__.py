@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recto._util.text import nearest
-from recto.book.sources.directory import PageDirectory
+from recto.book.sources.directory import Generator, PageDirectory
 from recto.book.sources.docusaurus.javascript import Unknown, get, read_exported, to_text, truth
 from recto.book.sources.docusaurus.pages import (
     Docs,
@@ -58,8 +58,12 @@ _FLAGS = {
 _PLUGIN = "docusaurus-plugin-content-docs"
 
 
-class DocusaurusSite:
+class DocusaurusSite(Generator):
     """A Docusaurus site in one version and one language."""
+
+    generator = "docusaurus"
+    config_files = CONFIG_FILES
+    options = ("version", "locale", "route_base_path")
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
         self.directory = config_file.parent
@@ -80,7 +84,7 @@ class DocusaurusSite:
         self._published = self._chosen_locale()
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[str]:  # type: ignore[override]
         """What Recto had to assume."""
         return list(dict.fromkeys(self._config.notes))
 

@@ -100,8 +100,10 @@ def _no_files(path: str) -> str:
     raise LookupError(path)
 
 
-def read_exported(text: str, load: Load = _no_files, variable: Any = None) -> Any:
+def read_exported(text: str, load: Load = _no_files, variable: Any = None, *, calls: bool = False) -> Any:
     """Return what a file exports; `variable` is the value of each environment variable, none by default.
+
+    With `calls`, a call counts as its first argument if that is an object: `plugin({…})` is `{…}`.
 
     Values are strings, floats, booleans, None, lists, dictionaries and `Unknown`. An exported function counts
     as what it returns.
@@ -112,7 +114,7 @@ def read_exported(text: str, load: Load = _no_files, variable: Any = None) -> An
     root = _parse(text.removeprefix("\ufeff").encode("utf-8", "replace"))
     if root is None:
         return _unknown(text)
-    evaluator = _Evaluator(load, variable)
+    evaluator = _Evaluator(load, variable, calls=calls)
     exported = evaluator.declare(root)
     for target in QueryCursor(assigned).captures(root).get("target", ()):
         evaluator.note_change(target)
@@ -161,9 +163,10 @@ class _TooManyValuesError(Exception):
 class _Evaluator:
     """The names that a file declares, and the values of its expressions; each name is evaluated once."""
 
-    def __init__(self, load: Load, variable: Any) -> None:
+    def __init__(self, load: Load, variable: Any, *, calls: bool) -> None:
         self._load = load
         self._variable = variable
+        self._calls = calls
         self._names: dict[str, Node] = {}
         self._imports: dict[str, tuple[str, str]] = {}
         self._changed: set[str] = set()
@@ -227,7 +230,7 @@ class _Evaluator:
         """Return an exported value, or the result of an exported function."""
         while node.type in _TRANSPARENT and (inner := _first(node)):
             node = inner
-        if node.type == "call_expression" and _source(node).startswith("defineConfig("):
+        if node.type == "call_expression" and _source(node).startswith("define"):
             arguments = _field(node, "arguments")
             node = (_first(arguments) if arguments else None) or node
         function = self._names.get(_source(node), node) if node.type == "identifier" else node
@@ -413,6 +416,8 @@ class _Evaluator:
                 if callee == "require":
                     return self._json(words[0], _source(node))
                 return words[0] if callee == "require.resolve" else "/".join(words)
+        if self._calls and arguments and isinstance(first := self._value(_first(arguments)), dict):
+            return first
         return _unknown(_source(node))
 
 

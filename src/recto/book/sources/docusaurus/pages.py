@@ -40,6 +40,7 @@ _IMPORT = re.compile(
     r"^[ \t]*import\s+(?P<name>\w+)\s+from\s+(?P<quote>['\"])(?P<path>[^'\"\n]+)(?P=quote);?[ \t]*$",
     re.MULTILINE,
 )
+_UNESCAPED = re.compile(r"\\(.)")  # in JavaScript, `\_` is `_`
 _RAW = re.compile(r"(?:!!raw-loader!(?P<loaded>[^?]+)(?:\?.*)?|(?P<queried>[^?!]+)\?raw)")
 _JSX = re.compile(r"<(?P<name>[A-Z][\w.]*|pre|code)(?=[\s/>])")
 _EXPRESSION = re.compile(
@@ -326,7 +327,7 @@ class DocusaurusIncludes:
             return ()
         in_code = code_ranges(text)
         imports = [match for match in _IMPORT.finditer(text) if not in_code(match.start())]
-        paths = {match["name"]: match["path"] for match in imports[:_MOST_IMPORTS]}
+        paths = {match["name"]: _UNESCAPED.sub(r"\1", match["path"]) for match in imports[:_MOST_IMPORTS]}
         raw = {name: path for name in paths if (path := _raw_path(paths[name]))}
         partials = {
             name for name in paths if paths[name].endswith(MARKDOWN_SUFFIXES) and "!" not in paths[name]

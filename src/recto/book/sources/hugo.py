@@ -1,0 +1,287 @@
+"""Hugo: the content tree, front matter in YAML, TOML or JSON, page bundles, and shortcodes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
+from recto.book.sources.directory import Navigation
+from recto.book.sources.includes import Directive, Finder, code_ranges, in_order, whole_line
+from recto.book.sources.site import Site, text_of
+from recto.types.book import Page
+
+_CONFIG = tuple(f"{name}.{end}" for name in ("hugo", "config") for end in ("toml", "yaml", "yml", "json"))
+_OTHER_HEAD = re.compile(
+    r"\A\ufeff?(?:\+\+\+[ \t]*\r?\n(?P<toml>.*?)\r?\n\+\+\+[ \t]*(?:\r?\n|\Z)"
+    r"|(?P<json>\{.*?\n\}[ \t]*(?:\r?\n|\Z)))",
+    re.DOTALL,
+)
+_SHORTCODE = re.compile(
+    r"\{\{(?P<mark>[<%])(?P<comment>/\*)?\s*+(?P<close>/?)[ \t]*+(?P<name>[\w./-]{1,100})"
+    r"(?P<arguments>(?:[^{}%>]|[%>](?!\}\})|\{(?!\{)|\}(?!\})){0,1000}+)[>%]\}\}"
+)
+_ARGUMENT = re.compile(
+    r"(?:(?P<key>[\w-]+)[ \t]*=[ \t]*)?"
+    r"(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|`(?P<raw>[^`]*)`|(?P<word>[^\s\"`=]+))"
+)
+_INCLUDES = ("include", "readfile", "include-md", "includes", "readFile", "read-file", "snippet", "import")
+_CODE = ("highlight", "code", "code-toggle", "code-block", "codeblock")
+_SHOWN = ("title", "caption", "text", "label", "header", "heading", "alt", "name", "summary")
+_DROPPED_CHARACTERS = re.compile(r"[^\w\s./\\%#+@~-]")
+
+
+class HugoSite(Site):
+    """A Hugo site in its default language, or in the one of `--locale`."""
+
+    generator = "hugo"
+    config_files = (*_CONFIG, *(f"config/_default/{name}" for name in _CONFIG))
+    options = ("locale",)
+
+    @classmethod
+    def folder_of(cls, config_file: Path) -> Path:
+        """Return the directory above `config`."""
+        return config_file.parents[2] if config_file.parent.name == "_default" else config_file.parent
+
+    @classmethod
+    def recognises(cls, config_file: Path) -> bool:
+        """Return whether there is content beside a file that may belong to another program."""
+        folder = cls.folder_of(config_file)
+        return config_file.stem == "hugo" or (
+            (folder / "content").is_dir()
+            and (
+                (folder / "layouts").is_dir() or (folder / "themes").is_dir() or (folder / "go.mod").is_file()
+            )
+        )
+
+    def configure(self, config_file: Path) -> None:
+        """Read the options that decide where pages are and where they are published."""
+        config = _lower(self._read(config_file))
+        if config_file.parent.name == "_default":
+            parts = ("languages", "module", "permalinks")
+            files = (config_file.with_name(f"{part}{end}") for part in parts for end in (".toml", ".yaml"))
+            config |= {file.stem: self._read(file) for file in files if file.is_file()}
+        self.title, self.url = text_of(config, "title"), text_of(config, "baseurl")
+        default = text_of(config, "defaultcontentlanguage") or "en"
+        language = self.book_file.options.locale or default
+        languages = _lower(config.get("languages"))
+        own = _lower(languages.get(language.lower()))
+        content = text_of(own, "contentdir") or text_of(config, "contentdir") or _mounted(config, language)
+        self.root = self.directory / (content or "content")
+        self.title = text_of(own, "title") or self.title
+        in_subdirectory = language != default or config.get("defaultcontentlanguageinsubdir") is True
+        self._prefix = f"{language}/" if in_subdirectory and languages else ""
+        self._languages = {key for key in languages if key != language.lower()} | ({default} - {language})
+        self._language = language
+        self._lower = config.get("disablepathtolower") is not True
+        self._ugly = config.get("uglyurls") is True
+        permalinks = _lower(config.get("permalinks"))
+        pages = _lower(permalinks.get("page")) or permalinks
+        self._permalinks = {key: value for key, value in pages.items() if isinstance(value, str)}
+
+    def _read(self, file: Path) -> dict[str, Any]:
+        return self.read_toml(file) if file.suffix == ".toml" else self.read_yaml(file)  # JSON is YAML
+
+    def wants(self, name: str) -> bool:
+        """Return whether a file is a page: not a translation, nor a resource of a page bundle."""
+        stem = name.rpartition("/")[2].rpartition(".")[0]
+        language = stem.rpartition(".")[2].lower() if "." in stem else ""
+        if not super().wants(name) or language in self._languages:
+            return False
+        index = stem.partition(".")[0] in ("index", "_index")
+        above = [section.rstrip("/") for section in _sections_above(name) if section]
+        return not any(map(self._is_bundle, above[index:]))
+
+    def _is_bundle(self, folder: str) -> bool:
+        return any(self.exists(f"{folder}/index{end}") for end in (".md", f".{self._language}.md"))
+
+    def read_head(self, text: str) -> dict[str, Any]:
+        """Return the front matter of a text in any of its three formats."""
+        return split_front_matter(_with_yaml(text))[0]
+
+    def page(self, name: str, page: Page) -> Page | str:
+        """Complete the page of a file, with its front matter as YAML."""
+        return super().page(name, replace(page, text=_with_yaml(page.text)))
+
+    def left_out(self, name: str, head: dict[str, Any]) -> str:
+        """Return why a page is not published: its own front matter or a section above it says so."""
+        heads = [head, *(self._cascade(section, name) for section in _sections_above(name))]
+        for values in heads:
+            build = values.get("build", values.get("_build"))
+            if values.get("draft") is True:
+                return "draft"
+            if isinstance(build, dict) and build.get("render") in ("never", False, "link"):
+                return "not rendered"
+        return "headless" if head.get("headless") is True else ""
+
+    def _cascade(self, section: str, name: str) -> dict[str, Any]:
+        """Return what a section states for the pages below it."""
+        values = self.head(f"{section}_index.md").get("cascade")
+        merged: dict[str, Any] = {}
+        for one in values if isinstance(values, list) else [values]:
+            if isinstance(one, dict) and not one.get("target") and not one.get("_target"):
+                merged |= {**one, **(one["params"] if isinstance(one.get("params"), dict) else {})}
+        return merged if name != f"{section}_index.md" or "build" in merged else {}
+
+    def address(self, name: str, head: dict[str, Any]) -> str:
+        """Return the address of a page: by `url`, `slug` or its path, in lower case."""
+        if url := stated(head, "url"):
+            return url.lstrip("/") if not url.startswith("/") else f"{self._prefix}{url.lstrip('/')}"
+        folder, slash, file = name.rpartition("/")
+        stem = file.partition(".")[0] if file.startswith(("index.", "_index.")) else file.rpartition(".")[0]
+        stem = stem.removesuffix(f".{self._language}")
+        if stem in ("index", "_index"):
+            folder, slash, last = folder.rpartition("/")
+            section = stem == "_index"
+        else:
+            last, section = stem, False
+        last = last if section else stated(head, "slug") or last
+        path = f"{folder}{slash}{last}"
+        if not section and (pattern := self._permalinks.get(path.partition("/")[0])) and "/" in path:
+            path = _permalink(pattern, path, last, head) or path
+        path = _DROPPED_CHARACTERS.sub("", path.replace(" ", "-"))
+        path = path.lower() if self._lower else path
+        if not path:
+            return self._prefix
+        return f"{self._prefix}{path}.html" if self._ugly and not section else f"{self._prefix}{path}/"
+
+    def label(self, folder: str) -> str:
+        """Return the title of a section."""
+        head = self.head(f"{folder}/_index.md")
+        return stated(head, "linkTitle") or stated(head, "title") or ""
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Order pages by weight, then by title, section by section."""
+        return Navigation(sorted(names, key=self._sort_key))
+
+    def _sort_key(self, name: str) -> list[tuple[float, str]]:
+        folders = [f"{section}_index.md" for section in _sections_above(name)][::-1][1:]
+        own = [] if name.endswith("_index.md") else [name]
+        return [self._weight(one) for one in (*folders, *own)]
+
+    def _weight(self, name: str) -> tuple[float, str]:
+        head = self.head(name)
+        weight = head.get("weight")
+        title = stated(head, "linkTitle") or stated(head, "title") or name
+        number = float(weight) if isinstance(weight, int | float) and weight else math.inf
+        return number, title.lower()
+
+    def finder(self) -> Finder:
+        """Return the finder of shortcodes."""
+        return partial(_shortcodes, self.root)
+
+
+def _lower(values: Any) -> dict[str, Any]:
+    """Return a mapping with keys in lower case: Hugo does not distinguish them."""
+    return {str(key).lower(): value for key, value in values.items()} if isinstance(values, dict) else {}
+
+
+def _mounted(config: dict[str, Any], language: str) -> str:
+    """Return the directory that is mounted as the content of a language."""
+    mounts = _lower(config.get("module")).get("mounts")
+    for mount in mounts if isinstance(mounts, list) else ():
+        if text_of(mount, "target") == "content" and text_of(mount, "lang") in ("", language):
+            return text_of(mount, "source")
+    return ""
+
+
+def _sections_above(name: str) -> Iterator[str]:
+    """Yield the directories above a page, nearest first, each with a slash at its end; "" is the root."""
+    folder = name.rpartition("/")[0]
+    while folder:
+        yield f"{folder}/"
+        folder = folder.rpartition("/")[0]
+    yield ""
+
+
+def _permalink(pattern: str, path: str, slug: str, head: dict[str, Any]) -> str:
+    """Return the address that a pattern states; "" if it needs more than names."""
+    title = (stated(head, "title") or slug).lower().replace(" ", "-")
+    values = {
+        "slug": slug,
+        "filename": slug,
+        "contentbasename": slug,
+        "slugorfilename": slug,
+        "slugorcontentbasename": slug,
+    }
+    values |= {"title": title, "section": path.partition("/")[0], "sections": path.rpartition("/")[0]}
+    address = re.sub(r":(\w+)", lambda key: values.get(key[1].lower(), ":"), pattern)
+    return "" if ":" in address else address.strip("/")
+
+
+def _with_yaml(text: str) -> str:
+    """Return a text with its front matter as YAML, on the same number of lines."""
+    match = _OTHER_HEAD.match(text)
+    if match is None:
+        return text
+    try:
+        values = tomllib.loads(match["toml"]) if match["toml"] is not None else load_mapping(match["json"])
+    except tomllib.TOMLDecodeError:
+        values = {}
+    lines = match[0].count("\n")
+    head = f"---\n{json.dumps(values, default=str)}\n---\n"
+    return head + "\n" * max(lines - 3, 0) + text[match.end() :]
+
+
+def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
+    """Return the shortcodes of a text: included files, code, and the text that others show."""
+    if "{{" not in text:
+        return ()
+    in_code = code_ranges(text)
+    directives, fences = [], list[str]()
+    for match in _SHORTCODE.finditer(text):
+        if match["comment"]:  # an example: it is shown without the marks of the comment
+            shown = re.sub(r"/\*|\*/", "", match[0])
+            directives.append(Directive(*match.span(), new=shown))
+            continue
+        start, end, prefix = whole_line(text, *match.span())
+        name, arguments = match["name"], list(_arguments(match["arguments"]))
+        values = dict(arguments)
+        if match["close"]:
+            marks = fences.pop() if name in _CODE and fences else ""
+            directives.append(_line(text, start, end, prefix, f"{prefix}{marks}" if marks else ""))
+        elif name in _INCLUDES and not in_code(match.start()):
+            path = values.get("file") or next((value for key, value in arguments if not key), "")
+            bases = (root, root.parent) if path.startswith("/") else (file.parent, root, root.parent)
+            suffixes = ("", ".md", "/index.md")
+            directives.append(
+                Directive(start, end, path.lstrip("/"), bases, suffixes, prefix=prefix or "", otherwise="")
+                if path
+                else Directive(start, end)
+            )
+        elif (
+            name in _CODE
+            and prefix is not None
+            and not match["arguments"].endswith("/")
+            and not in_code(match.start())
+        ):
+            language = values.get("lang") or next((value for key, value in arguments if not key), "")
+            fences.append("```")
+            directives.append(Directive(start, end, new=f"{prefix}```{language}"))
+        elif name in ("ref", "relref"):
+            directives.append(Directive(*match.span(), new=next((value for _, value in arguments), "")))
+        else:
+            shown = ". ".join(value for key, value in arguments if key in _SHOWN and value)
+            words = [value for key, value in arguments if not key and match["mark"] == "%" and " " in value]
+            directives.append(
+                _line(text, start, end, prefix, (prefix or "") + (shown or " ".join(words[:1])))
+            )
+    return in_order(directives)
+
+
+def _line(text: str, start: int, end: int, prefix: str | None, new: str) -> Directive:
+    """Return a directive that replaces a shortcode, and removes its line if nothing is left of it."""
+    empty = prefix is not None and not new.strip()
+    return Directive(start, min(end + 1, len(text)) if empty else end, new="" if empty else new)
+
+
+def _arguments(written: str) -> Iterator[tuple[str, str]]:
+    for match in _ARGUMENT.finditer(written):
+        yield match["key"] or "", match["double"] or match["raw"] or match["word"] or ""

@@ -1,0 +1,240 @@
+"""A site with one directory of pages: what most generators of sites have in common."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote, unquote, urljoin
+
+from recto._util.text import slug
+from recto.book.parsing.formats import MARKDOWN, MDX, Format, format_of
+from recto.book.parsing.frontmatter import load_yaml, split_front_matter
+from recto.book.parsing.markdown.headings import heading_texts
+from recto.book.sources.directory import Generator, Navigation, PageDirectory, SiteRules, any_of
+from recto.book.sources.docusaurus.javascript import read_exported
+from recto.book.sources.includes import Finder, Includes
+from recto.book.sources.options import (
+    PLAIN,
+    BookFile,
+    UnreadableSite,
+    check_url,
+    is_inside,
+    local_parts,
+    read_config,
+    read_logo,
+    repository_of,
+)
+from recto.types.book import AnchorStyle, Page
+
+_HEAD = 1 << 14  # bytes of a page that are searched for front matter
+_LISTED = re.compile(
+    r"^(?P<indent>[ \t]*)(?:[-*+][ \t]+)?\[(?P<title>(?:[^\[\]]|\[[^\[\]]*\]){1,500})\]"
+    r"\((?P<path>[^()\s]*|<[^<>\n]*>)\)"
+    r"|^#{1,6}[ \t]+(?P<part>[^\n]+)",
+    re.MULTILINE,
+)
+
+Entry = tuple[str, str, tuple[str, ...]]
+"""A page of a navigation: its file or address, its title ("" if it has none), the sections above it."""
+
+
+class Site(Generator, SiteRules):
+    """A site and the rules of its one directory; a generator overrides what it does in its own way.
+
+    `configure` reads the configuration and sets `root`, `url`, `title` and the navigation.
+    """
+
+    suffixes: tuple[str, ...] = (*MARKDOWN.suffixes, *MDX.suffixes)
+    anchors: ClassVar[AnchorStyle] = "github"
+    markdown: ClassVar[Format] = MARKDOWN
+
+    def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
+        SiteRules.__init__(self, book, book_file)
+        self.directory = self.root = self.folder_of(config_file)
+        self.bounds = repository_of(self.directory)
+        self.notes: list[str] = []
+        self.title = self.logo = self.url = ""
+        self.titles: dict[str, str] = {}
+        self.sections: dict[str, tuple[str, ...]] = {}
+        self._excluded = any_of(book_file.exclude)
+        self._heads: dict[str, dict[str, Any]] = {}
+        self.configure(config_file)
+        self.root = self.root.resolve()
+        url = book_file.options.url or check_url(self.url if "://" in self.url else "", config_file.name)
+        self.url = url if url.endswith("/") or not url else f"{url}/"
+        self.book_file = replace(book_file, pages=_flat_modules(self.sections))
+
+    @classmethod
+    def folder_of(cls, config_file: Path) -> Path:
+        """Return the directory of the site, which may be above the directory of its configuration."""
+        return config_file.parent
+
+    def configure(self, config_file: Path) -> None:
+        """Read the configuration."""
+
+    def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return the address of a page relative to the address of the site."""
+        return "/".join(local_parts(name))
+
+    def left_out(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return why a page is not published, or ""."""
+        return "draft" if head.get("draft") is True else ""
+
+    def finder(self) -> Finder | None:
+        """Return the finder of includes and of markup that Recto resolves before it parses a page."""
+        return None
+
+    def directories(self, path: Path) -> list[PageDirectory]:
+        """Return the directory of the pages, limited to `path`; nothing if `path` is elsewhere."""
+        if path != self.directory and not path.is_relative_to(self.root):
+            return []
+        inside = path.is_relative_to(self.root)
+        below = path.relative_to(self.root).as_posix().removeprefix(".") if inside else ""
+        if not is_inside(self.root, self.bounds):
+            raise UnreadableSite(f"The pages are outside the repository: {self.root}", hint=PLAIN)
+        finder = self.finder()
+        includes = Includes(finder, self.bounds) if finder else None
+        return [PageDirectory(self.root, self, self.bounds, below, includes=includes)]
+
+    def enters(self, folder: str) -> bool:
+        """Return whether a directory may hold pages."""
+        return not folder.rpartition("/")[2].startswith((".", "node_modules"))
+
+    def wants(self, name: str) -> bool:
+        """Return whether a file is a page."""
+        hidden = name.rpartition("/")[2].startswith(".")
+        return name.lower().endswith(self.suffixes) and not hidden and not self._excluded(name)
+
+    def page(self, name: str, page: Page) -> Page | str:
+        """Complete the page of a file."""
+        head = split_front_matter(page.text)[0]
+        if reason := self.left_out(name, head):
+            return reason
+        url = (
+            urljoin(self.url, quote(self.address(name, head), safe="/#?&=%~+,;:@!$'()*"))
+            if self.url
+            else page.url
+        )
+        format = format_of(name) or self.markdown
+        format = self.markdown if format is MARKDOWN else format
+        title = self.titles.get(name) or page.title
+        return replace(page, url=url, title=title, format=format.name, anchors=self.anchors)
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Order pages as the navigation does; pages that it does not list come last."""
+        return Navigation(names, self.sections)
+
+    def list_pages(self, entries: Sequence[Entry], file_of: Callable[[str], str | None] = str) -> None:
+        """Set the navigation; `file_of` turns what it lists into the name of a page."""
+        for target, title, sections in entries:
+            if (name := file_of(target)) is None:
+                continue
+            self.titles |= {name: title} if title and name not in self.titles else {}
+            self.sections.setdefault(name, sections)
+
+    def head(self, name: str) -> dict[str, Any]:
+        """Return the front matter of a file; {} if it has none."""
+        if name not in self._heads:
+            self._heads[name] = {}
+            try:
+                if is_inside(self.root / name, self.bounds):
+                    with (self.root / name).open("rb") as file:
+                        text = file.read(_HEAD).decode("utf-8", "replace")
+                    self._heads[name] = self.read_head(text)
+            except OSError:  # it is missing, or reported when it is read
+                pass
+        return self._heads[name]
+
+    def read_head(self, text: str) -> dict[str, Any]:
+        """Return the front matter of a text."""
+        return split_front_matter(text)[0]
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is a page of this name."""
+        try:
+            return bool(name) and (self.root / name).is_file()
+        except (OSError, ValueError):
+            return False
+
+    def set_logo(self, *images: Any) -> None:
+        """Set the logo to the first of these files that is a small image."""
+        names = [image.lstrip("/") for image in images if isinstance(image, str) and image]
+        folders = (self.directory, self.root)
+        self.logo = read_logo((folder / name for name in names for folder in folders), self.bounds)
+
+    def read_toml(self, file: Path) -> dict[str, Any]:
+        """Load a TOML file of the site."""
+        return dict(self._load(file, tomllib.loads))
+
+    def read_yaml(self, file: Path) -> dict[str, Any]:
+        """Load a YAML file of the site."""
+        return dict(self._load(file, load_yaml))
+
+    def read_javascript(self, file: Path) -> dict[str, Any]:
+        """Evaluate a JavaScript configuration without running it; {} if that is not possible."""
+        value = self._load(file, partial(read_exported, calls=True))
+        if not isinstance(value, dict):
+            self.notes.append(
+                f"{file.name} cannot be read without running it; pages are in the order of their names."
+            )
+        return value if isinstance(value, dict) else {}
+
+    def _load(self, file: Path, load: Callable[[str], Any]) -> Any:
+        try:
+            return load(read_config(file, self.bounds))
+        except (ValueError, RecursionError) as error:
+            raise UnreadableSite(f"{file.name} cannot be read: {str(error)[:200]}", hint=PLAIN) from error
+
+
+def text_of(values: Any, *keys: str) -> str:
+    """Return a string below a path of keys; "" if there is none."""
+    for key in keys:
+        values = values.get(key) if isinstance(values, dict) else None
+    return values if isinstance(values, str) else ""
+
+
+def texts_of(value: Any) -> list[str]:
+    """Return a string or a list of strings as a list."""
+    return [item for item in (value if isinstance(value, list) else [value]) if isinstance(item, str)]
+
+
+def html_address(name: str) -> str:
+    """Return the address of a page as the name of its HTML file."""
+    return f"{name.rpartition('.')[0]}.html"
+
+
+def read_summary(text: str) -> Iterator[Entry]:
+    """Yield the pages of a `SUMMARY.md`: a list of links; headings name its parts."""
+    part, above, first = "", list[tuple[int, str]](), True
+    for line in _LISTED.finditer(text):
+        if line["part"]:
+            part, above = ("" if first else heading_texts(line["part"].strip())[0]), []
+            first = False
+            continue
+        first = False
+        indent, title = len(line["indent"].expandtabs(4)), heading_texts(line["title"])[0]
+        above = [(depth, upper) for depth, upper in above if depth < indent]
+        path = unquote(line["path"].strip("<>")).partition("#")[0].removeprefix("./")
+        listed = line[0].lstrip()[0] in "-*+"
+        own = (title,) if listed and not above and not part else ()
+        yield path, title, (*filter(None, [part]), *(upper for _, upper in above), *own)
+        above.append((indent, title))
+
+
+def _flat_modules(sections: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Return the module of each page by its outermost section, if the pages are not in directories.
+
+    A section with a single page is no module.
+    """
+    if not sections or sum("/" in name for name in sections) * 2 > len(sections):
+        return {}
+    first = {name: titles[0] for name, titles in sections.items() if titles}
+    sizes: dict[str, int] = {}
+    for title in first.values():
+        sizes[title] = sizes.get(title, 0) + 1
+    return {name: key for name, title in first.items() if sizes[title] > 1 and (key := slug(title))}

@@ -1,0 +1,332 @@
+"""Sphinx and Jupyter Book: `conf.py` (never run), `_toc.yml`, `myst.yml` and the toctrees of pages."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from posixpath import normpath
+from typing import Any, ClassVar
+
+from recto.book.parsing.formats import MYST, format_of
+from recto.book.parsing.markdown.headings import heading_texts
+from recto.book.sources.directory import any_of
+from recto.book.sources.includes import Directive, Finder, Select, select_lines
+from recto.book.sources.options import UnreadableSite, read_config
+from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
+
+_TOCTREE = re.compile(
+    r"^(?P<indent>[ \t]*)(?:\.\. toctree::[^\n]*\n(?P<rst>(?:(?P=indent)[ \t]+[^\n]*\n|[ \t]*\n)*)"
+    r"|(?P<marks>`{3,}|:{3,})\{toctree\}[^\n]*\n(?P<myst>.*?)^(?P=indent)(?P=marks)[ \t]*$)",
+    re.MULTILINE | re.DOTALL,
+)
+_OPTION = re.compile(r":(?P<name>[\w-]+):[ \t]*(?P<value>.*)")
+_TITLED = re.compile(r"(?P<title>.*?)[ \t]*<(?P<target>[^<>]+)>")
+_LITERAL = re.compile(
+    r"^(?P<prefix>[ \t]*)(?P<marks>`{3,}|:{3,})\{(?P<kind>literalinclude|include)\}"
+    r"[ \t]*(?P<path>[^\s`]+)[ \t]*\n"
+    r"(?P<options>(?:[ \t]*:[\w-]+:[^\n]*\n)*)[ \t]*(?P=marks)[ \t]*$",
+    re.MULTILINE,
+)
+_LARGEST = 1 << 20
+_MOST_LISTED = 10_000
+_DEEPEST = 20
+
+
+class SphinxSite(Site):
+    """A Sphinx project; the pages of its formats that Recto reads."""
+
+    generator = "sphinx"
+    config_files: ClassVar[tuple[str, ...]] = ("conf.py", "source/conf.py")
+    anchors = "docutils"
+    markdown = MYST
+    suffixes: tuple[str, ...] = (".rst", ".md", ".txt", ".ipynb")
+    first = "index"
+
+    @classmethod
+    def folder_of(cls, config_file: Path) -> Path:
+        """Return the directory of the project, which may be above `source`."""
+        return config_file.parents[1] if config_file.parent.name == "source" else config_file.parent
+
+    @classmethod
+    def recognises(cls, config_file: Path) -> bool:
+        """Return whether a file has settings of Sphinx."""
+        with suppress(OSError):
+            text = config_file.read_text("utf-8", "replace")[:_LARGEST]
+            return bool(
+                re.search(
+                    r"^(?:extensions|html_theme|master_doc|root_doc|source_suffix)\s*=", text, re.MULTILINE
+                )
+            )
+        return False
+
+    def configure(self, config_file: Path) -> None:
+        """Read the literals of `conf.py`, and the toctrees of the pages from the first one on."""
+        self.root = config_file.parent
+        self.set_options(_literals(read_config(config_file, self.bounds)))
+        self.list_pages(list(self._toctree(self.first, (), set())), self._file)
+
+    def set_options(self, config: dict[str, Any]) -> None:
+        """Take over the options of `conf.py`."""
+        self.title = text_of(config, "html_title") or text_of(config, "project")
+        self.url = text_of(config, "html_baseurl")
+        self.first = text_of(config, "root_doc") or text_of(config, "master_doc") or "index"
+        self._left_out = any_of((*texts_of(config.get("exclude_patterns")), "_build/**"))
+        suffixes = config.get("source_suffix")
+        stated = tuple(texts_of(list(suffixes) if isinstance(suffixes, dict) else suffixes))
+        parsers = tuple(texts_of(config.get("extensions")))
+        usual = (
+            ".rst",
+            *(
+                end
+                for end, name in ((".md", "myst"), (".ipynb", "nb"))
+                if any(name in one for one in parsers)
+            ),
+        )
+        self.suffixes = stated or usual
+
+    def enters(self, folder: str) -> bool:
+        """Return whether a directory may hold pages."""
+        return super().enters(folder) and not self._left_out(folder)
+
+    def wants(self, name: str) -> bool:
+        """Return whether a file is a page."""
+        return super().wants(name) and format_of(name) is not None and not self._left_out(name)
+
+    def left_out(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return "": Sphinx has no drafts."""
+        return ""
+
+    def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return the address of a page: a file, or a directory as the builder `dirhtml` makes it."""
+        if not self.book_file.options.trailing_slash:
+            return html_address(name)
+        return re.sub(r"(^|/)index/$", r"\1", f"{name.rpartition('.')[0]}/")
+
+    def _file(self, document: str) -> str | None:
+        names = [document, *(document + suffix for suffix in self.suffixes)]
+        return next((name for name in names if format_of(name) and self.exists(name)), None)
+
+    def _toctree(self, document: str, sections: tuple[str, ...], seen: set[str]) -> Iterator[Entry]:
+        """Yield a page and those that its toctrees list; captions and pages with a toctree are sections."""
+        name = self._file(document)
+        if name is None or name in seen or len(seen) > _MOST_LISTED or len(sections) > _DEEPEST:
+            return
+        seen.add(name)
+        text = self._read(name)
+        trees = list(_toctrees(text)) if "toctree" in text else []
+        own = (*sections, title) if trees and document != self.first and (title := _title(text)) else sections
+        yield name, "", own
+        for caption, entries in trees:
+            for entry in entries:
+                for target in self._targets(entry, document):
+                    yield from self._toctree(target, (*own, caption) if caption else own, seen)
+
+    def _read(self, name: str) -> str:
+        try:
+            return read_config(self.root / name, self.bounds, _LARGEST)
+        except UnreadableSite:
+            return ""
+
+    def _targets(self, entry: str, document: str) -> list[str]:
+        titled = _TITLED.fullmatch(entry)
+        target = titled["target"] if titled else entry
+        folder = PurePosixPath(document).parent
+        path = target.lstrip("/") if target.startswith("/") else normpath(folder / target)
+        if "*" not in path:
+            return [re.sub(r"\.(?:rst|md|ipynb|txt)$", "", path)]
+        matches = (
+            file.relative_to(self.root) for file in self.root.glob(path) if file.name.endswith(self.suffixes)
+        )
+        return sorted({str(file.as_posix()).rpartition(".")[0] for file in matches} - {document})
+
+    def finder(self) -> Finder:
+        """Return the finder of files that MyST pages include."""
+        return _included
+
+
+class JupyterBookSite(SphinxSite):
+    """A Jupyter Book 1 with `_config.yml` and `_toc.yml`; pages that the table does not list are left out."""
+
+    generator = "jupyter-book"
+    config_files = ("_toc.yml",)
+
+    @classmethod
+    def folder_of(cls, config_file: Path) -> Path:
+        """Return the directory of the table of contents."""
+        return config_file.parent
+
+    @classmethod
+    def recognises(cls, config_file: Path) -> bool:  # noqa: ARG003
+        """Return True: no other program has a file of this name."""
+        return True
+
+    def configure(self, config_file: Path) -> None:
+        """Read the configuration and the table of contents."""
+        file = config_file.with_name("_config.yml")
+        config = self.read_yaml(file) if file.is_file() else {}
+        sphinx = config.get("sphinx") if isinstance(config.get("sphinx"), dict) else {}
+        options = sphinx.get("config") if isinstance(sphinx, dict) else None
+        self.set_options(options if isinstance(options, dict) else {})
+        self.suffixes = (".md", ".ipynb", ".rst")
+        self.title = text_of(config, "title")
+        self.url = text_of(config, "html", "baseurl") or self.url
+        self.set_logo(text_of(config, "logo"))
+        self._all = config.get("only_build_toc_files") is False
+        self.list_pages(list(_contents(self.read_yaml(config_file), ())), self._file)
+
+    def wants(self, name: str) -> bool:
+        """Return whether the table of contents lists a page."""
+        return super().wants(name) and (name in self.sections or self._all)
+
+
+class MystSite(Site):
+    """A MyST project or Jupyter Book 2 with `myst.yml`; addresses are the names of files without folders."""
+
+    generator = "myst"
+    config_files = ("myst.yml",)
+    suffixes = (".md", ".ipynb")
+    anchors = "github"
+    markdown = MYST
+
+    def configure(self, config_file: Path) -> None:
+        """Read the project and its table of contents."""
+        config = self.read_yaml(config_file)
+        project, site = config.get("project"), config.get("site")
+        self.title = text_of(project, "title") or text_of(site, "title")
+        toc = project.get("toc") if isinstance(project, dict) else None
+        options = site.get("options") if isinstance(site, dict) else None
+        self._folders = isinstance(options, dict) and options.get("folders") is True
+        self._left_out = any_of(
+            ("_build/**", *texts_of(project.get("exclude") if isinstance(project, dict) else None))
+        )
+        self.list_pages(
+            list(_contents({"chapters": toc}, ())), lambda name: name if self.exists(name) else None
+        )
+        self._first = next(iter(self.sections), "")
+
+    def wants(self, name: str) -> bool:
+        """Return whether a file is a page: the table of contents lists it, if there is one."""
+        readable = super().wants(name) and format_of(name) is not None and not self._left_out(name)
+        return readable and (name in self.sections or not self.sections)
+
+    def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return the address of a page; the first one is the home page."""
+        if name == self._first:
+            return ""
+        folder, slash, file = name.rpartition("/")
+        parts = [
+            re.sub(r"[^a-z0-9-]+", "-", re.sub(r"^\d+[-_.]", "", one.lower())).strip("-")
+            for one in [*folder.split("/"), file.rpartition(".")[0]]
+        ]
+        return "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
+
+    def finder(self) -> Finder:
+        """Return the finder of files that MyST pages include."""
+        return _included
+
+
+def _literals(source: str) -> dict[str, Any]:
+    """Return the names that a Python file assigns literals to; nothing is run."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    values: dict[str, Any] = {}
+    for node in tree.body:
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        with suppress(ValueError, TypeError, RecursionError, MemoryError):  # it is not a literal
+            value = ast.literal_eval(node.value)
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            values |= {target.id: value for target in targets if isinstance(target, ast.Name)}
+    return values
+
+
+def _toctrees(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the caption and the entries of each toctree."""
+    for tree in _TOCTREE.finditer(text):
+        caption, entries = "", list[str]()
+        body = (
+            tree["rst"]
+            if tree["rst"] is not None
+            else re.sub(r"\A[ \t]*---\n(.*?)\n[ \t]*---\n", _as_options, tree["myst"], flags=re.DOTALL)
+        )
+        for line in map(str.strip, body.split("\n")):
+            if option := _OPTION.fullmatch(line):
+                caption = option["value"] if option["name"] == "caption" else caption
+            elif line and line != "self" and "://" not in line:
+                entries.append(line)
+        yield caption, entries
+
+
+def _as_options(head: re.Match[str]) -> str:
+    """Return the YAML head of a directive as options."""
+    return "".join(f":{line.replace(':', ':  ', 1)}\n" for line in head[1].split("\n"))
+
+
+def _title(text: str) -> str:
+    """Return the first heading of a page in Markdown or reStructuredText."""
+    heading = re.search(
+        r"^# +(?P<atx>[^\n]+)|^(?P<rst>[^\s:.`][^\n]*)\n[=\-~^*#\"]{3,}[ \t]*$", text, re.MULTILINE
+    )
+    return heading_texts((heading["atx"] or heading["rst"]).strip())[0] if heading else ""
+
+
+def _contents(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
+    """Yield the files of a table of contents; captions and files with others below are sections."""
+    if len(sections) > _DEEPEST or not isinstance(value, dict):
+        return
+    file = text_of(value, "root") or text_of(value, "file")
+    caption, title = text_of(value, "caption"), text_of(value, "title")
+    below = [
+        item
+        for key in ("parts", "chapters", "sections", "children", "entries", "subtrees")
+        for item in value.get(key) or ()
+        if isinstance(value.get(key), list)
+    ]
+    label = caption or (title if below else "")
+    inner = (*sections, label) if label and not text_of(value, "root") else sections
+    if file:
+        yield file, title, inner
+    for item in below:
+        yield from _contents(item, inner)
+
+
+def _included(text: str, file: Path) -> Sequence[Directive]:
+    """Return the `{include}` and `{literalinclude}` directives of a MyST page."""
+    directives = []
+    for match in _LITERAL.finditer(text) if "include}" in text else ():
+        options = {option["name"]: option["value"].strip() for option in _OPTION.finditer(match["options"])}
+        code = options.get("language", "") if match["kind"] == "literalinclude" else None
+        select = _selected(options)
+        directives.append(
+            Directive(
+                *match.span(),
+                match["path"].lstrip("/"),
+                (file.parent,),
+                select=select,
+                code=code,
+                prefix=match["prefix"],
+                otherwise="",
+            )
+        )
+    return directives
+
+
+def _selected(options: dict[str, str]) -> Select | None:
+    if lines := options.get("lines"):
+        return select_lines(lines, "-")
+    start, end = options.get("start-after", ""), options.get("end-before", "")
+    if not start and not end:
+        return None
+
+    def select(text: str) -> str | None:
+        if start not in text or end not in text:
+            return None
+        text = text.partition(start)[2] if start else text
+        return text.partition(end)[0] if end else text
+
+    return select

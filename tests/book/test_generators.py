@@ -1,0 +1,290 @@
+"""Test how the sites of generators are recognised and read: small books, without building them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from recto.book.parsing.formats import read
+from recto.book.sources.options import SiteOptions
+from recto.book.sources.tree import GENERATORS, open_book
+from recto.errors import InvalidArgument, InvalidOption
+from recto.types.book import Page
+from tests.book.files import write
+
+URL = "https://book.example.org/"
+
+
+def pages_of(root: Path, **options: str) -> dict[str, Page]:
+    """Return the pages of a book by their paths, in their order."""
+    source = open_book(root, SiteOptions(url=URL, **options))  # type: ignore[arg-type]
+    pages = {page.path: page for page in source.pages()}
+    assert source.failed == []
+    return pages
+
+
+def addresses(pages: Mapping[str, Page]) -> dict[str, str]:
+    return {path: page.url.removeprefix(URL) for path, page in pages.items()}
+
+
+def text_of(page: Page) -> str:
+    return "\n".join(block.text for section in read(page).sections for block in section.blocks)
+
+
+MDBOOK = {
+    "book.toml": '[book]\ntitle = "Lights"\n',
+    "src/SUMMARY.md": """# Summary
+
+[Preface](README.md)
+
+- [The `tower`](tower.md)
+  - [Stairs](ch01-stairs.md)
+- [Lamp](lamp.md)
+
+# The sea
+
+- [Waves](sea/waves.md)
+- [Not written yet]()
+""",
+    "src/README.md": "# Preface\n\nWelcome.\n",
+    "src/tower.md": "## Inside\n\n{{#title A tower}}\n{{#include part.md}}\n",
+    "src/ch01-stairs.md": "# Stairs\n\n```python\n{{#include ../code.py:climb}}\n```\n\n```python\n{{#rustdoc_include ../code.py:1:2}}\n```\n",
+    "src/lamp.md": "# Lamp\n\n{{#playground ../code.py}}\n\n\\{{#include escaped.md}}\n\n{{#include gone.md}}\n",
+    "src/sea/waves.md": "# Waves\n\nWaves.\n",
+    "src/part.md": "The beacon is lit.\n",
+    "src/unlisted.md": "# Unlisted\n\nNo.\n",
+    "2018-edition/src/old.md": "# Old\n\nNo.\n",
+    "code.py": "a = 1\nb = 2\n# ANCHOR: climb\nclimb()\n# ANCHOR_END: climb\n",
+}
+
+
+def test_mdbook(tmp_path: Path) -> None:
+    root = write(tmp_path / "lights", MDBOOK)
+    pages = pages_of(root)
+    assert addresses(pages) == {
+        "README.md": "index.html",
+        "tower.md": "tower.html",
+        "ch01-stairs.md": "ch01-stairs.html",
+        "lamp.md": "lamp.html",
+        "sea/waves.md": "sea/waves.html",
+    }
+    assert read(pages["tower.md"]).title == "The tower"
+    modules = {path: (page.module, page.module_title) for path, page in pages.items()}
+    assert modules["ch01-stairs.md"] == modules["tower.md"] == ("the-tower", "The tower")
+    assert modules["README.md"] == modules["lamp.md"] == ("intro", "Preface")
+    assert "The beacon is lit." in text_of(pages["tower.md"])
+    assert "A tower" not in text_of(pages["tower.md"])
+    stairs = text_of(pages["ch01-stairs.md"])
+    assert "```python\nclimb()\n```" in stairs
+    assert "a = 1\nb = 2" in stairs
+    assert "ANCHOR" not in stairs
+    lamp = text_of(pages["lamp.md"])
+    assert "```python\na = 1" in lamp
+    assert "{{#include escaped.md}}" in lamp
+    assert "gone.md" not in lamp
+
+
+def test_a_failed_include_says_why(tmp_path: Path) -> None:
+    root = write(tmp_path / "lights", MDBOOK)
+    source = open_book(root / "src")
+    list(source.pages())
+    assert any("gone.md (missing)" in note for note in source.notes)
+    (root / "src" / "tower.md").write_text("# T\n\n{{#include ../../outside.md}}\n", "utf-8")
+    (tmp_path / "outside.md").write_text("No.", "utf-8")
+    list(source.pages())
+    assert any("which is not in a git repository: run `git init`" in note for note in source.notes)
+
+
+def test_a_page_of_a_site_is_part_of_it(tmp_path: Path) -> None:
+    root = write(tmp_path / "lights", MDBOOK)
+    assert addresses(pages_of(root / "src" / "sea")) == {"sea/waves.md": "sea/waves.html"}
+
+
+def test_the_generator_can_be_chosen(tmp_path: Path) -> None:
+    root = write(tmp_path / "lights", MDBOOK)
+    plain = pages_of(root / "src", generator="plain")
+    assert "unlisted.md" in plain
+    assert plain["tower.md"].url == f"{URL}tower"
+    assert "SUMMARY.md" not in plain
+    with pytest.raises(InvalidOption, match="not part of a hugo site"):
+        open_book(root, SiteOptions(generator="hugo"))
+    with pytest.raises(InvalidOption, match="There is no generator 'mdbok'") as error:
+        open_book(root, SiteOptions(generator="mdbok"))
+    assert "Did you mean mdbook?" in error.value.hint
+    write(root / "src", {"recto.toml": '[site]\ngenerator = "plain"\n'})
+    assert "unlisted.md" in pages_of(root / "src")
+
+
+def test_quarto_leaves_out_what_it_does_not_render(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "lights",
+        {
+            "_quarto.yml": "project:\n  type: book\nbook:\n  title: Lights\n  chapters:\n    - index.md\n"
+            "    - part: Sea\n      chapters:\n        - sea/waves.md\n",
+            "index.md": '# Lights\n\n::: {.callout-note title="Mind"}\nThe stairs.\n:::\n\n{{< include _part.md >}}\n\n{{< video x.mp4 >}}\n',
+            "sea/waves.md": "# Waves\n\n## 1. The Big wave\n\nWaves.\n",
+            "_part.md": "The beacon is lit.\n",
+            "README.md": "# About\n\nNo.\n",
+        },
+    )
+    pages = pages_of(root)
+    assert addresses(pages) == {"index.md": "", "sea/waves.md": "sea/waves.html"}
+    assert text_of(pages["index.md"]) == "**Mind**\nThe stairs.\nThe beacon is lit."
+    assert [anchor for section in read(pages["sea/waves.md"]).sections for _, anchor in section.anchors][
+        -1
+    ] == "the-big-wave"
+    assert pages["sea/waves.md"].module_title == "Sea"
+
+
+def test_gitbook(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "lights",
+        {
+            ".gitbook.yaml": "root: ./docs/\n",
+            "docs/SUMMARY.md": "# Table of contents\n\n* [Lights](README.md)\n\n## Sea\n\n* [Waves](sea/waves.md)\n",
+            "docs/README.md": '# Lights\n\n{% hint style="info" %}\nMind.\n{% endhint %}\n',
+            "docs/sea/waves.md": "# Waves\n\nWaves.\n",
+            "docs/other.md": "# Other\n\nNo.\n",
+        },
+    )
+    pages = pages_of(root)
+    assert addresses(pages) == {"README.md": "", "sea/waves.md": "sea/waves"}
+    assert text_of(pages["README.md"]) == "Mind."
+    assert pages["sea/waves.md"].module_title == "Sea"
+
+
+def test_nextra(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "lights",
+        {
+            "next.config.mjs": "import nextra from 'nextra'\nexport default nextra({})({})\n",
+            "content/_meta.js": "export default { index: 'Lights', sea: 'The sea', tower: { title: 'Tower' } }\n",
+            "content/index.mdx": "# Lights\n\nWelcome.\n",
+            "content/tower.mdx": "The stairs.\n",
+            "content/sea/waves.md": "# Waves\n\nWaves.\n",
+        },
+    )
+    pages = pages_of(root)
+    assert addresses(pages) == {"index.mdx": "", "sea/waves.md": "sea/waves", "tower.mdx": "tower"}
+    assert read(pages["tower.mdx"]).title == "Tower"
+    assert pages["sea/waves.md"].module_title == "The sea"
+
+
+def test_d2lbook(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "lights",
+        {
+            "config.ini": "[project]\nname = lights\ntitle = Lights\n[build]\n[html]\n",
+            "index.md": "# Lights\n\n```toc\n:maxdepth: 1\n\nchapter_sea/index\n```\n",
+            "chapter_sea/index.md": "# The sea\n:label:`chap_sea`\n\nSee :numref:`fig_wave` and :func:`roll`.\n\n```toc\n\nwaves\n```\n",
+            "chapter_sea/waves.md": "# Waves\n\n```{.python .input}\n#@tab pytorch\nroll()\n```\n",
+            "README.md": "# About\n\nNo.\n",
+        },
+    )
+    pages = pages_of(root)
+    assert addresses(pages) == {
+        "index.md": "index.html",
+        "chapter_sea/index.md": "chapter_sea/index.html",
+        "chapter_sea/waves.md": "chapter_sea/waves.html",
+    }
+    assert text_of(pages["chapter_sea/index.md"]) == "See and roll."
+    assert "@tab" not in text_of(pages["chapter_sea/waves.md"])
+
+
+def test_myst_project(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "lights",
+        {
+            "myst.yml": "project:\n  title: Lights\n  toc:\n    - file: index.md\n    - title: Sea\n      children:\n"
+            "        - file: sea/01_Big_Waves.md\n",
+            "index.md": "# Lights\n\nWelcome.\n",
+            "sea/01_Big_Waves.md": "# Waves\n\nWaves.\n",
+        },
+    )
+    assert addresses(pages_of(root)) == {"index.md": "", "sea/01_Big_Waves.md": "big-waves"}
+
+
+def test_conf_py_is_never_run(tmp_path: Path) -> None:
+    root = write(
+        tmp_path / "docs",
+        {
+            "conf.py": "from pathlib import Path\nPath('run').touch()\nextensions = ['myst_parser']\nproject = 'Lights'\nroot_doc = 'start'\n",
+            "start.md": "# Lights\n\n```{toctree}\n---\ncaption: Sea\n---\nsea/*\n```\n",
+            "sea/waves.md": "# Waves\n\nWaves.\n",
+            "sea/foam.md": "# Foam\n\nFoam.\n",
+        },
+    )
+    assert list(addresses(pages_of(root))) == ["start.md", "sea/foam.md", "sea/waves.md"]
+    assert not (root / "run").exists()
+    assert pages_of(root)["sea/foam.md"].module_title == "Sea"
+
+
+def test_a_configuration_of_another_program_is_not_a_site(tmp_path: Path) -> None:
+    files = {
+        "config.toml": "[server]\nport = 1\n",
+        "conf.py": "DEBUG = True\n",
+        "config.ini": "[a]\n",
+        "astro.config.mjs": "export default {}\n",
+        "next.config.js": "module.exports = {}\n",
+        "page.md": "# A page\n\nText.\n",
+        "CONTRIBUTING.md": "# How to\n\nNo.\n",
+        "later.md": "---\ndraft: true\n---\n\n# Later\n\nNo.\n",
+        "security.md": "# Security\n\nA page.\n",
+    }
+    source = open_book(write(tmp_path / "lights", files), SiteOptions(url=URL))
+    assert [page.url for page in source.pages()] == [f"{URL}page", f"{URL}security"]
+    assert source.notes == ["Left out: 1 draft page."]
+
+
+def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    files = {"page.md": "# A page\n\nText.\n", "a.adoc": "= A", "b.adoc": "= B", "c.docx": "x", "d.png": "x"}
+    source = open_book(write(tmp_path / "lights", files))
+    assert [note for note in source.notes if "not read" in note] == [
+        "2 .adoc files not read: build the site, and index its address or the directory of its HTML files.",
+        "1 .docx file not read: convert them to Markdown.",
+    ]
+    (tmp_path / "lights" / "page.md").unlink()
+    with pytest.raises(InvalidArgument, match="There is no") as error:
+        open_book(tmp_path / "lights")
+    assert "2 .adoc files not read" in error.value.hint
+
+
+def test_an_escaped_underscore_names_the_same_file(tmp_path: Path) -> None:
+    files = {
+        "docusaurus.config.js": "export default { url: 'https://book.example.org', baseUrl: '/', presets: ['classic'] }",
+        "docs/a.mdx": "import Part from './\\_part.mdx';\n\n# A\n\n<Part />\n",
+        "docs/_part.mdx": "The beacon is lit.\n",
+    }
+    (page,) = open_book(write(tmp_path / "lights", files)).pages()
+    assert "The beacon is lit." in text_of(page)
+
+
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_a_broken_configuration_is_an_error_with_advice(generator: str, tmp_path: Path) -> None:
+    """Broken bytes in each configuration give an error of ours, or a book without the site's own rules."""
+    for number, name in enumerate(GENERATORS[generator].config_files):
+        for content in (
+            "",
+            "\0",
+            "[[[",
+            "{" * 3_000,
+            "x: &a [*a, *a]",
+            "= 1",
+            "starlight nextra extensions = [" * 9,
+        ):
+            root = tmp_path / f"{number}-{abs(hash(content)) % 1000}"
+            write(
+                root,
+                {name: content, "page.md": "# A page\n\nText.\n", "content/page.md": "# A page\n\nText.\n"},
+            )
+            try:
+                list(open_book(root).pages())
+            except (InvalidArgument, InvalidOption, RuntimeError) as error:
+                assert getattr(error, "hint", "")
+            except Exception as error:
+                from recto.errors import RectoError
+
+                assert isinstance(error, RectoError), repr(error)
+                assert error.hint

