@@ -189,7 +189,7 @@ def test_d2lbook(tmp_path: Path) -> None:
         "chapter_sea/index.md": "chapter_sea/index.html",
         "chapter_sea/waves.md": "chapter_sea/waves.html",
     }
-    assert text_of(pages["chapter_sea/index.md"]) == "See and roll."
+    assert text_of(pages["chapter_sea/index.md"]) == "See Figure wave and `roll`."
     assert "@tab" not in text_of(pages["chapter_sea/waves.md"])
 
 
@@ -242,8 +242,8 @@ def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
     files = {"page.md": "# A page\n\nText.\n", "a.adoc": "= A", "b.adoc": "= B", "c.docx": "x", "d.png": "x"}
     source = open_book(write(tmp_path / "lights", files))
     assert [note for note in source.notes if "not read" in note] == [
-        "2 .adoc files not read: build the site, and index its address or the directory of its HTML files.",
-        "1 .docx file not read: convert them to Markdown.",
+        "2 .adoc files not read: AsciiDoc is not read; index the HTML that is built from it, or crawl the website.",
+        "1 .docx file not read: convert them to one of the formats that Recto reads, such as PDF or EPUB.",
     ]
     (tmp_path / "lights" / "page.md").unlink()
     with pytest.raises(InvalidArgument, match="There is no") as error:

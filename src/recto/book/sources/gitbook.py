@@ -10,7 +10,7 @@ from typing import Any
 
 from recto.book.parsing.formats import D2L
 from recto.book.sources.docusaurus.javascript import read_exported, read_json
-from recto.book.sources.includes import Directive, Finder
+from recto.book.sources.includes import Directive, Finder, code_ranges
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, read_summary, text_of
 
