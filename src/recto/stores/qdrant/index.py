@@ -40,6 +40,7 @@ from recto.stores.qdrant.dialects import (
     matches,
     module_filter,
     stored_modules,
+    language_filter,
     url_filter,
 )
 from recto.types.index import Candidates, IndexInfo, IndexQuery, PayloadSchema, SparseVector
@@ -350,7 +351,7 @@ class ServerIndex:
         """Return the filters for the server, or None if it cannot filter."""
         dialect = self._schema.dialect
         modules = module_filter(dialect, filters, self._schema.known_modules)
-        conditions = [modules, url_filter(dialect, filters)]
+        conditions = [modules, url_filter(dialect, filters), language_filter(dialect, filters)]
         if CLIENT_SIDE in conditions:
             self._warn(
                 "This collection has no field to filter by, "
