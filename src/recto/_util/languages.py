@@ -68,14 +68,16 @@ _STOP_WORDS = {
         that the their them then there these they this those through to too under until up us very was
         we were what when where which while who whom why will with would you your""",
     "de": """aber alle als am an auch auf aus bei beim bis da damit dann das dass dein dem den der des die dies
-        diese diesem diesen dieser dieses du durch ein eine einem einen einer eines er es für gibt haben hat
-        hier ich ihr ihre im in ist kann kannst kein keine können man mehr mein meine meinem meinen meiner mit
-        muss nach nicht noch nur ob oder ohne sein sich sie sind so statt über um und uns unter vom von vor
-        wann warum was wenn wer werden wie wir wird wo wodurch zu zum zur""",
+        diese dieselben diesem diesen dieser dieses du durch darf ein eine einem einen einer eines er es für
+        fürs gibt habe haben hat hier ich ihr ihre im in ist jede jedem jeden jeder jedes kann kannst kein
+        keine können man mehr mein meine meinem meinen meiner mit möchte muss müssen nach nicht noch nur ob
+        oder ohne schon sein sich sie sind so soll sollen statt über um und uns unter vom von vor wann warum
+        was welche welchen welcher welches wenn wer werden wie wir wird wo wodurch wurde zu zum zur""",
     "es": """a al algo antes aquí así como con cómo cual cuál cuando cuándo de del desde donde dónde durante e
         el ella en entre era es esa ese eso esta está están este esto estos fue ha hace hacer hago hasta hay la
-        las le les lo los más me mi mis muy no nos o para pero por porque puede puedes puedo que qué se ser si
-        sí sin sobre solo son su sus también tiene todo todos tu un una uno y ya""",
+        las le les lo los más me mi mis mismo mismos muy ni no nos o para pero por porque puede puedes puedo
+        que qué quiero se ser si sí sin sobre solo son su sus también tiene toda todas todo todos tu un una
+        uno y ya""",
     "fr": """à ai au aux avec c ce ces cette comme comment d dans de des donc du elle en entre est et être fait
         il ils j je l la le les leur lui ma mais me mes moi mon même n ne nos notre nous on ont ou où par pas
         peut peux plus pour pourquoi qu quand que quel quelle quels qui quoi s sa sans se ses si son sont sur

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from recto._util.languages import ENGLISH, UNSPACED_LANGUAGES
-from recto.protocols import Index
+from recto.protocols import Embedder, Index, known_languages
 from recto.search.analyzer import (
     ANALYZER,
     EXACT_MARK,
@@ -39,7 +39,7 @@ BM25 = {"k1": _K1, "b": _B, "average": _AVERAGE_LENGTH}
 _MAX_CORRECTIONS = 3
 _PREFIX = 3  # letters; words with the same prefix are neighbours in the vocabulary
 _MAX_SCANNED = 5_000  # rows that are compared for one correction
-_MIN_OTHER_CORRECTED = 6  # letters of words that are not English, which have no list of common words
+_MIN_OTHER_CORRECTED = 8  # letters of words that are not English, which have no list of common words
 _LANGUAGE_MARK = "@"  # the prefix of terms that count the chunks of a language other than English
 _LANGUAGE_SHARE = 0.1  # of the chunks of a book that its languages have
 # The least weight of the lexical score in languages that the embedding model does not know (decision 18).
@@ -198,7 +198,7 @@ class Lexicon:
         row = bisect_left(range(self._size), key, key=self._row)
         return row if row < self._size and self._row(row).startswith(key) else None
 
-    def _nearest(self, word: str, language: str) -> tuple[str, ...]:
+    def _nearest(self, word: str, language: str = ENGLISH) -> tuple[str, ...]:
         """Return the words of the book that are nearest to a misspelled one, the most frequent first."""
         # Words with the same first letters are neighbours in the vocabulary, so they are compared one by one.
         # Other first letters would be anywhere: for them, each possible edit is looked up.
@@ -241,6 +241,19 @@ def read_lexicon(index: Index) -> Lexicon | None:
         return Lexicon(index.lexicon())
     except ValueError:
         return None
+
+
+def unknown_languages(lexicon: Lexicon, embedder: Embedder) -> str:
+    """Return a note about the languages of a book that the model does not know, or "" if it knows all."""
+    known = known_languages(embedder)
+    unknown = [f"'{language}'" for language in lexicon.languages if known and language not in known]
+    if not unknown:
+        return ""
+    return (
+        f"The book is in {' and '.join(unknown)}, and {embedder.fingerprint.model} knows only "
+        f"{', '.join(known)}: it is searched by its words first. Set RECTO_MODEL to a multilingual model, such "
+        "as intfloat/multilingual-e5-small, to search it by meaning, too."
+    )
 
 
 def other_analyzer(info: IndexInfo) -> str:
@@ -326,7 +339,7 @@ def analyze_query(
     )
 
 
-def _analyze_word(lexicon: Lexicon, word: str, language: str) -> QueryWord:
+def _analyze_word(lexicon: Lexicon, word: str, language: str = ENGLISH) -> QueryWord:
     whole, *parts = word_terms(word, language)
     idf = lexicon.idf(whole)
     if lexicon.count(whole):

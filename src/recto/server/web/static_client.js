@@ -106,7 +106,7 @@ function openIndex(meta, url) {
   };
   const { k1, b, average } = meta.bm25;
   const stopTerms = new Set(meta.stop_words.map(stem));
-  const analyzers = meta.languages.map((language) => (language === "en" ? englishAnalyzer(meta) : otherAnalyzer(language, meta)));
+  const analyzers = meta.languages.map((language) => makeAnalyzer(language, meta));
   const rows = (shard) => load(`words-${shard}`, (content) => new Map(content));
   return {
     meta,
@@ -179,6 +179,11 @@ function stem(word) {
 
 const isAscii = (text) => /^[\0-\x7f]*$/u.test(text);
 const isNumber = (word) => /^v?\p{Nd}+(?:\.\p{Nd}+)*$/u.test(word);
+
+/** Return what cuts the words of a language; `meta` has its rules and stop words. */
+export function makeAnalyzer(language, meta) {
+  return language === "en" ? englishAnalyzer(meta) : otherAnalyzer(language, meta);
+}
 
 function englishAnalyzer(meta) {
   const stopWords = new Set(meta.stop_words);
