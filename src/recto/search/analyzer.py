@@ -119,6 +119,8 @@ def word_terms(word: str, language: str = ENGLISH) -> tuple[str, ...]:
 
 def _other_terms(word: str, language: str) -> tuple[str, ...]:
     """Return the terms of a word that is not English, or of a pair with its Chinese characters."""
+    if language in UNSPACED_LANGUAGES and word.isascii():
+        return word_terms(word)
     forms = word_forms(word, language)
     if is_unspaced(word):
         return tuple(dict.fromkeys((*forms, *_HAN.findall(forms[0]))))

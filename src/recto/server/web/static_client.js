@@ -4,6 +4,7 @@
 const FORMAT = 2;
 const TIMEOUT = 30_000; // milliseconds
 const MAX_WORDS = 50; // words of a query that are searched for: each of them may need another file
+const MAX_PAIRS = 200; // the same for pairs of characters, of which a question has more
 const WORD = /[\p{L}\p{N}_]+/gu;
 const COMPOUND = /--?[A-Za-z][\p{L}\p{N}_-]*|[\p{L}\p{N}_]+(?:[.-][\p{L}\p{N}_]+)*/gu;
 const QUOTED = /"[^"\n]+"|“[^”\n]+”|`[^`\n]+`/gu;
@@ -216,18 +217,22 @@ function otherAnalyzer(language, { analysis }) {
   const isStopWord = (word) => stopWords.has(fold(word.toLowerCase())) || particles.test(word.toLowerCase());
   const form = (word) => word.toLowerCase().normalize("NFKC");
 
+  const isEnglish = (word) => unspacedLanguages.includes(language) && isAscii(word);
+
   function stemOther(word) {
     if (isPair(word)) return word;
     let folded = fold(word);
-    if (unspacedLanguages.includes(language) && isAscii(folded)) return stem(folded);
+    if (isEnglish(folded)) return stem(folded);
     if (language === "ar") folded = folded.replace(article, "");
     return /[\p{Nd}_.-]/u.test(folded) ? folded : [...folded].slice(0, stemLetters).join("");
   }
 
   function terms(word) {
+    if (isEnglish(word)) return wordTerms(word);
     const whole = form(word);
     if (isPair(word)) return [...new Set([whole, ...(whole.match(han) ?? [])])];
-    const found = [whole, ...(isNumber(whole) ? [] : whole.match(subword) ?? [])].map(stemOther);
+    const forms = new Set([whole, ...(isNumber(whole) ? [] : whole.match(subword) ?? [])]);
+    const found = [...forms].map(stemOther);
     const pieces = isNumber(whole) || !isAscii(word) ? [] : word.match(/[A-Za-z]+|\d+/gu) ?? [];
     const parts = pieces.flatMap((piece) => piece.split(CAMEL));
     if (parts.length > 1) found[0] = whole;
@@ -248,7 +253,6 @@ function otherAnalyzer(language, { analysis }) {
     });
   }
 
-  const isEnglish = (word) => unspacedLanguages.includes(language) && isAscii(word);
   const hasForms = (word) => !isPair(word) && !/[\p{Nd}_.-]/u.test(word) && !isStopWord(word);
   return { language, stem: stemOther, isStopWord, spans, terms, form, isPair, isEnglish, hasForms };
 }
@@ -263,7 +267,7 @@ function queryWords(text, analyzer, maxWord) {
   const quoted = [...text.matchAll(QUOTED)].map(({ 0: whole, index }) => ({ from: index, to: index + whole.length }));
   const isQuoted = ({ start, end }) => quoted.some(({ from, to }) => from < start && end < to);
   const content = all.filter((span) => !analyzer.isStopWord(span.word) || isQuoted(span));
-  return [...new Set((content.length ? content : all).map(({ word }) => word))].slice(0, MAX_WORDS);
+  return [...new Set((content.length ? content : all).map(({ word }) => word))].slice(0, all.some(({ word }) => analyzer.isPair(word)) ? MAX_PAIRS : MAX_WORDS);
 }
 
 // The query and the scores of chunks: lexical.py
