@@ -25,7 +25,16 @@ def random_sentences(language: str, count: int) -> list[str]:
     """Return sentences of pieces of a language's sentence, of code, and of some characters of others."""
     numbers = random.Random(f"sentences in {language}")
     own = SENTENCES[language]
-    code = ("--dry-run", "get_user_name", "BackgroundTasks", "9.81", "v2.0", "user@example.org", "ａｂｃ１", "x²")
+    code = (
+        "--dry-run",
+        "get_user_name",
+        "BackgroundTasks",
+        "9.81",
+        "v2.0",
+        "user@example.org",
+        "ａｂｃ１",
+        "x²",
+    )
     sentences = []
     for _ in range(count):
         pieces = []

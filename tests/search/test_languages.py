@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,9 @@ from recto.types.search import Chunk
 from tests.languages import SENTENCES
 
 ANY_TEXT = st.text(
-    st.one_of(st.characters(codec="utf-8"), st.sampled_from("".join(SENTENCES.values()) + "👩‍🔬🇩🇪e\u0301각 \n"))
+    st.one_of(
+        st.characters(codec="utf-8"), st.sampled_from("".join(SENTENCES.values()) + "👩‍🔬🇩🇪e\u0301각 \n")
+    )
 )
 LANGUAGES = (ENGLISH, *SENTENCES)
 
@@ -45,12 +48,18 @@ def test_languages_are_detected(language: str) -> None:
 
 @pytest.mark.parametrize("language", ["", "en"])
 def test_code_and_english_are_no_other_language(language: str) -> None:
-    text = {"": "```python\nder = die(das)\n```\n`und` x = 1", "en": "Where is the file of the user? It is here."}
+    text = {
+        "": "```python\nder = die(das)\n```\n`und` x = 1",
+        "en": "Where is the file of the user? It is here.",
+    }
     assert detect_language(text[language]) == language
 
 
 def test_english_with_words_of_other_languages_is_english() -> None:
-    assert detect_language("The word “über” is German, and 静的 is Japanese. This is what the page is about.") == "en"
+    assert (
+        detect_language("The word “über” is German, and 静的 is Japanese. This is what the page is about.")
+        == "en"
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +94,13 @@ def test_spellings_and_forms_of_a_word_have_the_same_stem(language: str, one: st
 
 def test_scripts_without_spaces_are_cut_into_pairs() -> None:
     text = "静的ファイル"
-    assert [text[token.start : token.end] for token in tokens(text, "ja")] == ["静的", "的フ", "ファ", "ァイ", "イル"]
+    assert [text[token.start : token.end] for token in tokens(text, "ja")] == [
+        "静的",
+        "的フ",
+        "ファ",
+        "ァイ",
+        "イル",
+    ]
     assert word_terms("静的", "zh") == ("静的", "静", "的")
     assert query_words("これは静的", "ja") == ["は静", "静的"]
 
@@ -105,7 +120,9 @@ def test_single_words_prefer_the_exact_form() -> None:
 
 def test_a_query_is_analysed_in_the_language_it_has_most_words_of() -> None:
     german = in_language("de", *["Die Häuser und der Fluss"] * 4)
-    lexicon = lexicon_of([*german, *(chunk(number, text="The houses and the river") for number in range(9, 14))])
+    lexicon = lexicon_of(
+        [*german, *(chunk(number, text="The houses and the river") for number in range(9, 14))]
+    )
     assert list(lexicon.languages) == ["en", "de"]
     assert analyze_query("wie sind die Häuser", lexicon).language == "de"
     assert analyze_query("where are the houses", lexicon).language == "en"
@@ -168,7 +185,7 @@ def test_chunks_lose_no_character_and_break_none(text: str, limit: int) -> None:
     parts = split_block(block, limit, len)
     assert "".join("".join(part.text.split()) for part in parts) == "".join(block.text.split())
     joined = [part.text for part in parts]
-    for one, other in zip(joined, joined[1:], strict=False):
+    for one, other in pairwise(joined):
         assert not is_inside_character(one[-1], other[0])
 
 
@@ -183,7 +200,14 @@ def test_sentences_of_all_scripts_are_kept_whole() -> None:
 def test_fifty_thousand_random_strings() -> None:
     """No text of any script is an error."""
     numbers = random.Random(31)
-    ranges = [(0x20, 0x24F), (0x370, 0x6FF), (0x900, 0xDFF), (0xE00, 0x109F), (0x1780, 0x17FF), (0x3040, 0x30FF)]
+    ranges = [
+        (0x20, 0x24F),
+        (0x370, 0x6FF),
+        (0x900, 0xDFF),
+        (0xE00, 0x109F),
+        (0x1780, 0x17FF),
+        (0x3040, 0x30FF),
+    ]
     ranges += [(0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x1F300, 0x1FAFF), (0x200B, 0x206F)]
     for number in range(50_000):
         low, high = numbers.choice(ranges)

@@ -77,7 +77,9 @@ def test_results_are_those_of_lexical_search(language: str, tmp_path: Path) -> N
 
 def test_results_can_be_limited_to_a_language(tmp_path: Path) -> None:
     german = [replace(chunk(number, text=SENTENCES["de"]), language="de") for number in range(3)]
-    english = [replace(chunk(number, text="The houses and config.yaml"), language="en") for number in range(3, 6)]
+    english = [
+        replace(chunk(number, text="The houses and config.yaml"), language="en") for number in range(3, 6)
+    ]
     store = EdgeStore(tmp_path / "books")
     publish_lexical(store, "book", [*german, *english])
     export_static(store.open("book"), tmp_path / "recto")

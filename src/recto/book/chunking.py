@@ -205,7 +205,7 @@ def _characters(text: str, start: int, end: int) -> Sequence[int]:
 
 
 def _is_between_characters(text: str, cut: int) -> bool:
-    """Return whether a cut does not separate a mark from its letter, nor the parts of an emoji or a syllable."""
+    """Return whether a cut separates no mark from its letter, and no parts of an emoji or a syllable."""
     before, after = text[cut - 1], text[cut]
     is_joined = before == "\u200d" or after in _JOINERS or "\U0001f3fb" <= after <= "\U0001f3ff"
     is_flag = "\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff"

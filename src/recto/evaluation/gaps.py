@@ -17,12 +17,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from recto._util.languages import ENGLISH
 from recto._util.text import encodable, plural
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import section_name
 from recto.evaluation.suites import JSON_LINES, SUITE_FORMAT, parse_json, read_file
 from recto.protocols import Index, Progress, Store
-from recto._util.languages import ENGLISH
 from recto.search.analyzer import STOP_WORDS, count_words, query_words, word_terms
 from recto.search.lexical import Lexicon, analyzed_text, count_terms
 from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, search_index

@@ -1,8 +1,8 @@
 """Split text into the terms of lexical search: stems of words, identifiers and their parts, numbers, flags.
 
-Chunks and queries are analysed in the same way, by their language. Languages other than English have one rule:
-accents are removed and words are cut after five letters, which finds as many pages as Snowball stemmers do and
-needs no data (decision 18). Scripts without spaces, and Korean, are searched by pairs of characters.
+Chunks and queries are analysed in the same way, by their language. Languages other than English have one
+rule: accents are removed and words are cut after five letters, which finds as many pages as Snowball stemmers
+do and needs no data (decision 18). Scripts without spaces, and Korean, are searched by pairs of characters.
 
 `ANALYZER` is the version of the analysis; the fingerprint of an index has it, because terms of two versions
 cannot be compared.
@@ -126,7 +126,9 @@ def _other_terms(word: str, language: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys((*forms, *_HAN.findall(forms[0]))))
     terms = [stem(form, language) for form in forms]
     if not _NUMBER.fullmatch(forms[0]):
-        parts = [part for piece in _PART.findall(word) for part in _CAMEL.split(piece)] if word.isascii() else []
+        parts = (
+            [part for piece in _PART.findall(word) for part in _CAMEL.split(piece)] if word.isascii() else []
+        )
         if len(parts) > 1:  # an identifier is not cut
             terms[0] = forms[0]
         terms += [stem(part.lower(), language) for part in parts if len(part) > 1]
@@ -216,7 +218,7 @@ def is_stop_word(word: str, language: str) -> bool:
 
 @cache
 def other_stop_words(language: str) -> frozenset[str]:
-    """Return the stop words of a language without accents, with the English ones where words may be English."""
+    """Return the stop words of a language without accents, and the English ones if words may be English."""
     english = STOP_WORDS if language in UNSPACED_LANGUAGES else frozenset()
     return english | frozenset(map(fold, stop_words(language)))
 

@@ -105,7 +105,9 @@ def find_matches(text: str, words: Sequence[QueryWord]) -> list[Match]:
     for token in tokens(text, language) if words else ():
         matching = [positions[term] for term in token.terms if term in positions]
         # A single character of a pair is no match to show, nor is a part of a stop word.
-        if matching and (token.terms[0] in positions or not _needs_whole(text[token.start : token.end], language)):
+        if matching and (
+            token.terms[0] in positions or not _needs_whole(text[token.start : token.end], language)
+        ):
             matches.append(Match(token.start, token.end, matching[0]))
     return matches
 

@@ -120,9 +120,7 @@ class LexiconBuilder:
         return _HEADER.pack(_MAGIC, self._chunks, len(rows)) + offsets.tobytes() + b"".join(rows)
 
 
-def count_terms(
-    words: Counter[str], language: str = ENGLISH
-) -> tuple[Counter[str], Counter[str]]:
+def count_terms(words: Counter[str], language: str = ENGLISH) -> tuple[Counter[str], Counter[str]]:
     """Count the terms of words, and their exact terms, which do not add to the length of a chunk."""
     terms: Counter[str] = Counter()
     exact: Counter[str] = Counter()
@@ -251,8 +249,8 @@ def unknown_languages(lexicon: Lexicon, embedder: Embedder) -> str:
         return ""
     return (
         f"The book is in {' and '.join(unknown)}, and {embedder.fingerprint.model} knows only "
-        f"{', '.join(known)}: it is searched by its words first. Set RECTO_MODEL to a multilingual model, such "
-        "as intfloat/multilingual-e5-small, to search it by meaning, too."
+        f"{', '.join(known)}: it is searched by its words first. Set RECTO_MODEL to a multilingual model to "
+        "search it by meaning, too."
     )
 
 

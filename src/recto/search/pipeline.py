@@ -83,7 +83,7 @@ class OpenIndex:
         return [PreparedQuery(text, self._analyze(text, language), []) for text in texts]
 
     def _analyze(self, text: str, language: str) -> LexicalQuery | None:
-        """Look up the words of a query; languages that the model does not know are searched by their words."""
+        """Look up the words of a query; they count more in a language that the model does not know."""
         if self.lexicon is None:
             return None
         query = analyze_query(text, self.lexicon, self.lexical_weight, language)

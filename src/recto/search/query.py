@@ -69,7 +69,7 @@ def check_queries(queries: Iterable[str]) -> list[str]:
 
 
 def to_filters(filters: Filters | Mapping[str, Any]) -> Filters:
-    """Return filters that were passed as `Filters` or as a mapping with the keys `module`, `url` and `lang`."""
+    """Return filters that were passed as `Filters`, or as a mapping with keys `module`, `url` and `lang`."""
     if not isinstance(filters, Mapping):
         return filters
     if unknown := set(filters) - {"module", "url", "lang"}:

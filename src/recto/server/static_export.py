@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from recto._util.files import disk_advice, read_limited, staging
+from recto._util.languages import ENGLISH
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
-from recto._util.languages import ENGLISH
 from recto.search.analyzer import (
     ANALYSIS_RULES,
     MAX_WORD,

@@ -37,10 +37,10 @@ from recto.stores.qdrant.dialects import (
     FieldFilter,
     Stored,
     choose,
+    language_filter,
     matches,
     module_filter,
     stored_modules,
-    language_filter,
     url_filter,
 )
 from recto.types.index import Candidates, IndexInfo, IndexQuery, PayloadSchema, SparseVector
