@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -85,3 +86,15 @@ def test_results_can_be_limited_to_a_language(tmp_path: Path) -> None:
     export_static(store.open("book"), tmp_path / "recto")
     (answer,) = ask(tmp_path / "recto", [["search", "config.yaml", {"top_k": 10, "lang": "de"}]])
     assert [hit["language"] for hit in answer["results"]] == ["de"] * 3
+
+
+@pytest.mark.parametrize("language", ["ar", "de", "es", "fr", "ja", "pt", "ur", "zh"])
+def test_translations_of_the_widget_have_all_texts(language: str) -> None:
+    """Each text has the same values to fill in as the English one."""
+    widget = CLIENT.parent / "widget"
+
+    def texts(name: str) -> dict[str, set[str]]:
+        pairs = re.findall(r'^  (\w+): "(.*)",$', (widget / name).read_text("utf-8"), re.MULTILINE)
+        return {key: set(re.findall(r"\{\w+\}", text)) for key, text in pairs}
+
+    assert texts(f"strings_{language}.js") == texts("strings.js")

@@ -163,7 +163,7 @@ def _script_letters(language: str) -> re.Pattern[str]:
     return re.compile(f"[{_SCRIPTS[language]}]")
 
 
-def detect_language(text: str) -> str:
+def detect_language(text: str, min_hits: int = _MIN_HITS) -> str:
     """Return the language of a text, or an empty tag if it has too few words; code is left out."""
     prose = _CODE.sub(" ", text[: 4 * _LONGEST])[:_LONGEST]
     letters = sum(map(len, _WORD.findall(prose)))
@@ -173,7 +173,7 @@ def detect_language(text: str) -> str:
         # A Chinese or Japanese character stands for about three letters; names and code are mostly Latin.
         if 3 * counts[script] > letters - counts[script]:
             return _language_of_script(script, prose, counts)
-    return _latin_language(prose)
+    return _latin_language(prose, min_hits)
 
 
 def _language_of_script(script: str, text: str, counts: dict[str, int]) -> str:
@@ -188,11 +188,11 @@ def _language_of_script(script: str, text: str, counts: dict[str, int]) -> str:
     return script
 
 
-def _latin_language(text: str) -> str:
+def _latin_language(text: str, min_hits: int) -> str:
     words = _WORD.findall(text.lower())
     hits = {language: sum(map(stop_words(language).__contains__, words)) for language in _STOP_WORDS}
     english = hits.pop(ENGLISH)
     best = max(hits, key=lambda language: hits[language])
-    if hits[best] >= _MIN_HITS and hits[best] > _CLEAR * english:
+    if hits[best] >= min_hits and hits[best] > _CLEAR * english:
         return best
-    return ENGLISH if english >= _MIN_HITS else ""
+    return ENGLISH if english >= min_hits else ""

@@ -20,6 +20,7 @@ COVERED_FROM, NOT_COVERED_BELOW = 0.5, 0.25
 # every book has its own.
 SPREAD = 0.05
 """The spread of the books that answerability was fitted to."""
+_MIN_STOP_WORDS = 2  # of a language, in a query that is in this language
 _ABOVE_WEIGHT, _KNOWN_WEIGHT, _OFFSET = 16.0, 6.4, -7.2
 
 
@@ -57,7 +58,7 @@ def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[
 
 def _other_language(query: str, lexicon: Lexicon | None) -> tuple[str, ...]:
     """Return a note about a query in a language that the book does not have."""
-    language = detect_language(query)
+    language = detect_language(query, _MIN_STOP_WORDS)
     if lexicon is None or language in ("", *lexicon.languages):
         return ()
     book = " and ".join(f"'{one}'" for one in lexicon.languages)

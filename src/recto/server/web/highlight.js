@@ -14,8 +14,8 @@ export function matchPattern(words) {
   const escaped = bare.map((word) => word.replace(/[.*+?^${}()|[\]\\/]/gu, "\\$&"));
   const inRuns = escaped.filter((word) => UNSPACED.test(word));
   const whole = escaped.filter((word) => !UNSPACED.test(word));
-  const words = whole.length ? [`(?<![\\p{L}\\p{N}\\p{M}])_*(?:${whole.join("|")})_*(?![\\p{L}\\p{N}\\p{M}])`] : [];
-  return new RegExp([...words, ...inRuns].join("|"), "giu");
+  const bounded = whole.length ? [`(?<![\\p{L}\\p{N}\\p{M}])_*(?:${whole.join("|")})_*(?![\\p{L}\\p{N}\\p{M}])`] : [];
+  return new RegExp([...bounded, ...inRuns].join("|"), "giu");
 }
 
 /** Put the matches of a pattern into `mark` elements. */
