@@ -272,13 +272,7 @@ def chunk_page(
     `model_languages` are the languages that the model knows; it is empty if it knows all.
     """
     language = page_language(page, document)
-    is_unknown = language and model_languages and language not in model_languages
-    limit = min(size.max_tokens * (_OTHER_LANGUAGE_FACTOR if is_unknown else 1), max_tokens)
-    if limit < _MIN_TOKENS:
-        raise ConfigurationError(
-            f"The embedding model reads only {max_tokens} tokens, too few for a chunk",
-            hint="Choose another RECTO_MODEL.",
-        )
+    limit = _limit(size, max_tokens, is_known=not model_languages or language in ("", *model_languages))
     special = count_tokens("")
 
     @cache  # headings repeat in the paths of their subsections
@@ -321,6 +315,17 @@ def chunk_page(
         )
         chunks.append(EmbeddingInput(chunk, embedded))
     return chunks
+
+
+def _limit(size: ChunkSize, max_tokens: int, *, is_known: bool) -> int:
+    """Return the most tokens of a chunk: more of them if the model does not know the language."""
+    limit = min(size.max_tokens * (1 if is_known else _OTHER_LANGUAGE_FACTOR), max_tokens)
+    if limit < _MIN_TOKENS:
+        raise ConfigurationError(
+            f"The embedding model reads only {max_tokens} tokens, too few for a chunk",
+            hint="Choose another RECTO_MODEL.",
+        )
+    return limit
 
 
 def page_language(page: Page, document: Document) -> str:
