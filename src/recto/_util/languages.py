@@ -24,7 +24,7 @@ MARKS = (
 )
 """Accents, vowel signs and joiners, for a regular expression: parts of words that `\\w` does not match."""
 UNSPACED_LANGUAGES = frozenset("ja zh ko th lo km my bo".split())  # noqa: SIM905
-_TAG = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9-_]+)?(?:\..*)?")
+_TAG = r"([a-z]{2,3})(?:[-_][a-z0-9-_]+)?(?:\..*)?"
 _SCRIPTS = {
     "ja": "\u3041-\u30ff\uff66-\uff9f",
     "zh": "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff",
@@ -54,9 +54,9 @@ _SCRIPTS = {
 _LETTERS_OF = {"ur": "ٹڈڑںے", "fa": "پچژگ", "uk": "іїєґ", "bg": "ъщ", "sr": "јљњћђ"}
 """Letters that other languages with the same script do not have, or seldom."""
 _MIN_SHARE = 0.02  # of the letters of a text that must be such letters
-_CODE = re.compile(r"^(`{3,}|~{3,}).*?^\1|`[^`\n]*`|https?://\S+|<[^>\n]*>", re.DOTALL | re.MULTILINE)
+_CODE = r"(?sm)^(`{3,}|~{3,}).*?^\1|`[^`\n]*`|https?://\S+|<[^>\n]*>"
 _LONGEST = 3_000  # characters of a text that are looked at
-_WORD = re.compile(r"[^\W\d_]+")
+_WORD = r"[^\W\d_]+"
 _MIN_HITS = 3  # stop words of a language that a text must have
 _CLEAR = 1.5  # how many more stop words the detected language must have than English
 
@@ -148,7 +148,7 @@ _STOP_WORDS = {
 
 def language_tag(text: object) -> str:
     """Return the language of a tag such as `pt-BR` or `zh_Hans`, or an empty tag if it is none."""
-    match = _TAG.fullmatch(text.strip().lower()) if isinstance(text, str) else None
+    match = re.fullmatch(_TAG, text.strip().lower()) if isinstance(text, str) else None
     return match[1] if match else ""
 
 
@@ -158,20 +158,15 @@ def stop_words(language: str) -> frozenset[str]:
     return frozenset(_STOP_WORDS.get(language, "").split())
 
 
-@cache
-def _script_letters(language: str) -> re.Pattern[str]:
-    return re.compile(f"[{_SCRIPTS[language]}]")
-
-
 def detect_language(text: str, min_hits: int = _MIN_HITS) -> str:
     """Return the language of a text, or an empty tag if it has too few words; code is left out."""
-    prose = _CODE.sub(" ", text[: 4 * _LONGEST])[:_LONGEST]
-    letters = sum(map(len, _WORD.findall(prose)))
+    prose = re.sub(_CODE, " ", text[: 4 * _LONGEST])[:_LONGEST]
+    total = sum(map(len, re.findall(_WORD, prose)))
     if not prose.isascii():
-        counts = {language: len(_script_letters(language).findall(prose)) for language in _SCRIPTS}
+        counts = {language: len(re.findall(f"[{letters}]", prose)) for language, letters in _SCRIPTS.items()}
         script = max(counts, key=lambda language: counts[language])
         # A Chinese or Japanese character stands for about three letters; names and code are mostly Latin.
-        if 3 * counts[script] > letters - counts[script]:
+        if 3 * counts[script] > total - counts[script]:
             return _language_of_script(script, prose, counts)
     return _latin_language(prose, min_hits)
 
@@ -189,7 +184,7 @@ def _language_of_script(script: str, text: str, counts: dict[str, int]) -> str:
 
 
 def _latin_language(text: str, min_hits: int) -> str:
-    words = _WORD.findall(text.lower())
+    words = re.findall(_WORD, text.lower())
     hits = {language: sum(map(stop_words(language).__contains__, words)) for language in _STOP_WORDS}
     english = hits.pop(ENGLISH)
     best = max(hits, key=lambda language: hits[language])

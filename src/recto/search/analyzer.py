@@ -34,17 +34,19 @@ EXACT_MARK = "="
 MAX_WORD = 64  # characters; a longer token is encoded data, not a word
 _VOWEL = re.compile(r"[aeiouy]")
 
-# Other languages: `_OTHER_LETTER` also has accents and vowel signs, but no scripts without spaces.
+# Other languages: patterns that are compiled when a text needs them, because that takes longer than a query.
+# A letter may be an accent or a vowel sign, but not of a script without spaces.
 _OTHER_LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
-_OTHER_COMPOUND = re.compile(
+_OTHER_COMPOUND = (
     rf"[{UNSPACED}]+|--?[A-Za-z](?:{_OTHER_LETTER}|-)*|{_OTHER_LETTER}+(?:[.\-]{_OTHER_LETTER}+)*"
 )
-_OTHER_SUBWORD = re.compile(f"{_OTHER_LETTER}+")
-_UNSPACED_START = re.compile(f"[{UNSPACED}]")
-_HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_PARTICLES = re.compile("[\u3041-\u309f\u30fc]+")  # hiragana: endings and function words of Japanese
-_IGNORED = re.compile(
-    "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed\u200c\u200d]+"
+_OTHER_SUBWORD = f"{_OTHER_LETTER}+"
+_UNSPACED_START = f"[{UNSPACED}]"
+_HAN = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_PARTICLES = "[\u3041-\u309f\u30fc]+"  # hiragana: endings and function words of Japanese
+_IGNORED = (
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed"
+    "\u200c\u200d]+"
 )
 """Accents, the vowel signs of Arabic and Hebrew, and characters that only change the look of a word."""
 SAME_LETTER = str.maketrans(
@@ -52,8 +54,9 @@ SAME_LETTER = str.maketrans(
     | {"ٱ": "ا", "ى": "ي", "ی": "ي", "ے": "ي", "ک": "ك", "ة": "ه", "ہ": "ه", "ھ": "ه", "ە": "ه"}
     | {chr(zero + digit): str(digit) for zero in (0x660, 0x6F0, 0x966) for digit in range(10)}
 )
-_ARTICLE = re.compile("[وفبك]?(?:ال|لل)(?=...)")
-_UNCUT = re.compile(r"[\d_.\-]")
+_ARTICLE = "[وفبك]?(?:ال|لل)(?=...)"
+_UNCUT = r"[\d_.\-]"
+_compiled = cache(re.compile)
 _STEM = 5
 """The letters of a word that are its stem, in languages other than English."""
 
@@ -64,10 +67,10 @@ ANALYSIS_RULES = {
     "unspaced": UNSPACED,
     "unspaced_languages": sorted(UNSPACED_LANGUAGES),
     "marks": MARKS,
-    "han": _HAN.pattern,
-    "particles": _PARTICLES.pattern,
-    "ignored": _IGNORED.pattern,
-    "article": _ARTICLE.pattern,
+    "han": _HAN,
+    "particles": _PARTICLES,
+    "ignored": _IGNORED,
+    "article": _ARTICLE,
     "same": {chr(code): other for code, other in SAME_LETTER.items()},
     "stem": _STEM,
 }
@@ -89,9 +92,9 @@ def tokens(text: str, language: str = ENGLISH) -> Iterator[Token]:
 
 
 def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
-    for match in (_COMPOUND if language == ENGLISH else _OTHER_COMPOUND).finditer(text):
+    for match in (_COMPOUND if language == ENGLISH else _compiled(_OTHER_COMPOUND)).finditer(text):
         start, end = match.span()
-        if language != ENGLISH and _UNSPACED_START.match(match[0]):
+        if language != ENGLISH and is_unspaced(match[0]):
             for first in range(start, max(start + 1, end - 1)):
                 yield first, min(first + 2, end)
         elif end - start <= MAX_WORD:
@@ -123,7 +126,7 @@ def _other_terms(word: str, language: str) -> tuple[str, ...]:
         return word_terms(word)
     forms = word_forms(word, language)
     if is_unspaced(word):
-        return tuple(dict.fromkeys((*forms, *_HAN.findall(forms[0]))))
+        return tuple(dict.fromkeys((*forms, *_compiled(_HAN).findall(forms[0]))))
     terms = [stem(form, language) for form in forms]
     if not _NUMBER.fullmatch(forms[0]):
         parts = (
@@ -137,7 +140,7 @@ def _other_terms(word: str, language: str) -> tuple[str, ...]:
 
 def is_unspaced(word: str) -> bool:
     """Return whether a word is one of a script without spaces, or Korean."""
-    return _UNSPACED_START.match(word) is not None
+    return not word.isascii() and _compiled(_UNSPACED_START).match(word) is not None
 
 
 @lru_cache(maxsize=16_384)
@@ -146,7 +149,9 @@ def word_forms(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     whole = word.lower()
     if language != ENGLISH:
         whole = unicodedata.normalize("NFKC", whole)
-        parts = () if is_unspaced(word) or _NUMBER.fullmatch(whole) else _OTHER_SUBWORD.findall(whole)
+        parts = (
+            () if is_unspaced(word) or _NUMBER.fullmatch(whole) else _compiled(_OTHER_SUBWORD).findall(whole)
+        )
         return tuple(dict.fromkeys((whole, *parts)))
     return (whole,) if _NUMBER.fullmatch(whole) else tuple(dict.fromkeys((whole, *_SUBWORD.findall(whole))))
 
@@ -158,7 +163,7 @@ def exact_term(form: str, language: str = ENGLISH) -> str:
     """
     if language == ENGLISH:
         return EXACT_MARK + form if form.isascii() and form.isalpha() and form not in STOP_WORDS else ""
-    has_forms = not (is_unspaced(form) or _UNCUT.search(form) or is_stop_word(form, language))
+    has_forms = not (is_unspaced(form) or _compiled(_UNCUT).search(form) or is_stop_word(form, language))
     return EXACT_MARK + form if has_forms else ""
 
 
@@ -166,7 +171,7 @@ def fold(word: str) -> str:
     """Remove accents from a word in lower case, and write letters with several forms in one way."""
     if word.isascii():
         return word
-    plain = _IGNORED.sub("", unicodedata.normalize("NFKD", word.translate(SAME_LETTER)))
+    plain = _compiled(_IGNORED).sub("", unicodedata.normalize("NFKD", word.translate(SAME_LETTER)))
     return plain.translate(SAME_LETTER) or word
 
 
@@ -181,9 +186,9 @@ def stem(word: str, language: str = ENGLISH) -> str:
             return word
         folded = fold(word)
         if language not in UNSPACED_LANGUAGES or not folded.isascii():
-            if language == "ar" and (article := _ARTICLE.match(folded)):
+            if language == "ar" and (article := _compiled(_ARTICLE).match(folded)):
                 folded = folded[article.end() :]
-            return folded if _UNCUT.search(folded) else folded[:_STEM]
+            return folded if _compiled(_UNCUT).search(folded) else folded[:_STEM]
         word = folded
     if len(word) <= 3 or not (word.isascii() and word.isalpha()):
         return word
@@ -213,7 +218,7 @@ def is_stop_word(word: str, language: str) -> bool:
     word = word.lower()
     if language == ENGLISH:
         return word in STOP_WORDS
-    return fold(word) in other_stop_words(language) or _PARTICLES.fullmatch(word) is not None
+    return fold(word) in other_stop_words(language) or _compiled(_PARTICLES).fullmatch(word) is not None
 
 
 @cache

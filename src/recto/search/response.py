@@ -8,6 +8,7 @@ from dataclasses import replace
 from recto._util.languages import ENGLISH, detect_language
 from recto._util.text import filter_keys, nearest
 from recto.protocols import Index
+from recto.search.analyzer import is_stop_word
 from recto.search.lexical import LexicalQuery, Lexicon
 from recto.search.pipeline import QueryHits, SearchedBatch, SearchOptions
 from recto.types.index import Calibration
@@ -58,8 +59,10 @@ def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[
 
 def _other_language(query: str, lexicon: Lexicon | None) -> tuple[str, ...]:
     """Return a note about a query in a language that the book does not have."""
+    if lexicon is None or any(is_stop_word(word, one) for word in query.split() for one in lexicon.languages):
+        return ()
     language = detect_language(query, _MIN_STOP_WORDS)
-    if lexicon is None or language in ("", *lexicon.languages):
+    if language in ("", *lexicon.languages):
         return ()
     book = " and ".join(f"'{one}'" for one in lexicon.languages)
     return (f"The query seems to be in another language ('{language}') than the book ({book}).",)
