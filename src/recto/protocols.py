@@ -37,8 +37,9 @@ class Embedder(Protocol):
     `RectoError`s.
 
     An embedder may also have an attribute `batch_size`, the number of texts that one call of
-    `embed_documents` should have (96 without it), and a method `describe()`, which asks the service about its
-    model and returns lines for `recto doctor`.
+    `embed_documents` should have (96 without it), an attribute `languages`, the tags of the languages that
+    the model knows (all without it), and a method `describe()`, which asks the service about its model and
+    returns lines for `recto doctor`.
     """
 
     @property
@@ -81,6 +82,11 @@ class AsyncEmbedder(Protocol):
 
     async def aclose(self) -> None:
         """Close the running event loop's connections."""
+
+
+def known_languages(embedder: Embedder) -> tuple[str, ...]:
+    """Return the languages that the model of an embedder knows, or nothing if it is for all languages."""
+    return tuple(getattr(embedder, "languages", ()))
 
 
 @runtime_checkable

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import unicodedata
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import pairwise
+from itertools import islice, pairwise
 
+from recto._util.languages import detect_language, language_tag
 from recto.errors import ConfigurationError
 from recto.settings import CHUNK_TOKENS
 from recto.types.book import Block, Document, Page, Section
@@ -22,13 +24,17 @@ Count = Callable[[str], int]
 Cuts = Callable[[str, int, int], Sequence[int]]
 """Returns the positions between two ends of a text where it may be split."""
 
-VERSION = 5
+VERSION = 6
 _NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
 _MIN_TOKENS = 32  # a model that reads less than this cannot be chunked for
 _MARGIN = 4  # tokens that joining blocks may add to the sum of their counts
 _SEPARATOR_TOKENS = 3  # a blank line between two blocks, rounded up
 _SAFE_SHARE = 0.75  # a sum of counts below this share of the model's limit cannot exceed the limit as a whole
-_SENTENCE = re.compile(r"(?<=[.!?…。！？])[\"'”’)\]]*\s+")
+_SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|[。！？｡؟۔।॥።။។][\"'”’」』）)\]]*\s*")
+"""The end of a sentence; in scripts that have their own full stop, no space needs to follow."""
+_OTHER_LANGUAGE_FACTOR = 2  # a model's tokens are half as long in languages that it does not know, or shorter
+_BLOCKS_TO_DETECT = 60  # blocks of a page that tell its language
+_JOINERS = frozenset("\u200d\ufe0e\ufe0f")
 _WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _SMALL_GLUE = 3  # characters of white space that `_SEPARATOR_TOKENS` covers
@@ -73,7 +79,7 @@ def _after(pattern: str) -> Cuts:
     ]
 
 
-_blank_lines, _lines, _words = _after(r"\n[ \t]*\n"), _after("\n"), _after(r"\s+")
+_blank_lines, _lines, _words = _after(r"\n[ \t]*\n"), _after("\n"), _after(r"\s+|[、，；،؛]")
 
 
 def _levels(block: Block) -> list[Cuts]:
@@ -193,8 +199,18 @@ def _sentences(text: str, start: int, end: int) -> Sequence[int]:
     return [cut for cut in ends if cut < end and not is_inside(cut)]
 
 
-def _characters(_: str, start: int, end: int) -> Sequence[int]:
-    return range(start + _CHARACTERS_AT_A_TIME, end, _CHARACTERS_AT_A_TIME)
+def _characters(text: str, start: int, end: int) -> Sequence[int]:
+    cuts = range(start + _CHARACTERS_AT_A_TIME, end, _CHARACTERS_AT_A_TIME)
+    return cuts if text.isascii() else [cut for cut in cuts if _is_between_characters(text, cut)]
+
+
+def _is_between_characters(text: str, cut: int) -> bool:
+    """Return whether a cut separates no mark from its letter, and no parts of an emoji or a syllable."""
+    before, after = text[cut - 1], text[cut]
+    is_joined = before == "\u200d" or after in _JOINERS or "\U0001f3fb" <= after <= "\U0001f3ff"
+    is_flag = "\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff"
+    is_syllable = "\u1100" <= before <= "\u11ff" and "\u1160" <= after <= "\u11ff"
+    return not (is_joined or is_flag or is_syllable or unicodedata.category(after).startswith("M"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,15 +259,20 @@ class _ChunkDraft:
 
 
 def chunk_page(
-    page: Page, document: Document, book: str, count_tokens: Count, max_tokens: int, size: ChunkSize
+    page: Page,
+    document: Document,
+    book: str,
+    count_tokens: Count,
+    max_tokens: int,
+    size: ChunkSize,
+    model_languages: Sequence[str] = (),
 ) -> list[EmbeddingInput]:
-    """Split a page into chunks that the model reads whole; a chunk never holds text of two sections."""
-    limit = min(size.max_tokens, max_tokens)
-    if limit < _MIN_TOKENS:
-        raise ConfigurationError(
-            f"The embedding model reads only {max_tokens} tokens, too few for a chunk",
-            hint="Choose another RECTO_MODEL.",
-        )
+    """Split a page into chunks that the model reads whole; a chunk never holds text of two sections.
+
+    `model_languages` are the languages that the model knows; it is empty if it knows all.
+    """
+    language = page_language(page, document)
+    limit = _limit(size, max_tokens, is_known=not model_languages or language in ("", *model_languages))
     special = count_tokens("")
 
     @cache  # headings repeat in the paths of their subsections
@@ -290,9 +311,33 @@ def chunk_page(
             anchors=anchors[index],
             version=page.version,
             locale=page.locale,
+            language=language,
         )
         chunks.append(EmbeddingInput(chunk, embedded))
     return chunks
+
+
+def _limit(size: ChunkSize, max_tokens: int, *, is_known: bool) -> int:
+    """Return the most tokens of a chunk: more of them if the model does not know the language."""
+    limit = min(size.max_tokens * (1 if is_known else _OTHER_LANGUAGE_FACTOR), max_tokens)
+    if limit < _MIN_TOKENS:
+        raise ConfigurationError(
+            f"The embedding model reads only {max_tokens} tokens, too few for a chunk",
+            hint="Choose another RECTO_MODEL.",
+        )
+    return limit
+
+
+def page_language(page: Page, document: Document) -> str:
+    """Return the language of a page: stated in its front matter, detected, or configured for the site.
+
+    The configured language comes last, because sites have pages that are not translated yet.
+    """
+    if stated := language_tag(document.front_matter.get("lang")):
+        return stated
+    blocks = (block for section in document.sections for block in section.blocks if block.kind != "code")
+    text = "\n\n".join(block.text for block in islice(blocks, _BLOCKS_TO_DETECT))
+    return detect_language(f"{document.title}\n\n{text}") or language_tag(page.locale)
 
 
 def chunk_id(book: str, path: str, index: int) -> str:

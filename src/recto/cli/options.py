@@ -77,6 +77,7 @@ module = click.option(
     help="Filter by module. Repeat it, or separate names by commas, for several.",
 )
 url = click.option("--url", metavar="URL", help="Filter by page URL.")
+lang = click.option("--lang", metavar="TAG", help="Filter by language, such as de.")
 min_score = click.option("--min-score", type=float, metavar="SCORE", help="Drop results with a lower score.")
 mode = click.option(
     "--mode",
@@ -105,7 +106,7 @@ html = file_option("--html", "Also write a report as one HTML file.")
 
 def search_options(command: Command) -> Command:
     """Add the options of a search."""
-    return _add(command, top_k, module, url, min_score, mode, collection, verbose, as_json)
+    return _add(command, top_k, module, url, lang, min_score, mode, collection, verbose, as_json)
 
 
 def index_options(command: Command) -> Command:
@@ -196,9 +197,11 @@ def parse_index(text: str) -> tuple[str, dict[str, str]]:
     return name, {setting: value for setting, _, value in pairs}
 
 
-def make_filters(modules: tuple[str, ...], page_url: str | None) -> Filters:
+def make_filters(modules: tuple[str, ...], page_url: str | None, lang: str | None = None) -> Filters:
     """Return the filters that the flags describe."""
-    return Filters(split_names(modules), page_url)
+    from recto.search.query import to_language
+
+    return Filters(split_names(modules), page_url, to_language(lang))
 
 
 def _add(command: Command, *options: Callable[[Command], Command]) -> Command:

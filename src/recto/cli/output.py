@@ -90,4 +90,6 @@ def filters_dict(filters: Filters) -> dict[str, Any]:
         flags["module"] = filters.modules[0] if len(filters.modules) == 1 else list(filters.modules)
     if filters.page_url is not None:
         flags["url"] = filters.page_url
+    if filters.language is not None:
+        flags["lang"] = filters.language
     return flags

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from recto._util.languages import ENGLISH
 from recto._util.text import encodable, plural
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import section_name
@@ -360,17 +361,18 @@ def _missing_words(
     Misspelled words count as the words that they were corrected to.
     """
     forms: dict[str, Counter[str]] = defaultdict(Counter)
+    language = next(iter(lexicon.languages), ENGLISH) if lexicon else ENGLISH
     for one in own:
-        for word in query_words(one.query.text):
-            key = word_terms(word)[0]
+        for word in query_words(one.query.text, language):
+            key = word_terms(word, language)[0]
             if len(key) > 2 and key not in STOP_WORDS and not key.isdecimal():
                 forms[key][word.lower()] += one.query.count
-    here = set(count_terms(count_words(analyzed_text(section)))[0]) if section else set()
+    here = set(count_terms(count_words(analyzed_text(section), language), language)[0]) if section else set()
     unknown: list[str] = []
     missing: list[str] = []
     for key in sorted(forms, key=lambda key: (-forms[key].total(), key)):
         word = min(forms[key], key=lambda form: (-forms[key][form], form))
-        analyzed = lexicon.analyze_word(word) if lexicon else None
+        analyzed = lexicon.analyze_word(word, language) if lexicon else None
         if analyzed is not None and not analyzed.known:
             unknown.append(word)
         elif key not in here and not (analyzed and here.intersection(analyzed.terms)):

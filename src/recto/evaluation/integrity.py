@@ -16,6 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from recto._util.languages import UNSPACED
 from recto._util.numbers import cosine
 from recto._util.text import plural
 from recto.book.chunking import chunk_id
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _EXAMPLES = 5
-_WORD = re.compile(r"\w+")
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")  # chunks end anywhere in text without spaces
 _HERE = 0.8  # share of a chunk's words that its lines must contain
 _REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participant ", "actor ")
 """Prefixes of lines that the chunker may repeat, such as table headers."""

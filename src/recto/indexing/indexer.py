@@ -26,7 +26,7 @@ from recto.indexing.planner import (
 )
 from recto.protocols import Build, Embedder, Metered, Store
 from recto.search.analyzer import ANALYZER
-from recto.search.lexical import LexiconBuilder
+from recto.search.lexical import Lexicon, LexiconBuilder, unknown_languages
 from recto.settings import option_flags
 from recto.types.index import Calibration, Fingerprint, IndexInfo
 from recto.types.search import Vector
@@ -144,10 +144,12 @@ def _publish(
             plan = reading.result
         _check_urls(job, plan, previous)
         fingerprint = _checked_fingerprint(job, plan)
-    info = build.publish(fingerprint, run.lexicon.to_bytes())
+    vocabulary = run.lexicon.to_bytes()
+    info = build.publish(fingerprint, vocabulary)
     journal.clear()
     before = previous.index.info.calibration if previous is not None and reusable else None
-    return IndexReport(info, plan, published=True, notes=info.warnings), before
+    note = unknown_languages(Lexicon(vocabulary), job.embedder)
+    return IndexReport(info, plan, published=True, notes=(*info.warnings, *filter(None, [note]))), before
 
 
 def _kept(journal: Journal, store: Store, collection: str) -> str:

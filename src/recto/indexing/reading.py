@@ -25,7 +25,7 @@ from typing import Self
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing.formats import formats, read
 from recto.errors import RectoError
-from recto.protocols import Embedder, PortableCounter
+from recto.protocols import Embedder, PortableCounter, known_languages
 from recto.search.lexical import LexiconBuilder
 from recto.types.book import Page
 from recto.types.index import SparseVector
@@ -72,13 +72,17 @@ class PageReader:
     size: ChunkSize
     max_tokens: int
     count_tokens: Callable[[str], int]
+    model_languages: tuple[str, ...] = ()
 
     def read(self, job: PageJob) -> ReadPage:
         """Read a page; raise only errors that concern all pages."""
         page, count, chunks = job.page, self.count_tokens, []
         lexicon = LexiconBuilder()
         try:
-            for one in chunk_page(page, read(page), self.book, count, self.max_tokens, self.size):
+            inputs = chunk_page(
+                page, read(page), self.book, count, self.max_tokens, self.size, self.model_languages
+            )
+            for one in inputs:
                 chunk = replace(one.chunk, revision=job.revision, module_title=page.module_title)
                 (lexical,) = lexicon.vectors([chunk])
                 chunks.append(ReadChunk(EmbeddingInput(chunk, one.embedded), count(one.embedded), lexical))
@@ -97,7 +101,9 @@ def read_in_order(
     This process reads the first pages itself. If there are more, `processes` workers read the rest, provided
     that the embedder's tokens can be counted in them.
     """
-    reader, jobs = PageReader(book, size, embedder.max_tokens, embedder.count_tokens), iter(jobs)
+    languages = known_languages(embedder)
+    reader = PageReader(book, size, embedder.max_tokens, embedder.count_tokens, languages)
+    jobs = iter(jobs)
     characters = 0
     for job in jobs:
         yield job, None if job.unchanged else reader.read(job)
@@ -120,7 +126,7 @@ def _pickled(reader: PageReader, embedder: Embedder) -> bytes:
         return b""
     try:
         counter = embedder.token_counter()
-        return pickle.dumps(PageReader(reader.book, reader.size, reader.max_tokens, counter))
+        return pickle.dumps(replace(reader, count_tokens=counter))
     except (pickle.PicklingError, AttributeError, TypeError):  # how pickle refuses depends on the object
         return b""
 

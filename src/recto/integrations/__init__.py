@@ -21,7 +21,7 @@ _LOG = logging.getLogger("recto")
 _FIELDS = (
     *("url", "page_url", "anchor", "title", "section", "module", "module_title", "headings"),
     *("score", "dense", "lexical"),
-    *("chunk_index", "total_chunks", "source", "start_line", "end_line", "version", "locale"),
+    *("chunk_index", "total_chunks", "source", "start_line", "end_line", "version", "locale", "language"),
 )
 
 

@@ -1,17 +1,24 @@
 """Split text into the terms of lexical search: stems of words, identifiers and their parts, numbers, flags.
 
-Chunks and queries are analysed in the same way. `ANALYZER` is the version of the analysis; the fingerprint of
-an index has it, because terms of two versions cannot be compared.
+Chunks and queries are analysed in the same way, by their language. Languages other than English have one
+rule: accents are removed and words are cut after five letters, which finds as many pages as Snowball stemmers
+do and needs no data (decision 18). Scripts without spaces, and Korean, are searched by pairs of characters.
+
+`ANALYZER` is the version of the analysis; the fingerprint of an index has it, because terms of two versions
+cannot be compared.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 from zlib import crc32
+
+from recto._util.languages import ENGLISH, MARKS, UNSPACED, UNSPACED_LANGUAGES, stop_words
 
 ANALYZER = "recto-2"
 
@@ -27,16 +34,47 @@ EXACT_MARK = "="
 MAX_WORD = 64  # characters; a longer token is encoded data, not a word
 _VOWEL = re.compile(r"[aeiouy]")
 
-STOP_WORDS = frozenset(
-    """
-    a about above after again all also am an and any are as at be because been before being below
-    between both but by can could did do does doing don down during each few for from further get had
-    has have having he her here hers him his how i if in into is it its itself just let me more most my
-    no nor not of off on once only or other our out over own same she should so some such than that the
-    their them then there these they this those through to too under until up us very was we were what
-    when where which while who whom why will with would you your
-    """.split()  # noqa: SIM905
+# Other languages: patterns that are compiled when a text needs them, because that takes longer than a query.
+# A letter may be an accent or a vowel sign, but not of a script without spaces.
+_OTHER_LETTER = rf"(?:[^\W{UNSPACED}]|[{MARKS}])"
+_OTHER_COMPOUND = (
+    rf"[{UNSPACED}]+|--?[A-Za-z](?:{_OTHER_LETTER}|-)*|{_OTHER_LETTER}+(?:[.\-]{_OTHER_LETTER}+)*"
 )
+_OTHER_SUBWORD = f"{_OTHER_LETTER}+"
+_UNSPACED_START = f"[{UNSPACED}]"
+_HAN = "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+_PARTICLES = "[\u3041-\u309f\u30fc]+"  # hiragana: endings and function words of Japanese
+_IGNORED = (
+    "[\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed"
+    "\u200c\u200d]+"
+)
+"""Accents, the vowel signs of Arabic and Hebrew, and characters that only change the look of a word."""
+SAME_LETTER = str.maketrans(
+    {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ł": "l", "ı": "i", "þ": "th", "ς": "σ"}
+    | {"ٱ": "ا", "ى": "ي", "ی": "ي", "ے": "ي", "ک": "ك", "ة": "ه", "ہ": "ه", "ھ": "ه", "ە": "ه"}
+    | {chr(zero + digit): str(digit) for zero in (0x660, 0x6F0, 0x966) for digit in range(10)}
+)
+_ARTICLE = "[وفبك]?(?:ال|لل)(?=...)"
+_UNCUT = r"[\d_.\-]"
+_compiled = cache(re.compile)
+_STEM = 5
+"""The letters of a word that are its stem, in languages other than English."""
+
+STOP_WORDS = stop_words(ENGLISH)
+
+
+ANALYSIS_RULES = {
+    "unspaced": UNSPACED,
+    "unspaced_languages": sorted(UNSPACED_LANGUAGES),
+    "marks": MARKS,
+    "han": _HAN,
+    "particles": _PARTICLES,
+    "ignored": _IGNORED,
+    "article": _ARTICLE,
+    "same": {chr(code): other for code, other in SAME_LETTER.items()},
+    "stem": _STEM,
+}
+"""The rules of languages other than English, for the static client."""
 
 
 class Token(NamedTuple):
@@ -47,21 +85,34 @@ class Token(NamedTuple):
     terms: tuple[str, ...]
 
 
-def tokens(text: str) -> Iterator[Token]:
-    """Yield the words of a text in order."""
-    for match in _COMPOUND.finditer(text):
-        if match.end() - match.start() <= MAX_WORD:
-            yield Token(match.start(), match.end(), word_terms(match[0]))
+def tokens(text: str, language: str = ENGLISH) -> Iterator[Token]:
+    """Yield the words of a text in order; in scripts without spaces, overlapping pairs of characters."""
+    for start, end in _spans(text, language):
+        yield Token(start, end, word_terms(text[start:end], language))
 
 
-def count_words(text: str) -> Counter[str]:
+def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
+    for match in (_COMPOUND if language == ENGLISH else _compiled(_OTHER_COMPOUND)).finditer(text):
+        start, end = match.span()
+        if language != ENGLISH and is_unspaced(match[0]):
+            for first in range(start, max(start + 1, end - 1)):
+                yield first, min(first + 2, end)
+        elif end - start <= MAX_WORD:
+            yield start, end
+
+
+def count_words(text: str, language: str = ENGLISH) -> Counter[str]:
     """Count the words of a text as they are written."""
-    return Counter(word for word in _COMPOUND.findall(text) if len(word) <= MAX_WORD)
+    if language == ENGLISH:
+        return Counter(word for word in _COMPOUND.findall(text) if len(word) <= MAX_WORD)
+    return Counter(text[start:end] for start, end in _spans(text, language))
 
 
 @lru_cache(maxsize=16_384)
-def word_terms(word: str) -> tuple[str, ...]:
+def word_terms(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return the terms of a word: its stem, then the stems of the parts of a compound or an identifier."""
+    if language != ENGLISH:
+        return _other_terms(word, language)
     terms = [stem(form) for form in word_forms(word)]
     if not _NUMBER.fullmatch(word.lower()):
         parts = (part for piece in _PART.findall(word) for part in _CAMEL.split(piece))
@@ -69,23 +120,76 @@ def word_terms(word: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(terms))
 
 
+def _other_terms(word: str, language: str) -> tuple[str, ...]:
+    """Return the terms of a word that is not English, or of a pair with its Chinese characters."""
+    if language in UNSPACED_LANGUAGES and word.isascii():
+        return word_terms(word)
+    forms = word_forms(word, language)
+    if is_unspaced(word):
+        return tuple(dict.fromkeys((*forms, *_compiled(_HAN).findall(forms[0]))))
+    terms = [stem(form, language) for form in forms]
+    if not _NUMBER.fullmatch(forms[0]):
+        parts = (
+            [part for piece in _PART.findall(word) for part in _CAMEL.split(piece)] if word.isascii() else []
+        )
+        if len(parts) > 1:  # an identifier is not cut
+            terms[0] = forms[0]
+        terms += [stem(part.lower(), language) for part in parts if len(part) > 1]
+    return tuple(dict.fromkeys(terms))
+
+
+def is_unspaced(word: str) -> bool:
+    """Return whether a word is one of a script without spaces, or Korean."""
+    return not word.isascii() and _compiled(_UNSPACED_START).match(word) is not None
+
+
 @lru_cache(maxsize=16_384)
-def word_forms(word: str) -> tuple[str, ...]:
+def word_forms(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return a word as written, in lower case, and the words of a compound such as `time-consuming`."""
     whole = word.lower()
+    if language != ENGLISH:
+        whole = unicodedata.normalize("NFKC", whole)
+        parts = (
+            () if is_unspaced(word) or _NUMBER.fullmatch(whole) else _compiled(_OTHER_SUBWORD).findall(whole)
+        )
+        return tuple(dict.fromkeys((whole, *parts)))
     return (whole,) if _NUMBER.fullmatch(whole) else tuple(dict.fromkeys((whole, *_SUBWORD.findall(whole))))
 
 
-def exact_term(form: str) -> str:
-    """Return the term of an English word as written, which queries of a single word prefer to other forms.
+def exact_term(form: str, language: str = ENGLISH) -> str:
+    """Return the term of a word as written, which queries of a single word prefer to other forms.
 
     It is empty for words without forms, and for stop words, which would be half of these terms.
     """
-    return EXACT_MARK + form if form.isascii() and form.isalpha() and form not in STOP_WORDS else ""
+    if language == ENGLISH:
+        return EXACT_MARK + form if form.isascii() and form.isalpha() and form not in STOP_WORDS else ""
+    has_forms = not (is_unspaced(form) or _compiled(_UNCUT).search(form) or is_stop_word(form, language))
+    return EXACT_MARK + form if has_forms else ""
 
 
-def stem(word: str) -> str:
-    """Remove the plural and the most common endings of an English word."""
+def fold(word: str) -> str:
+    """Remove accents from a word in lower case, and write letters with several forms in one way."""
+    if word.isascii():
+        return word
+    plain = _compiled(_IGNORED).sub("", unicodedata.normalize("NFKD", word.translate(SAME_LETTER)))
+    return plain.translate(SAME_LETTER) or word
+
+
+@lru_cache(maxsize=16_384)
+def stem(word: str, language: str = ENGLISH) -> str:
+    """Remove the plural and the most common endings of an English word; cut other words after five letters.
+
+    Words of the Latin alphabet in Japanese, Chinese and similar texts are English.
+    """
+    if language != ENGLISH:
+        if is_unspaced(word):
+            return word
+        folded = fold(word)
+        if language not in UNSPACED_LANGUAGES or not folded.isascii():
+            if language == "ar" and (article := _compiled(_ARTICLE).match(folded)):
+                folded = folded[article.end() :]
+            return folded if _compiled(_UNCUT).search(folded) else folded[:_STEM]
+        word = folded
     if len(word) <= 3 or not (word.isascii() and word.isalpha()):
         return word
     if word.endswith("ies") and len(word) > 4:
@@ -109,14 +213,29 @@ def term_id(term: str) -> int:
     return crc32(term.encode())
 
 
-def query_words(text: str) -> list[str]:
+def is_stop_word(word: str, language: str) -> bool:
+    """Return whether a word says nothing about the subject of a query; so do two hiragana in a row."""
+    word = word.lower()
+    if language == ENGLISH:
+        return word in STOP_WORDS
+    return fold(word) in other_stop_words(language) or _compiled(_PARTICLES).fullmatch(word) is not None
+
+
+@cache
+def other_stop_words(language: str) -> frozenset[str]:
+    """Return the stop words of a language without accents, and the English ones if words may be English."""
+    english = STOP_WORDS if language in UNSPACED_LANGUAGES else frozenset()
+    return english | frozenset(map(fold, stop_words(language)))
+
+
+def query_words(text: str, language: str = ENGLISH) -> list[str]:
     """Return the distinct words of a query; stop words only in quotes, or if there are no other words."""
-    words = [(token, text[token.start : token.end]) for token in tokens(text)]
+    spans = list(_spans(text, language))
     quoted = [match.span() for match in _QUOTED.finditer(text)]
     content = [
-        word
-        for token, word in words
-        if word.lower() not in STOP_WORDS
-        or any(start < token.start and token.end < end for start, end in quoted)
+        text[start:end]
+        for start, end in spans
+        if not is_stop_word(text[start:end], language)
+        or any(first < start and end < last for first, last in quoted)
     ]
-    return list(dict.fromkeys(content or [word for _, word in words]))
+    return list(dict.fromkeys(content or [text[start:end] for start, end in spans]))

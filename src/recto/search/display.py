@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recto.search.analyzer import STOP_WORDS, query_words, tokens, word_terms
+from recto.search.analyzer import is_stop_word, is_unspaced, query_words, tokens, word_terms
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.query import MAX_QUERY
 from recto.types.search import Chunk, Hit, SearchResponse
@@ -101,19 +101,37 @@ def find_matches(text: str, words: Sequence[QueryWord]) -> list[Match]:
     """Return the words of a text that share a term with a query word, in order."""
     positions = {term: number for number, word in reversed(list(enumerate(words))) for term in word.terms}
     matches = []
-    for token in tokens(text) if words else ():
+    language = words[0].language if words else ""
+    for token in tokens(text, language) if words else ():
         matching = [positions[term] for term in token.terms if term in positions]
-        is_stop_word = text[token.start : token.end].lower() in STOP_WORDS
-        if matching and (token.terms[0] in positions or not is_stop_word):
+        # A single character of a pair is no match to show, nor is a part of a stop word.
+        if matching and (
+            token.terms[0] in positions or not _needs_whole(text[token.start : token.end], language)
+        ):
             matches.append(Match(token.start, token.end, matching[0]))
     return matches
+
+
+def _needs_whole(word: str, language: str) -> bool:
+    return is_stop_word(word, language) or is_unspaced(word)
+
+
+def _merged(matches: Iterable[Match]) -> list[Span]:
+    """Join matches that overlap: pairs of characters of the same word."""
+    spans: list[Span] = []
+    for match in matches:
+        if spans and match.start < spans[-1][1]:
+            spans[-1] = spans[-1][0], match.end
+        else:
+            spans.append((match.start, match.end))
+    return spans
 
 
 def matched_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
     """Return the distinct words of a text that match a query, as the text spells them."""
     spellings: dict[str, str] = {}
-    for match in find_matches(text, words):
-        word = text[match.start : match.end]
+    for start, end in _merged(find_matches(text, words)):
+        word = text[start:end]
         spellings.setdefault(word.lower(), word)
     return tuple(spellings.values())
 
@@ -138,9 +156,8 @@ def make_snippet(text: str, words: Sequence[QueryWord], length: int = SNIPPET) -
     before, after = ELLIPSIS if start else "", ELLIPSIS if end < len(flat) else ""
     shift = len(before) - start
     spans = [
-        (match.start + shift, match.end + shift)
-        for match in matches
-        if start <= match.start and match.end <= end
+        (first + shift, last + shift)
+        for first, last in _merged(match for match in matches if start <= match.start and match.end <= end)
     ]
     return Snippet(f"{before}{flat[start:end]}{after}", tuple(spans))
 
@@ -174,7 +191,8 @@ def _window(text: str, cluster: Span, length: int) -> Span:
     start = max(0, min(begin - int(max(0, length - (end - begin)) * _SHARE_BEFORE), len(text) - length))
     stop = max(end, min(len(text), start + length))
     if start and text[start - 1] != " ":
-        start = text.find(" ", start, begin) + 1 or begin
+        start = text.find(" ", start, begin) + 1 or (start if is_unspaced(text[start]) else begin)
     if stop < len(text) and text[stop] != " ":
-        stop = max(text.rfind(" ", end, stop), end) or stop
+        space = text.rfind(" ", end, stop)
+        stop = space if space > 0 else stop if is_unspaced(text[stop]) else end or stop
     return start, stop

@@ -13,12 +13,15 @@ from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
-from recto.protocols import Index
+from recto._util.languages import ENGLISH, UNSPACED_LANGUAGES
+from recto.protocols import Embedder, Index, known_languages
 from recto.search.analyzer import (
     ANALYZER,
     EXACT_MARK,
     count_words,
     exact_term,
+    is_stop_word,
+    is_unspaced,
     query_words,
     stem,
     term_id,
@@ -36,6 +39,11 @@ BM25 = {"k1": _K1, "b": _B, "average": _AVERAGE_LENGTH}
 _MAX_CORRECTIONS = 3
 _PREFIX = 3  # letters; words with the same prefix are neighbours in the vocabulary
 _MAX_SCANNED = 5_000  # rows that are compared for one correction
+_MIN_OTHER_CORRECTED = 8  # letters of words that are not English, which have no list of common words
+_LANGUAGE_MARK = "@"  # the prefix of terms that count the chunks of a language other than English
+_LANGUAGE_SHARE = 0.1  # of the chunks of a book that its languages have
+# The least weight of the lexical score in languages that the embedding model does not know (decision 18).
+_OTHER_WEIGHT, _UNSPACED_WEIGHT = 1.5, 3.0
 _LETTERS = "abcdefghijklmnopqrstuvwxyz_"
 
 SINGLE_WORD_WEIGHT = 1.0
@@ -45,6 +53,7 @@ _COMMON_WEIGHT = 0.3  # how far a common English word counts that the book does 
 _MIN_CORRECTED, _MIN_TWO_EDITS = 4, 9  # letters of words that are corrected, by one edit or by two
 CORRECTION_RULES = {
     "letters": _MIN_CORRECTED,
+    "other_letters": _MIN_OTHER_CORRECTED,
     "two_edits": _MIN_TWO_EDITS,
     "prefix": _PREFIX,
     "alphabet": _LETTERS,
@@ -65,11 +74,15 @@ class LexiconBuilder:
     def __init__(self) -> None:
         self._chunks = 0
         self._terms: Counter[str] = Counter()
-        self._words: Counter[str] = Counter()
+        self._words: Counter[tuple[str, str]] = Counter()  # words as written, after their terms
 
     def vectors(self, chunks: Iterable[Chunk]) -> list[SparseVector]:
         """Return the BM25 weights of the terms of chunks; the engine multiplies them by the IDF."""
-        return [self._vector(count_words(analyzed_text(chunk))) for chunk in chunks]
+        return [
+            self._vector(count_words(analyzed_text(chunk), language), language)
+            for chunk in chunks
+            for language in (chunk.language or ENGLISH,)
+        ]
 
     def merge(self, other: LexiconBuilder) -> None:
         """Add the vocabulary of other chunks."""
@@ -77,11 +90,14 @@ class LexiconBuilder:
         self._terms.update(other._terms)
         self._words.update(other._words)
 
-    def _vector(self, words: Counter[str]) -> SparseVector:
-        terms, exact = count_terms(words)
+    def _vector(self, words: Counter[str], language: str) -> SparseVector:
+        terms, exact = count_terms(words, language)
         self._chunks += 1
         self._terms.update(terms.keys())
-        self._words.update({form for word in words for form in word_forms(word)})
+        if language != ENGLISH:
+            self._terms[_LANGUAGE_MARK + language] += 1
+        forms = {form for word in words for form in word_forms(word, language)}
+        self._words.update((stem(form, language), form) for form in forms)
         length = _K1 * (1 - _B + _B * terms.total() / _AVERAGE_LENGTH)
         weights = {
             term_id(term): count * (_K1 + 1) / (count + length)
@@ -93,8 +109,8 @@ class LexiconBuilder:
     def to_bytes(self) -> bytes:
         """Return the vocabulary of all chunks so far: a row per term, with its count and its words."""
         words: defaultdict[str, list[str]] = defaultdict(list)
-        for word in sorted(self._words):
-            words[stem(word)].append(f"{word}\t{self._words[word]}")
+        for term, word in sorted(self._words):
+            words[term].append(f"{word}\t{self._words[term, word]}")
         rows = sorted(
             "\t".join((term, str(count), *words[term])).encode() for term, count in self._terms.items()
         )
@@ -104,15 +120,15 @@ class LexiconBuilder:
         return _HEADER.pack(_MAGIC, self._chunks, len(rows)) + offsets.tobytes() + b"".join(rows)
 
 
-def count_terms(words: Counter[str]) -> tuple[Counter[str], Counter[str]]:
+def count_terms(words: Counter[str], language: str = ENGLISH) -> tuple[Counter[str], Counter[str]]:
     """Count the terms of words, and their exact terms, which do not add to the length of a chunk."""
     terms: Counter[str] = Counter()
     exact: Counter[str] = Counter()
     for word, count in words.items():
-        for term in word_terms(word):
+        for term in word_terms(word, language):
             terms[term] += count
-        for form in word_forms(word):
-            if term := exact_term(form):
+        for form in word_forms(word, language):
+            if term := exact_term(form, language):
                 exact[term] += count
     return terms, exact
 
@@ -132,9 +148,30 @@ class Lexicon:
         self._rows = data[start:]
         if len(self._offsets) != self._size + 1 or self._offsets[-1] != len(self._rows):
             raise ValueError("the vocabulary is damaged")
+        self.languages = self._read_languages()
         self.count = lru_cache(maxsize=4096)(self._count)
         self.analyze_word = lru_cache(maxsize=4096)(partial(_analyze_word, self))
         self.nearest = lru_cache(maxsize=512)(self._nearest)
+
+    def _read_languages(self) -> dict[str, int]:
+        """Return the languages that at least a tenth of the chunks have, the most frequent first."""
+        key, counts = _LANGUAGE_MARK.encode(), {}
+        row = bisect_left(range(self._size), key, key=self._row)
+        while row < self._size and self._row(row).startswith(key):
+            language, count = self._row(row).decode().split("\t")[:2]
+            counts[language.removeprefix(_LANGUAGE_MARK)] = int(count)
+            row += 1
+        counts[ENGLISH] = self.chunks - sum(counts.values())
+        frequent = [one for one in counts if counts[one] >= _LANGUAGE_SHARE * self.chunks]
+        return {one: counts[one] for one in sorted(frequent, key=lambda one: -counts[one])}
+
+    def language_of(self, query: str) -> str:
+        """Return the language of the book in which to analyse a query: the one with most of its words."""
+        languages = list(self.languages) or [ENGLISH]
+        if len(languages) > 1 and not query.isascii():  # an English query has no other letters
+            languages = [one for one in languages if one != ENGLISH]
+        words = query.split()
+        return max(languages, key=lambda one: sum(is_stop_word(word, one) for word in words))
 
     def idf(self, term: str) -> float:
         """Return the inverse document frequency of a term, as the engine computes it."""
@@ -150,7 +187,7 @@ class Lexicon:
         """Count the chunks that have a term."""
         if term.startswith(EXACT_MARK):
             word = term.removeprefix(EXACT_MARK)
-            return self.words(stem(word)).get(word, 0)
+            return max(self.words(stem(word, one)).get(word, 0) for one in self.languages or (ENGLISH,))
         row = self._find(term)
         return 0 if row is None else int(self._row(row).split(b"\t", 2)[1])
 
@@ -159,16 +196,16 @@ class Lexicon:
         row = bisect_left(range(self._size), key, key=self._row)
         return row if row < self._size and self._row(row).startswith(key) else None
 
-    def _nearest(self, word: str) -> tuple[str, ...]:
+    def _nearest(self, word: str, language: str = ENGLISH) -> tuple[str, ...]:
         """Return the words of the book that are nearest to a misspelled one, the most frequent first."""
         # Words with the same first letters are neighbours in the vocabulary, so they are compared one by one.
         # Other first letters would be anywhere: for them, each possible edit is looked up.
         similar = self._similar(word, word[:_PREFIX], 1)
         counts = {other: count for other, count in similar if _distance(word, other) == 1}
         for edit in _edits(word, _PREFIX):
-            if count := self.words(stem(edit)).get(edit):
+            if count := self.words(stem(edit, language)).get(edit):
                 counts[edit] = count
-        if not counts and len(word) >= _MIN_TWO_EDITS:
+        if not counts and len(word) >= _MIN_TWO_EDITS and language == ENGLISH:
             similar = self._similar(word, word[: _PREFIX - 1], 2)
             counts = {other: count for other, count in similar if _distance(word, other) <= 2}
         ranked = sorted(counts, key=lambda other: (other[0] != word[0], -counts[other], other))
@@ -204,6 +241,19 @@ def read_lexicon(index: Index) -> Lexicon | None:
         return None
 
 
+def unknown_languages(lexicon: Lexicon, embedder: Embedder) -> str:
+    """Return a note about the languages of a book that the model does not know, or "" if it knows all."""
+    known = known_languages(embedder)
+    unknown = [f"'{language}'" for language in lexicon.languages if known and language not in known]
+    if not unknown:
+        return ""
+    return (
+        f"The book is in {' and '.join(unknown)}, and {embedder.fingerprint.model} knows only "
+        f"{', '.join(known)}: it is searched by its words first. Set RECTO_MODEL to a multilingual model to "
+        "search it by meaning, too."
+    )
+
+
 def other_analyzer(info: IndexInfo) -> str:
     """Return why an index is searched in dense mode and what to do, or "" if its analysis is this one."""
     from recto.settings import index_command
@@ -231,6 +281,7 @@ class QueryWord(NamedTuple):
     terms: tuple[str, ...]
     nearest: tuple[str, ...] = ()
     known: float = 1.0
+    language: str = ENGLISH
 
 
 class LexicalQuery(NamedTuple):
@@ -245,6 +296,7 @@ class LexicalQuery(NamedTuple):
     words: tuple[QueryWord, ...]
     known: float
     weight: float
+    language: str = ENGLISH
 
     @property
     def corrections(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -257,12 +309,22 @@ def hybrid_weight(query: str, weight: float) -> float:
     return max(weight, SINGLE_WORD_WEIGHT) if len(query.split()) == 1 else weight
 
 
-def analyze_query(text: str, lexicon: Lexicon, lexical_weight: float = LEXICAL_WEIGHT) -> LexicalQuery:
+def unknown_language_weight(language: str, weight: float) -> float:
+    """Return the weight of the lexical score in a language that the embedding model does not know."""
+    least = _UNSPACED_WEIGHT if language in UNSPACED_LANGUAGES else _OTHER_WEIGHT
+    return weight if language == ENGLISH else max(weight, least)
+
+
+def analyze_query(
+    text: str, lexicon: Lexicon, lexical_weight: float = LEXICAL_WEIGHT, language: str = ""
+) -> LexicalQuery:
     """Look up the words of a query in the vocabulary of a book, and correct those that it does not have."""
-    words = tuple(map(lexicon.analyze_word, query_words(text)))
+    language = language or lexicon.language_of(text)
+    words = tuple(lexicon.analyze_word(word, language) for word in query_words(text, language))
     terms = dict.fromkeys(term for word in words for term in word.terms)
     if len(text.split()) == 1:
-        exact = (exact_term(form) for word in words for form in word.nearest or (word.word.lower(),))
+        forms = (form for word in words for form in word.nearest or word_forms(word.word, language)[:1])
+        exact = (exact_term(form, language) for form in forms)
         terms |= dict.fromkeys(term for term in exact if term and lexicon.count(term))
     idf = {term_id(term): lexicon.idf(term) for term in terms}
     largest = (_K1 + 1) * sum(idf.values())
@@ -272,21 +334,35 @@ def analyze_query(text: str, lexicon: Lexicon, lexical_weight: float = LEXICAL_W
         words,
         known / (sum(word.idf for word in words) or 1.0),
         hybrid_weight(text, lexical_weight),
+        language,
     )
 
 
-def _analyze_word(lexicon: Lexicon, word: str) -> QueryWord:
-    whole, *parts = word_terms(word)
+def _analyze_word(lexicon: Lexicon, word: str, language: str = ENGLISH) -> QueryWord:
+    whole, *parts = word_terms(word, language)
     idf = lexicon.idf(whole)
     if lexicon.count(whole):
-        return QueryWord(word, idf, (whole, *parts))
-    if is_common(word.lower()):
-        return QueryWord(word, idf * _COMMON_WEIGHT, (whole, *parts), known=0.0)
-    if len(word) >= _MIN_CORRECTED and not word.isnumeric() and (nearest := lexicon.nearest(word.lower())):
-        terms = dict.fromkeys(term for other in nearest for term in word_terms(other))
-        return QueryWord(word, idf, tuple(terms), nearest)
+        return QueryWord(word, idf, (whole, *parts), language=language)
+    if is_english_word(word, language) and is_common(word.lower()):
+        return QueryWord(word, idf * _COMMON_WEIGHT, (whole, *parts), known=0.0, language=language)
+    if nearest := _corrections(lexicon, word, language):
+        terms = dict.fromkeys(term for other in nearest for term in word_terms(other, language))
+        return QueryWord(word, idf, tuple(terms), nearest, language=language)
     known = _KNOWN_PARTS if any(map(lexicon.count, parts)) else 0.0
-    return QueryWord(word, idf, (whole, *parts), known=known)
+    return QueryWord(word, idf, (whole, *parts), known=known, language=language)
+
+
+def _corrections(lexicon: Lexicon, word: str, language: str) -> tuple[str, ...]:
+    """Return words of the book for a misspelled one; scripts without spaces have no misspelled words."""
+    least = _MIN_CORRECTED if language == ENGLISH else _MIN_OTHER_CORRECTED
+    if len(word) < least or word.isnumeric() or is_unspaced(word):
+        return ()
+    return lexicon.nearest(word_forms(word, language)[0], language)
+
+
+def is_english_word(word: str, language: str) -> bool:
+    """Return whether a word of a text is read as English."""
+    return language == ENGLISH or (language in UNSPACED_LANGUAGES and word.isascii())
 
 
 def is_common(word: str) -> bool:

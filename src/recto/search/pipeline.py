@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import NamedTuple
 
-from recto.protocols import AsyncIndex, Embedder, Index
-from recto.search.lexical import LexicalQuery, Lexicon, analyze_query
+from recto._util.languages import ENGLISH
+from recto.protocols import AsyncIndex, Embedder, Index, known_languages
+from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, unknown_language_weight
 from recto.stores.points import no_lexical_vectors
 from recto.types.index import Candidates, IndexQuery
 from recto.types.search import (
@@ -74,13 +75,22 @@ class OpenIndex:
             raise no_lexical_vectors(self.index.info)
         return "dense"
 
-    def analyze(self, texts: Sequence[str]) -> list[PreparedQuery]:
-        """Look up the words of queries; their vectors are still missing."""
-        lexicon, weight = self.lexicon, self.lexical_weight
-        return [
-            PreparedQuery(text, analyze_query(text, lexicon, weight) if lexicon else None, [])
-            for text in texts
-        ]
+    def analyze(self, texts: Sequence[str], language: str = "") -> list[PreparedQuery]:
+        """Look up the words of queries; their vectors are still missing.
+
+        Without a `language`, it is the one of the book's languages that a query has most words of.
+        """
+        return [PreparedQuery(text, self._analyze(text, language), []) for text in texts]
+
+    def _analyze(self, text: str, language: str) -> LexicalQuery | None:
+        """Look up the words of a query; they count more in a language that the model does not know."""
+        if self.lexicon is None:
+            return None
+        query = analyze_query(text, self.lexicon, self.lexical_weight, language)
+        known = known_languages(self.embedder)
+        if query.language == ENGLISH or not known or query.language in known:
+            return query
+        return query._replace(weight=unknown_language_weight(query.language, query.weight))
 
     def prepare(self, texts: Sequence[str]) -> list[PreparedQuery]:
         """Analyse and embed queries."""

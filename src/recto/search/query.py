@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any, NamedTuple
 
+from recto._util.languages import language_tag
 from recto._util.text import encodable
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.types.search import MODES, Filters, GroupBy, Mode
@@ -68,18 +69,25 @@ def check_queries(queries: Iterable[str]) -> list[str]:
 
 
 def to_filters(filters: Filters | Mapping[str, Any]) -> Filters:
-    """Return filters that were passed as `Filters` or as a mapping with the keys `module` and `url`."""
+    """Return filters that were passed as `Filters`, or as a mapping with keys `module`, `url` and `lang`."""
     if not isinstance(filters, Mapping):
         return filters
-    if unknown := set(filters) - {"module", "url"}:
+    if unknown := set(filters) - {"module", "url", "lang"}:
         raise InvalidArgument(
             f"There is no filter {', '.join(map(repr, sorted(map(str, unknown))))}",
-            hint='Filters are "module" (a name, or a list of names) and "url".',
+            hint='Filters are "module" (a name, or a list of names), "url" and "lang" (such as "de").',
         )
     modules = filters.get("module") or ()
     if isinstance(modules, str) or not isinstance(modules, Iterable):
         modules = (modules,)
-    return Filters(tuple(modules), filters.get("url"))
+    return Filters(tuple(modules), filters.get("url"), to_language(filters.get("lang")))
+
+
+def to_language(tag: str | None) -> str | None:
+    """Return the language of a tag such as `pt-BR`; raise `InvalidArgument` if it is not a tag."""
+    if tag is None or (language := language_tag(tag)):
+        return language if tag is not None else None
+    raise InvalidArgument(f"{tag!r} is not a language", hint="Use a tag such as de, ja or zh.")
 
 
 def check_search(

@@ -94,6 +94,8 @@ class QueryLog:
         if response.filters:
             filters = response.filters
             entry["filters"] = {"module": list(filters.modules[:_MAX_MODULES]), "url": filters.page_url}
+            if filters.language is not None:
+                entry["filters"]["lang"] = filters.language
         self._put(entry)
 
     def add_click(self, query: str, collection: str, url: str, rank: int) -> None:

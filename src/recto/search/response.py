@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from recto._util.languages import ENGLISH, detect_language
 from recto._util.text import filter_keys, nearest
 from recto.protocols import Index
-from recto.search.lexical import LexicalQuery
+from recto.search.analyzer import is_stop_word
+from recto.search.lexical import LexicalQuery, Lexicon
 from recto.search.pipeline import QueryHits, SearchedBatch, SearchOptions
 from recto.types.index import Calibration
 from recto.types.search import Coverage, Filters, Hit, Mode, Outcome, PageGroup, SearchResponse
@@ -19,6 +21,7 @@ COVERED_FROM, NOT_COVERED_BELOW = 0.5, 0.25
 # every book has its own.
 SPREAD = 0.05
 """The spread of the books that answerability was fitted to."""
+_MIN_STOP_WORDS = 2  # of a language, in a query that is in this language
 _ABOVE_WEIGHT, _KNOWN_WEIGHT, _OFFSET = 16.0, 6.4, -7.2
 
 
@@ -44,7 +47,7 @@ def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[
         outcome,
         searched.timings,
         message,
-        info.warnings + warnings,
+        info.warnings + warnings + _other_language(result.query.text, run.opened.lexicon),
         noise_score(info.noise_floor, mode, lexical),
         generation=info.generation,
         mode=mode,
@@ -52,6 +55,17 @@ def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[
         coverage=coverage(probability),
         corrections=lexical.corrections if lexical and mode != "dense" else (),
     )
+
+
+def _other_language(query: str, lexicon: Lexicon | None) -> tuple[str, ...]:
+    """Return a note about a query in a language that the book does not have."""
+    if lexicon is None or any(is_stop_word(word, one) for word in query.split() for one in lexicon.languages):
+        return ()
+    language = detect_language(query, _MIN_STOP_WORDS)
+    if language in ("", *lexicon.languages):
+        return ()
+    book = " and ".join(f"'{one}'" for one in lexicon.languages)
+    return (f"The query seems to be in another language ('{language}') than the book ({book}).",)
 
 
 def group_by_page(response: SearchResponse, pages: int) -> SearchResponse:
@@ -82,6 +96,8 @@ def _explain_empty(index: Index, options: SearchOptions) -> tuple[Outcome, str]:
 
         hint = _did_you_mean(nearest_page(index, filters.page_url))
         reasons.append(f"There is no page {filters.page_url!r}.{hint}")
+    if filters.language is not None and not index.count(Filters(language=filters.language)):
+        reasons.append(f"The book has no page in the language '{filters.language}'.")
     both = "No page matches all filters together; each of them alone has matches."
     return Outcome.FILTERED_OUT, " ".join(reasons) or both
 
@@ -93,16 +109,22 @@ def _did_you_mean(name: str | None) -> str:
 def answerable(
     evidence: float | None, lexical: LexicalQuery | None, calibration: Calibration | None
 ) -> float | None:
-    """Return the probability that the book covers a query, or None if one of the inputs is missing."""
-    if evidence is None or lexical is None or calibration is None:
+    """Return the probability that the book covers a query, or None if one of the inputs is missing.
+
+    The constants were fitted to English, so it is unknown in other languages.
+    """
+    if evidence is None or lexical is None or calibration is None or lexical.language != ENGLISH:
         return None
     above = (evidence - calibration.noise_floor) * SPREAD / (calibration.spread or SPREAD)
     return round(1 / (1 + math.exp(-(_ABOVE_WEIGHT * above + _KNOWN_WEIGHT * lexical.known + _OFFSET))), 3)
 
 
 def noise_score(noise_floor: float | None, mode: Mode, lexical: LexicalQuery | None) -> float | None:
-    """Return the score of a chunk at the noise floor that has none of the query's words."""
-    if noise_floor is None or mode == "lexical":
+    """Return the score of a chunk at the noise floor that has none of the query's words.
+
+    The off-topic queries of the calibration are English, so it is unknown in other languages.
+    """
+    if noise_floor is None or mode == "lexical" or (lexical and lexical.language != ENGLISH):
         return None
     return noise_floor / (1 + lexical.weight) if mode == "hybrid" and lexical else noise_floor
 

@@ -326,7 +326,7 @@ class Retriever:
             self.collection,
             opened,
             options._replace(mode=mode),
-            opened.analyze(texts),
+            opened.analyze(texts, options.filters.language or ""),
             warnings,
             started_at,
             opened_at,

@@ -15,9 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from recto._util.files import disk_advice, read_limited, refuse_link, staging
+from recto._util.languages import ENGLISH
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
-from recto.search.analyzer import MAX_WORD, STOP_WORDS, count_words, stem, word_forms, word_terms
+from recto.search.analyzer import (
+    ANALYSIS_RULES,
+    MAX_WORD,
+    STOP_WORDS,
+    count_words,
+    other_stop_words,
+    stem,
+    word_forms,
+    word_terms,
+)
 from recto.search.display import SNIPPET_RULES, pick
 from recto.search.lexical import BM25, CORRECTION_RULES, analyzed_text, common_words, read_lexicon
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
@@ -33,7 +43,7 @@ _LARGEST_MANIFEST = 16 << 20  # bytes
 _EXPORTED = re.compile(
     r"widget\.js|static/(widget/)?\w+\.js|data/meta\.bin|data/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
 )
-_FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings")
+_FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings", "language")
 _SHARD = 24_000  # characters of JSON: at most about 7 KB compressed
 _COMMON_SHIFT = 8  # bits: one of 280 other words is then taken for common English
 _LENGTHS = range(3, 21)  # letters; corrections compare words of about the same length
@@ -65,7 +75,8 @@ class StaticExport:
 def export_static(index: Index, directory: Path, progress: Progress | None = None) -> StaticExport:
     """Write the widget and a static copy of an index to a directory, in the place of an earlier export."""
     info = index.info
-    if read_lexicon(index) is None:
+    lexicon = read_lexicon(index)
+    if lexicon is None:
         made = info.fingerprint
         source, options = (made.source, made.options) if made else ("", ())
         raise ConfigurationError(
@@ -75,7 +86,8 @@ def export_static(index: Index, directory: Path, progress: Progress | None = Non
     try:
         # Ties are ordered by these fields, so that the number of a chunk is enough to order them.
         chunks = sorted(index.scroll(), key=lambda chunk: (chunk.page_url, chunk.chunk_index, chunk.id))
-        generation, index_files = _index_files(chunks, info.collection, progress)
+        languages = list(lexicon.languages)
+        generation, index_files = _index_files(chunks, info.collection, languages, progress)
         files = [*_widget_files(), *index_files]
         files.append((_MANIFEST, _to_json(sorted(name for name, _ in files)).encode()))
         _write(directory, files)
@@ -98,7 +110,7 @@ def _widget_files() -> Iterator[File]:
 
 
 def _index_files(
-    chunks: Sequence[Chunk], collection: str, progress: Progress | None
+    chunks: Sequence[Chunk], collection: str, languages: Sequence[str], progress: Progress | None
 ) -> tuple[str, list[File]]:
     """Return the generation and the files: metadata, words, chunks, common English words."""
     lengths, rows = _rows(chunks, progress)
@@ -121,6 +133,8 @@ def _index_files(
         "selection_candidates": SELECTION_CANDIDATES,
         "overlap": OVERLAP_RULES,
         "stop_words": sorted(STOP_WORDS),
+        "languages": languages or [ENGLISH],
+        "analysis": _analysis(languages),
         "common_shift": _COMMON_SHIFT,
         "longest": _LENGTHS[-1],
         "lengths": lengths,
@@ -134,6 +148,13 @@ def _index_files(
     return generation, [(_META, _compress(_to_json(meta | {"generation": generation}))), *files]
 
 
+def _analysis(languages: Sequence[str]) -> dict[str, Any]:
+    """Return what the client needs to cut the words of other languages in the same way, if there are any."""
+    others = [language for language in languages if language != ENGLISH]
+    stop_words = {language: sorted(other_stop_words(language)) for language in others}
+    return ANALYSIS_RULES | {"stop_words": stop_words} if others else {}
+
+
 def _rows(chunks: Sequence[Chunk], progress: Progress | None) -> tuple[list[int], Rows]:
     """Return the lengths of the chunks in terms, and the words of each term."""
     lengths: list[int] = []
@@ -141,9 +162,10 @@ def _rows(chunks: Sequence[Chunk], progress: Progress | None) -> tuple[list[int]
     last: dict[tuple[str, str], int] = {}
     for number, chunk in enumerate(chunks):
         counts: Counter[tuple[str, str]] = Counter()
-        for word, count in count_words(analyzed_text(chunk)).items():
-            forms = {stem(form): form for form in word_forms(word)}
-            for term in word_terms(word):
+        language = chunk.language or ENGLISH
+        for word, count in count_words(analyzed_text(chunk), language).items():
+            forms = {stem(form, language): form for form in word_forms(word, language)}
+            for term in word_terms(word, language):
                 counts[term, forms.get(term, "")] += count
         lengths.append(counts.total())
         for key, count in counts.items():

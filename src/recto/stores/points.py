@@ -15,7 +15,7 @@ from recto.types.search import Chunk, Payload, Vector
 
 LEXICAL = "lexical"
 """The name of the sparse vector; the dense vector has no name."""
-KEYWORD_FIELDS = ("module_name", "module_keys", "page_key", "book")
+KEYWORD_FIELDS = ("module_name", "module_keys", "page_key", "book", "language")
 INTEGER_FIELDS = ("chunk_index",)
 """The fields with a payload index on a server: for filters, facets and reading in order."""
 
@@ -44,7 +44,7 @@ def to_packed_payload(chunk: Chunk) -> Payload:
     The engine takes a value of Python at a time, so one text costs a quarter of twenty values.
     """
     payload = to_payload(chunk)
-    packed = {name: payload[name] for name in ("module_name", "module_keys", "page_key")}
+    packed = {name: payload[name] for name in ("module_name", "module_keys", "page_key", "language")}
     return packed | {_PACKED: json.dumps(payload, ensure_ascii=False, separators=(",", ":"))}
 
 

@@ -62,6 +62,7 @@ class Chunk:
     locale: str = ""
     revision: str = ""
     module_title: str = ""
+    language: str = ""
 
     page_title = _renamed("page_title", "title")
     module_name = _renamed("module_name", "module")
@@ -103,6 +104,7 @@ class Chunk:
             "total_chunks": self.total_chunks,
             "version": self.version,
             "locale": self.locale,
+            "language": self.language,
         }
 
 
@@ -116,20 +118,23 @@ class Module(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Restrict a search to chunks of any of the modules, and to one page."""
+    """Restrict a search to chunks of any of the modules, to one page, and to a language such as `de`."""
 
     modules: tuple[str, ...] = ()
     page_url: str | None = None
+    language: str | None = None
 
     def __bool__(self) -> bool:
         """Return whether there is any restriction."""
-        return bool(self.modules) or self.page_url is not None
+        return bool(self.modules) or self.page_url is not None or self.language is not None
 
     def matches(self, chunk: Chunk) -> bool:
-        """Return whether a chunk is of one of the modules and of the page; spellings of a page are equal."""
+        """Return whether a chunk passes all filters; spellings of a page are equal."""
         from recto._util.text import filter_keys, page_key
 
         if self.modules and set(filter_keys(self.modules)).isdisjoint(chunk.module_keys):
+            return False
+        if self.language not in (None, chunk.language):
             return False
         return self.page_url is None or page_key(self.page_url) == page_key(chunk.page_url)
 

@@ -31,6 +31,7 @@ _HIT_FIELDS = (
 @options.top_k
 @options.module
 @options.url
+@options.lang
 @options.mode
 @options.collection
 @options.as_json
@@ -41,6 +42,7 @@ def explain(
     top_k: int,
     modules: tuple[str, ...],
     url: str | None,
+    lang: str | None,
     mode: Mode,
     collection: str | None,
     as_json: bool,
@@ -52,7 +54,7 @@ def explain(
 
     Exits with 1 if the expected page is not among the results.
     """
-    filters = options.make_filters(modules, url)
+    filters = options.make_filters(modules, url, lang)
     check_query(query)
     check_search(top_k, filters, None, FLAGS, mode)
     from recto.evaluation.explain import explain as explain_query

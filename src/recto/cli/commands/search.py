@@ -28,6 +28,7 @@ def search(
     top_k: int,
     modules: tuple[str, ...],
     url: str | None,
+    lang: str | None,
     min_score: float | None,
     mode: Mode,
     collection: str | None,
@@ -39,7 +40,7 @@ def search(
 
     Exits with 1 if there are no results.
     """
-    filters = options.make_filters(modules, url)
+    filters = options.make_filters(modules, url, lang)
     check_query(query)
     check_search(top_k, filters, min_score, FLAGS, mode)
     with connect(collection, single_query=True) as retriever:

@@ -42,6 +42,7 @@ def shell(
     top_k: int,
     modules: tuple[str, ...],
     url: str | None,
+    lang: str | None,
     min_score: float | None,
     mode: Mode,
     collection: str | None,
@@ -53,7 +54,7 @@ def shell(
     Queries can also come from a pipe or a file. The exit code is then 0, or the code that `recto search` has
     for the first line that failed.
     """
-    filters = options.make_filters(modules, url)
+    filters = options.make_filters(modules, url, lang)
     check_search(top_k, filters, min_score, FLAGS, mode)
     from recto.cli.render import Style, is_dumb, terminal_style
 

@@ -125,6 +125,8 @@ MODELS = {model.name: model for model in (RECTO_EN_1, GRANITE)}
 class BuiltInEmbedder(LocalEmbedder):
     """An embedder that also opens the other built-in model, for queries to an index that it made."""
 
+    languages = ("en",)
+
     def __init__(
         self,
         fingerprint: EmbedderFingerprint,

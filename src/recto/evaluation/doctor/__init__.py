@@ -32,7 +32,7 @@ from recto.indexing import default_collection
 from recto.indexing.indexer import IndexJob, plan_book
 from recto.indexing.planner import PageState
 from recto.protocols import Index, Preparable, Verifiable
-from recto.search.lexical import other_analyzer
+from recto.search.lexical import other_analyzer, read_lexicon, unknown_languages
 from recto.search.pipeline import nearest_chunks
 from recto.search.retriever import other_model, query_embedder
 from recto.settings import SAMPLE_COLLECTION, Settings, read_variables
@@ -167,6 +167,19 @@ def calibration(context: DoctorContext, index: Index) -> Iterator[Finding]:
         yield warning("not_apart", message, f"noise floor {measured.noise_floor}", repair=repair)
     else:
         yield ok(f"Scores below {measured.noise_floor:.3f} are noise", f"AUROC {measured.auroc}")
+
+
+def languages(context: DoctorContext, index: Index) -> Iterator[Finding]:
+    """Show the languages of the book, and compare them with the languages that the model knows."""
+    lexicon = read_lexicon(index)
+    if lexicon is None:
+        return
+    shares = (f"{tag} {count / max(lexicon.chunks, 1):.0%}" for tag, count in lexicon.languages.items())
+    message = f"Languages of the chunks: {', '.join(shares)}"
+    if context.embedder is not None and (advice := unknown_languages(lexicon, context.embedder)):
+        yield note("unknown_language", message, advice)
+    else:
+        yield ok(message)
 
 
 def search(context: DoctorContext, index: Index) -> Iterator[Finding]:
@@ -338,6 +351,7 @@ CHECKS: Mapping[str, CheckFunction] = {
     "cluster": _with_index(cluster),
     "dialect": _with_index(dialect),
     "calibration": _with_index(calibration),
+    "languages": _with_index(languages),
     "search": _with_index(search),
     "source": _with_index(source),
     "includes": _with_index(includes),

@@ -44,6 +44,9 @@ ModuleNames = Annotated[
     ),
 ]
 PageUrl = Annotated[str | None, Field(description="Only the page with this URL.", pattern=r"\S")]
+LanguageTag = Annotated[
+    str | None, Field(description="Only pages in this language, such as de.", pattern=r"\S", max_length=35)
+]
 MinScore = Annotated[
     float | None,
     Field(
@@ -82,6 +85,7 @@ class SearchParameters(RequestModel):
     top_k: TopK = DEFAULT_TOP_K
     module: ModuleNames = None
     url: PageUrl = None
+    lang: LanguageTag = None
     collection: CollectionName = None
     mode: SearchMode = "hybrid"
     log: WithLog = True
@@ -179,6 +183,7 @@ class ChunkModel(ChunkFields):
     total_chunks: int
     version: str
     locale: str
+    language: str
     html: Annotated[str, Field(description="`text` as HTML, without scripts, styles and images.")] = ""
 
 

@@ -23,7 +23,7 @@ from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
 from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt
-from recto.search.query import MAX_QUERY, check_query
+from recto.search.query import MAX_QUERY, check_query, to_language
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
 from recto.server.http import models
@@ -362,7 +362,7 @@ async def _find(
 
 
 def _filters(body: models.SearchParameters) -> Filters:
-    return Filters(tuple(body.module or ()), body.url)
+    return Filters(tuple(body.module or ()), body.url, to_language(body.lang))
 
 
 health_router = APIRouter(route_class=StrictRoute, tags=["health"])

@@ -72,6 +72,8 @@ export interface BatchRequest {
   module?: string | string[] | null;
   /** Only the page with this URL. */
   url?: string | null;
+  /** Only pages in this language, such as de. */
+  lang?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
@@ -117,6 +119,7 @@ export interface Chunk {
   total_chunks: number;
   version: string;
   locale: string;
+  language: string;
   /** `text` as HTML, without scripts, styles and images. */
   html?: string;
 }
@@ -203,6 +206,7 @@ export interface Hit {
   total_chunks: number;
   version: string;
   locale: string;
+  language: string;
   /** `text` as HTML, without scripts, styles and images. */
   html?: string;
   rank: number;
@@ -261,6 +265,8 @@ export interface RelatedRequest {
   module?: string | string[] | null;
   /** Only the page with this URL. */
   url?: string | null;
+  /** Only pages in this language, such as de. */
+  lang?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
@@ -310,6 +316,8 @@ export interface SearchRequest {
   module?: string | string[] | null;
   /** Only the page with this URL. */
   url?: string | null;
+  /** Only pages in this language, such as de. */
+  lang?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */

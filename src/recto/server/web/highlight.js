@@ -3,14 +3,19 @@
 import { h } from "./dom.js";
 
 const MAX_EXCERPT = 400; // characters
+// Scripts without spaces between words, and Korean: a match is a part of a run of letters.
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 
 /** Return a pattern for the words that the service says match, or null if there are none. */
 export function matchPattern(words) {
   const bare = words.map((word) => word.replace(/^_+|_+$/gu, "")).filter(Boolean); // without emphasis
   if (!bare.length) return null;
   bare.sort((one, other) => other.length - one.length);
-  const pattern = bare.map((word) => word.replace(/[.*+?^${}()|[\]\\/]/gu, "\\$&")).join("|");
-  return new RegExp(`(?<![\\p{L}\\p{N}])_*(?:${pattern})_*(?![\\p{L}\\p{N}])`, "giu");
+  const escaped = bare.map((word) => word.replace(/[.*+?^${}()|[\]\\/]/gu, "\\$&"));
+  const inRuns = escaped.filter((word) => UNSPACED.test(word));
+  const whole = escaped.filter((word) => !UNSPACED.test(word));
+  const bounded = whole.length ? [`(?<![\\p{L}\\p{N}\\p{M}])_*(?:${whole.join("|")})_*(?![\\p{L}\\p{N}\\p{M}])`] : [];
+  return new RegExp([...bounded, ...inRuns].join("|"), "giu");
 }
 
 /** Put the matches of a pattern into `mark` elements. */

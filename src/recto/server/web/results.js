@@ -82,7 +82,7 @@ function entry([best, ...rest], noiseFloor) {
     isWeak(best) && h("span", { class: "verdict" }, "weak"));
   return h("li", { class: isWeak(best) ? "entry weak" : "entry", ...dataOf(best) },
     h("p", { class: "path" }, h("span", { class: "module" }, best.module_title), ...steps),
-    h("h3", {}, resultLink(best, title)),
+    h("h3", { dir: "auto" }, resultLink(best, title)),
     score,
     ...chunkText(best, title),
     others.length > 0 && h("details", { class: "others" },
@@ -91,7 +91,7 @@ function entry([best, ...rest], noiseFloor) {
 }
 
 function otherSection(hit) {
-  const snippet = h("p", { class: "snippet" }, hit.snippet);
+  const snippet = h("p", { class: "snippet", dir: "auto" }, hit.snippet);
   markMatches(snippet, matchPattern(hit.matches));
   const score = h("span", { class: "count" }, ...scoreText(hit));
   return h("li", { class: isWeak(hit) ? "other weak" : "other", ...dataOf(hit) },
@@ -121,7 +121,7 @@ function chunkText(hit, title) {
   const pattern = matchPattern(hit.matches);
   const blocks = parseHtml(hit.html).map(asSmallHeading);
   const { shown, before, after } = excerpt(blocks, pattern);
-  const box = h("div", {});
+  const box = h("div", { dir: "auto" });
   const button = h("button", { type: "button", class: "quiet" });
   const draw = (isWhole) => {
     const visible = isWhole ? blocks : shown;

@@ -4,6 +4,7 @@
 const FORMAT = 2;
 const TIMEOUT = 30_000; // milliseconds
 const MAX_WORDS = 50; // words of a query that are searched for: each of them may need another file
+const MAX_PAIRS = 200; // the same for pairs of characters, of which a question has more
 const WORD = /[\p{L}\p{N}_]+/gu;
 const COMPOUND = /--?[A-Za-z][\p{L}\p{N}_-]*|[\p{L}\p{N}_]+(?:[.-][\p{L}\p{N}_]+)*/gu;
 const QUOTED = /"[^"\n]+"|“[^”\n]+”|`[^`\n]+`/gu;
@@ -28,11 +29,12 @@ export class RectoClient {
     this.url = new URL("data/", String(url).replace(/\/*$/u, "/")).href;
   }
 
-  search(query, { top_k: topK = 5, group_by: groupBy = null, signal } = {}) {
+  search(query, { top_k: topK = 5, group_by: groupBy = null, lang = null, signal } = {}) {
     return this.#use(async (index) => {
-      const words = await analyze(index, query);
+      const words = await analyze(index, query, lang);
       signal?.throwIfAborted();
-      const ranked = rank(index, words).slice(0, groupBy ? topK * index.meta.chunks_per_page : topK);
+      const all = lang ? await inLanguage(index, rank(index, words), lang) : rank(index, words);
+      const ranked = all.slice(0, groupBy ? topK * index.meta.chunks_per_page : topK);
       const groups = groupBy ? groupByPage(index, ranked, topK) : [];
       const chosen = groupBy ? groups.flat() : ranked;
       const hits = await Promise.all(chosen.map(async ([number, score]) => ({ score, chunk: await index.chunk(number) })));
@@ -104,12 +106,19 @@ function openIndex(meta, url) {
     return files.get(name);
   };
   const { k1, b, average } = meta.bm25;
-  const stopWords = new Set(meta.stop_words);
   const stopTerms = new Set(meta.stop_words.map(stem));
+  const analyzers = meta.languages.map((language) => makeAnalyzer(language, meta));
   const rows = (shard) => load(`words-${shard}`, (content) => new Map(content));
   return {
     meta,
-    stopWords,
+    /** Return the analyzer of a language, or of the language that a query has most words of. */
+    analyzer(text, language) {
+      const named = analyzers.find((one) => one.language === language);
+      const others = analyzers.filter((one) => one.language !== "en");
+      const possible = analyzers.length > 1 && !isAscii(text) ? others : analyzers;
+      const count = ({ isStopWord }) => text.split(/\s+/u).filter(isStopWord).length;
+      return named ?? possible.reduce((best, one) => (count(one) > count(best) ? one : best));
+    },
     idf: (count) => Math.log((meta.lengths.length - count + 0.5) / (count + 0.5) + 1),
     weight: (count, chunk) => (count * (k1 + 1)) / (count + k1 * (1 - b + (b * meta.lengths[chunk]) / average)),
     common: () => load("common", cumulated),
@@ -150,12 +159,6 @@ function cumulated(gaps) {
 
 // Words and their terms: analyzer.py
 
-function tokens(text, maxWord) {
-  return [...text.matchAll(COMPOUND)]
-    .filter(([word]) => [...word].length <= maxWord)
-    .map(({ 0: word, index }) => ({ word, start: index, end: index + word.length, terms: wordTerms(word) }));
-}
-
 function wordTerms(word) {
   const whole = word.toLowerCase();
   if (/^v?\p{Nd}+(?:\.\p{Nd}+)*$/u.test(whole)) return [whole];
@@ -175,35 +178,128 @@ function stem(word) {
   return rest.length > 3 && rest.endsWith("e") ? rest.slice(0, -1) : rest;
 }
 
-function queryWords(text, { meta, stopWords }) {
-  const all = tokens(text, meta.max_word);
+const isAscii = (text) => /^[\0-\x7f]*$/u.test(text);
+const isNumber = (word) => /^v?\p{Nd}+(?:\.\p{Nd}+)*$/u.test(word);
+
+/** Return what cuts the words of a language; `meta` has its rules and stop words. */
+export function makeAnalyzer(language, meta) {
+  return language === "en" ? englishAnalyzer(meta) : otherAnalyzer(language, meta);
+}
+
+function englishAnalyzer(meta) {
+  const stopWords = new Set(meta.stop_words);
+  const isStopWord = (word) => stopWords.has(word.toLowerCase());
+  return {
+    language: "en", stem, isStopWord,
+    spans: (text) => [...text.matchAll(COMPOUND)].map(({ 0: word, index }) => ({ word, start: index, end: index + word.length })),
+    terms: wordTerms,
+    form: (word) => word.toLowerCase(),
+    isPair: () => false,
+    isEnglish: () => true,
+    hasForms: (form) => /^[a-z]+$/u.test(form) && !isStopWord(form),
+  };
+}
+
+function otherAnalyzer(language, { analysis }) {
+  const { unspaced, marks, same, unspaced_languages: unspacedLanguages, stem: stemLetters } = analysis;
+  const letter = `(?:(?![${unspaced}])[\\p{L}\\p{N}_]|[${marks}])`;
+  const compound = new RegExp(`[${unspaced}]+|--?[A-Za-z](?:${letter}|-)*|${letter}+(?:[.-]${letter}+)*`, "gu");
+  const subword = new RegExp(`${letter}+`, "gu");
+  const pairStart = new RegExp(`^[${unspaced}]`, "u");
+  const han = new RegExp(analysis.han, "gu");
+  const particles = new RegExp(`^(?:${analysis.particles})$`, "u");
+  const ignored = new RegExp(analysis.ignored, "gu");
+  const article = new RegExp(`^${analysis.article}`, "u");
+  const stopWords = new Set(analysis.stop_words[language]);
+  const isPair = (word) => pairStart.test(word);
+  const translate = (text) => [...text].map((letter) => same[letter] ?? letter).join("");
+  const fold = (word) => (isAscii(word) ? word : translate(translate(word).normalize("NFKD").replace(ignored, "")) || word);
+  const isStopWord = (word) => stopWords.has(fold(word.toLowerCase())) || particles.test(word.toLowerCase());
+  const form = (word) => word.toLowerCase().normalize("NFKC");
+
+  const isEnglish = (word) => unspacedLanguages.includes(language) && isAscii(word);
+
+  function stemOther(word) {
+    if (isPair(word)) return word;
+    let folded = fold(word);
+    if (isEnglish(folded)) return stem(folded);
+    if (language === "ar") folded = folded.replace(article, "");
+    return /[\p{Nd}_.-]/u.test(folded) ? folded : [...folded].slice(0, stemLetters).join("");
+  }
+
+  function terms(word) {
+    if (isEnglish(word)) return wordTerms(word);
+    const whole = form(word);
+    if (isPair(word)) return [...new Set([whole, ...(whole.match(han) ?? [])])];
+    const forms = new Set([whole, ...(isNumber(whole) ? [] : whole.match(subword) ?? [])]);
+    const found = [...forms].map(stemOther);
+    const pieces = isNumber(whole) || !isAscii(word) ? [] : word.match(/[A-Za-z]+|\d+/gu) ?? [];
+    const parts = pieces.flatMap((piece) => piece.split(CAMEL));
+    if (parts.length > 1) found[0] = whole;
+    return [...new Set([...found, ...parts.filter((part) => part.length > 1).map((part) => stemOther(part.toLowerCase()))])];
+  }
+
+  /** Return the words of a text; in scripts without spaces, overlapping pairs of characters. */
+  function spans(text) {
+    return [...text.matchAll(compound)].flatMap(({ 0: word, index }) => {
+      if (!isPair(word)) return [{ word, start: index, end: index + word.length }];
+      const letters = [...word];
+      let start = index;
+      return letters.slice(0, Math.max(1, letters.length - 1)).map((first, place) => {
+        const pair = first + (letters[place + 1] ?? "");
+        start += first.length;
+        return { word: pair, start: start - first.length, end: start - first.length + pair.length };
+      });
+    });
+  }
+
+  const hasForms = (word) => !isPair(word) && !/[\p{Nd}_.-]/u.test(word) && !isStopWord(word);
+  return { language, stem: stemOther, isStopWord, spans, terms, form, isPair, isEnglish, hasForms };
+}
+
+function tokens(text, analyzer, maxWord) {
+  const short = analyzer.spans(text).filter(({ word }) => [...word].length <= maxWord);
+  return short.map((span) => ({ ...span, terms: analyzer.terms(span.word) }));
+}
+
+function queryWords(text, analyzer, maxWord) {
+  const all = analyzer.spans(text).filter(({ word }) => [...word].length <= maxWord);
   const quoted = [...text.matchAll(QUOTED)].map(({ 0: whole, index }) => ({ from: index, to: index + whole.length }));
   const isQuoted = ({ start, end }) => quoted.some(({ from, to }) => from < start && end < to);
-  const content = all.filter((token) => !stopWords.has(token.word.toLowerCase()) || isQuoted(token));
-  return [...new Set((content.length ? content : all).map(({ word }) => word))].slice(0, MAX_WORDS);
+  const content = all.filter((span) => !analyzer.isStopWord(span.word) || isQuoted(span));
+  return [...new Set((content.length ? content : all).map(({ word }) => word))].slice(0, all.some(({ word }) => analyzer.isPair(word)) ? MAX_PAIRS : MAX_WORDS);
 }
 
 // The query and the scores of chunks: lexical.py
 
-async function analyze(index, text) {
+async function analyze(index, text, language = null) {
   const isSingle = text.trim().split(/\s+/u).length === 1;
-  return Promise.all(queryWords(text, index).map((word) => analyzeWord(index, word, isSingle)));
+  const analyzer = index.analyzer(text, language);
+  const words = queryWords(text, analyzer, index.meta.max_word);
+  return Promise.all(words.map((word) => analyzeWord(index, word, analyzer, isSingle)));
 }
 
 /** Return a word with its IDF, its corrections, and the chunks of the terms that match it. */
-async function analyzeWord(index, word, isSingle) {
-  const [whole, ...parts] = wordTerms(word);
+async function analyzeWord(index, word, analyzer, isSingle) {
+  const [whole, ...parts] = analyzer.terms(word);
   const found = await index.words(whole);
-  const nearest = found.length || (await isCommon(index, word.toLowerCase())) ? [] : await corrections(index, word);
-  const terms = nearest.length ? nearest.flatMap(wordTerms) : [whole, ...parts];
+  const isKnown = found.length || (analyzer.isEnglish(word) && (await isCommon(index, word.toLowerCase())));
+  const nearest = isKnown ? [] : await corrections(index, word, analyzer);
+  const terms = nearest.length ? nearest.flatMap(analyzer.terms) : [whole, ...parts];
   const matches = new Map();
   for (const term of terms) matches.set(term, merged((await index.words(term)).map(([, chunks]) => chunks)));
   const exact = new Map();
-  for (const form of isSingle ? (nearest.length ? nearest : [word.toLowerCase()]) : []) {
-    const same = (await index.words(stem(form))).find(([other]) => other === form);
-    if (same && /^[a-z]+$/u.test(form) && !index.stopWords.has(form)) exact.set(`=${form}`, merged([same[1]]));
+  for (const form of isSingle ? (nearest.length ? nearest : [analyzer.form(word)]) : []) {
+    const same = (await index.words(analyzer.stem(form))).find(([other]) => other === form);
+    if (same && analyzer.hasForms(form)) exact.set(`=${form}`, merged([same[1]]));
   }
-  return { word, nearest, matches, exact, idf: index.idf(merged(found.map(([, chunks]) => chunks)).size) };
+  return { word, nearest, matches, exact, analyzer, idf: index.idf(merged(found.map(([, chunks]) => chunks)).size) };
+}
+
+/** Return the chunks that are in a language. */
+async function inLanguage(index, ranked, language) {
+  const chunks = await Promise.all(ranked.map(([number]) => index.chunk(number)));
+  return ranked.filter((_, place) => chunks[place].language === language);
 }
 
 /** Return how often each chunk has one of several words. */
@@ -220,15 +316,17 @@ function merged(lists) {
 }
 
 /** Return words of the book for a misspelled one. */
-async function corrections(index, spelled) {
-  const word = spelled.toLowerCase();
-  const { letters, two_edits: twoEdits, prefix, alphabet, most } = index.meta.corrections;
-  if (word.length < letters || /^\p{N}+$/u.test(word)) return [];
+async function corrections(index, spelled, analyzer) {
+  const word = analyzer.form(spelled);
+  const isEnglish = analyzer.language === "en";
+  const { letters, other_letters: otherLetters, two_edits: twoEdits, prefix, alphabet, most } = index.meta.corrections;
+  const least = isEnglish ? letters : otherLetters;
+  if ([...spelled].length < least || /^\p{N}+$/u.test(word) || analyzer.isPair(word)) return [];
   const isNear = (other, edits) => Math.abs(other.length - word.length) <= edits && distance(word, other) <= edits;
   const added = (other) => [...word].reduce((rest, letter) => rest.replace(letter, ""), other);
   const isTypo = (other) => isNear(other, 1) && (other.startsWith(word.slice(0, prefix)) || alphabet.includes(added(other)));
   let found = (await index.similar(word.length, 1)).filter(([other]) => isTypo(other));
-  if (!found.length && word.length >= twoEdits) {
+  if (!found.length && word.length >= twoEdits && isEnglish) {
     const begin = word.slice(0, prefix - 1);
     found = (await index.similar(word.length, 2)).filter(([other]) => other.startsWith(begin) && isNear(other, 2));
   }
@@ -317,18 +415,25 @@ function respond(index, query, hits, words, shownWords, groupSizes = []) {
 }
 
 /** Return the words of a text that share a term with a query word; `word` is the query word. */
-function findMatches(text, words, { meta, stopWords }) {
+function findMatches(text, words, { meta }) {
+  const analyzer = words[0]?.analyzer;
   const terms = new Map(words.toReversed().flatMap((word) => [...word.matches.keys()].map((term) => [term, word])));
-  return (words.length ? tokens(text, meta.max_word) : []).flatMap(({ start, end, word, terms: own }) => {
+  return (words.length ? tokens(text, analyzer, meta.max_word) : []).flatMap(({ start, end, word, terms: own }) => {
     const found = own.find((term) => terms.has(term));
-    const isMatch = found !== undefined && (found === own[0] || !stopWords.has(word.toLowerCase()));
+    const needsWhole = () => analyzer.isStopWord(word) || analyzer.isPair(word);
+    const isMatch = found !== undefined && (terms.has(own[0]) || !needsWhole());
     return isMatch ? [{ start, end, word: terms.get(found) }] : [];
   });
 }
 
 function matchedWords(text, words, index) {
   const spelled = new Map();
+  const spans = [];
   for (const { start, end } of findMatches(text, words, index)) {
+    if (spans.length && start < spans.at(-1).end) spans.at(-1).end = end;
+    else spans.push({ start, end });
+  }
+  for (const { start, end } of spans) {
     const word = text.slice(start, end);
     if (!spelled.has(word.toLowerCase())) spelled.set(word.toLowerCase(), word);
   }
@@ -350,10 +455,20 @@ function makeSnippet(text, words, index) {
   let stop = Math.max(end, Math.min(flat.length, start + length));
   if (start && flat[start - 1] !== " ") {
     const space = flat.indexOf(" ", start);
-    start = space >= 0 && space < begin ? space + 1 : begin;
+    start = space >= 0 && space < begin ? space + 1 : isUnspaced(flat, start) ? start : begin;
   }
-  if (stop < flat.length && flat[stop] !== " ") stop = Math.max(flat.lastIndexOf(" ", stop - 1), end);
+  if (stop < flat.length && flat[stop] !== " ") {
+    const space = flat.lastIndexOf(" ", stop - 1);
+    stop = space >= end && space > 0 ? space : isUnspaced(flat, stop) ? stop : end || stop;
+  }
   return `${start ? "…" : ""}${flat.slice(start, stop)}${stop < flat.length ? "…" : ""}`;
+}
+
+/** Return whether a text has no spaces between words at a position. */
+function isUnspaced(text, position) {
+  return /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Hangul}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}ー]/u.test(
+    String.fromCodePoint(text.codePointAt(position)),
+  );
 }
 
 function bestCluster(matches, { length, repeated }) {

@@ -20,6 +20,7 @@ kbd { font: inherit; font-size: 12px; color: var(--recto-muted, light-dark(#5a60
 @media (max-width: 640px), (hover: none) { kbd { display: none; } }
 @media print { :host { display: none; } }
 `;
+const SEARCH = { ar: "بحث", de: "Suchen", es: "Buscar", fr: "Rechercher", ja: "検索", pt: "Pesquisar", ur: "تلاش", zh: "搜索" };
 const script = [...document.scripts].find(({ src }) => src === import.meta.url);
 
 if (!document.querySelector(HOST)) start(readOptions(script?.dataset ?? {}));
@@ -74,7 +75,8 @@ function addButton(parts) {
   button.ariaKeyShortcuts = isMac ? "Meta+K" : "Control+K";
   const shortcut = document.createElement("kbd");
   shortcut.textContent = isMac ? "⌘ K" : "Ctrl K";
-  button.append(parts.options.strings.search ?? "Search", shortcut);
+  const language = document.documentElement.lang.toLowerCase().split(/[-_]/u)[0];
+  button.append(parts.options.strings.search ?? SEARCH[language] ?? "Search", shortcut);
   button.addEventListener("click", () => openSearch(parts));
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(BUTTON_STYLE);

@@ -117,6 +117,7 @@ def payload_indexes() -> dict[str, edge.KeywordIndexParams]:
         "module_keys": edge.KeywordIndexParams(memory=edge.Memory.Pinned),
         "module_name": on_disk,
         "page_key": on_disk,
+        "language": on_disk,
     }
 
 
@@ -274,7 +275,7 @@ def _sparse(vector: SparseVector) -> edge.SparseVector:
 
 
 def to_edge_filter(filters: Filters) -> edge.Filter | None:
-    """Return the engine's filter: any of the modules, and the page."""
+    """Return the engine's filter: any of the modules, the page, and the language."""
     if not filters:
         return None
     conditions: list[Any] = []
@@ -287,4 +288,6 @@ def to_edge_filter(filters: Filters) -> edge.Filter | None:
         conditions.append(
             edge.FieldCondition(key="page_key", match=edge.MatchValue(page_key(filters.page_url)))
         )
+    if filters.language is not None:
+        conditions.append(edge.FieldCondition(key="language", match=edge.MatchValue(filters.language)))
     return edge.Filter(must=conditions)

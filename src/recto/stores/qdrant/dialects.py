@@ -485,6 +485,13 @@ def url_filter(dialect: Dialect, filters: Filters) -> FieldFilter | None:
     return FieldFilter(dialect.page_url, tuple(dict.fromkeys(_spellings(filters.page_url.strip()))))
 
 
+def language_filter(dialect: Dialect, filters: Filters) -> FieldFilter | None:
+    """Return the filter for the language; only Recto's own payloads have one."""
+    if filters.language is None:
+        return None
+    return FieldFilter("language", (filters.language,)) if dialect == RECTO else CLIENT_SIDE
+
+
 def address_key(url: str) -> str:
     """Return `page_key` with `docs/docs` as `docs`, because pipelines write either."""
     return _DOCS.sub("docs", page_key(url))
@@ -493,6 +500,8 @@ def address_key(url: str) -> str:
 def matches(chunk: Chunk, filters: Filters) -> bool:
     """Return whether a chunk matches the filters, by any name of its module and any spelling of its page."""
     if filters.modules and not set(filter_keys(filters.modules)) & set(chunk.module_keys):
+        return False
+    if filters.language not in (None, chunk.language):
         return False
     return filters.page_url is None or address_key(chunk.page_url) == address_key(filters.page_url)
 

@@ -16,6 +16,7 @@ const RECENT = "recto-recent";
 
 export function makeDialog({ t, client, rewrite }, openRelated) {
   const input = h("input", {
+    dir: "auto",
     type: "text", role: "combobox", "aria-label": t("searchLabel"), "aria-autocomplete": "list",
     "aria-expanded": "false", "aria-controls": "results", placeholder: t("placeholder"), maxlength: MAX_QUERY,
     autocomplete: "off", autocapitalize: "off", spellcheck: "false", enterkeyhint: "go",
@@ -153,7 +154,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     const { section, above } = sectionOf(hit);
     const link = linkOf(hit, rewrite);
     const path = above.length > 0 && h("span", { class: "trail" }, ...breadcrumb(above.map(plainText)));
-    const heading = h("span", { class: "section" }, plainText(section || hit.title));
+    const heading = h("span", { class: "section", dir: "auto" }, plainText(section || hit.title));
     const option = makeOption(link, [path, heading, snippetOf(hit)]);
     if (!link) heading.append(` (${t("unpublished")})`);
     opens.set(option, hit);

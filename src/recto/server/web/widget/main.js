@@ -4,13 +4,13 @@ import { RectoClient } from "../client.js";
 import { h } from "../dom.js";
 import { makeDialog } from "./dialog.js";
 import { makePanel } from "./panel.js";
-import { translator } from "./strings.js";
+import { textsFor, translator } from "./strings.js";
 import { sheet } from "./style.js";
 
 /** Return the functions that the loader calls. */
-export function mount({ root, options }) {
+export async function mount({ root, options }) {
   const context = {
-    t: translator(options.strings),
+    t: translator(options.strings, await textsFor(document.documentElement.lang)),
     client: new RectoClient({ url: options.api, key: options.key, collection: options.collection }),
     rewrite: options.rewrite,
     root,

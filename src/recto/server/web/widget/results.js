@@ -36,7 +36,7 @@ export function breadcrumb(steps) {
 
 /** Return the snippet of a hit with the matching words marked. */
 export function snippetOf({ snippet, matches }) {
-  const element = h("span", { class: "snippet" }, plainText(snippet));
+  const element = h("span", { class: "snippet", dir: "auto" }, plainText(snippet));
   markMatches(element, matchPattern(matches));
   return element;
 }

@@ -1,4 +1,6 @@
-// The texts of the widget; a site replaces them with `data-strings`.
+// The texts of the widget, in the language of the page; a site replaces them with `data-strings`.
+
+const LANGUAGES = ["ar", "de", "es", "fr", "ja", "pt", "ur", "zh"]; // each has a file `strings_*.js`
 
 const ENGLISH = {
   search: "Search",
@@ -35,9 +37,15 @@ const ENGLISH = {
   hintClose: "close",
 };
 
+/** Return the texts in a language, or the English ones if there are none. */
+export async function textsFor(language) {
+  const tag = language.toLowerCase().split(/[-_]/u)[0];
+  return LANGUAGES.includes(tag) ? (await import(`./strings_${tag}.js`)).default : ENGLISH;
+}
+
 /** Return a function that fills the values into a text by its name. */
-export function translator(own) {
-  const texts = { ...ENGLISH };
+export function translator(own, translated = ENGLISH) {
+  const texts = { ...ENGLISH, ...translated };
   for (const [name, text] of Object.entries(own ?? {})) {
     if (name in ENGLISH && typeof text === "string") texts[name] = text;
     else console.warn(`Recto: data-strings has no text "${name}".`);

@@ -1,0 +1,217 @@
+"""Test languages other than English: detection, words, snippets and chunks."""
+
+from __future__ import annotations
+
+import random
+import unicodedata
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recto._util.languages import ENGLISH, detect_language, language_tag
+from recto.book.chunking import split_block
+from recto.evaluation.integrity import contained, words
+from recto.search.analyzer import exact_term, fold, query_words, tokens, word_terms
+from recto.search.display import make_snippet, matched_words
+from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
+from recto.testing.values import chunk
+from recto.types.book import Block
+from recto.types.search import Chunk
+from tests.languages import SENTENCES
+
+ANY_TEXT = st.text(
+    st.one_of(
+        st.characters(codec="utf-8"), st.sampled_from("".join(SENTENCES.values()) + "👩‍🔬🇩🇪e\u0301각 \n")
+    )
+)
+LANGUAGES = (ENGLISH, *SENTENCES)
+
+
+def in_language(language: str, *texts: str) -> list[Chunk]:
+    from dataclasses import replace
+
+    return [replace(chunk(number, text=text), language=language) for number, text in enumerate(texts)]
+
+
+def lexicon_of(chunks: list[Chunk]) -> Lexicon:
+    builder = LexiconBuilder()
+    builder.vectors(chunks)
+    return Lexicon(builder.to_bytes())
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_languages_are_detected(language: str) -> None:
+    assert detect_language(SENTENCES[language]) == language
+
+
+@pytest.mark.parametrize("language", ["", "en"])
+def test_code_and_english_are_no_other_language(language: str) -> None:
+    text = {
+        "": "```python\nder = die(das)\n```\n`und` x = 1",
+        "en": "Where is the file of the user? It is here.",
+    }
+    assert detect_language(text[language]) == language
+
+
+def test_english_with_words_of_other_languages_is_english() -> None:
+    assert (
+        detect_language("The word “über” is German, and 静的 is Japanese. This is what the page is about.")
+        == "en"
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "tag"), [("pt-BR", "pt"), ("zh_Hans", "zh"), ("DE", "de"), ("", ""), (None, ""), ("???", "")]
+)
+def test_tags(given: str | None, tag: str) -> None:
+    assert language_tag(given) == tag
+
+
+@pytest.mark.parametrize(
+    ("language", "one", "other"),
+    [
+        ("fr", "café", "CAFE"),
+        ("de", "Häuser", "hauser"),
+        ("de", "Straße", "Strasse"),
+        ("de", "Konfigurationen", "Konfiguration"),
+        ("es", "configuración", "configurar"),
+        ("tr", "IŞIK", "ışık"),
+        ("tr", "İstanbul", "istanbul"),
+        ("ar", "القاعدة", "قـــاعِدَة"),
+        ("ur", "کتاب", "كتاب"),
+        ("fa", "کتاب‌ها", "کتابها"),
+        ("el", "Σίσυφος", "ΣΙΣΥΦΟΣ"),
+        ("ru", "Ёлка", "елка"),
+        ("ar", "٢٣", "23"),
+        ("ja", "ＡＰＩ", "api"),
+    ],
+)
+def test_spellings_and_forms_of_a_word_have_the_same_stem(language: str, one: str, other: str) -> None:
+    assert word_terms(one, language)[0] == word_terms(other, language)[0]
+
+
+def test_scripts_without_spaces_are_cut_into_pairs() -> None:
+    text = "静的ファイル"
+    assert [text[token.start : token.end] for token in tokens(text, "ja")] == [
+        "静的",
+        "的フ",
+        "ファ",
+        "ァイ",
+        "イル",
+    ]
+    assert word_terms("静的", "zh") == ("静的", "静", "的")
+    assert query_words("これは静的", "ja") == ["は静", "静的"]
+
+
+@pytest.mark.parametrize("language", ["de", "ja", "ar"])
+def test_identifiers_versions_and_flags_stay_whole(language: str) -> None:
+    for word in ("get_user_name", "v2.10", "--dry-run", "pydantic.BaseModel", "BackgroundTask"):
+        assert word_terms(word, language)[0] == word.lower()
+
+
+def test_single_words_prefer_the_exact_form() -> None:
+    chunks = in_language("fr", "Le résumé", "Je résume", "autre chose", "encore une page")
+    query = analyze_query("résumé", lexicon_of(chunks))
+    assert exact_term("résumé", "fr") == "=résumé"
+    assert len(query.vector.indices) == 2, "the stem, and the word as it is written"
+
+
+def test_a_query_is_analysed_in_the_language_it_has_most_words_of() -> None:
+    german = in_language("de", *["Die Häuser und der Fluss"] * 4)
+    lexicon = lexicon_of(
+        [*german, *(chunk(number, text="The houses and the river") for number in range(9, 14))]
+    )
+    assert list(lexicon.languages) == ["en", "de"]
+    assert analyze_query("wie sind die Häuser", lexicon).language == "de"
+    assert analyze_query("where are the houses", lexicon).language == "en"
+
+
+def test_english_books_have_no_other_language() -> None:
+    assert lexicon_of([chunk(1), chunk(2)]).languages == {"en": 2}
+
+
+def test_matches_of_pairs_are_joined() -> None:
+    chunks = in_language("ja", "静的ファイルを配信する。", "別のページ")
+    found = analyze_query("静的ファイル", lexicon_of(chunks)).words
+    assert matched_words(chunks[0].text, found) == ("静的ファイル",)
+    snippet = make_snippet(chunks[0].text, found)
+    assert [snippet.text[start:end] for start, end in snippet.spans] == ["静的ファイル"]
+
+
+def test_snippets_of_long_texts_without_spaces_are_as_long_as_others() -> None:
+    text = "文字" * 300 + "静的ファイル" + "文字" * 300
+    found = analyze_query("静的ファイル", lexicon_of(in_language("ja", text))).words
+    assert 150 <= len(make_snippet(text, found).text) <= 220
+
+
+@pytest.mark.parametrize("language", ["ja", "zh", "th"])
+def test_parts_of_a_text_without_spaces_are_in_their_page(language: str) -> None:
+    text = SENTENCES[language]
+    assert contained(words(text[3:17]), words(text)) == 1.0
+
+
+def is_inside_character(before: str, after: str) -> bool:
+    """Return whether a cut separates a letter from its mark, or an emoji."""
+    return unicodedata.category(after).startswith("M") or "\u200d" in (before, after)
+
+
+@given(ANY_TEXT, st.sampled_from(LANGUAGES))
+@settings(max_examples=300, deadline=None)
+def test_any_text_can_be_analysed(text: str, language: str) -> None:
+    detect_language(text)
+    for token in tokens(text, language):
+        assert token.start < token.end <= len(text)
+        assert all(token.terms)
+    for word in query_words(text, language):
+        assert word in text
+        assert fold(word)
+
+
+@given(ANY_TEXT, ANY_TEXT, st.sampled_from(LANGUAGES))
+@settings(max_examples=200, deadline=None)
+def test_any_text_can_be_shown(text: str, query: str, language: str) -> None:
+    found = analyze_query(query, lexicon_of(in_language(language, text))).words
+    snippet = make_snippet(text, found)
+    for start, end in snippet.spans:
+        assert 0 <= start < end <= len(snippet.text)
+
+
+@given(ANY_TEXT.filter(str.strip), st.integers(4, 40))
+@settings(max_examples=300, deadline=None)
+def test_chunks_lose_no_character_and_break_none(text: str, limit: int) -> None:
+    block = Block("paragraph", text.strip(), 1, text.strip().count("\n") + 1)
+    parts = split_block(block, limit, len)
+    assert "".join("".join(part.text.split()) for part in parts) == "".join(block.text.split())
+    joined = [part.text for part in parts]
+    for one, other in pairwise(joined):
+        assert not is_inside_character(one[-1], other[0])
+
+
+def test_sentences_of_all_scripts_are_kept_whole() -> None:
+    for sentence in ("これは文です。", "这是一句话！", "هل هذا سؤال؟", "यह वाक्य है।", "یہ جملہ ہے۔"):
+        text = sentence * 12
+        parts = split_block(Block("paragraph", text, 1, 1), 40, len)
+        assert len(parts) > 1
+        assert all(part.text.endswith(sentence[-1]) for part in parts), sentence
+
+
+def test_fifty_thousand_random_strings() -> None:
+    """No text of any script is an error."""
+    numbers = random.Random(31)
+    ranges = [
+        (0x20, 0x24F),
+        (0x370, 0x6FF),
+        (0x900, 0xDFF),
+        (0xE00, 0x109F),
+        (0x1780, 0x17FF),
+        (0x3040, 0x30FF),
+    ]
+    ranges += [(0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x1F300, 0x1FAFF), (0x200B, 0x206F)]
+    for number in range(50_000):
+        low, high = numbers.choice(ranges)
+        text = "".join(chr(numbers.randint(low, high)) for _ in range(numbers.randint(1, 12)))
+        language = LANGUAGES[number % len(LANGUAGES)]
+        assert all(all(token.terms) for token in tokens(text, language))
+        query_words(text, language)
