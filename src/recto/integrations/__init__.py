@@ -48,19 +48,41 @@ class CollectionClient:
             return self._retriever
 
     def search(
-        self, query: str, top_k: int, module: ModuleFilter, url: str | None, mode: Mode = "hybrid"
+        self,
+        query: str,
+        top_k: int,
+        module: ModuleFilter,
+        url: str | None,
+        mode: Mode = "hybrid",
+        section_tokens: int | None = None,
     ) -> SearchResponse:
         """Search; log the reason if there are no hits, because frameworks have no field for it."""
-        return _logged(self.retriever().search(query, top_k, _filters(module, url), mode=mode))
+        retriever = self.retriever()
+        response = _logged(retriever.search(query, top_k, _filters(module, url), mode=mode))
+        return retriever.with_sections(response, section_tokens) if section_tokens else response
 
     async def asearch(
-        self, query: str, top_k: int, module: ModuleFilter, url: str | None, mode: Mode = "hybrid"
+        self,
+        query: str,
+        top_k: int,
+        module: ModuleFilter,
+        url: str | None,
+        mode: Mode = "hybrid",
+        section_tokens: int | None = None,
     ) -> SearchResponse:
         """Search without blocking the event loop."""
         retriever = self._retriever
         if retriever is None:
             retriever = await to_thread(self.retriever)
-        return _logged(await retriever.asearch(query, top_k, _filters(module, url), mode=mode))
+        response = _logged(await retriever.asearch(query, top_k, _filters(module, url), mode=mode))
+        return (
+            await to_thread(retriever.with_sections, response, section_tokens) if section_tokens else response
+        )
+
+
+def content(hit: Hit) -> str:
+    """Return the text for the model: the section if it was asked for, else the chunk."""
+    return hit.chunk.text if hit.section_text is None else hit.section_text
 
 
 def metadata(hit: Hit, response: SearchResponse) -> dict[str, Any]:
