@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from textwrap import dedent
@@ -44,7 +44,7 @@ _TAB = re.compile(
     r"""(?:===[!+]?[ \t]+"(?P<title>.*)"|(?P<marks>/{3,})[ \t]*tab[ \t]*\|[ \t]*(?P<name>.*))$"""
 )
 _BOXES = re.compile("[\u2500-\u259f]+")
-_EMPHASIS = re.compile(r"(?<![\w\\])(\*{1,3}|_{1,3}|~~|==|\^\^)(?=\S)([^\n]*?[^\s\\])\1(?!\w)")
+_EMPHASIS = re.compile(r"(?<![\w\\])(\*{1,3}|_{1,3}|~~|==|\^\^)(?=\S)([^\n]{0,300}?[^\s\\])\1(?!\w)")
 _LINE_START = re.compile(r"^[ \t>]*(?:#{1,6}[ \t]+|[-*+][ \t]+(?:\[[ xX]\][ \t]+)?)?")
 _RULE = re.compile(r"[ \t>|:+=*_-]*(?:[-=*_]{3,}|:?-+:?\|)[ \t|:+=*_-]*")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
@@ -75,6 +75,14 @@ def plain_text(text: str) -> str:
             shown += map(_plain_line, _clean_prose("\n".join(part)).split("\n"))
     lines = (_LONG_ADDRESS.sub("…", _BOXES.sub(" ", line)).rstrip() for line in shown)
     return "\n".join(line for line in lines if line.strip() and not _RULE.fullmatch(line))
+
+
+def without_tags(text: str) -> str:
+    """Return Markdown with complete code blocks and no tags, for a renderer that shows tags as text."""
+    parts = _parts(close_fences(text).split("\n"))
+    return "\n".join(
+        "\n".join(part) if is_code else _edit("\n".join(part), _strip_tags) for is_code, part in parts
+    )
 
 
 def one_line(text: str) -> str:
@@ -181,15 +189,27 @@ def _clean_code(block: Sequence[str]) -> str:
 
 def _clean_prose(text: str) -> str:
     """Return prose without tags, addresses, attributes, shortcodes and marks of admonitions."""
+    return _edit(text, _strip_markup)
+
+
+def _edit(text: str, edit: Callable[[str], str], code: Callable[[str], str] = str) -> str:
+    """Edit prose but not the code spans in it, which `code` changes."""
     spans: list[str] = []
 
     def mask(span: re.Match[str]) -> str:
-        spans.append(span[0])
+        spans.append(code(span[0]))
         return f"\ue000{len(spans) - 1}\ue001"
 
-    text = _CODE_SPAN.sub(mask, text.replace("\ue000", "").replace("\ue001", ""))
-    text = _AUTOLINK.sub(r"\1", text)
-    text = _TAG.sub(_tag_text, text)
+    masked = _CODE_SPAN.sub(mask, text.replace("\ue000", "").replace("\ue001", ""))
+    return _MASK.sub(lambda mark: spans[int(mark[1])], edit(masked))
+
+
+def _strip_tags(text: str) -> str:
+    return _TAG.sub(_tag_text, text)
+
+
+def _strip_markup(text: str) -> str:
+    text = _strip_tags(_AUTOLINK.sub(r"\1", text))
     text = _DEFINITION.sub("", text)
     for _ in range(3):  # an image in a link, and brackets in its text
         if "](" in text or "][" in text:
@@ -199,8 +219,7 @@ def _clean_prose(text: str) -> str:
     text = _ATTRIBUTES.sub("", text)
     text = _SHORTCODE.sub(_emoji, text)
     text = _LONG_ADDRESS.sub("…", text)
-    text = _ADMONITION.sub(_admonition_title, text)
-    return _MASK.sub(lambda mark: spans[int(mark[1])], text)
+    return _ADMONITION.sub(_admonition_title, text)
 
 
 def _tag_text(tag: re.Match[str]) -> str:
@@ -225,18 +244,14 @@ def _admonition_title(mark: re.Match[str]) -> str:
 
 
 def _plain_line(line: str) -> str:
-    """Return a line of prose without marks of headings, lists, quotations, tables and emphasis."""
-    spans: list[str] = []
+    """Return a line of prose without marks of headings, lists, quotations, tables, emphasis and code."""
+    return _edit(line, _strip_marks, lambda span: span.strip("`").strip())
 
-    def mask(span: re.Match[str]) -> str:
-        spans.append(span[0].strip("`").strip())
-        return f"\ue000{len(spans) - 1}\ue001"
 
-    line = _CODE_SPAN.sub(mask, line)
+def _strip_marks(line: str) -> str:
     if line.lstrip().startswith("|") or line.count("|") > 1:
         line = " ".join(cell.strip() for cell in line.replace("\\|", "\ue002").split("|")).replace(
             "\ue002", "|"
         )
     line = _STRAY_MARKS.sub("", _LINE_START.sub("", line, count=1))
-    line = _ESCAPE.sub(r"\1", _EMPHASIS.sub(r"\2", _EMPHASIS.sub(r"\2", line)))  # bold and italic
-    return _MASK.sub(lambda mark: spans[int(mark[1])], line)
+    return _ESCAPE.sub(r"\1", _EMPHASIS.sub(r"\2", _EMPHASIS.sub(r"\2", line)))  # bold and italic
