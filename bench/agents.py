@@ -2,7 +2,7 @@
 
 The official client asks questions of readers over the protocol, as an agent does that follows the server's
 instructions: get_context first, then read_page with the URL of the first section. A task is solved if one of
-the two results contains the quote of the answer. Each set gives the same number of tasks, evenly spread over it.
+the two results contains the quote of the answer. Each set gives the same number of tasks, evenly spread.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from heapq import heapify, heappop, heappush
+from itertools import count, groupby
 from typing import NamedTuple
 
 from recto._util.text import page_key
@@ -30,6 +31,7 @@ _DECAY = 0.6  # of the relevance of a chunk, with each chunk between it and a hi
 _PAGE_BONUS = 0.3  # of the relevance of a page's best hit, for all chunks of the page
 _REPEATED = 0.8  # of the runs of words in a chunk: from this share on, earlier chunks said the same
 _LARGEST_SHARE = 0.25  # of a budget, for a lead-in with what it introduces
+_LEAST_TOKENS = 16  # a chunk with fewer is rare
 _MIN_RUNS = 3  # a shorter text is a lead-in or a line that occurs everywhere
 _FENCE_TOKENS = 4  # what the mark takes that closes a truncated code block
 
@@ -130,8 +132,7 @@ def build_context(
     reader = _PageReader(opened.index)
     selector = _Selector(max_tokens, opened.embedder.count_tokens, all_tabs=all_tabs)
     preferred = on_page.filters.page_url if on_page and page_used else None
-    for unit in _ranked_units(hits, reader, preferred):
-        selector.add(unit)
+    _choose_chunks(hits, reader, selector, preferred)
     if neighbors:
         selector.add_neighbors(neighbors)
     sections = selector.sections()
@@ -148,8 +149,7 @@ def read_sections(opened: OpenIndex, response: SearchResponse, max_tokens: int) 
     reader, texts = _PageReader(opened.index), {}
     for hit in response.hits:
         selector = _Selector(max_tokens, opened.embedder.count_tokens, all_tabs=False)
-        for unit in _ranked_units([hit], reader):
-            selector.add(unit)
+        _choose_chunks([hit], reader, selector)
         texts[hit.chunk.id] = selector.sections()[0].text
 
     hits = {id(hit): replace(hit, section_text=texts[hit.chunk.id]) for hit in response.hits}
@@ -237,42 +237,43 @@ class _PageReader:
         return _Section(page, start, end), position
 
 
-def _ranked_units(hits: Sequence[Hit], reader: _PageReader, preferred: str | None = None) -> list[_Unit]:
-    """Return the hits and the other chunks of their sections, the most relevant first.
+def _choose_chunks(
+    hits: Sequence[Hit], reader: _PageReader, selector: _Selector, preferred: str | None = None
+) -> None:
+    """Choose hits and other chunks of their sections, the most relevant first, until the budget is spent.
 
     The relevance of a hit is its score between the worst and the best one, 0 to 1. It decreases with the
-    distance from the hit, and pages with a better hit have more of it. The `preferred` page comes first.
+    distance from the hit, and pages with a better hit have more of it. The `preferred` page comes first. A
+    page is read only if one of its hits is chosen.
     """
     scores = [hit.score for hit in hits]
     low, span = min(scores, default=0.0), max(scores, default=0.0) - min(scores, default=0.0)
-    relevance: dict[tuple[str, int], float] = {}
-    best_of_page: dict[str, float] = {}
-    units: dict[tuple[str, int], _Unit] = {}
-    for hit in hits:
-        section, own = reader.locate(hit.chunk)
-        value = (hit.score - low) / span if span else 1.0
-        if preferred and page_key(preferred) == page_key(hit.chunk.page_url):
-            value += 1
-        page = section.page[0].id
-        best_of_page[page] = max(best_of_page.get(page, 0.0), value)
-        for position in range(section.start, section.end):
-            key = section.key, position
-            nearness = value * _DECAY ** abs(position - own)
-            if key not in relevance or nearness > relevance[key]:
-                relevance[key] = nearness
-            if position == own:
-                units[key] = _Unit(section, _with_lead_in(section, position), hit)
-            else:
-                units.setdefault(key, _Unit(section, _with_lead_in(section, position)))
-    return sorted(
-        units.values(),
-        key=lambda unit: (
-            -(
-                relevance[unit.section.key, unit.positions[0]]
-                + _PAGE_BONUS * best_of_page[unit.section.page[0].id]
-            )
-        ),
-    )
+    values = [(hit.score - low) / span if span else 1.0 for hit in hits]
+    first = page_key(preferred) if preferred else None
+    values = [
+        value + (page_key(hit.chunk.page_url) == first) for value, hit in zip(values, hits, strict=True)
+    ]
+    best: dict[str, float] = {}
+    for value, hit in zip(values, hits, strict=True):
+        best[hit.chunk.page_url] = max(best.get(hit.chunk.page_url, 0.0), value)
+    numbers = count()  # ties keep their order
+    queue: list[tuple[float, int, Hit | _Unit]] = [
+        (-value - _PAGE_BONUS * best[hit.chunk.page_url], next(numbers), hit)
+        for value, hit in zip(values, hits, strict=True)
+    ]
+    heapify(queue)
+    while queue and selector.has_room:
+        relevance, _, item = heappop(queue)
+        if isinstance(item, _Unit):
+            selector.add(item)
+        elif selector.fits(item.chunk):
+            section, own = reader.locate(item.chunk)
+            selector.add(_Unit(section, _with_lead_in(section, own), item))
+            bonus = _PAGE_BONUS * best[item.chunk.page_url]
+            for position in range(section.start, section.end):
+                nearness = (-relevance - bonus) * _DECAY ** abs(position - own)
+                unit = _Unit(section, _with_lead_in(section, position))
+                heappush(queue, (-nearness - bonus, next(numbers), unit))
 
 
 def _with_lead_in(section: _Section, position: int) -> tuple[int, ...]:
@@ -286,12 +287,29 @@ class _Selector:
 
     def __init__(self, max_tokens: int, count: Callable[[str], int], *, all_tabs: bool) -> None:
         self._max_tokens, self._count, self._all_tabs = max_tokens, count, all_tabs
+        self._measured: dict[str, tuple[int, set[tuple[str, ...]]]] = {}
         self._free = max_tokens
         self._sections: dict[str, _Section] = {}
         self._chosen: dict[str, set[int]] = {}
         self._hits: dict[str, list[Hit]] = {}
         self._order: list[tuple[str, tuple[int, ...], Hit | None]] = []  # what was chosen, in this order
         self._seen: set[tuple[str, ...]] = set()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another chunk may fit."""
+        return self._free >= _LEAST_TOKENS or not self._order
+
+    def fits(self, chunk: Chunk) -> bool:
+        """Return whether a chunk fits; the first one always does, because it is truncated."""
+        return not self._order or self._measure(chunk)[0] <= self._free
+
+    def _measure(self, chunk: Chunk) -> tuple[int, set[tuple[str, ...]]]:
+        """Return the tokens of a chunk and its runs of words."""
+        if chunk.id not in self._measured:
+            text = clean_markdown(chunk.text, all_tabs=True)
+            self._measured[chunk.id] = self._count(text), word_runs(text)
+        return self._measured[chunk.id]
 
     def add(self, unit: _Unit) -> None:
         """Choose the chunks of a unit if they fit, and if they are a hit or stand in the section of one."""
@@ -300,13 +318,15 @@ class _Selector:
             return
         chosen = self._chosen.get(section.key, set())
         positions = tuple(position for position in unit.positions if position not in chosen)
-        texts = [clean_markdown(section.page[position].text, all_tabs=True) for position in positions]
-        if len(texts) > 1 and sum(map(self._count, texts)) > self._max_tokens * _LARGEST_SHARE:
-            positions, texts = positions[:1], texts[:1]
-        runs = {run for text in texts for run in word_runs(text)}
+        if not positions and unit.hit is None:
+            return
+        measured = [self._measure(section.page[position]) for position in positions]
+        if len(measured) > 1 and sum(tokens for tokens, _ in measured) > self._max_tokens * _LARGEST_SHARE:
+            positions, measured = positions[:1], measured[:1]
+        runs = {run for _, own in measured for run in own}
         if len(runs) >= _MIN_RUNS and len(runs & self._seen) >= _REPEATED * len(runs):
             return
-        tokens = sum(map(self._count, texts))
+        tokens = sum(tokens for tokens, _ in measured)
         if section.key not in self._chosen:
             tokens += self._count(_title(section))
         if tokens > self._free and self._order:
@@ -331,9 +351,9 @@ class _Selector:
             for position in sorted(
                 around, key=lambda each: min(abs(each - section.start), abs(each - section.end))
             ):
-                text = clean_markdown(section.page[position].text, all_tabs=True)
-                tokens = self._count(text) + self._count(section.page[position].section)
-                if section.page[position].id not in taken and tokens <= self._free:
+                chunk = section.page[position]
+                tokens = self._measure(chunk)[0] + self._count(chunk.section)
+                if chunk.id not in taken and tokens <= self._free:
                     self._free -= tokens
                     self._choose(section, (position,), None)
 

@@ -40,6 +40,7 @@ from recto.server.schemas import (
 from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, SearchResponse
 
 MAX_TOP_K = 20
+MAX_CONTEXT_TOP_K = 100
 MAX_PART = 20_000  # characters, about 5,000 tokens: every client accepts a tool result of this size
 SEARCH_TOKENS = 2000
 _HEADING_MARKS = 10  # characters of the marks of a heading and of the blank line after it
@@ -87,6 +88,10 @@ SearchMode = Annotated[
     ),
 ]
 TopK = Annotated[int, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results, such as 5.")]
+ContextTopK = Annotated[
+    int,
+    Field(ge=1, le=MAX_CONTEXT_TOP_K, description="How many chunks to take sections from. Usually omitted."),
+]
 Query = Annotated[
     str,
     Field(
@@ -382,7 +387,7 @@ class BookTools:
         max_tokens: TokenBudget = DEFAULT_CONTEXT_TOKENS,
         page: CurrentPage = None,
         neighbors: Neighbors = 0,
-        top_k: TopK = DEFAULT_CONTEXT_TOP_K,
+        top_k: ContextTopK = DEFAULT_CONTEXT_TOP_K,
         module: ModuleNames = None,
         mode: SearchMode = "hybrid",
     ) -> Annotated[CallToolResult, McpContext]:
