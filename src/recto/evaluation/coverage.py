@@ -110,8 +110,8 @@ class Coverage:
 
     @property
     def shadowed(self) -> list[Reached]:
-        """Unreachable sections that are always outranked by another module."""
-        return [reached for reached in self.unreachable if reached.shadowed_by]
+        """Sections that are always outranked by another module."""
+        return [reached for reached in self.sections if reached.shadowed_by]
 
     @property
     def by_heading(self) -> int:

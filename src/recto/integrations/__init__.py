@@ -10,6 +10,7 @@ from typing import Any
 
 from recto import api
 from recto.errors import install_command
+from recto.search.context import with_sections
 from recto.search.display import pick
 from recto.search.retriever import Retriever
 from recto.types.search import Filters, Hit, Mode, SearchResponse
@@ -59,7 +60,7 @@ class CollectionClient:
         """Search; log the reason if there are no hits, because frameworks have no field for it."""
         retriever = self.retriever()
         response = _logged(retriever.search(query, top_k, _filters(module, url), mode=mode))
-        return retriever.with_sections(response, section_tokens) if section_tokens else response
+        return _with_sections(retriever, response, section_tokens)
 
     async def asearch(
         self,
@@ -75,9 +76,7 @@ class CollectionClient:
         if retriever is None:
             retriever = await to_thread(self.retriever)
         response = _logged(await retriever.asearch(query, top_k, _filters(module, url), mode=mode))
-        return (
-            await to_thread(retriever.with_sections, response, section_tokens) if section_tokens else response
-        )
+        return await to_thread(_with_sections, retriever, response, section_tokens)
 
 
 def content(hit: Hit) -> str:
@@ -111,3 +110,9 @@ def _logged(response: SearchResponse) -> SearchResponse:
     if not response.hits:
         _LOG.warning("%s", response.message)
     return response
+
+
+def _with_sections(
+    retriever: Retriever, response: SearchResponse, section_tokens: int | None
+) -> SearchResponse:
+    return with_sections(retriever.open_index(), response, section_tokens) if section_tokens else response

@@ -143,8 +143,11 @@ def build_context(
     return Context(response, sections, used, max_tokens, left_out, page_used, message)
 
 
-def read_sections(opened: OpenIndex, response: SearchResponse, max_tokens: int) -> SearchResponse:
-    """Return a response whose hits have `section_text`: their section, or the part that fits."""
+def with_sections(opened: OpenIndex, response: SearchResponse, max_tokens: int) -> SearchResponse:
+    """Return a response whose hits have `section_text`: their section, or the part that fits.
+
+    Each text has at most `max_tokens`. A search alone does not read sections, so it stays fast.
+    """
     _check_range("max_tokens", max_tokens, MIN_TOKENS, MAX_TOKENS)
     reader, texts = _PageReader(opened.index), {}
     for hit in response.hits:

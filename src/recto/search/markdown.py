@@ -3,52 +3,64 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from textwrap import dedent
+from typing import Any
 
-_FENCE = re.compile(
+
+class _Pattern:
+    """A regular expression that is compiled when it is first used, so that a search starts fast."""
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self._pattern, self._flags = pattern, flags
+
+    def __getattr__(self, name: str) -> Any:
+        """Forward to the compiled expression, which `re` keeps."""
+        return getattr(re.compile(self._pattern, self._flags), name)
+
+
+_FENCE = _Pattern(
     r"^(?P<indent>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*)(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$"
 )
-_STRAY_FENCE = re.compile(r"^[ \t>]*(?:`{3,}|~{3,}).*|`{3,}[ \t]*$")
-_STRAY_MARKS = re.compile(r"(?:`{3,}|~{3,})[\w-]*")
-_CODE_TITLE = re.compile(r"\btitle=\"([^\"]+)\"")
+_STRAY_FENCE = _Pattern(r"^[ \t>]*(?:`{3,}|~{3,}).*|`{3,}[ \t]*$")
+_STRAY_MARKS = _Pattern(r"(?:`{3,}|~{3,})[\w-]*")
+_CODE_TITLE = _Pattern(r"\btitle=\"([^\"]+)\"")
+_LONG = 160  # characters of an address that says nothing to a reader
 _LONG_LINE = 20  # characters; shorter lines, such as a brace, occur in any tab
-_CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
-_MASK = re.compile("\ue000(\\d+)\ue001")
-_TAG = re.compile(r"<(?:!--[\s\S]*?(?:-->|\Z)|!\[?[A-Za-z][^<>]*>|/?[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>|/?>)")
-_COLOR = re.compile(r"</?(?:span|font|b|u|i|a)\b[^<>]*>")
-_ALT = re.compile(r"\s(?:alt|label)=[\"']([^\"']+)[\"']")
-_AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^<>\s]+|[\w.+-]+@[\w.-]+)>")
+_CODE_SPAN = _Pattern(r"(?<!`)(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
+_MASK = _Pattern("\ue000(\\d+)\ue001")
+_TAG = _Pattern(r"<(?:!--[\s\S]*?(?:-->|\Z)|!\[?[A-Za-z][^<>]*>|/?[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>|/?>)")
+_COLOR = _Pattern(r"</?(?:span|font|b|u|i|a)\b[^<>]*>")
+_ALT = _Pattern(r"\s(?:alt|label)=[\"']([^\"']+)[\"']")
+_AUTOLINK = _Pattern(r"<((?:https?://|mailto:)[^<>\s]+|[\w.+-]+@[\w.-]+)>")
 _TARGET = r"\((?:[^()\s]|\([^()\s]*\)|(?<=<)[^<>\n]*>)*(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
-_LINK = re.compile(rf"!?\[((?:[^\[\]]|\[[^\[\]]*\])*)\](?:{_TARGET}|\[[^\[\]\n]*\])")
-_LINK_END = re.compile(rf"\]{_TARGET}|\]\([^()\s]*(?=\s|\Z)")
-_DEFINITION = re.compile(r"^[ \t]{0,3}\[(?!\^)[^\[\]\n]+\]:[ \t]*\S+.*$\n?", re.MULTILINE)
-_FOOTNOTE = re.compile(r"\[\^[^\[\]\s]+\](:?)")
-_ATTRIBUTES = re.compile(
+_LINK = _Pattern(rf"!?\[((?:[^\[\]]|\[[^\[\]]*\])*)\](?:{_TARGET}|\[[^\[\]\n]*\])")
+_LINK_END = _Pattern(rf"\]{_TARGET}|\]\([^()\s]*(?=\s|\Z)")
+_DEFINITION = _Pattern(r"^[ \t]{0,3}\[(?!\^)[^\[\]\n]+\]:[ \t]*\S+.*$\n?", re.MULTILINE)
+_FOOTNOTE = _Pattern(r"\[\^[^\[\]\s]+\](:?)")
+_ATTRIBUTES = _Pattern(
     r"[ \t]?\{:?[ \t]*(?:[#.][\w-][^{}\n]*|[\w-]+=(?:\"[^\"]*\"|'[^']*')[^{}\n]*|data-preview[ \t]*)\}"
 )
-_LONG_ADDRESS = re.compile(
+_LONG_ADDRESS = _Pattern(
     r"data:[\w/+.-]+;base64,[\w+/=]*|https?://[^\s<>()\"'`]{160,}|[A-Za-z0-9+/=_-]{160,}"
 )
-_SHORTCODE = re.compile("(?<![\\w:/]):([a-z][a-z0-9_+-]*):(?![\\w:`\ue000])")
-_ADMONITION = re.compile(
+_SHORTCODE = _Pattern("(?<![\\w:/]):([a-z][a-z0-9_+-]*):(?![\\w:`\ue000])")
+_ADMONITION = _Pattern(
     r"""^(?P<indent>[ \t>]*)(?::{3,}|/{3,}|!!!|\?{3}\+?)[ \t]*(?P<kind>[A-Za-z][\w-]*)?"""
     r"""(?:[ \t]*[\["](?P<title>[^\]"\n]*)[\]"]|[ \t]*\|[ \t]*(?P<piped>.*)|[ \t]+(?P<rest>[^\s{].*))?.*$""",
     re.MULTILINE,
 )
-_TAB = re.compile(
+_TAB = _Pattern(
     r"""^(?P<indent>[ \t]*)"""
     r"""(?:===[!+]?[ \t]+"(?P<title>.*)"|(?P<marks>/{3,})[ \t]*tab[ \t]*\|[ \t]*(?P<name>.*))$"""
 )
-_BOXES = re.compile("[\u2500-\u259f]+")
-_EMPHASIS = re.compile(r"(?<![\w\\])(\*{1,3}|_{1,3}|~~|==|\^\^)(?=\S)([^\n]{0,300}?[^\s\\])\1(?!\w)")
-_LINE_START = re.compile(r"^[ \t>]*(?:#{1,6}[ \t]+|[-*+][ \t]+(?:\[[ xX]\][ \t]+)?)?")
-_RULE = re.compile(r"[ \t>|:+=*_-]*(?:[-=*_]{3,}|:?-+:?\|)[ \t|:+=*_-]*")
-_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
-_BLANK_LINES = re.compile(r"\n[ \t]*\n(?:[ \t]*\n)+")
+_BOXES = _Pattern("[\u2500-\u259f]+")
+_EMPHASIS = _Pattern(r"(?<![\w\\])(\*{1,3}|_{1,3}|~~|==|\^\^)(?=\S)([^\n]{0,300}?[^\s\\])\1(?!\w)")
+_LINE_START = _Pattern(r"^[ \t>]*(?:#{1,6}[ \t]+|[-*+][ \t]+(?:\[[ xX]\][ \t]+)?)?")
+_RULE = _Pattern(r"[ \t>|:+=*_-]*(?:[-=*_]{3,}|:?-+:?\|)[ \t|:+=*_-]*")
+_ESCAPE = _Pattern(r"\\([!-/:-@\[-`{-~])")
+_BLANK_LINES = _Pattern(r"\n[ \t]*\n(?:[ \t]*\n)+")
 
 
 def clean_markdown(text: str, hits: Sequence[str] = (), *, all_tabs: bool = False) -> str:
@@ -73,7 +85,7 @@ def plain_text(text: str) -> str:
             shown += (_STRAY_FENCE.sub("", line) for line in _clean_code(part).split("\n"))
         else:
             shown += map(_plain_line, _clean_prose("\n".join(part)).split("\n"))
-    lines = (_LONG_ADDRESS.sub("…", _BOXES.sub(" ", line)).rstrip() for line in shown)
+    lines = (_without_long_addresses(_BOXES.sub(" ", line)).rstrip() for line in shown)
     return "\n".join(line for line in lines if line.strip() and not _RULE.fullmatch(line))
 
 
@@ -140,7 +152,8 @@ def _choose_tabs(lines: Sequence[str], hit_lines: set[str], *, all_tabs: bool) -
     blocks, _ = _code_blocks(lines)
     number = 0
     while number < len(lines):
-        tab = None if blocks[number] else _TAB.match(lines[number])
+        marked = lines[number].lstrip().startswith(("===", "///"))
+        tab = _TAB.match(lines[number]) if marked and not blocks[number] else None
         if tab:
             end, body = _tab_body(lines, number, tab)
             group.append(
@@ -167,6 +180,8 @@ def _tab_body(lines: Sequence[str], first: int, tab: re.Match[str]) -> tuple[int
     indent = len(tab["indent"]) + 1
     while end < len(lines) and (not lines[end].strip() or lines[end][:indent].isspace()):
         end += 1
+    from textwrap import dedent
+
     return end, dedent("\n".join(lines[first + 1 : end])).split("\n")
 
 
@@ -205,21 +220,32 @@ def _edit(text: str, edit: Callable[[str], str], code: Callable[[str], str] = st
 
 
 def _strip_tags(text: str) -> str:
-    return _TAG.sub(_tag_text, text)
+    return str(_TAG.sub(_tag_text, text)) if "<" in text else text
 
 
 def _strip_markup(text: str) -> str:
-    text = _strip_tags(_AUTOLINK.sub(r"\1", text))
-    text = _DEFINITION.sub("", text)
+    if "<" in text:
+        text = _strip_tags(_AUTOLINK.sub(r"\1", text))
+    if "]:" in text:
+        text = _DEFINITION.sub("", text)
     for _ in range(3):  # an image in a link, and brackets in its text
         if "](" in text or "][" in text:
             text = _LINK.sub(lambda link: link[1], text)
-    text = _LINK_END.sub("", text)
-    text = _FOOTNOTE.sub("", text)
-    text = _ATTRIBUTES.sub("", text)
-    text = _SHORTCODE.sub(_emoji, text)
-    text = _LONG_ADDRESS.sub("…", text)
-    return _ADMONITION.sub(_admonition_title, text)
+    if "](" in text:
+        text = _LINK_END.sub("", text)
+    if "[^" in text:
+        text = _FOOTNOTE.sub("", text)
+    if "{" in text:
+        text = _ATTRIBUTES.sub("", text)
+    if ":" in text:
+        text = _SHORTCODE.sub(_emoji, text)
+    if any(mark in text for mark in (":::", "///", "!!!", "???")):
+        text = _ADMONITION.sub(_admonition_title, text)
+    return _without_long_addresses(text)
+
+
+def _without_long_addresses(text: str) -> str:
+    return str(_LONG_ADDRESS.sub("…", text)) if len(text) > _LONG or "base64" in text else text
 
 
 def _tag_text(tag: re.Match[str]) -> str:
@@ -232,6 +258,8 @@ def _tag_text(tag: re.Match[str]) -> str:
 
 def _emoji(shortcode: re.Match[str]) -> str:
     """Return the character of a shortcode; icons of a theme and unknown names are dropped."""
+    import unicodedata
+
     try:
         return unicodedata.lookup(shortcode[1].replace("_", " "))
     except KeyError:

@@ -247,15 +247,6 @@ class Retriever:
         opened = await to_thread(self.open_index)
         return await to_thread(build_context, opened, response, on_page, max_tokens, neighbors)
 
-    def with_sections(self, response: SearchResponse, max_tokens: int) -> SearchResponse:
-        """Return a response whose hits have `section_text`: what a reader or a model needs around a chunk.
-
-        Each text has at most `max_tokens`. A search alone does not read sections, so it stays fast.
-        """
-        from recto.search.context import read_sections
-
-        return read_sections(self.open_index(), response, max_tokens)
-
     def analyze(self, query: str) -> LexicalQuery | None:
         """Return a query as lexical search sees it, or None if the index has no lexical vectors."""
         return self.open_index().analyze([check_query(query)])[0].lexical

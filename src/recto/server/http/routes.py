@@ -22,6 +22,7 @@ from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
+from recto.search.context import with_sections
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
 from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt
 from recto.search.query import MAX_QUERY, check_query
@@ -377,7 +378,7 @@ def _with_sections(
 ) -> list[SearchResponse]:
     if section_tokens is None:
         return responses
-    return [retriever.with_sections(response, section_tokens) for response in responses]
+    return [with_sections(retriever.open_index(), response, section_tokens) for response in responses]
 
 
 def _filters(body: models.SearchParameters) -> Filters:
