@@ -73,7 +73,7 @@ def clean_markdown(text: str, hits: Sequence[str] = (), *, all_tabs: bool = Fals
     parts = (
         _clean_code(part) if is_code else _clean_prose("\n".join(part)) for is_code, part in _parts(lines)
     )
-    return _BLANK_LINES.sub("\n\n", "\n".join(parts)).strip("\n")
+    return str(_BLANK_LINES.sub("\n\n", "\n".join(parts)).strip("\n"))
 
 
 def plain_text(text: str) -> str:
@@ -216,7 +216,7 @@ def _edit(text: str, edit: Callable[[str], str], code: Callable[[str], str] = st
         return f"\ue000{len(spans) - 1}\ue001"
 
     masked = _CODE_SPAN.sub(mask, text.replace("\ue000", "").replace("\ue001", ""))
-    return _MASK.sub(lambda mark: spans[int(mark[1])], edit(masked))
+    return str(_MASK.sub(lambda mark: spans[int(mark[1])], edit(masked)))
 
 
 def _strip_tags(text: str) -> str:
@@ -282,4 +282,4 @@ def _strip_marks(line: str) -> str:
             "\ue002", "|"
         )
     line = _STRAY_MARKS.sub("", _LINE_START.sub("", line, count=1))
-    return _ESCAPE.sub(r"\1", _EMPHASIS.sub(r"\2", _EMPHASIS.sub(r"\2", line)))  # bold and italic
+    return str(_ESCAPE.sub(r"\1", _EMPHASIS.sub(r"\2", _EMPHASIS.sub(r"\2", line))))  # bold and italic
