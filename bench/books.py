@@ -293,13 +293,7 @@ def ask_recto(
     embedder: Any = Counted(cached(options.cache, home, options.threads))
     with closing(EdgeStore(home)) as store:
         for book in books:
-            work = IndexJob(open_book(book.docs, book=book.name), embedder)
-            index_book(
-                work, store, book.name, journal=home / "journal", progress=_Progress(f"recto: {book.name}")
-            )
-            index = store.open(book.name)
-            store.save_calibration(index.info, calibrate(embedder, index))
-            retriever = Retriever(embedder, store, book.name)
+            retriever = open_indexed(book, embedder, store, home)
             draws = rare_words.draw(
                 [chunk.text for chunk in retriever.open().scroll()], options.rare, book.name
             )
@@ -314,6 +308,15 @@ def ask_recto(
     report.about["Recto"] = f"recto {__version__}"
     for mode in modes:
         report.results[f"{RECTO}{mode}"] = measure(books, answers[mode])
+
+
+def open_indexed(book: Book, embedder: Any, store: EdgeStore, home: Path) -> Retriever:
+    """Index a book, unless the home has it already, and return a retriever of it."""
+    work = IndexJob(open_book(book.docs, book=book.name), embedder)
+    index_book(work, store, book.name, journal=home / "journal", progress=_Progress(f"recto: {book.name}"))
+    index = store.open(book.name)
+    store.save_calibration(index.info, calibrate(embedder, index))
+    return Retriever(embedder, store, book.name)
 
 
 class _Search:

@@ -60,6 +60,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pa
         shutil.copy(SAMPLE_DOCS / "docs" / page, book / page)
     ((_, suite),) = [shown for shown in fences("json") if shown[0] == SUITE_PAGE]
     (workspace / "questions.json").write_text(suite)
+    ((_, queries),) = [shown for shown in fences("text") if shown[0] == "docs/how-to/query-log.md"]
+    (workspace / "queries.txt").write_text(queries)
     index = "uv run recto index path/to/docs --collection my-book --rebuild"
     baseline = "uv run recto validate --suite questions.json --baseline expected_results.json"
     for command in (index, index, f"{baseline} --update-baseline"):

@@ -246,3 +246,23 @@ def test_markdown_in_a_heading_does_not_count(written: str, shown: str) -> None:
 def test_other_headings_stay_apart() -> None:
     assert heading_key("`<Link/>`") != heading_key("Link")
     assert heading_key("C") != heading_key("C#")
+
+
+def test_a_renamed_heading_is_matched_by_content_before_the_nearest_name(tmp_path: Path) -> None:
+    sections = {
+        "Watering": "Give seedlings little water each morning.",
+        "Sowing seeds": "Put beans two centimetres deep into warm soil.",
+        "Show": "Visitors come in June.",
+    }
+    chunks = [
+        replace(chunk(number, page="garden", text=text), headings=("Garden", heading), anchor=heading.lower())
+        for number, (heading, text) in enumerate(sections.items())
+    ]
+    store = EdgeStore(tmp_path)
+    publish(store, "book", chunks)
+    asked = Expectation("How deep do beans go into the soil?", pages=("garden > Shower",))
+    (missing,) = bound(store.open("book"), asked).missing
+    assert missing.near == "garden > Sowing seeds"
+    by_name = Expectation("Anything else?", pages=("garden > Shower",))
+    (missing,) = bound(store.open("book"), by_name).missing
+    assert missing.near == "garden > Show"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import pytest
 
 from recto.errors import InvalidArgument
 from recto.evaluation.drafts import draft
-from recto.search.context import OMISSION, Context, build_context, prefer_page
+from recto.search.context import OMISSION, Context, build_context, prefer_page, with_sections
+from recto.search.markdown import _code_blocks, clean_markdown, one_line
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
 from recto.types.search import Chunk, Filters, Hit, Mode
@@ -42,7 +43,9 @@ def test_hits_become_whole_sections(retriever: Retriever) -> None:
     assert any(len(section.chunks) > len(section.hits) for section in context.sections)
     for section in context.sections:
         assert section.chunks == section_of(retriever, section.hits[0])
-        assert section.text == to_markdown(section.chunks)
+        path = section.chunks[0].headings
+        body = clean_markdown(to_markdown(section.chunks, path), [hit.chunk.text for hit in section.hits])
+        assert section.text == f"# {' > '.join(map(one_line, path))}\n\n{body}"
         assert section.url == section.hits[0].chunk.url
         assert section.url in context.text
         assert section.text in context.text
@@ -51,10 +54,8 @@ def test_hits_become_whole_sections(retriever: Retriever) -> None:
 def test_two_hits_of_one_section_give_one_context(retriever: Retriever) -> None:
     context = retriever.context(QUESTION, 20_000, top_k=20)
     assert len(context.sections) < 20
-    assert sum(len(section.hits) for section in context.sections) == 20
+    assert sum(len(section.hits) for section in context.sections) + len(context.left_out) == 20
     assert len(set(chunk_ids(context))) == len(chunk_ids(context))
-    best = [section.score for section in context.sections]
-    assert best == sorted(best, reverse=True)
     for section in context.sections:
         assert [hit.score for hit in section.hits] == sorted(
             (hit.score for hit in section.hits), reverse=True
@@ -77,18 +78,91 @@ def test_the_budget_holds(retriever: Retriever, max_tokens: int, neighbors: int)
     )
     for section in context.sections:
         assert section.missing == len(set(section_of(retriever, section.hits[0])) - set(section.chunks))
-        if not section.truncated:
-            assert all(chunk.text.split("\n")[-1] in section.text for chunk in section.chunks)
+        assert _code_blocks(section.text.split("\n"))[1] is None
 
 
-def test_hits_come_before_the_rest_of_their_sections(retriever: Retriever) -> None:
-    hits = retriever.search(QUESTION).hits
-    count = retriever.embedder.count_tokens
-    budget = sum(count(to_markdown([hit.chunk])) for hit in hits)
-    context = retriever.context(QUESTION, budget, 5)
-    assert {hit.chunk.id for hit in hits} <= set(chunk_ids(context))
-    assert context.left_out == ()
+def test_the_best_page_comes_first_and_its_sections_are_in_the_order_of_the_page(
+    retriever: Retriever,
+) -> None:
+    context = retriever.context(QUESTION, 3000)
+    pages = [section.chunks[0].page_url for section in context.sections]
+    assert pages[0] == context.response.hits[0].chunk.page_url
+    for page, group in groupby(context.sections, key=lambda section: section.chunks[0].page_url):
+        positions = [section.chunks[0].chunk_index for section in group]
+        assert positions == sorted(positions), page
+    assert len(set(pages)) == len([page for page, _ in groupby(pages)]), "a page is one run"
+
+
+def test_a_budget_for_one_chunk_shows_the_best_hit(retriever: Retriever) -> None:
+    (hit,) = retriever.search(QUESTION, 1).hits
+    context = retriever.context(QUESTION, 150)
+    assert hit.chunk.id in chunk_ids(context)
     assert context.missing
+
+
+def made(retriever: Retriever, *texts: str) -> tuple[Hit, ...]:
+    """Return hits with these texts, each on a page of its own that the index does not have."""
+    (hit,) = retriever.search(QUESTION, 1).hits
+    chunks = [
+        replace(hit.chunk, id=f"made-{number}", page_url=f"local://made/{number}", text=text)
+        for number, text in enumerate(texts)
+    ]
+    return tuple(
+        replace(hit, chunk=chunk, score=hit.score - number / 100) for number, chunk in enumerate(chunks)
+    )
+
+
+def test_near_duplicates_count_once(retriever: Retriever) -> None:
+    text = (
+        "A node sends messages to a topic, and all nodes that listen to the topic receive a copy of them. "
+        "The sender does not know who listens, so that nodes can come and go while the system runs on."
+    )
+    hits = made(retriever, text, text.replace("all nodes", "nodes"), "Something else is on this page here.")
+    response = replace(retriever.search(QUESTION), hits=hits)
+    context = build_context(retriever.open_index(), response, None, 1000)
+    assert [section.hits[0] for section in context.sections] == [hits[0], hits[2]]
+    assert context.left_out == (hits[1],)
+
+
+def test_a_truncated_code_block_is_closed(retriever: Retriever) -> None:
+    code = "\n".join(f"value_{number} = compute({number})" for number in range(80))
+    hits = made(retriever, f"Compute:\n\n```python\n{code}\n```")
+    (section,) = build_context(
+        retriever.open_index(), replace(retriever.search(QUESTION), hits=hits), None, 100
+    ).sections
+    assert section.truncated
+    assert section.tokens <= 100
+    assert section.text.endswith("\n```")
+
+
+def test_a_lead_in_is_shown_with_what_it_introduces(retriever: Retriever) -> None:
+    pairs = [
+        (before, after)
+        for page in retriever.pages()
+        for before, after in pairwise(retriever.page(page).chunks)
+        if before.headings == after.headings and before.text.endswith(":")
+    ]
+    assert pairs
+    for lead_in, after in pairs:
+        response = replace(retriever.search(QUESTION), hits=(Hit(1.0, lead_in, 0.9),))
+        context = build_context(retriever.open_index(), response, None, 2000)
+        assert after.id in chunk_ids(context), lead_in.text
+
+
+def test_hits_get_the_sections_that_they_stand_in(retriever: Retriever) -> None:
+    response = retriever.search(QUESTION, group_by="page")
+    assert {hit.section_text for hit in response.hits} == {None}
+    whole = with_sections(retriever.open_index(), response, 300)
+    count = retriever.embedder.count_tokens
+    for hit, before in zip(whole.hits, response.hits, strict=True):
+        assert replace(hit, section_text=None) == before
+        assert hit.section_text
+        assert count(hit.section_text) <= 300
+        assert hit.section_text.startswith(f"# {' > '.join(map(one_line, hit.chunk.headings))}\n")
+        assert hit.to_dict()["section_text"] == hit.section_text
+    assert [hit for group in whole.groups for hit in group.hits] == list(whole.hits)
+    with pytest.raises(InvalidArgument, match="max_tokens must be between 100"):
+        with_sections(retriever.open_index(), response, 10)
 
 
 def test_a_chunk_over_the_budget_ends_after_a_sentence(retriever: Retriever) -> None:
@@ -101,7 +175,7 @@ def test_a_chunk_over_the_budget_ends_after_a_sentence(retriever: Retriever) -> 
     first, *_ = context.sections
     assert first.truncated
     assert first.text.endswith("of nodes.")
-    assert 80 < first.tokens <= 100
+    assert 70 < first.tokens <= 100
     assert context.left_out == (hit,)
 
 
@@ -110,7 +184,7 @@ def test_omitted_chunks_are_marked(retriever: Retriever) -> None:
     assert len(section) > 2
     hits = tuple(Hit(1.0, chunk, 0.9) for chunk in (section[0], section[-1]))
     count = retriever.embedder.count_tokens
-    budget = count(f"{to_markdown(section[:1])}\n\n{OMISSION}\n\n{to_markdown(section[-1:])}")
+    budget = count(f"{to_markdown(section[:1])}\n\n{OMISSION}\n\n{to_markdown(section[-1:])}") + 5
     response = replace(retriever.search(QUESTION), hits=hits)
     (shown,) = build_context(retriever.open_index(), response, None, budget, 0).sections
     assert shown.chunks == (section[0], section[-1])

@@ -20,6 +20,7 @@ from recto.evaluation.suites import load_suite
 from recto.protocols import Index
 from recto.search.display import chunk_matches, make_snippet, response_words
 from recto.search.lexical import LexicalQuery, analyze_query, read_lexicon
+from recto.search.markdown import plain_text
 from recto.search.pipeline import rank, to_hits
 from recto.search.retriever import Retriever
 from recto.server.http.models import HitModel, RelatedResponseModel
@@ -110,7 +111,7 @@ def compare(directory: Path, retriever: Retriever, queries: Sequence[str], top_k
         words = response_words(retriever, expected)
         hits = [hit.chunk for hit in expected.hits]
         assert [(hit["url"], hit["text"]) for hit in found["results"]] == [
-            (one.url, one.text) for one in hits
+            (one.url, plain_text(one.text)) for one in hits
         ], query
         assert [hit["score"] for hit in found["results"]] == pytest.approx(
             [hit.score for hit in expected.hits]
@@ -118,7 +119,7 @@ def compare(directory: Path, retriever: Retriever, queries: Sequence[str], top_k
         assert found["corrections"] == {word: list(meant) for word, meant in expected.corrections}
         assert found["outcome"] == expected.outcome
         assert [hit["matches"] for hit in found["results"]] == [
-            list(chunk_matches(one, words)) for one in hits
+            list(chunk_matches(replace(one, text=plain_text(one.text)), words)) for one in hits
         ]
         shown = [make_snippet(one.text, words).text for one in hits]
         snippets += sum(hit["snippet"] != text for hit, text in zip(found["results"], shown, strict=True))

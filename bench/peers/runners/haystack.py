@@ -98,6 +98,10 @@ class Haystack:
         """Return the ids of the documents."""
         return [(document.id, _source(document)) for document in answer["retriever"]["documents"]]
 
+    def texts(self, answer: Any) -> list[str]:
+        """Return the contents of the documents."""
+        return [str(document.content) for document in answer["retriever"]["documents"]]
+
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
         """Convert, split, embed and write in one pipeline."""
         store = self._new_store(folder, embedding)

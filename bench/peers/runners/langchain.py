@@ -76,6 +76,10 @@ class LangChain:
             for document in answer
         ]
 
+    def texts(self, answer: Any) -> list[str]:
+        """Return the contents of the documents."""
+        return [str(document.page_content) for document in answer]
+
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
         """Read, split, store."""
         documents = [

@@ -86,6 +86,10 @@ class LlamaIndex:
         """Return the ids of the nodes."""
         return [(hit.node.node_id, hit.node.metadata["source"]) for hit in answer]
 
+    def texts(self, answer: Any) -> list[str]:
+        """Return the texts of the nodes."""
+        return [str(hit.node.get_content()) for hit in answer]
+
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
         """Read the directory and index its documents with the defaults."""
         documents = self._documents(docs)

@@ -122,6 +122,11 @@ class CommandHandler:
             found.append(self._system.found(answer))
         return {"wall": walls, "cpu": cpus, "embedding": embeddings, "found": found}
 
+    def _texts(self, questions: list[str], top: int) -> Answer:
+        """Return the texts that a language model gets for each question."""
+        reader = self._reader()
+        return {"texts": [reader.texts(self._system.ask(question, top, None)) for question in questions]}
+
     def _run(self, questions: list[str], top: int, seconds: float) -> Answer:
         """Run queries for some seconds."""
         began, cpu, asked = perf_counter(), process_time(), 0

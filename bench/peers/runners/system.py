@@ -55,6 +55,9 @@ class BookLoader(Protocol):
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
         """Load, split, embed and store a directory of Markdown files; return the number of chunks."""
 
+    def texts(self, answer: Any) -> list[str]:
+        """Return the texts of a result, for a language model."""
+
     def split(self, file: Path) -> list[str]:
         """Return the chunks of a Markdown file."""
 

@@ -8,7 +8,7 @@ unmeasured, and reported with the nearest existing name. `lint` reports it witho
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -29,6 +29,8 @@ _MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the 
 _HEADING_ID = re.compile(r"\s*\{[\s:/*]*#[^}]*\}\s*$")
 _LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
 _MARKUP = re.compile(r"[`*\\]")
+_WORD = re.compile(r"\w{3,}")
+_MIN_SHARED_WORDS = 2
 
 _Part = tuple[int, str, str]
 """A chunk's index on its page, its id, and its text without white space."""
@@ -244,6 +246,9 @@ class _Book:
         self._pages: dict[str, str] = {}
         self._anchors: dict[str, set[str]] = defaultdict(set)
         self._headings: dict[str, set[str]] = defaultdict(set)
+        self._words: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
+        named = (name for expectation in suite.expectations for name in expectation.pages)
+        self._named = {page_key(name.partition(HEADING_SEPARATOR)[0].partition("#")[0]) for name in named}
         self._suggested = 0
         passages = {passage for expectation in suite.expectations for passage in _quotations(expectation)}
         texts: dict[str, list[_Part]] = defaultdict(list)
@@ -263,6 +268,9 @@ class _Book:
                 self._pages.setdefault(page_key(chunk.source), key)
         self._anchors[key] |= anchors_of(chunk)
         self._headings[key].update(chunk.headings)
+        if not self._named.isdisjoint((key, page_key(chunk.source))):
+            section = chunk.anchor, chunk.headings[-1] if chunk.headings else ""
+            self._words[key][section].update(_WORD.findall(f"{section[1]} {chunk.text}".casefold()))
 
     def bound(self, expectation: Expectation) -> Bound:
         """Look up the finest targets of a question, its modules, and what was judged not to answer it."""
@@ -326,6 +334,10 @@ class _Book:
         page = name.partition(HEADING_SEPARATOR)[0].partition("#")[0]
         key, _, heading = self._parts(name)
         if key is not None:
+            if similar := self._similar_section(
+                key, f"{heading or name.partition('#')[2]} {expectation.query}"
+            ):
+                return f"{page}{HEADING_SEPARATOR}{similar[1]}" if heading else with_anchor(page, similar[0])
             names = [with_anchor(page, one) for one in self._anchors[key]]
             if heading:
                 names = [f"{page}{HEADING_SEPARATOR}{one}" for one in self._headings[key]]
@@ -333,6 +345,19 @@ class _Book:
         last = page_key(page).rpartition("/")[2]
         namesakes = sorted(name for name in self._pages if name.rpartition("/")[2] == last)
         return namesakes[0] if namesakes else nearest(page_key(page), sorted(self._pages)) or ""
+
+    def _similar_section(self, key: str, text: str) -> tuple[str, str] | None:
+        """Return the anchor and heading of the section of a page that shares most with a text.
+
+        A word counts the more, the fewer sections of the page have it. One shared word may be chance.
+        """
+        asked, sections = set(_WORD.findall(text.casefold())), self._words[key]
+        counts = Counter(word for words in sections.values() for word in words & asked)
+        rare = {word for word, count in counts.items() if 2 * count <= len(sections)}
+        best = max(
+            sections, key=lambda one: sum(1 / counts[word] for word in sections[one] & rare), default=None
+        )
+        return best if best and best[1] and len(sections[best] & rare) >= _MIN_SHARED_WORDS else None
 
 
 def _targets(looked_up: Iterable[Target | str]) -> list[Target]:

@@ -205,15 +205,17 @@ def _ask(retriever: Retriever, index: Index, batch: Sequence[CoverageSection], m
 def _reached(section: CoverageSection, hits: Mapping[str, Sequence[Hit]], near: Sequence[Hit]) -> Reached:
     by_heading, by_sentence = (hits.get(query, ()) for query in section.queries)
     others = [hit.chunk for hit in near if not section.holds(hit.chunk)]
-    copies = [one.url for one in others if similar(section.first.text, one.text) >= _SAME_TEXT]
+    copies = [one for one in others if similar(section.first.text, one.text) >= _SAME_TEXT]
+    same = {one.id for one in copies}  # who finds a copy has found the text
     return Reached(
         section,
-        _rank(section, by_heading),
-        _rank(section, by_sentence),
+        _rank(section, by_heading, same),
+        _rank(section, by_sentence, same),
         tuple(ranked[0].chunk for ranked in (by_heading, by_sentence) if ranked),
-        tuple(dict.fromkeys(copies)),
+        tuple(dict.fromkeys(one.url for one in copies)),
     )
 
 
-def _rank(section: CoverageSection, hits: Sequence[Hit]) -> int | None:
-    return next((rank for rank, hit in enumerate(hits, 1) if section.holds(hit.chunk)), None)
+def _rank(section: CoverageSection, hits: Sequence[Hit], same: set[str]) -> int | None:
+    chunks = (hit.chunk for hit in hits)
+    return next((rank for rank, one in enumerate(chunks, 1) if section.holds(one) or one.id in same), None)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _EXAMPLES = 5
 _WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")  # chunks end anywhere in text without spaces
 _HERE = 0.8  # share of a chunk's words that its lines must contain
+_OPEN_TAG = re.compile(r"<[A-Za-z][^<>]*$")
+_LONGEST_TAG = 20  # lines
 _REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participant ", "actor ")
 """Prefixes of lines that the chunker may repeat, such as table headers."""
 
@@ -168,6 +170,10 @@ def compare_with_source(
         for chunk in by_page[page.path]:
             compared += 1
             first, last = bisect_left(numbers, chunk.start_line), bisect_right(numbers, chunk.end_line)
+            # The text of a tag is at its first line, wherever its attributes are.
+            end = min(last + _LONGEST_TAG, len(lines))
+            while last < end and _OPEN_TAG.search("\n".join(lines[first:last])):
+                last += 1
             text, at_lines = words(chunk.text), words("\n".join(lines[first:last])) + repeated
             if page.path not in changed and contained(text, at_lines) < _HERE:
                 kind = IssueKind.OTHER_LINES if contained(text, whole) >= _HERE else IssueKind.NOT_IN_SOURCE

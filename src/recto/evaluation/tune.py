@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from recto._util.text import plural
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import Bound, bind
 from recto.evaluation.measures import Measure, ScoreEstimate, estimate
@@ -35,6 +36,8 @@ LEVEL = 0.04
 INTERVAL = 0.9
 MIN_GAIN = 0.01
 """A smaller expected gain is not worth a change."""
+MIN_QUESTIONS = 30
+"""Fewer questions show only gains that no configuration has."""
 _MIN_DEPTH = 10
 _FOLDS, _REPEATS = 10, 20
 _DRAWS, _CELLS = 4000, 20_000_000
@@ -325,6 +328,11 @@ def verdict(tuning: Tuning) -> str:
     """Return the recommendation as one sentence."""
     if (new := tuning.recommended) is not None:
         return f"Recommended: {new.label if new.collection == tuning.current.collection else new}."
+    if tuning.questions < MIN_QUESTIONS:
+        return (
+            f"Keep what you have: {plural(tuning.questions, 'question')} are too few to choose by; use at "
+            f"least {MIN_QUESTIONS}."
+        )
     if all(score.mean <= tuning.scores[0].mean for score in tuning.scores):
         return "Keep what you have: no other configuration has a better mean."
     return "Keep what you have: no other configuration is significantly better."

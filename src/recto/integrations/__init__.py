@@ -10,6 +10,7 @@ from typing import Any
 
 from recto import api
 from recto.errors import install_command
+from recto.search.context import with_sections
 from recto.search.display import pick
 from recto.search.retriever import Retriever
 from recto.types.search import Filters, Hit, Mode, SearchResponse
@@ -48,19 +49,39 @@ class CollectionClient:
             return self._retriever
 
     def search(
-        self, query: str, top_k: int, module: ModuleFilter, url: str | None, mode: Mode = "hybrid"
+        self,
+        query: str,
+        top_k: int,
+        module: ModuleFilter,
+        url: str | None,
+        mode: Mode = "hybrid",
+        section_tokens: int | None = None,
     ) -> SearchResponse:
         """Search; log the reason if there are no hits, because frameworks have no field for it."""
-        return _logged(self.retriever().search(query, top_k, _filters(module, url), mode=mode))
+        retriever = self.retriever()
+        response = _logged(retriever.search(query, top_k, _filters(module, url), mode=mode))
+        return _with_sections(retriever, response, section_tokens)
 
     async def asearch(
-        self, query: str, top_k: int, module: ModuleFilter, url: str | None, mode: Mode = "hybrid"
+        self,
+        query: str,
+        top_k: int,
+        module: ModuleFilter,
+        url: str | None,
+        mode: Mode = "hybrid",
+        section_tokens: int | None = None,
     ) -> SearchResponse:
         """Search without blocking the event loop."""
         retriever = self._retriever
         if retriever is None:
             retriever = await to_thread(self.retriever)
-        return _logged(await retriever.asearch(query, top_k, _filters(module, url), mode=mode))
+        response = _logged(await retriever.asearch(query, top_k, _filters(module, url), mode=mode))
+        return await to_thread(_with_sections, retriever, response, section_tokens)
+
+
+def content(hit: Hit) -> str:
+    """Return the text for the model: the section if it was asked for, else the chunk."""
+    return hit.chunk.text if hit.section_text is None else hit.section_text
 
 
 def metadata(hit: Hit, response: SearchResponse) -> dict[str, Any]:
@@ -89,3 +110,9 @@ def _logged(response: SearchResponse) -> SearchResponse:
     if not response.hits:
         _LOG.warning("%s", response.message)
     return response
+
+
+def _with_sections(
+    retriever: Retriever, response: SearchResponse, section_tokens: int | None
+) -> SearchResponse:
+    return with_sections(retriever.open_index(), response, section_tokens) if section_tokens else response

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recto.integrations import CollectionClient, metadata, not_installed
+from recto.integrations import CollectionClient, content, metadata, not_installed
 from recto.search.query import DEFAULT_TOP_K
 from recto.search.retriever import Retriever
 from recto.types.search import Mode, SearchResponse
@@ -18,7 +18,10 @@ except ModuleNotFoundError as error:
 
 @component
 class RectoHaystackRetriever:
-    """Retrieves chunks of a book; when serialized, it keeps the name of the collection and its options."""
+    """Retrieves chunks of a book; when serialized, it keeps the name of the collection and its options.
+
+    With `section_tokens`, documents have the section around the chunk, with at most that many tokens.
+    """
 
     def __init__(
         self,
@@ -27,6 +30,7 @@ class RectoHaystackRetriever:
         module: str | Sequence[str] = (),
         url: str | None = None,
         mode: Mode = "hybrid",
+        section_tokens: int | None = None,
         *,
         retriever: Retriever | None = None,
     ) -> None:
@@ -36,6 +40,7 @@ class RectoHaystackRetriever:
             "module": module if isinstance(module, str) else list(module),
             "url": url,
             "mode": mode,
+            "section_tokens": section_tokens,
         }
 
     def warm_up(self) -> None:
@@ -80,14 +85,14 @@ class RectoHaystackRetriever:
         return default_from_dict(cls, data)
 
     def _search(self, **given: Any) -> dict[str, Any]:
-        return {name: value if given[name] is None else given[name] for name, value in self._settings.items()}
+        return self._settings | {name: value for name, value in given.items() if value is not None}
 
 
 def _documents(response: SearchResponse) -> dict[str, Any]:
     hits = response.hits
     return {
         "documents": [
-            Document(id=hit.chunk.id, content=hit.chunk.text, meta=metadata(hit, response), score=hit.score)
+            Document(id=hit.chunk.id, content=content(hit), meta=metadata(hit, response), score=hit.score)
             for hit in hits
         ]
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recto.integrations import CollectionClient, ModuleFilter, metadata, not_installed
+from recto.integrations import CollectionClient, ModuleFilter, content, metadata, not_installed
 from recto.search.query import DEFAULT_TOP_K
 from recto.types.search import Mode, SearchResponse
 
@@ -17,7 +17,10 @@ except ModuleNotFoundError as error:
 
 
 class RectoLangChainRetriever(BaseRetriever):
-    """Retrieves chunks of a book; `invoke` also takes `k`, `module`, `url` and `mode`."""
+    """Retrieves chunks of a book; `invoke` also takes `k`, `module`, `url`, `mode` and `section_tokens`.
+
+    With `section_tokens`, documents have the section around the chunk, with at most that many tokens.
+    """
 
     # Unknown fields are errors: a misspelt `collection` would search another book.
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -28,6 +31,7 @@ class RectoLangChainRetriever(BaseRetriever):
     module: str | tuple[str, ...] = ()
     url: str | None = None
     mode: Mode = "hybrid"
+    section_tokens: int | None = None
     _client: CollectionClient = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
@@ -67,17 +71,19 @@ class RectoLangChainRetriever(BaseRetriever):
         module: ModuleFilter = None,
         url: str | None = None,
         mode: Mode | None = None,
+        section_tokens: int | None = None,
     ) -> dict[str, Any]:
         return {
             "top_k": self.k if k is None else k,
             "module": self.module if module is None else module,
             "url": url or self.url,
             "mode": mode or self.mode,
+            "section_tokens": section_tokens or self.section_tokens,
         }
 
 
 def _documents(response: SearchResponse) -> list[Document]:
     return [
-        Document(id=hit.chunk.id, page_content=hit.chunk.text, metadata=metadata(hit, response))
+        Document(id=hit.chunk.id, page_content=content(hit), metadata=metadata(hit, response))
         for hit in response.hits
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from recto.integrations import CollectionClient, metadata, not_installed
+from recto.integrations import CollectionClient, content, metadata, not_installed
 from recto.search.query import DEFAULT_TOP_K
 from recto.search.retriever import Retriever
 from recto.types.search import Mode, SearchResponse
@@ -20,7 +20,10 @@ _LLM_FIELDS = ("title", "module", "headings", "url")
 
 
 class RectoLlamaIndexRetriever(BaseRetriever):
-    """Retrieves chunks of a book."""
+    """Retrieves chunks of a book.
+
+    With `section_tokens`, nodes have the section around the chunk, with at most that many tokens.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class RectoLlamaIndexRetriever(BaseRetriever):
         module: str | Sequence[str] = (),
         url: str | None = None,
         mode: Mode = "hybrid",
+        section_tokens: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -40,6 +44,7 @@ class RectoLlamaIndexRetriever(BaseRetriever):
             "module": module,
             "url": url,
             "mode": mode,
+            "section_tokens": section_tokens,
         }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -55,7 +60,7 @@ def _nodes(response: SearchResponse) -> list[NodeWithScore]:
         fields = metadata(hit, response)
         excluded = [name for name in fields if name not in _LLM_FIELDS]  # the LLM needs no scores
         node = TextNode(
-            id_=hit.chunk.id, text=hit.chunk.text, metadata=fields, excluded_llm_metadata_keys=excluded
+            id_=hit.chunk.id, text=content(hit), metadata=fields, excluded_llm_metadata_keys=excluded
         )
         nodes.append(NodeWithScore(node=node, score=hit.score))
     return nodes

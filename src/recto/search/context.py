@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from heapq import heapify, heappop, heappush
+from itertools import count, groupby
+from typing import NamedTuple
 
+from recto._util.text import page_key
 from recto.errors import InvalidArgument, PageMissing
 from recto.protocols import Index
-from recto.search.pages import read_page, to_markdown
+from recto.search.markdown import clean_markdown, close_fences, one_line
+from recto.search.pages import read_page, section_runs, to_markdown
 from recto.search.pipeline import OpenIndex
-from recto.search.selection import truncate
-from recto.types.search import Chunk, Filters, Hit, Outcome, SearchResponse
+from recto.search.selection import truncate, word_runs
+from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, Hit, Outcome, PageGroup, SearchResponse
 
 MIN_TOKENS, MAX_TOKENS = 100, 100_000
 MAX_NEIGHBORS = 5
@@ -22,13 +26,22 @@ _PAGE_SHARE = 0.7
 # Of 100 questions drafted from the sample book, 86 reach it on their own page (13 are noise in the whole
 # book), and 0.25 % do on other pages.
 _CHARACTERS_PER_TOKEN = 8  # more than any tokenizer needs for prose
+# Chosen on readers' questions about five books (`python -m bench.context`).
+_DECAY = 0.6  # of the relevance of a chunk, with each chunk between it and a hit of its section
+_PAGE_BONUS = 0.3  # of the relevance of a page's best hit, for all chunks of the page
+_REPEATED = 0.8  # of the runs of words in a chunk: from this share on, earlier chunks said the same
+_LARGEST_SHARE = 0.25  # of a budget, for a lead-in with what it introduces
+_LEAST_TOKENS = 16  # a chunk with fewer is rare
+_MIN_RUNS = 3  # a shorter text is a lead-in or a line that occurs everywhere
+_FENCE_TOKENS = 4  # what the mark takes that closes a truncated code block
 
 
 @dataclass(frozen=True, slots=True)
 class ContextSection:
     """A section of the book with the hits in it, best first.
 
-    `chunks` are in the order of the page, and `text` is their Markdown with headings. `missing` counts the
+    `chunks` are in the order of the page. `text` is their Markdown without tags and addresses, after the path
+    of headings; code blocks are complete, and of several tabs there is one. `missing` counts the
     chunks of the section that did not fit. If the first hit alone is longer than the budget, its text ends
     after a sentence, and `truncated` is true.
     """
@@ -53,11 +66,11 @@ class ContextSection:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Sections of a book for a query, most relevant first.
+    """Sections of a book for a query: the page with the best hit first, its sections in their order.
 
     `tokens` counts the texts of the sections with the tokenizer of the embedding model. `left_out` has the
-    hits that did not fit. `page_used` says whether the preferred page comes first; it is None if no page was
-    preferred. `response` is the search in the whole book.
+    hits that did not fit or repeat others. `page_used` says whether the preferred page comes first; it is
+    None if no page was preferred. `response` is the search in the whole book.
     """
 
     response: SearchResponse
@@ -81,14 +94,8 @@ class Context:
 
 def check_context(max_tokens: int, neighbors: int, page: str | None, filters: Filters) -> Filters | None:
     """Check the parameters of a context; return the filters for the preferred page, if there is one."""
-    for name, value, low, high in (
-        ("max_tokens", max_tokens, MIN_TOKENS, MAX_TOKENS),
-        ("neighbors", neighbors, 0, MAX_NEIGHBORS),
-    ):
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise InvalidArgument(
-                f"{name} must be between {low} and {high}", hint="Leave it out for the default."
-            )
+    _check_range("max_tokens", max_tokens, MIN_TOKENS, MAX_TOKENS)
+    _check_range("neighbors", neighbors, 0, MAX_NEIGHBORS)
     if page is None:
         return None
     if filters.page_url is not None:
@@ -99,32 +106,58 @@ def check_context(max_tokens: int, neighbors: int, page: str | None, filters: Fi
     return replace(filters, page_url=page)
 
 
+def _check_range(name: str, value: int, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidArgument(
+            f"{name} must be between {low} and {high}", hint="Leave it out for the default."
+        )
+
+
 def build_context(
     opened: OpenIndex,
     response: SearchResponse,
     on_page: SearchResponse | None,
     max_tokens: int,
-    neighbors: int,
+    neighbors: int = 0,
+    *,
+    all_tabs: bool = False,
 ) -> Context:
     """Extend the hits of a response to sections; `on_page` has the hits of the preferred page.
 
-    Hits have priority over the rest of their sections, and both over `neighbors`, the sections before and
-    after on the page. Each of these steps takes the most relevant section first.
+    The most relevant chunks come first: hits, then what stands near them in their sections. Sections of one
+    page are in its order. What another section says already is left out. `neighbors` adds the sections before
+    and after on the page, if they fit.
     """
     hits, page_used = prefer_page(response, on_page) if on_page else (response.hits, None)
-    budget = _Budget(max_tokens, opened.embedder.count_tokens)
-    builders, left_out = _take_hits(hits, opened.index, budget)
-    for builder in builders:
-        builder.extend(builder.rest_of_section(), budget)
-    # A section that is a result itself, or the neighbor of an earlier result, is not repeated.
-    used = {chunk.id for builder in builders for chunk in builder.page[builder.start : builder.end]}
-    for builder in builders if neighbors else ():
-        around = builder.around(neighbors)
-        builder.extend((position for position in around if builder.page[position].id not in used), budget)
-        used.update(builder.page[position].id for position in builder.chosen)
-    sections = tuple(builder.section() for builder in builders)
+    reader = _PageReader(opened.index)
+    selector = _Selector(max_tokens, opened.embedder.count_tokens, all_tabs=all_tabs)
+    preferred = on_page.filters.page_url if on_page and page_used else None
+    _choose_chunks(hits, reader, selector, preferred)
+    if neighbors:
+        selector.add_neighbors(neighbors)
+    sections = selector.sections()
+    shown = {hit.chunk.id for section in sections for hit in section.hits}
+    left_out = tuple(hit for hit in hits if hit.chunk.id not in shown)
     message = _page_message(on_page, used=bool(page_used)) if on_page else ""
-    return Context(response, sections, budget.used, max_tokens, left_out, page_used, message)
+    used = sum(section.tokens for section in sections)
+    return Context(response, sections, used, max_tokens, left_out, page_used, message)
+
+
+def with_sections(opened: OpenIndex, response: SearchResponse, max_tokens: int) -> SearchResponse:
+    """Return a response whose hits have `section_text`: their section, or the part that fits.
+
+    Each text has at most `max_tokens`. A search alone does not read sections, so it stays fast.
+    """
+    _check_range("max_tokens", max_tokens, MIN_TOKENS, MAX_TOKENS)
+    reader, texts = _PageReader(opened.index), {}
+    for hit in response.hits:
+        selector = _Selector(max_tokens, opened.embedder.count_tokens, all_tabs=False)
+        _choose_chunks([hit], reader, selector)
+        texts[hit.chunk.id] = selector.sections()[0].text
+
+    hits = {id(hit): replace(hit, section_text=texts[hit.chunk.id]) for hit in response.hits}
+    groups = tuple(PageGroup(tuple(hits[id(hit)] for hit in group.hits)) for group in response.groups)
+    return replace(response, hits=tuple(hits.values()), groups=groups)
 
 
 def prefer_page(response: SearchResponse, on_page: SearchResponse) -> tuple[tuple[Hit, ...], bool]:
@@ -163,126 +196,229 @@ def _page_message(on_page: SearchResponse, *, used: bool) -> str:
     return f"Nothing on {page} is relevant enough. The whole book was searched."
 
 
-class _Budget:
-    """Counts tokens up to a maximum."""
+@dataclass(frozen=True, slots=True)
+class _Section:
+    """Where a section starts and ends on its page."""
 
-    def __init__(self, max_tokens: int, count: Callable[[str], int]) -> None:
-        self._max_tokens = max_tokens
-        self.count = count
-        self.used = 0
+    page: tuple[Chunk, ...]
+    start: int
+    end: int
 
     @property
-    def free(self) -> int:
-        return self._max_tokens - self.used
+    def key(self) -> str:
+        return self.page[self.start].id
 
 
-class _SectionBuilder:
-    """A section from `start` to `end` of its page, and which chunks of the page were chosen, by position."""
+class _Unit(NamedTuple):
+    """Chunks of a section that are shown together, and the hit among them, if there is one."""
 
-    def __init__(self, page: Sequence[Chunk], start: int, end: int) -> None:
-        self.page = page
-        self.start, self.end = start, end
-        self.hits: list[Hit] = []
-        self.chosen: set[int] = set()
-        self._text, self._tokens = "", 0
-        self._truncated = False
-
-    def add(self, position: int, budget: _Budget) -> bool:
-        """Choose a chunk if it fits."""
-        chosen = self.chosen | {position}
-        text = _render(self.page, sorted(chosen))
-        tokens = budget.count(text)
-        if tokens - self._tokens > budget.free:
-            return False
-        budget.used += tokens - self._tokens
-        self.chosen, self._text, self._tokens = chosen, text, tokens
-        return True
-
-    def truncate(self, position: int, budget: _Budget) -> None:
-        """Choose the beginning of a chunk that does not fit as a whole."""
-        whole, most = _render(self.page, [position]), budget.free
-        self._text = truncate(whole, lambda text: budget.count(text) <= most, most * _CHARACTERS_PER_TOKEN)
-        self._tokens = budget.count(self._text)
-        budget.used += self._tokens
-        self.chosen, self._truncated = {position}, True
-
-    def extend(self, positions: Iterable[int], budget: _Budget) -> None:
-        """Choose chunks one by one until one does not fit."""
-        for position in positions:
-            if self._truncated or not self.add(position, budget):
-                return
-
-    def rest_of_section(self) -> list[int]:
-        """Return the other chunks of the section, the nearest to a hit first, and what follows it before."""
-        rest = [position for position in range(self.start, self.end) if position not in self.chosen]
-        return sorted(rest, key=self._distance)
-
-    def around(self, neighbors: int) -> list[int]:
-        """Return the chunks of the sections before and after, the nearest first."""
-        runs = _runs(self.page)
-        own = runs.index((self.start, self.end))
-        start = runs[max(0, own - neighbors)][0]
-        end = runs[min(len(runs) - 1, own + neighbors)][1]
-        return sorted((*range(start, self.start), *range(self.end, end)), key=self._distance)
-
-    def _distance(self, position: int) -> tuple[int, bool]:
-        nearest = min(self.chosen, key=lambda chosen: abs(position - chosen))
-        return abs(position - nearest), position < nearest
-
-    def section(self) -> ContextSection:
-        missing = sum(position not in self.chosen for position in range(self.start, self.end))
-        chunks = tuple(self.page[position] for position in sorted(self.chosen))
-        return ContextSection(tuple(self.hits), chunks, self._text, self._tokens, missing, self._truncated)
+    section: _Section
+    positions: tuple[int, ...]
+    hit: Hit | None = None
 
 
-def _take_hits(
-    hits: Sequence[Hit], index: Index, budget: _Budget
-) -> tuple[list[_SectionBuilder], tuple[Hit, ...]]:
-    """Choose the chunks of the hits; return the sections, best hit first, and the hits that did not fit."""
-    pages: dict[str, tuple[Chunk, ...]] = {}
-    builders: dict[tuple[str, int], _SectionBuilder] = {}
-    left_out = []
-    for hit in hits:
-        url = hit.chunk.page_url
-        if url not in pages:
-            pages[url] = _page_chunks(index, url)
-        chunks, position = pages[url], 0
-        while position < len(chunks) and chunks[position].id != hit.chunk.id:
-            position += 1
-        if position == len(chunks):  # a new generation without the chunk was published after the search
-            chunks, position, url = (hit.chunk,), 0, hit.chunk.id
-        start, end = next(run for run in _runs(chunks) if run[0] <= position < run[1])
-        builder = builders.get((url, start)) or _SectionBuilder(chunks, start, end)
-        if not builder.add(position, budget):
-            if builders:
-                left_out.append(hit)
-                continue
-            builder.truncate(position, budget)
-        builder.hits.append(hit)
-        builders[url, start] = builder
-    return list(builders.values()), tuple(left_out)
+class _PageReader:
+    """Reads each page once."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._pages: dict[str, tuple[Chunk, ...]] = {}
+
+    def locate(self, chunk: Chunk) -> tuple[_Section, int]:
+        """Return the section of a chunk and its position on the page."""
+        url = chunk.page_url
+        if url not in self._pages:
+            try:
+                self._pages[url] = read_page(self._index, url, self._index.info.collection).chunks
+            except PageMissing:
+                self._pages[url] = ()
+        page = self._pages[url]
+        position = next((number for number, other in enumerate(page) if other.id == chunk.id), None)
+        if position is None:  # a new generation without the chunk was published after the search
+            page, position = (chunk,), 0
+        start, end = next(run for run in section_runs(page) if run[0] <= position < run[1])
+        return _Section(page, start, end), position
 
 
-def _page_chunks(index: Index, url: str) -> tuple[Chunk, ...]:
-    try:
-        return read_page(index, url, index.info.collection).chunks
-    except PageMissing:
-        return ()
+def _choose_chunks(
+    hits: Sequence[Hit], reader: _PageReader, selector: _Selector, preferred: str | None = None
+) -> None:
+    """Choose hits and other chunks of their sections, the most relevant first, until the budget is spent.
+
+    The relevance of a hit is its score between the worst and the best one, 0 to 1. It decreases with the
+    distance from the hit, and pages with a better hit have more of it. The `preferred` page comes first. A
+    page is read only if one of its hits is chosen.
+    """
+    scores = [hit.score for hit in hits]
+    low, span = min(scores, default=0.0), max(scores, default=0.0) - min(scores, default=0.0)
+    values = [(hit.score - low) / span if span else 1.0 for hit in hits]
+    first = page_key(preferred) if preferred else None
+    values = [
+        value + (page_key(hit.chunk.page_url) == first) for value, hit in zip(values, hits, strict=True)
+    ]
+    best: dict[str, float] = {}
+    for value, hit in zip(values, hits, strict=True):
+        best[hit.chunk.page_url] = max(best.get(hit.chunk.page_url, 0.0), value)
+    numbers = count()  # ties keep their order
+    queue: list[tuple[float, int, Hit | _Unit]] = [
+        (-value - _PAGE_BONUS * best[hit.chunk.page_url], next(numbers), hit)
+        for value, hit in zip(values, hits, strict=True)
+    ]
+    heapify(queue)
+    while queue and selector.has_room:
+        relevance, _, item = heappop(queue)
+        if isinstance(item, _Unit):
+            selector.add(item)
+        elif selector.fits(item.chunk):
+            section, own = reader.locate(item.chunk)
+            selector.add(_Unit(section, _with_lead_in(section, own), item))
+            bonus = _PAGE_BONUS * best[item.chunk.page_url]
+            for position in range(section.start, section.end):
+                nearness = (-relevance - bonus) * _DECAY ** abs(position - own)
+                unit = _Unit(section, _with_lead_in(section, position))
+                heappush(queue, (-nearness - bonus, next(numbers), unit))
 
 
-def _runs(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
-    """Return where each section of a page starts and ends: consecutive chunks with the same headings."""
-    runs, start = [], 0
-    for _, group in groupby(chunks, key=lambda chunk: chunk.headings):
-        end = start + len(list(group))
-        runs.append((start, end))
-        start = end
-    return runs
+def _with_lead_in(section: _Section, position: int) -> tuple[int, ...]:
+    """Return a chunk with the one that it introduces: what ends with a colon says nothing alone."""
+    introduces = section.page[position].text.rstrip().endswith(":") and position + 1 < section.end
+    return (position, position + 1) if introduces else (position,)
 
 
-def _render(page: Sequence[Chunk], positions: Sequence[int]) -> str:
-    """Return chunks of a page as Markdown; a mark stands for those that are left out between them."""
-    # Consecutive positions have the same difference from their rank.
-    runs = groupby(enumerate(positions), key=lambda item: item[1] - item[0])
-    texts = (to_markdown([page[position] for _, position in run]) for _, run in runs)
-    return f"\n\n{OMISSION}\n\n".join(texts)
+class _Selector:
+    """Chooses chunks within a budget of tokens, and renders the sections that they are in."""
+
+    def __init__(self, max_tokens: int, count: Callable[[str], int], *, all_tabs: bool) -> None:
+        self._max_tokens, self._count, self._all_tabs = max_tokens, count, all_tabs
+        self._measured: dict[str, tuple[int, set[tuple[str, ...]]]] = {}
+        self._free = max_tokens
+        self._sections: dict[str, _Section] = {}
+        self._chosen: dict[str, set[int]] = {}
+        self._hits: dict[str, list[Hit]] = {}
+        self._order: list[tuple[str, tuple[int, ...], Hit | None]] = []  # what was chosen, in this order
+        self._seen: set[tuple[str, ...]] = set()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another chunk may fit."""
+        return self._free >= _LEAST_TOKENS or not self._order
+
+    def fits(self, chunk: Chunk) -> bool:
+        """Return whether a chunk fits; the first one always does, because it is truncated."""
+        return not self._order or self._measure(chunk)[0] <= self._free
+
+    def _measure(self, chunk: Chunk) -> tuple[int, set[tuple[str, ...]]]:
+        """Return the tokens of a chunk and its runs of words."""
+        if chunk.id not in self._measured:
+            text = clean_markdown(chunk.text, all_tabs=True)
+            self._measured[chunk.id] = self._count(text), word_runs(text)
+        return self._measured[chunk.id]
+
+    def add(self, unit: _Unit) -> None:
+        """Choose the chunks of a unit if they fit, and if they are a hit or stand in the section of one."""
+        section = unit.section
+        if unit.hit is None and section.key not in self._chosen:
+            return
+        chosen = self._chosen.get(section.key, set())
+        positions = tuple(position for position in unit.positions if position not in chosen)
+        if not positions and unit.hit is None:
+            return
+        measured = [self._measure(section.page[position]) for position in positions]
+        if len(measured) > 1 and sum(tokens for tokens, _ in measured) > self._max_tokens * _LARGEST_SHARE:
+            positions, measured = positions[:1], measured[:1]
+        runs = {run for _, own in measured for run in own}
+        if len(runs) >= _MIN_RUNS and len(runs & self._seen) >= _REPEATED * len(runs):
+            return
+        tokens = sum(tokens for tokens, _ in measured)
+        if section.key not in self._chosen:
+            tokens += self._count(_title(section))
+        if tokens > self._free and self._order:
+            return
+        self._free -= tokens
+        self._seen |= runs
+        self._choose(section, positions, unit.hit)
+
+    def add_neighbors(self, neighbors: int) -> None:
+        """Choose chunks of the sections before and after each chosen one while they fit, nearest first."""
+        for key in list(self._chosen):
+            section = self._sections[key]
+            runs = section_runs(section.page)
+            own = runs.index((section.start, section.end))
+            start, end = runs[max(0, own - neighbors)][0], runs[min(len(runs) - 1, own + neighbors)][1]
+            around = [*range(section.start - 1, start - 1, -1), *range(section.end, end)]
+            taken = {
+                self._sections[other].page[position].id
+                for other, positions in self._chosen.items()
+                for position in positions
+            }
+            for position in sorted(
+                around, key=lambda each: min(abs(each - section.start), abs(each - section.end))
+            ):
+                chunk = section.page[position]
+                tokens = self._measure(chunk)[0] + self._count(chunk.section)
+                if chunk.id not in taken and tokens <= self._free:
+                    self._free -= tokens
+                    self._choose(section, (position,), None)
+
+    def _choose(self, section: _Section, positions: tuple[int, ...], hit: Hit | None) -> None:
+        self._sections[section.key] = section
+        self._chosen.setdefault(section.key, set()).update(positions)
+        self._hits.setdefault(section.key, []).extend([hit] if hit else [])
+        self._order.append((section.key, positions, hit))
+
+    def sections(self) -> tuple[ContextSection, ...]:
+        """Render the sections; what is too long after all loses the last choice.
+
+        The pages are in the order of their best hits, and the sections of a page in its own.
+        """
+        rendered = {key: self._render(key) for key in self._chosen}
+        while (
+            sum(section.tokens for section in rendered.values()) > self._max_tokens and len(self._order) > 1
+        ):
+            key, positions, hit = self._order.pop()
+            self._chosen[key] -= set(positions)
+            if hit:
+                self._hits[key].remove(hit)
+            if self._chosen[key]:
+                rendered[key] = self._render(key)
+            else:
+                del self._chosen[key], rendered[key]
+        pages = list(dict.fromkeys(self._sections[key].page[0].id for key in self._chosen))
+        ordered = sorted(
+            rendered, key=lambda key: (pages.index(self._sections[key].page[0].id), self._sections[key].start)
+        )
+        return tuple(rendered[key] for key in ordered)
+
+    def _render(self, key: str) -> ContextSection:
+        section, positions = self._sections[key], sorted(self._chosen[key])
+        hits = sorted(self._hits[key], key=lambda hit: -hit.score)
+        hit_texts = [hit.chunk.text for hit in hits]
+        path, texts = section.page[section.start].headings, []
+        # Consecutive positions have the same difference from their rank.
+        for _, run in groupby(enumerate(positions), key=lambda item: item[1] - item[0]):
+            chunks = [section.page[position] for _, position in run]
+            texts.append(clean_markdown(to_markdown(chunks, path), hit_texts, all_tabs=self._all_tabs))
+        text = f"{_title(section)}\n\n" + f"\n\n{OMISSION}\n\n".join(filter(None, texts))
+        truncated = self._count(text) > self._max_tokens and len(self._order) == 1
+        if truncated:
+            text = self._truncate(text)
+        missing = sum(position not in self._chosen[key] for position in range(section.start, section.end))
+        chosen = tuple(section.page[position] for position in positions)
+        return ContextSection(tuple(hits), chosen, text, self._count(text), missing, truncated)
+
+    def _truncate(self, text: str) -> str:
+        """Return the beginning of a text that fits: whole sentences, or whole lines of code."""
+        most = self._max_tokens - _FENCE_TOKENS
+        cut = truncate(text, lambda part: self._count(part) <= most, most * _CHARACTERS_PER_TOKEN)
+        lines = text.split("\n")
+        while self._count(cut) < most // 2 and len(lines) > 1 and self._count("\n".join(lines)) > most:
+            lines.pop()
+        return close_fences(
+            max(cut, "\n".join(lines), key=len) if self._count("\n".join(lines)) <= most else cut
+        )
+
+
+def _title(section: _Section) -> str:
+    """Return the heading path of a section as one heading."""
+    chunk = section.page[section.start]
+    return f"# {HEADING_SEPARATOR.join(map(one_line, chunk.headings or (chunk.title,)))}"

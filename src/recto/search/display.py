@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto.search.analyzer import is_stop_word, is_unspaced, query_words, tokens, word_terms
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
+from recto.search.markdown import plain_text
 from recto.search.query import MAX_QUERY
 from recto.types.search import Chunk, Hit, SearchResponse
 
@@ -24,12 +24,6 @@ ELLIPSIS = "…"
 _REPEATED_WEIGHT = 0.1  # of a second match of the same word; the first has 1
 _SHARE_BEFORE = 0.35  # of the free space of a snippet, before the first match
 SNIPPET_RULES = {"length": SNIPPET, "repeated": _REPEATED_WEIGHT, "before": _SHARE_BEFORE}
-_ADMONITION = re.compile(
-    r"""^[ \t]*(?::{3,}|/{3,}|!!!|\?{3}\+?)[ \t]*[\w-]*(?:[ \t]*[\["](?P<title>[^\]"\n]*)[\]"])?""",
-    re.MULTILINE,
-)
-_MARKUP = re.compile(r"\|+|:?-{2,}:?|#{1,6}|(?:```|~~~|:::).*")
-"""Markdown that a snippet leaves out: bars and rules of tables, marks of headings, fences."""
 
 Span = tuple[int, int]
 
@@ -149,8 +143,7 @@ def chunk_matches(chunk: Chunk, words: Sequence[QueryWord]) -> tuple[str, ...]:
 
 def make_snippet(text: str, words: Sequence[QueryWord], length: int = SNIPPET) -> Snippet:
     """Return the part of a text with the most and rarest matches, or its beginning if nothing matches."""
-    bare = _ADMONITION.sub(lambda mark: f"{mark['title']}:" if mark["title"] else "", text)
-    flat = " ".join(part for part in bare.split() if not _MARKUP.fullmatch(part))
+    flat = " ".join(plain_text(text).split())
     matches = find_matches(flat, words)
     start, end = _window(flat, _best_cluster(matches, words, length), length)
     before, after = ELLIPSIS if start else "", ELLIPSIS if end < len(flat) else ""

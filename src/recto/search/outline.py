@@ -12,6 +12,7 @@ from recto._util.files import staging
 from recto._util.text import filter_keys, nearest, plural, shortened
 from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
 from recto.protocols import Index
+from recto.search.markdown import one_line
 from recto.search.pages import BookPage, read_page
 from recto.types.search import Chunk
 
@@ -106,9 +107,9 @@ def llms_txt(title: str, outline: Outline, link: Callable[[OutlinePage], str]) -
     """Return the list of pages by module, as llmstxt.org describes it; `link` returns where a page is."""
     modules = outline.modules()
     counted = f"{plural(len(outline.pages), 'page')} in {plural(len(modules), 'module')}"
-    lines = [f"# {_one_line(title)}", "", f"> A book of {counted}. Each link leads to a page as Markdown."]
+    lines = [f"# {one_line(title)}", "", f"> A book of {counted}. Each link leads to a page as Markdown."]
     for module in modules:
-        lines += ["", f"## {_one_line(outline.titles.get(module, module))}", ""]
+        lines += ["", f"## {one_line(outline.titles.get(module, module))}", ""]
         lines += [
             f"- [{_link_text(page.title or page.url)}]({quote(link(page), safe=_KEPT)})"
             for page in outline.pages
@@ -122,7 +123,7 @@ _KEPT = "%/:?#@!$&'*+,;=~[]"  # all characters of addresses, without the parenth
 
 def full_text(page: BookPage) -> str:
     """Return a page for llms-full.txt: its address, then its Markdown."""
-    return f"Source: {_one_line(page.url)}\n\n{page.markdown()}\n\n"
+    return f"Source: {' '.join(page.url.split())}\n\n{page.markdown()}\n\n"
 
 
 def export_llms(index: Index, name: str, directory: Path, site_url: str = "") -> int:
@@ -197,9 +198,5 @@ def _file_name(part: str) -> str:
     return name.encode("utf-8", "replace")[:_MAX_NAME].decode("utf-8", "ignore")
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
 def _link_text(text: str) -> str:
-    return re.sub(r"([\\\[\]`*_<])", r"\\\1", _one_line(text))
+    return re.sub(r"([\\\[\]`*_<])", r"\\\1", one_line(text))

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
 from weakref import WeakKeyDictionary
 
 from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES, nearest, page_key
@@ -60,9 +60,19 @@ class BookPage:
         return to_markdown(self.section(anchor) if anchor else self.chunks)
 
 
-def to_markdown(chunks: Sequence[Chunk]) -> str:
-    """Return consecutive chunks of a page as Markdown with headings."""
-    return "\n\n".join(_blocks(chunks))
+def to_markdown(chunks: Sequence[Chunk], path: tuple[str, ...] = ()) -> str:
+    """Return consecutive chunks of a page as Markdown with headings; those of `path` were shown before."""
+    return "\n\n".join(_blocks(chunks, path))
+
+
+def section_runs(chunks: Sequence[Chunk]) -> list[tuple[int, int]]:
+    """Return where each section of a page starts and ends: consecutive chunks with the same headings."""
+    runs, start = [], 0
+    for _, group in groupby(chunks, key=lambda chunk: chunk.headings):
+        end = start + len(list(group))
+        runs.append((start, end))
+        start = end
+    return runs
 
 
 def read_page(index: Index, url: str, collection: str) -> BookPage:
@@ -121,12 +131,11 @@ def nearest_page(index: Index, url: str) -> str | None:
     )
 
 
-def _blocks(chunks: Sequence[Chunk]) -> Iterator[str]:
+def _blocks(chunks: Sequence[Chunk], path: tuple[str, ...]) -> Iterator[str]:
     """Yield the texts of chunks, with the headings that the texts themselves do not contain.
 
     Parts of one paragraph, list, table or code block are put together again.
     """
-    path: tuple[str, ...] = ()
     block, before = "", None  # what was not yielded yet, and the chunk it ends with
     cut = 0  # lines of that chunk's start that were left out
     for chunk in chunks:
@@ -142,7 +151,8 @@ def _blocks(chunks: Sequence[Chunk]) -> Iterator[str]:
         shared = list(takewhile(lambda pair: pair[0] == pair[1], zip(path, headings, strict=False)))
         for depth in range(len(shared), len(headings)):
             if before is None or not _has_heading(before.text, headings[depth]):
-                yield f"{'#' * min(depth + 1, _MAX_HEADING_LEVEL)} {headings[depth]}"
+                heading = " ".join(headings[depth].split())  # a title may have line ends
+                yield f"{'#' * min(depth + 1, _MAX_HEADING_LEVEL)} {heading}"
         path, before, block, cut = chunk.headings, chunk, chunk.text, 0
     if before is not None:
         yield block

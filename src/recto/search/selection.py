@@ -120,7 +120,7 @@ class _Shingles:
         return self._runs(_LONG_RUN)
 
     def _runs(self, length: int) -> set[tuple[str, ...]]:
-        return {tuple(self._words[start : start + length]) for start in range(len(self._words) - length + 1)}
+        return _runs(self._words, length)
 
     def overlaps(self, other: _Shingles) -> bool:
         """Return whether half of the shorter text is in the other one, or both share a long run of words."""
@@ -130,6 +130,15 @@ class _Shingles:
         if 2 * common >= min(len(self._short), len(other._short)):
             return True
         return common > _LONG_RUN - _SHINGLE and not self._long.isdisjoint(other._long)
+
+
+def word_runs(text: str) -> set[tuple[str, ...]]:
+    """Return all runs of consecutive words of a text, to compare it with others."""
+    return _runs(_WORD.findall(text.lower()), _SHINGLE)
+
+
+def _runs(words: Sequence[str], length: int) -> set[tuple[str, ...]]:
+    return {tuple(words[start : start + length]) for start in range(len(words) - length + 1)}
 
 
 def truncate(text: str, fits: Callable[[str], bool], max_length: int) -> str:

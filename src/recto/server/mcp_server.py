@@ -6,9 +6,9 @@ import logging
 import os
 import re
 import signal
-from asyncio import to_thread
+from asyncio import to_thread, wait_for
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
@@ -27,9 +27,19 @@ from recto import __version__
 from recto._util.retry import Notify
 from recto._util.text import plural
 from recto.errors import ErrorKind, InvalidArgument, RectoError
+from recto.search.markdown import one_line
+from recto.search.outline import read_outline
 from recto.server.auth import AdmissionMiddleware, ApiKeys, key_required, local_hosts
 from recto.server.limits import AdmissionLimits, Refusal, Refused
-from recto.server.mcp_tools import INSTRUCTIONS, BookTools, LazyRetriever
+from recto.server.mcp_tools import (
+    INSTRUCTIONS,
+    NOTICE,
+    BookFacts,
+    BookTools,
+    LazyRetriever,
+    quoted,
+    read_facts,
+)
 from recto.settings import is_loopback
 
 if TYPE_CHECKING:
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
 
 PAGE_SCHEME = "recto://pages/"
 MARKDOWN = "text/markdown"
+_FACTS_TIMEOUT = 5.0  # seconds
 
 _LOG = logging.getLogger("recto.server.mcp")
 _READS_ONLY = wire.ToolAnnotations(
@@ -66,22 +77,29 @@ class BookServer(MCPServer[None]):
             subscriptions=False,
         )
         self._lazy = lazy
-        self._listed: list[wire.Tool] = []
+        self._facts: BookFacts | None = None
 
     async def list_tools(self) -> list[wire.Tool]:
-        """List the tools; schemas say that unknown arguments are errors, and have no references."""
-        if not self._listed:
-            self._listed = await super().list_tools()
-            for tool in self._listed:
-                tool.input_schema["additionalProperties"] = False
-                tool.output_schema = _inlined(tool.output_schema or {})
-        return self._listed
+        """List the tools, described with words of the book; schemas have no references and are strict."""
+        if self._facts is None:
+            with suppress(Exception):  # calls report the error; a slow start must not delay this
+                self._facts = await wait_for(self._read_facts(), _FACTS_TIMEOUT)
+        facts = self._facts or BookFacts()
+        tools = await super().list_tools()
+        for tool in tools:
+            tool.description = facts.described(tool.description or "")
+            tool.input_schema = _edited(tool.input_schema, facts) | {"additionalProperties": False}
+            tool.output_schema = _edited(tool.output_schema or {}, facts)
+        return tools
+
+    async def _read_facts(self) -> BookFacts:
+        return await to_thread(read_facts, await self._lazy.retriever())
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
     ) -> wire.CallToolResult | wire.InputRequiredResult:
         """Call a tool; return errors as results that the agent can act on."""
-        tools = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
+        tools = {tool.name: tool.input_schema["properties"] for tool in await super().list_tools()}
         if name not in tools:
             raise MCPError(
                 wire.INVALID_PARAMS, f"There is no tool '{name[:80]}'. The tools are: {', '.join(tools)}."
@@ -107,12 +125,16 @@ class BookServer(MCPServer[None]):
         """List the pages."""
         with _protocol_errors():
             retriever = await self._lazy.retriever()
-            pages = await to_thread(retriever.pages)
+            outline = await to_thread(lambda: read_outline(retriever.open()))
         return [
             wire.Resource(
-                uri=page_uri(address), name=address, description=plural(count, "chunk"), mime_type=MARKDOWN
+                uri=page_uri(page.url),
+                name=page.url,
+                title=one_line(page.title),
+                description=f"{one_line(page.module)}, {plural(page.chunks, 'chunk')}",
+                mime_type=MARKDOWN,
             )
-            for address, count in sorted(pages.items())
+            for page in outline.pages
         ]
 
     async def run_stdio_async(self) -> None:
@@ -151,7 +173,7 @@ def build_server(lazy: LazyRetriever) -> BookServer:
         with _protocol_errors():
             retriever = await lazy.retriever()
             content = await to_thread(retriever.page, address)
-            return content.markdown(address.partition("#")[2])
+            return f"{NOTICE}\n\n{quoted(content.markdown(address.partition('#')[2]))}"
 
     return server
 
@@ -161,13 +183,15 @@ def page_uri(address: str) -> str:
     return PAGE_SCHEME + quote(address, safe="")
 
 
-def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace references by their definitions: not every client resolves them."""
+def _edited(schema: dict[str, Any], facts: BookFacts) -> dict[str, Any]:
+    """Replace references by their definitions, because not every client resolves them; describe the book."""
     definitions = schema.get("$defs", {})
 
     def walked(part: Any) -> Any:
         if isinstance(part, list):
             return [walked(one) for one in part]
+        if isinstance(part, str):
+            return facts.described(part)
         if not isinstance(part, dict):
             return part
         if "$ref" in part:

@@ -47,6 +47,10 @@ class HitFields(ChunkFields):
     ]
     above_noise: AboveNoise
     snippet: Annotated[str, Field(description="The part of the text around the best matches, in one line.")]
+    section_text: Annotated[
+        str | None,
+        Field(description="The section around the chunk as Markdown. Null: the request did not ask for it."),
+    ]
 
 
 class ResponseFields(ResponseModel):

@@ -30,6 +30,7 @@ from recto.search.analyzer import (
 )
 from recto.search.display import SNIPPET_RULES, pick
 from recto.search.lexical import BM25, CORRECTION_RULES, analyzed_text, common_words, read_lexicon
+from recto.search.markdown import plain_text
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
 from recto.search.selection import OVERLAP_RULES
 from recto.settings import index_command
@@ -117,7 +118,8 @@ def _index_files(
     numbers = list(range(len(chunks)))
     starts = [n for n in numbers if n == 0 or chunks[n].page_url != chunks[n - 1].page_url]
     word_shards = list(_shards(list(rows), [_to_json(row) for row in rows.items()]))
-    text_shards = list(_shards(numbers, [_to_json(pick(chunk.to_dict(), _FIELDS)) for chunk in chunks]))
+    shown = (pick(chunk.to_dict(), _FIELDS) | {"text": plain_text(chunk.text)} for chunk in chunks)
+    text_shards = list(_shards(numbers, [_to_json(fields) for fields in shown]))
     shards = {f"words-{number}": shard for number, (_, shard) in enumerate(word_shards)}
     shards |= {f"chunks-{number}": shard for number, (_, shard) in enumerate(text_shards)}
     shards |= {f"vocabulary-{length}": _to_json(words) for length, words in _vocabulary(rows).items()}

@@ -147,12 +147,15 @@ class Hit:
     """A chunk with its score, its cosine similarity (`dense`) and its lexical score.
 
     The lexical score is the share of the largest BM25 score that a text can have for the query: 0 to 1.
+    `section_text` is the section that the chunk stands in, or the part of it around the chunk, as clean
+    Markdown; it is None unless `with_sections` was called.
     """
 
     score: float
     chunk: Chunk
     dense: float | None = None
     lexical: float | None = None
+    section_text: str | None = None
 
     def to_dict(self, digits: int | None = 6) -> dict[str, Any]:
         """Return plain JSON values: the chunk's, and the scores, rounded to `digits` unless that is None."""
@@ -160,6 +163,7 @@ class Hit:
             "score": _rounded(self.score, digits),
             "dense": _rounded(self.dense, digits),
             "lexical": _rounded(self.lexical, digits),
+            "section_text": self.section_text,
         }
 
 

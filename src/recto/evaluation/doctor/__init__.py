@@ -229,10 +229,12 @@ def source(context: DoctorContext, index: Index) -> Iterator[Finding]:
     job = IndexJob(context.source, embedder, ChunkSize(settings.chunk_tokens))
     journal = settings.home / "journal"
     plan = context.plan = plan_book(job, store, index.info.collection, journal=journal)
-    states = Counter(page.state for page in plan.pages)
+    # A page without text is new in every run: there is nothing of it to index.
+    compared = [page for page in plan.pages if page.chunks or page.state is not PageState.NEW]
+    states = Counter(page.state for page in compared)
     changes = [state for state in (PageState.NEW, PageState.CHANGED, PageState.GONE) if states[state]]
     listed = ", ".join(f"{states[state]} {state}" for state in changes)
-    places = [f"{page.state}: {page.path}" for page in plan.pages if page.state in changes]
+    places = [f"{page.state}: {page.path}" for page in compared if page.state in changes]
     if not changes:
         yield ok(f"{plural(states.total(), 'page')}, the same as in {recorded.source}")
     elif context.name in context.writers:
@@ -243,7 +245,9 @@ def source(context: DoctorContext, index: Index) -> Iterator[Finding]:
         message = (
             f"All texts are indexed, but other properties of pages differ, such as their URLs ({listed})"
         )
-        yield note("other_settings", message, *places[:5], repair=context.index_command())
+        # The command without the options of that run would replace published addresses by local ones.
+        repair = "If that is not intended: index it again with all options of that run, such as --site-url"
+        yield note("other_settings", message, *places[:5], repair=repair)
     else:
         embed = plural(plan.texts, "chunk")
         message = f"The book has changed since it was indexed (pages: {listed}; {embed} to embed)"

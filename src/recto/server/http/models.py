@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from recto.contracts.http import CollectionName, Count, QueryText, RequestModel, ValidationResponse
+from recto.search.context import MAX_TOKENS, MIN_TOKENS
 from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
 from recto.server.schemas import ChunkFields, HitFields, ResponseFields, ResponseModel
 from recto.types.search import GroupBy, Mode
@@ -75,6 +76,14 @@ WithLog = Annotated[
         "Send it with searches while a reader is still typing."
     ),
 ]
+SectionTokens = Annotated[
+    Count | None,
+    Field(
+        ge=MIN_TOKENS,
+        le=MAX_TOKENS,
+        description="Also return `section_text`: the section around each chunk, of at most this many tokens.",
+    ),
+]
 Record = dict[str, Any] | None
 TopK = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
 
@@ -99,6 +108,7 @@ class SearchRequest(SearchParameters):
     min_score: MinScore = None
     group_by: Grouping = None
     html: WithHtml = False
+    section_tokens: SectionTokens = None
 
 
 class SearchQuery(SearchRequest):
@@ -113,6 +123,11 @@ class SearchQuery(SearchRequest):
         list[Annotated[str, Field(pattern=r"\S")]],
         Field(max_length=100, description="Only this module; repeat it for several modules."),
     ] = Field(default_factory=list)
+
+    section_tokens: Annotated[
+        int | None,
+        Field(ge=MIN_TOKENS, le=MAX_TOKENS, description="Also return sections of at most this many tokens."),
+    ] = None
 
     def request(self) -> SearchRequest:
         """Return the same request as a body; the order of modules does not matter."""

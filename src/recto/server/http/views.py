@@ -15,6 +15,7 @@ from markdown_it.utils import OptionsDict
 
 from recto.book.parsing.markdown.blocks import containers_plugin
 from recto.book.parsing.markdown.headings import split_explicit_id
+from recto.search.markdown import without_tags
 
 _MAX_RENDERED = 10_000  # characters; longer texts are shown as they are
 _MAX_NESTING = 20
@@ -44,6 +45,7 @@ def add_html(chunks: Iterable[dict[str, Any]]) -> None:
 @lru_cache(maxsize=1024)
 def render_markdown(text: str) -> str:
     """Return Markdown as HTML in which nothing can run or load: no raw HTML, no images, only safe links."""
+    text = without_tags(text) or text
     if len(text) <= _MAX_RENDERED:
         parser, env = _parser(), {"lines": text.split("\n")}
         tokens = parser.parse(text, env)

@@ -9,8 +9,6 @@ const WORD = /[\p{L}\p{N}_]+/gu;
 const COMPOUND = /--?[A-Za-z][\p{L}\p{N}_-]*|[\p{L}\p{N}_]+(?:[.-][\p{L}\p{N}_]+)*/gu;
 const QUOTED = /"[^"\n]+"|“[^”\n]+”|`[^`\n]+`/gu;
 const CAMEL = /(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})/u;
-const ADMONITION = /^[ \t]*(?::{3,}|\/{3,}|!!!|\?{3}\+?)[ \t]*[\p{L}\p{N}_-]*(?:[ \t]*[["]([^\]"\n]*)[\]"])?/gmu;
-const MARKUP = /^(?:\|+|:?-{2,}:?|#{1,6}|(?:```|~~~|:::).*)$/u;
 
 /** A failed search. `status` is 0 if a file is unreachable, and 408 if it did not arrive in time. */
 export class RectoError extends Error {
@@ -443,8 +441,7 @@ function matchedWords(text, words, index) {
 /** Return the part of a text with the most and rarest matches, on one line. */
 function makeSnippet(text, words, index) {
   const { length, before } = index.meta.snippets;
-  const bare = text.replace(ADMONITION, (_, title) => (title ? `${title}:` : ""));
-  const flat = bare.split(/\s+/u).filter((part) => part && !MARKUP.test(part)).join(" ");
+  const flat = text.split(/\s+/u).filter(Boolean).join(" ");
   const { from, to } = bestCluster(findMatches(flat, words, index), index.meta.snippets);
   let begin = flat.lastIndexOf(" ", from - 1) + 1;
   let end = flat.indexOf(" ", to);

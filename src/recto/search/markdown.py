@@ -1,0 +1,285 @@
+"""Markdown for readers and models: without tags, addresses and half code blocks; or as plain text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+
+class _Pattern:
+    """A regular expression that is compiled when it is first used, so that a search starts fast."""
+
+    def __init__(self, pattern: str, flags: int = 0) -> None:
+        self._pattern, self._flags = pattern, flags
+
+    def __getattr__(self, name: str) -> Any:
+        """Forward to the compiled expression, which `re` keeps."""
+        return getattr(re.compile(self._pattern, self._flags), name)
+
+
+_FENCE = _Pattern(
+    r"^(?P<indent>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*)(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$"
+)
+_STRAY_FENCE = _Pattern(r"^[ \t>]*(?:`{3,}|~{3,}).*|`{3,}[ \t]*$")
+_STRAY_MARKS = _Pattern(r"(?:`{3,}|~{3,})[\w-]*")
+_CODE_TITLE = _Pattern(r"\btitle=\"([^\"]+)\"")
+_LONG = 160  # characters of an address that says nothing to a reader
+_LONG_LINE = 20  # characters; shorter lines, such as a brace, occur in any tab
+_CODE_SPAN = _Pattern(r"(?<!`)(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
+_MASK = _Pattern("\ue000(\\d+)\ue001")
+_TAG = _Pattern(r"<(?:!--[\s\S]*?(?:-->|\Z)|!\[?[A-Za-z][^<>]*>|/?[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>|/?>)")
+_COLOR = _Pattern(r"</?(?:span|font|b|u|i|a)\b[^<>]*>")
+_ALT = _Pattern(r"\s(?:alt|label)=[\"']([^\"']+)[\"']")
+_AUTOLINK = _Pattern(r"<((?:https?://|mailto:)[^<>\s]+|[\w.+-]+@[\w.-]+)>")
+_TARGET = r"\((?:[^()\s]|\([^()\s]*\)|(?<=<)[^<>\n]*>)*(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
+_LINK = _Pattern(rf"!?\[((?:[^\[\]]|\[[^\[\]]*\])*)\](?:{_TARGET}|\[[^\[\]\n]*\])")
+_LINK_END = _Pattern(rf"\]{_TARGET}|\]\([^()\s]*(?=\s|\Z)")
+_DEFINITION = _Pattern(r"^[ \t]{0,3}\[(?!\^)[^\[\]\n]+\]:[ \t]*\S+.*$\n?", re.MULTILINE)
+_FOOTNOTE = _Pattern(r"\[\^[^\[\]\s]+\](:?)")
+_ATTRIBUTES = _Pattern(
+    r"[ \t]?\{:?[ \t]*(?:[#.][\w-][^{}\n]*|[\w-]+=(?:\"[^\"]*\"|'[^']*')[^{}\n]*|data-preview[ \t]*)\}"
+)
+_LONG_ADDRESS = _Pattern(
+    r"data:[\w/+.-]+;base64,[\w+/=]*|https?://[^\s<>()\"'`]{160,}|[A-Za-z0-9+/=_-]{160,}"
+)
+_SHORTCODE = _Pattern("(?<![\\w:/]):([a-z][a-z0-9_+-]*):(?![\\w:`\ue000])")
+_ADMONITION = _Pattern(
+    r"""^(?P<indent>[ \t>]*)(?::{3,}|/{3,}|!!!|\?{3}\+?)[ \t]*(?P<kind>[A-Za-z][\w-]*)?"""
+    r"""(?:[ \t]*[\["](?P<title>[^\]"\n]*)[\]"]|[ \t]*\|[ \t]*(?P<piped>.*)|[ \t]+(?P<rest>[^\s{].*))?.*$""",
+    re.MULTILINE,
+)
+_TAB = _Pattern(
+    r"""^(?P<indent>[ \t]*)"""
+    r"""(?:===[!+]?[ \t]+"(?P<title>.*)"|(?P<marks>/{3,})[ \t]*tab[ \t]*\|[ \t]*(?P<name>.*))$"""
+)
+_BOXES = _Pattern("[\u2500-\u259f]+")
+_EMPHASIS = _Pattern(r"(?<![\w\\])(\*{1,3}|_{1,3}|~~|==|\^\^)(?=\S)([^\n]{0,300}?[^\s\\])\1(?!\w)")
+_LINE_START = _Pattern(r"^[ \t>]*(?:#{1,6}[ \t]+|[-*+][ \t]+(?:\[[ xX]\][ \t]+)?)?")
+_RULE = _Pattern(r"[ \t>|:+=*_-]*(?:[-=*_]{3,}|:?-+:?\|)[ \t|:+=*_-]*")
+_ESCAPE = _Pattern(r"\\([!-/:-@\[-`{-~])")
+_BLANK_LINES = _Pattern(r"\n[ \t]*\n(?:[ \t]*\n)+")
+
+
+def clean_markdown(text: str, hits: Sequence[str] = (), *, all_tabs: bool = False) -> str:
+    """Return Markdown without tags, addresses and other marks that say nothing; code stays as it is.
+
+    Code blocks are complete. Of several tabs, one is kept: the one with a line of `hits`, or else the first.
+    """
+    hit_lines = {line.strip() for hit in hits for line in hit.split("\n") if len(line) > _LONG_LINE}
+    lines = _choose_tabs(close_fences(text).split("\n"), hit_lines, all_tabs=all_tabs)
+    parts = (
+        _clean_code(part) if is_code else _clean_prose("\n".join(part)) for is_code, part in _parts(lines)
+    )
+    return str(_BLANK_LINES.sub("\n\n", "\n".join(parts)).strip("\n"))
+
+
+def plain_text(text: str) -> str:
+    """Return what a reader of the page sees, without any markup; each line stays a line."""
+    shown: list[str] = []
+    for is_code, part in _parts(_choose_tabs(close_fences(text).split("\n"), set(), all_tabs=True)):
+        if is_code:
+            shown += (title[1] for title in _CODE_TITLE.finditer(part[0]))
+            shown += (_STRAY_FENCE.sub("", line) for line in _clean_code(part).split("\n"))
+        else:
+            shown += map(_plain_line, _clean_prose("\n".join(part)).split("\n"))
+    lines = (_without_long_addresses(_BOXES.sub(" ", line)).rstrip() for line in shown)
+    return "\n".join(line for line in lines if line.strip() and not _RULE.fullmatch(line))
+
+
+def without_tags(text: str) -> str:
+    """Return Markdown with complete code blocks and no tags, for a renderer that shows tags as text."""
+    parts = _parts(close_fences(text).split("\n"))
+    return "\n".join(
+        "\n".join(part) if is_code else _edit("\n".join(part), _strip_tags) for is_code, part in parts
+    )
+
+
+def one_line(text: str) -> str:
+    """Return a title or a heading as plain text on one line."""
+    return " ".join(plain_text(" ".join(text.split())).split())
+
+
+def close_fences(text: str) -> str:
+    """Return Markdown whose code blocks all have both marks: a part of a block gets the one that it lacks."""
+    lines = text.split("\n")
+    blocks, opened = _code_blocks(lines)
+    if opened is None:
+        return text
+    fence = _FENCE.match(lines[opened])
+    first = next(number for number, block in enumerate(blocks) if block)
+    bare = _FENCE.match(lines[first])
+    if fence is None or bare is None:
+        return text
+    if first and not bare["info"].strip() and any(line.strip() for line in lines[:first]):
+        # A block that begins in this text has a language; without one, this text begins in the block.
+        return close_fences(f"{bare['indent']}{bare['marks']}\n{text}")
+    if not any(line.strip() for line in lines[opened + 1 :]):
+        return "\n".join(lines[:opened]).rstrip("\n")
+    return f"{text}\n{' ' * len(fence['indent'])}{fence['marks']}"
+
+
+def _code_blocks(lines: Sequence[str]) -> tuple[list[int], int | None]:
+    """Return for each line the number of its code block, or 0, and the line of a fence that is not closed."""
+    blocks: list[int] = []
+    opened: tuple[int, str] | None = None
+    count = 0
+    for number, line in enumerate(lines):
+        fence = _FENCE.match(line)
+        if opened is None and fence:
+            count += 1
+            opened = number, fence["marks"]
+            blocks.append(count)
+            continue
+        blocks.append(count if opened else 0)
+        if opened and fence and fence["marks"].startswith(opened[1]) and not fence["info"].strip():
+            opened = None
+    return blocks, opened[0] if opened else None
+
+
+def _parts(lines: Sequence[str]) -> Iterator[tuple[bool, list[str]]]:
+    """Yield the code blocks of a text with complete fences, and the prose between them."""
+    for block, numbered in groupby(zip(_code_blocks(lines)[0], lines, strict=True), key=itemgetter(0)):
+        yield bool(block), [line for _, line in numbered]
+
+
+def _choose_tabs(lines: Sequence[str], hit_lines: set[str], *, all_tabs: bool) -> list[str]:
+    """Return the lines with one tab of each group, or all of them; a line with its title is before each."""
+    kept: list[str] = []
+    group: list[tuple[str, list[str]]] = []  # titles and lines of tabs that follow each other
+    blocks, _ = _code_blocks(lines)
+    number = 0
+    while number < len(lines):
+        marked = lines[number].lstrip().startswith(("===", "///"))
+        tab = _TAB.match(lines[number]) if marked and not blocks[number] else None
+        if tab:
+            end, body = _tab_body(lines, number, tab)
+            group.append(
+                (tab["title"] or tab["name"] or "", _choose_tabs(body, hit_lines, all_tabs=all_tabs))
+            )
+            number = end
+            continue
+        if lines[number].strip() and group:
+            kept += _shown_tabs(group, hit_lines, all_tabs=all_tabs)
+            group = []
+        kept.append(lines[number])
+        number += 1
+    return [*kept, *_shown_tabs(group, hit_lines, all_tabs=all_tabs)]
+
+
+def _tab_body(lines: Sequence[str], first: int, tab: re.Match[str]) -> tuple[int, list[str]]:
+    """Return where a tab ends, and its lines without their indentation."""
+    end = first + 1
+    if tab["marks"]:
+        while end < len(lines) and lines[end].strip() != tab["marks"] and not _TAB.match(lines[end]):
+            end += 1
+        closed = end < len(lines) and lines[end].strip() == tab["marks"]
+        return end + closed, list(lines[first + 1 : end])
+    indent = len(tab["indent"]) + 1
+    while end < len(lines) and (not lines[end].strip() or lines[end][:indent].isspace()):
+        end += 1
+    from textwrap import dedent
+
+    return end, dedent("\n".join(lines[first + 1 : end])).split("\n")
+
+
+def _shown_tabs(
+    group: Sequence[tuple[str, list[str]]], hit_lines: set[str], *, all_tabs: bool
+) -> Iterator[str]:
+    filled = [tab for tab in group if any(line.strip() for line in tab[1])]
+    if not all_tabs:
+        with_hit = [tab for tab in filled if not hit_lines.isdisjoint(line.strip() for line in tab[1])]
+        filled = (with_hit or filled)[:1]
+    for title, body in filled:
+        yield from ("", f"{title.strip()}:", "", *body, "")
+
+
+def _clean_code(block: Sequence[str]) -> str:
+    """Return a code block; only a recorded terminal session has tags, which color its text."""
+    fence, text = _FENCE.match(block[0]), "\n".join(block)
+    return _COLOR.sub("", text) if fence and fence["info"].startswith("console") else text
+
+
+def _clean_prose(text: str) -> str:
+    """Return prose without tags, addresses, attributes, shortcodes and marks of admonitions."""
+    return _edit(text, _strip_markup)
+
+
+def _edit(text: str, edit: Callable[[str], str], code: Callable[[str], str] = str) -> str:
+    """Edit prose but not the code spans in it, which `code` changes."""
+    spans: list[str] = []
+
+    def mask(span: re.Match[str]) -> str:
+        spans.append(code(span[0]))
+        return f"\ue000{len(spans) - 1}\ue001"
+
+    masked = _CODE_SPAN.sub(mask, text.replace("\ue000", "").replace("\ue001", ""))
+    return str(_MASK.sub(lambda mark: spans[int(mark[1])], edit(masked)))
+
+
+def _strip_tags(text: str) -> str:
+    return str(_TAG.sub(_tag_text, text)) if "<" in text else text
+
+
+def _strip_markup(text: str) -> str:
+    if "<" in text:
+        text = _strip_tags(_AUTOLINK.sub(r"\1", text))
+    if "]:" in text:
+        text = _DEFINITION.sub("", text)
+    for _ in range(3):  # an image in a link, and brackets in its text
+        if "](" in text or "][" in text:
+            text = _LINK.sub(lambda link: link[1], text)
+    if "](" in text:
+        text = _LINK_END.sub("", text)
+    if "[^" in text:
+        text = _FOOTNOTE.sub("", text)
+    if "{" in text:
+        text = _ATTRIBUTES.sub("", text)
+    if ":" in text:
+        text = _SHORTCODE.sub(_emoji, text)
+    if any(mark in text for mark in (":::", "///", "!!!", "???")):
+        text = _ADMONITION.sub(_admonition_title, text)
+    return _without_long_addresses(text)
+
+
+def _without_long_addresses(text: str) -> str:
+    return str(_LONG_ADDRESS.sub("…", text)) if len(text) > _LONG or "base64" in text else text
+
+
+def _tag_text(tag: re.Match[str]) -> str:
+    """Return what a reader sees of a tag: the alternative text of an image, or a line break."""
+    if tag[0].startswith("<!--"):
+        return ""
+    alt = _ALT.search(tag[0])
+    return alt[1] if alt else " " if tag[0].lower().startswith(("<br", "<td", "<th", "<li", "<p")) else ""
+
+
+def _emoji(shortcode: re.Match[str]) -> str:
+    """Return the character of a shortcode; icons of a theme and unknown names are dropped."""
+    import unicodedata
+
+    try:
+        return unicodedata.lookup(shortcode[1].replace("_", " "))
+    except KeyError:
+        return ""
+
+
+def _admonition_title(mark: re.Match[str]) -> str:
+    title = (mark["title"] or mark["piped"] or mark["rest"] or mark["kind"] or "").strip().strip('"')
+    return f"{mark['indent']}{title[:1].upper()}{title[1:]}:" if title else mark["indent"].rstrip()
+
+
+def _plain_line(line: str) -> str:
+    """Return a line of prose without marks of headings, lists, quotations, tables, emphasis and code."""
+    return _edit(line, _strip_marks, lambda span: span.strip("`").strip())
+
+
+def _strip_marks(line: str) -> str:
+    if line.lstrip().startswith("|") or line.count("|") > 1:
+        line = " ".join(cell.strip() for cell in line.replace("\\|", "\ue002").split("|")).replace(
+            "\ue002", "|"
+        )
+    line = _STRAY_MARKS.sub("", _LINE_START.sub("", line, count=1))
+    return str(_ESCAPE.sub(r"\1", _EMPHASIS.sub(r"\2", _EMPHASIS.sub(r"\2", line))))  # bold and italic
