@@ -14,6 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from mcp import Client
 from mcp.shared.exceptions import MCPError
+from mcp.types import TextResourceContents
 from mcp_types import CallToolResult
 
 from recto._util.text import plural
@@ -462,6 +463,7 @@ def test_text_of_the_book_is_marked_as_quoted_and_untrusted(tmp_path: Path, embe
     async def look(client: Client) -> str:
         listed = (await client.list_resources()).resources
         (page,) = (await client.read_resource(page_uri(url))).contents
+        assert isinstance(page, TextResourceContents)
         assert page.text.startswith(NOTICE)
         return f"{[one.title for one in listed]} {(await client.list_tools()).tools}"
 
