@@ -149,7 +149,7 @@ def test_a_plugin_can_replace_the_reader_of_another_format(
     assert read(page).title == "T", "the plugin's"
 
 
-@pytest.mark.parametrize(("suffix", "extra"), [("rst", "rst"), ("pdf", "pdf"), ("epub", "epub")])
+@pytest.mark.parametrize(("suffix", "extra"), [("pdf", "pdf"), ("epub", "epub")])
 def test_a_format_whose_extra_is_missing(
     suffix: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

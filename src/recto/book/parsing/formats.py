@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from operator import itemgetter
 
 from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES
-from recto.errors import ConfigurationError, install_command, missing_extra
+from recto.errors import ConfigurationError, install_command
 from recto.plugins import READERS, load_reader, plugin_names, plugin_version
 from recto.protocols import Reader
 from recto.types.book import Document, Page, Volume
@@ -75,10 +75,8 @@ def _read_notebook(page: Page) -> Document:
 
 
 def _read_rst(page: Page) -> Document:
-    try:
-        from recto.book.parsing.rst import read_rst
-    except ImportError as error:
-        raise missing_extra("Reading reStructuredText", "rst") from error
+    from recto.book.parsing.rst import read_rst
+
     return read_rst(page)
 
 
@@ -107,7 +105,7 @@ MYST = Format("myst", (), _read_dialect)  # Markdown files of a site that uses M
 D2L = Format("d2l", (), _read_dialect)  # Markdown files of a d2lbook
 QUARTO = Format("qmd", (".qmd",), _read_dialect)
 NOTEBOOK = Format("ipynb", (".ipynb",), _read_notebook, largest=_LARGEST_NOTEBOOK)
-RST = Format("rst", (".rst", ".rest"), _read_rst, "", 1 << 20, package="docutils", extra="rst")
+RST = Format("rst", (".rst", ".rest"), _read_rst, largest=1 << 20)
 EPUB = Format(
     "epub", (".epub",), _read_html, "", _LARGEST_VOLUME, package="selectolax", extra="epub", split=_split_epub
 )

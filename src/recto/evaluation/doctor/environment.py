@@ -40,7 +40,6 @@ _EXTRAS = {
     "crawl": ("httpcore", "protego", "selectolax"),
     "epub": ("selectolax",),
     "pdf": ("pypdfium2",),
-    "rst": ("docutils",),
     "serve": ("fastapi", "uvicorn"),
     "mcp": ("mcp",),
     "gpu": ("torch",),
