@@ -1,0 +1,258 @@
+// Embed queries in the browser with the body of recto-en-1, as its int8 graph does: bpe.py, weights.py and
+// scripts/make_graph.py explain the steps. Sums of int8 products are exact; the rest differs in the last digits.
+
+const HIDDEN = 384;
+const HEADS = 12;
+const HEAD = HIDDEN / HEADS;
+const GROUP = 64; // numbers of a token's row that share a scale
+const EPSILON = 1e-12;
+const MAX_TOKENS = 512;
+const START = 0;
+const END = 2;
+const SPECIAL = { "<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 50264 };
+const SPACE = "\\t-\\r \\u0085\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
+const WORDS = new RegExp(
+  `'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+| ?\\p{N}+| ?[^${SPACE}\\p{L}\\p{N}]+|[${SPACE}]+(?![^${SPACE}])|[${SPACE}]+`,
+  "gu",
+);
+const TWO_SUMS = 2 ** 27; // two exact sums fit into one double: each is below 2 ** 26
+const ROUND = 1.5 * 2 ** 52; // adding and subtracting it rounds to the nearest integer, halves to the even one
+
+/** Return the arrays of a file: a line of JSON with the type, offset and length of each, then their bytes. */
+export function readArrays(buffer) {
+  const bytes = new Uint8Array(buffer);
+  const end = bytes.indexOf(10);
+  const header = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end)));
+  const types = { b: Int8Array, f: Float32Array, I: Uint32Array, H: Uint16Array };
+  const arrays = {};
+  for (const [name, [type, offset, length]] of Object.entries(header.arrays)) {
+    arrays[name] = new types[type](buffer.slice(offset, offset + length * types[type].BYTES_PER_ELEMENT));
+  }
+  return { ...header, arrays };
+}
+
+/** Byte-pair encoding: of all neighbouring pairs that a rule joins, the one of the earliest rule is joined first. */
+export class Tokenizer {
+  #rules = new Map();
+  #letters;
+  #cache = new Map();
+
+  constructor({ pairs, ranks, results, letters }) {
+    pairs.forEach((pair, place) => this.#rules.set(pair, [ranks[place], results[place]]));
+    this.#letters = letters;
+  }
+
+  encode(text) {
+    const tokens = [START];
+    for (const part of text.split(/(<s>|<pad>|<\/s>|<unk>|<mask>)/u)) {
+      if (part in SPECIAL) tokens.push(SPECIAL[part]);
+      // The tokenizer removes white space before <mask>.
+      else for (const [word] of part.matchAll(WORDS)) tokens.push(...this.#word(word));
+    }
+    tokens.push(END);
+    return tokens.length > MAX_TOKENS ? [...tokens.slice(0, MAX_TOKENS - 1), END] : tokens;
+  }
+
+  #word(word) {
+    let tokens = this.#cache.get(word);
+    if (!tokens) {
+      tokens = this.#merge(Array.from(new TextEncoder().encode(word), (byte) => this.#letters[byte]));
+      if (this.#cache.size < 1000) this.#cache.set(word, tokens);
+    }
+    return tokens;
+  }
+
+  #merge(tokens) {
+    while (tokens.length > 1) {
+      let best = [Infinity, -1];
+      for (let place = 1; place < tokens.length; place += 1) {
+        const rule = this.#rules.get(tokens[place - 1] * 65536 + tokens[place]);
+        if (rule && rule[0] < best[0]) best = rule;
+      }
+      if (best[1] < 0) break;
+      const merged = [];
+      for (let place = 0; place < tokens.length; place += 1) {
+        const rule = place + 1 < tokens.length && this.#rules.get(tokens[place] * 65536 + tokens[place + 1]);
+        if (rule && rule[0] === best[0]) place += 1;
+        merged.push(rule && rule[0] === best[0] ? best[1] : tokens[place]);
+      }
+      tokens = merged;
+    }
+    return tokens;
+  }
+}
+
+/** Return the normalised vector of a text from the rows of its tokens: 384 bytes and six scales each. */
+export function embed({ arrays, scales, layers }, rows, positions) {
+  const count = rows.length;
+  const x = new Float32Array(count * HIDDEN);
+  rows.forEach(({ numbers, scales: own }, token) => {
+    for (let place = 0; place < HIDDEN; place += 1) {
+      x[token * HIDDEN + place] = Math.fround(numbers[place] * own[(place / GROUP) | 0]) + positions[token * HIDDEN + place];
+    }
+  });
+  const linear = (input, name) => multiply(input, arrays, name, scales[name]);
+  const norm = (input, name) => normalise(input, arrays[`${name}.w`], arrays[`${name}.b`]);
+  let hidden = norm(x, "emb_ln");
+  for (let layer = 0; layer < layers; layer += 1) {
+    const name = `l${layer}`;
+    let own = hidden;
+    let attended;
+    if (layer < layers - 1) {
+      const mixed = linear(hidden, `${name}.qkv`);
+      attended = attend(mixed, 3 * HIDDEN, count, mixed, 3 * HIDDEN, HIDDEN, count);
+    } else {
+      own = hidden.slice(0, HIDDEN); // of the first token only: the others are not used after it
+      attended = attend(linear(own, `${name}.q`), HIDDEN, 1, linear(hidden, `${name}.kv`), 2 * HIDDEN, 0, count);
+    }
+    own = norm(sum(own, linear(attended, `${name}.ao`)), `${name}.aln`);
+    hidden = norm(sum(own, linear(gelu(linear(own, `${name}.f1`)), `${name}.f2`)), `${name}.fln`);
+  }
+  const length = Math.hypot(...hidden);
+  return hidden.map((number) => number / length);
+}
+
+function sum(one, other) {
+  for (let place = 0; place < one.length; place += 1) other[place] += one[place];
+  return other;
+}
+
+function normalise(input, weights, bias) {
+  const output = new Float32Array(input.length);
+  for (let start = 0; start < input.length; start += HIDDEN) {
+    let mean = 0;
+    for (let place = 0; place < HIDDEN; place += 1) mean += input[start + place];
+    mean /= HIDDEN;
+    let variance = 0;
+    for (let place = 0; place < HIDDEN; place += 1) variance += (input[start + place] - mean) ** 2;
+    const factor = 1 / Math.sqrt(variance / HIDDEN + EPSILON);
+    for (let place = 0; place < HIDDEN; place += 1) {
+      output[start + place] = (input[start + place] - mean) * factor * weights[place] + bias[place];
+    }
+  }
+  return output;
+}
+
+function gelu(values) {
+  for (let place = 0; place < values.length; place += 1) {
+    const x = values[place];
+    values[place] = 0.5 * x * (1 + Math.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+  }
+  return values;
+}
+
+/** Attention of some queries to all tokens; `keys` has keys and values beside each other, from an offset on. */
+function attend(queries, queryWidth, queryCount, keys, width, offset, count) {
+  const output = new Float32Array(queryCount * HIDDEN);
+  const scores = new Float64Array(count);
+  for (let query = 0; query < queryCount; query += 1) {
+    for (let head = 0; head < HIDDEN; head += HEAD) {
+      let largest = -Infinity;
+      for (let token = 0; token < count; token += 1) {
+        let score = 0;
+        for (let place = head; place < head + HEAD; place += 1) {
+          score += queries[query * queryWidth + place] * keys[token * width + offset + place];
+        }
+        scores[token] = score / Math.sqrt(HEAD);
+        largest = Math.max(largest, scores[token]);
+      }
+      let total = 0;
+      for (let token = 0; token < count; token += 1) total += scores[token] = Math.exp(scores[token] - largest);
+      for (let token = 0; token < count; token += 1) {
+        const share = scores[token] / total;
+        for (let place = head; place < head + HEAD; place += 1) {
+          output[query * HIDDEN + place] += share * keys[token * width + offset + HIDDEN + place];
+        }
+      }
+    }
+  }
+  return output;
+}
+
+/** Multiply by int8 weights after quantizing the input: with a measured scale, or each token by its largest number. */
+function multiply(input, arrays, name, measured) {
+  const { [`${name}.w8`]: weights, [`${name}.scales`]: scales, [`${name}.b`]: bias, [`${name}.inverse`]: inverse } = arrays;
+  const rows = scales.length;
+  const columns = weights.length / rows;
+  const count = input.length / columns;
+  const [scale, zero] = measured ?? [Math.fround(1 / 127), 128];
+  const factors = new Float64Array(count);
+  const pairs = Array.from({ length: Math.ceil(count / 2) }, () => new Float64Array(columns));
+  const values = new Float32Array(columns);
+  for (let token = 0; token < count; token += 1) {
+    let largest = 0;
+    for (let place = 0; place < columns; place += 1) {
+      values[place] = inverse ? input[token * columns + place] * inverse[place] : input[token * columns + place];
+      largest = Math.max(largest, Math.abs(values[place]));
+    }
+    factors[token] = measured ? 1 : largest;
+    const pair = pairs[token >> 1];
+    const shift = token & 1 ? TWO_SUMS : 1;
+    for (let place = 0; place < columns; place += 1) {
+      const value = measured ? values[place] : Math.fround(values[place] / largest);
+      const rounded = Math.fround(value / scale) + ROUND - ROUND + zero;
+      pair[place] += (Math.max(0, Math.min(255, rounded)) - zero) * shift;
+    }
+  }
+  const output = new Float32Array(count * rows);
+  const sums = new Float64Array(pairs.length * rows);
+  let done = 0;
+  for (; done + 4 <= pairs.length; done += 4) multiply4(weights, rows, columns, pairs, done, sums);
+  for (; done + 2 <= pairs.length; done += 2) multiply2(weights, rows, columns, pairs, done, sums);
+  if (done < pairs.length) multiply1(weights, rows, columns, pairs[done], done, sums);
+  for (let pair = 0; pair < pairs.length; pair += 1) {
+    for (let row = 0; row < rows; row += 1) {
+      const both = sums[pair * rows + row];
+      const second = both / TWO_SUMS + ROUND - ROUND;
+      const factor = scale * scales[row];
+      output[2 * pair * rows + row] = Math.fround((both - second * TWO_SUMS) * factor) * factors[2 * pair] + bias[row];
+      if (2 * pair + 1 < count) {
+        output[(2 * pair + 1) * rows + row] = Math.fround(second * factor) * factors[2 * pair + 1] + bias[row];
+      }
+    }
+  }
+  return output;
+}
+
+// The three functions below are the inner loops: more sums at a time mean fewer conversions of weights.
+
+function multiply4(weights, rows, columns, pairs, first, sums) {
+  const [one, two, three, four] = pairs.slice(first);
+  for (let row = 0, at = 0; row < rows; row += 1) {
+    let a = 0, b = 0, c = 0, d = 0;
+    for (let place = 0; place < columns; place += 1, at += 1) {
+      const weight = weights[at];
+      a += weight * one[place];
+      b += weight * two[place];
+      c += weight * three[place];
+      d += weight * four[place];
+    }
+    const to = first * rows + row;
+    sums[to] = a;
+    sums[to + rows] = b;
+    sums[to + 2 * rows] = c;
+    sums[to + 3 * rows] = d;
+  }
+}
+
+function multiply2(weights, rows, columns, pairs, first, sums) {
+  const [one, two] = pairs.slice(first);
+  for (let row = 0, at = 0; row < rows; row += 1) {
+    let a = 0, b = 0;
+    for (let place = 0; place < columns; place += 1, at += 1) {
+      const weight = weights[at];
+      a += weight * one[place];
+      b += weight * two[place];
+    }
+    sums[first * rows + row] = a;
+    sums[(first + 1) * rows + row] = b;
+  }
+}
+
+function multiply1(weights, rows, columns, pair, first, sums) {
+  for (let row = 0, at = 0; row < rows; row += 1) {
+    let a = 0;
+    for (let place = 0; place < columns; place += 1, at += 1) a += weights[at] * pair[place];
+    sums[first * rows + row] = a;
+  }
+}
