@@ -6,7 +6,7 @@ const HEADS = 12;
 const HEAD = HIDDEN / HEADS;
 const GROUP = 64; // numbers of a token's row that share a scale
 const EPSILON = 1e-12;
-const MAX_TOKENS = 512;
+const SLICE = 12; // milliseconds
 const START = 0;
 const END = 2;
 const SPECIAL = { "<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 50264 };
@@ -15,75 +15,94 @@ const WORDS = new RegExp(
   `'(?:s|t|re|ve|m|ll|d)| ?\\p{L}+| ?\\p{N}+| ?[^${SPACE}\\p{L}\\p{N}]+|[${SPACE}]+(?![^${SPACE}])|[${SPACE}]+`,
   "gu",
 );
+const SPECIAL_PARTS = new RegExp(`(<s>|<pad>|</s>|<unk>|[${SPACE}]*<mask>)`, "u"); // without the space before <mask>
 const TWO_SUMS = 2 ** 27; // two exact sums fit into one double: each is below 2 ** 26
 const ROUND = 1.5 * 2 ** 52; // adding and subtracting it rounds to the nearest integer, halves to the even one
 
-/** Return the arrays of a file: a line of JSON with the type, offset and length of each, then their bytes. */
-export function readArrays(buffer) {
+/** Return the content of a model file: a line of JSON with the type, offset and length of each array, then their bytes. */
+export function readModel(buffer) {
   const bytes = new Uint8Array(buffer);
   const end = bytes.indexOf(10);
   const header = JSON.parse(new TextDecoder().decode(bytes.subarray(0, end)));
   const types = { b: Int8Array, f: Float32Array, I: Uint32Array, H: Uint16Array };
-  const arrays = {};
-  for (const [name, [type, offset, length]] of Object.entries(header.arrays)) {
-    arrays[name] = new types[type](buffer.slice(offset, offset + length * types[type].BYTES_PER_ELEMENT));
+  const read = ([name, [type, offset, length]]) => [name, new types[type](buffer, end + 1 + offset, length)];
+  return { ...header, arrays: Object.fromEntries(Object.entries(header.arrays).map(read)) };
+}
+
+/** Run the steps of a computation without blocking the thread for long; return its result. */
+export async function runInSlices(steps) {
+  let end = performance.now() + SLICE;
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    if (performance.now() < end) continue;
+    await (globalThis.scheduler?.yield ? scheduler.yield() : new Promise((resolve) => setTimeout(resolve)));
+    end = performance.now() + SLICE;
   }
-  return { ...header, arrays };
 }
 
 /** Byte-pair encoding: of all neighbouring pairs that a rule joins, the one of the earliest rule is joined first. */
 export class Tokenizer {
-  #rules = new Map();
-  #letters;
+  #rules;
   #cache = new Map();
 
-  constructor({ pairs, ranks, results, letters }) {
-    pairs.forEach((pair, place) => this.#rules.set(pair, [ranks[place], results[place]]));
-    this.#letters = letters;
+  constructor(rules) {
+    this.#rules = rules;
   }
 
-  encode(text) {
+  /** Return the tokens of a text; a longer text is cut. */
+  encode(text, most) {
     const tokens = [START];
-    for (const part of text.split(/(<s>|<pad>|<\/s>|<unk>|<mask>)/u)) {
-      if (part in SPECIAL) tokens.push(SPECIAL[part]);
-      // The tokenizer removes white space before <mask>.
+    for (const part of text.split(SPECIAL_PARTS)) {
+      const special = part.slice(part.indexOf("<"));
+      if (special in SPECIAL) tokens.push(SPECIAL[special]);
       else for (const [word] of part.matchAll(WORDS)) tokens.push(...this.#word(word));
     }
-    tokens.push(END);
-    return tokens.length > MAX_TOKENS ? [...tokens.slice(0, MAX_TOKENS - 1), END] : tokens;
+    return [...tokens.slice(0, most - 1), END];
   }
 
   #word(word) {
     let tokens = this.#cache.get(word);
     if (!tokens) {
-      tokens = this.#merge(Array.from(new TextEncoder().encode(word), (byte) => this.#letters[byte]));
+      tokens = this.#merge(Array.from(new TextEncoder().encode(word), (byte) => this.#rules.letters[byte]));
       if (this.#cache.size < 1000) this.#cache.set(word, tokens);
     }
     return tokens;
   }
 
   #merge(tokens) {
-    while (tokens.length > 1) {
-      let best = [Infinity, -1];
-      for (let place = 1; place < tokens.length; place += 1) {
-        const rule = this.#rules.get(tokens[place - 1] * 65536 + tokens[place]);
-        if (rule && rule[0] < best[0]) best = rule;
-      }
-      if (best[1] < 0) break;
+    const { ranks, results } = this.#rules;
+    for (;;) {
+      const rules = tokens.slice(1).map((token, place) => this.#find(tokens[place] * 65536 + token));
+      const best = rules.reduce((rule, other) => (other >= 0 && (rule < 0 || ranks[other] < ranks[rule]) ? other : rule), -1);
+      if (best < 0) return tokens;
       const merged = [];
       for (let place = 0; place < tokens.length; place += 1) {
-        const rule = place + 1 < tokens.length && this.#rules.get(tokens[place] * 65536 + tokens[place + 1]);
-        if (rule && rule[0] === best[0]) place += 1;
-        merged.push(rule && rule[0] === best[0] ? best[1] : tokens[place]);
+        const isPair = rules[place] === best;
+        merged.push(isPair ? results[best] : tokens[place]);
+        if (isPair) place += 1;
       }
       tokens = merged;
     }
-    return tokens;
+  }
+
+  /** Return the position of the rule for a pair of tokens, or -1. */
+  #find(pair) {
+    const { pairs } = this.#rules;
+    let low = 0;
+    let high = pairs.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (pairs[middle] < pair) low = middle + 1;
+      else high = middle;
+    }
+    return pairs[low] === pair ? low : -1;
   }
 }
 
-/** Return the normalised vector of a text from the rows of its tokens: 384 bytes and six scales each. */
-export function embed({ arrays, scales, layers }, rows, positions) {
+/** Compute the normalised vector of a text from the rows of its tokens, in steps of a few milliseconds. */
+export function* embed({ arrays, scales, layers }, rows) {
+  const { positions } = arrays;
   const count = rows.length;
   const x = new Float32Array(count * HIDDEN);
   rows.forEach(({ numbers, scales: own }, token) => {
@@ -99,14 +118,16 @@ export function embed({ arrays, scales, layers }, rows, positions) {
     let own = hidden;
     let attended;
     if (layer < layers - 1) {
-      const mixed = linear(hidden, `${name}.qkv`);
-      attended = attend(mixed, 3 * HIDDEN, count, mixed, 3 * HIDDEN, HIDDEN, count);
+      const mixed = yield* linear(hidden, `${name}.qkv`);
+      attended = yield* attend(mixed, 3 * HIDDEN, count, mixed, 3 * HIDDEN, HIDDEN, count);
     } else {
       own = hidden.slice(0, HIDDEN); // of the first token only: the others are not used after it
-      attended = attend(linear(own, `${name}.q`), HIDDEN, 1, linear(hidden, `${name}.kv`), 2 * HIDDEN, 0, count);
+      const [query, others] = [yield* linear(own, `${name}.q`), yield* linear(hidden, `${name}.kv`)];
+      attended = yield* attend(query, HIDDEN, 1, others, 2 * HIDDEN, 0, count);
     }
-    own = norm(sum(own, linear(attended, `${name}.ao`)), `${name}.aln`);
-    hidden = norm(sum(own, linear(gelu(linear(own, `${name}.f1`)), `${name}.f2`)), `${name}.fln`);
+    own = norm(sum(own, yield* linear(attended, `${name}.ao`)), `${name}.aln`);
+    const inner = gelu(yield* linear(own, `${name}.f1`));
+    hidden = norm(sum(own, yield* linear(inner, `${name}.f2`)), `${name}.fln`);
   }
   const length = Math.hypot(...hidden);
   return hidden.map((number) => number / length);
@@ -142,10 +163,11 @@ function gelu(values) {
 }
 
 /** Attention of some queries to all tokens; `keys` has keys and values beside each other, from an offset on. */
-function attend(queries, queryWidth, queryCount, keys, width, offset, count) {
+function* attend(queries, queryWidth, queryCount, keys, width, offset, count) {
   const output = new Float32Array(queryCount * HIDDEN);
   const scores = new Float64Array(count);
   for (let query = 0; query < queryCount; query += 1) {
+    if (query % 8 === 7) yield;
     for (let head = 0; head < HIDDEN; head += HEAD) {
       let largest = -Infinity;
       for (let token = 0; token < count; token += 1) {
@@ -170,7 +192,7 @@ function attend(queries, queryWidth, queryCount, keys, width, offset, count) {
 }
 
 /** Multiply by int8 weights after quantizing the input: with a measured scale, or each token by its largest number. */
-function multiply(input, arrays, name, measured) {
+function* multiply(input, arrays, name, measured) {
   const { [`${name}.w8`]: weights, [`${name}.scales`]: scales, [`${name}.b`]: bias, [`${name}.inverse`]: inverse } = arrays;
   const rows = scales.length;
   const columns = weights.length / rows;
@@ -197,8 +219,14 @@ function multiply(input, arrays, name, measured) {
   const output = new Float32Array(count * rows);
   const sums = new Float64Array(pairs.length * rows);
   let done = 0;
-  for (; done + 4 <= pairs.length; done += 4) multiply4(weights, rows, columns, pairs, done, sums);
-  for (; done + 2 <= pairs.length; done += 2) multiply2(weights, rows, columns, pairs, done, sums);
+  for (; done + 4 <= pairs.length; done += 4) {
+    multiply4(weights, rows, columns, pairs, done, sums);
+    yield;
+  }
+  for (; done + 2 <= pairs.length; done += 2) {
+    multiply2(weights, rows, columns, pairs, done, sums);
+    yield;
+  }
   if (done < pairs.length) multiply1(weights, rows, columns, pairs[done], done, sums);
   for (let pair = 0; pair < pairs.length; pair += 1) {
     for (let row = 0; row < rows; row += 1) {

@@ -1,0 +1,148 @@
+"""The part of a static export that searches by meaning: the model as files, and the vectors of the chunks (decision 17)."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from recto.embedders.granite.embedder import MERGES, RECTO_EN_1
+from recto.embedders.granite.weights import INSTALL, LAST, LINEAR, find_pack, read_calibration, read_int8_body
+from recto.errors import ConfigurationError
+from recto.protocols import Index
+from recto.search.lexical import SINGLE_WORD_WEIGHT
+from recto.search.response import COVERAGE_RULES
+from recto.settings import index_command
+from recto.stores.points import candidate_limit
+from recto.types.search import LEXICAL_WEIGHT, Chunk
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Semantic = Literal["auto", "on", "off"]
+
+POSITIONS = 128
+"""The tokens of a query that the browser embeds: more would take seconds there."""
+MODEL_SHA256 = "6eed56aeb470c123eb1c828867f05a858f5f598a1ff378bfe4a9fdc61e94f11e"
+"""The hash of the model's files: it names their folder, so that it is the same for all books and exports."""
+_SHARD_TOKENS = 32  # 13 KB: a query of twelve tokens loads at most 160 KB
+_SHARD_CHUNKS = 2500  # 1 MB
+_CODES = {"int8": "b", "float32": "f", "uint32": "I", "uint16": "H"}
+_INT8_MAX = 127
+
+
+def wants_semantic(index: Index, semantic: Semantic) -> bool:
+    """Return whether an index is exported with vectors; raise an error if it must be and cannot."""
+    fingerprint = index.info.fingerprint
+    has_model = fingerprint is not None and fingerprint.embedder.is_compatible(RECTO_EN_1.fingerprint)
+    if semantic == "on" and not has_model:
+        name, source = index.info.collection, fingerprint.source if fingerprint else ""
+        raise ConfigurationError(
+            f"Collection '{name}' was not indexed with {RECTO_EN_1.name}, "
+            "which is the only model that browsers can run",
+            hint=f"Index the book with the built-in model: `{index_command(name, source)}`. "
+            "Or export it with --semantic off.",
+        )
+    return semantic == "on" or (semantic == "auto" and has_model and _is_english(index))
+
+
+def _is_english(index: Index) -> bool:  # noqa: ARG001
+    """Return whether a book is in the language of the model; an index does not state its language yet."""
+    return True
+
+
+def semantic_meta(index: Index, lexical_weight: float) -> dict[str, Any]:
+    """Return the constants that the ranking of hybrid search needs."""
+    calibration = index.info.calibration
+    return {
+        "lexical_weight": lexical_weight,
+        "single_word_weight": SINGLE_WORD_WEIGHT,
+        "evidence_weight": LEXICAL_WEIGHT,
+        "more_candidates": candidate_limit(0),
+        "coverage": COVERAGE_RULES,
+        "noise_floor": calibration and calibration.noise_floor,
+        "spread": calibration and calibration.spread,
+    }
+
+
+def vector_files(index: Index, chunks: Sequence[Chunk]) -> Iterator[bytes]:
+    """Yield the vectors of chunks in files: the scales of some of them, then their numbers as int8."""
+    import numpy as np
+
+    for start in range(0, len(chunks), _SHARD_CHUNKS):
+        ids = [chunk.id for chunk in chunks[start : start + _SHARD_CHUNKS]]
+        stored = index.vectors(ids)
+        vectors = np.array([stored[id] for id in ids], np.float32)
+        scales = np.maximum(np.abs(vectors).max(axis=1), np.float32(1e-9)) / np.float32(_INT8_MAX)
+        yield scales.tobytes() + np.rint(vectors / scales[:, None]).astype(np.int8).tobytes()
+
+
+def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
+    """Return the description of the model for the metadata, and its files: the body, and the rows of tokens."""
+    import numpy as np
+
+    weights = read_int8_body(find_pack())
+    numbers, scales = weights.pop("word.q"), weights.pop("word.s")
+    shards = [
+        scales[start : start + _SHARD_TOKENS].tobytes() + numbers[start : start + _SHARD_TOKENS].tobytes()
+        for start in range(0, len(numbers), _SHARD_TOKENS)
+    ]
+    weights["positions"] = weights["positions"][:POSITIONS]
+    for name in LINEAR:  # JavaScript multiplies row by row
+        weights[f"{name}.w8"] = np.ascontiguousarray(weights[f"{name}.w8"].T)
+    calibration = read_calibration()
+    header = {
+        "layers": LAST + 1,
+        "tokens": len(numbers),
+        "shard_tokens": _SHARD_TOKENS,
+        "shards": "".join(hashlib.sha256(shard).hexdigest()[:16] for shard in shards),
+        "scales": {  # the inputs of the other layers are scaled by their largest number
+            name: [float(np.float32(calibration[name].scale)), calibration[name].zero]
+            for name in LINEAR
+            if not name.endswith((".qkv", ".q", ".kv", ".f2"))
+        },
+    }
+    body = _pack(header, weights | _merge_rules())
+    digest = hashlib.sha256(body).hexdigest()
+    if digest != MODEL_SHA256:
+        raise ConfigurationError(
+            "The local embedding model is damaged: its weights do not have the expected hash",
+            hint=f"Reinstall it with: {INSTALL}",
+        )
+    folder = f"model/{digest[:12]}"
+    files = [(f"{folder}/body.bin", compress(body))]
+    files += [(f"{folder}/tokens-{number}.bin", compress(shard)) for number, shard in enumerate(shards)]
+    return {"folder": folder, "sha256": digest, "bytes": len(files[0][1])}, files
+
+
+def _merge_rules() -> dict[str, NDArray[Any]]:
+    """Return the rules of the tokenizer, as `MergeRules` reads them."""
+    import numpy as np
+
+    data = MERGES.read_bytes()
+    count = (len(data) - 512) // 8
+    return {
+        "pairs": np.frombuffer(data, "<u4", count),
+        "ranks": np.frombuffer(data, "<u2", count, 4 * count),
+        "results": np.frombuffer(data, "<u2", count, 6 * count),
+        "letters": np.frombuffer(data, "<u2", 256, 8 * count),
+    }
+
+
+def _pack(header: dict[str, Any], arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return a line of JSON that describes the arrays, then their bytes, each at a multiple of four."""
+    described, parts, end = {}, [], 0
+    for name, array in sorted(arrays.items()):
+        data = array.tobytes()
+        described[name] = [_CODES[array.dtype.name], end, array.size]
+        parts.append(data + bytes(-len(data) % 4))
+        end += len(parts[-1])
+    line = json.dumps(header | {"arrays": described}, separators=(",", ":"), sort_keys=True).encode()
+    return line + b" " * (-(len(line) + 1) % 4) + b"\n" + b"".join(parts)
+
+
+def compress(data: bytes) -> bytes:
+    """Compress a file in the same way each time."""
+    return gzip.compress(data, 9, mtime=0)
