@@ -62,9 +62,12 @@ export class Semantic {
     const tokens = this.#tokenizer.encode(text, this.#model.arrays.positions.length / HIDDEN);
     const rows = await Promise.all(tokens.map((token) => this.#row(token)));
     const vector = await runInSlices(embed(this.#model, rows));
-    return this.#vectors.flatMap(({ scales, numbers }) => Array.from(scales, (scale, chunk) => {
+    return this.#vectors.flatMap(({ scales, upper, lower }) => Array.from(scales, (scale, chunk) => {
       let sum = 0;
-      for (let place = 0, at = chunk * HIDDEN; place < HIDDEN; place += 1, at += 1) sum += vector[place] * numbers[at];
+      for (let place = 0, at = chunk * HIDDEN; place < HIDDEN; place += 2, at += 2) {
+        const low = lower[at >> 1];
+        sum += vector[place] * (upper[at] * 16 + (low & 15)) + vector[place + 1] * (upper[at + 1] * 16 + (low >> 4));
+      }
       return sum * scale;
     }));
   }
@@ -88,8 +91,13 @@ export class Semantic {
 }
 
 function readVectors(buffer) {
-  const count = buffer.byteLength / (HIDDEN + 4);
-  return { scales: new Float32Array(buffer, 0, count), numbers: new Int8Array(buffer, 4 * count) };
+  const count = buffer.byteLength / (4 + 1.5 * HIDDEN);
+  const end = count * (4 + HIDDEN);
+  return {
+    scales: new Float32Array(buffer, 0, count),
+    upper: new Int8Array(buffer, 4 * count, count * HIDDEN),
+    lower: new Uint8Array(buffer, end),
+  };
 }
 
 // Files: checked by their hashes, and kept in the cache of the browser
