@@ -12,7 +12,7 @@ const LEAST_MEMORY = 2; // GB
 
 /** Return whether this device may load the model without being asked. */
 export function mayLoad() {
-  const { connection, deviceMemory = LEAST_MEMORY } = navigator;
+  const { connection, deviceMemory = LEAST_MEMORY } = globalThis.navigator ?? {};
   return !connection?.saveData && !SLOW.includes(connection?.effectiveType) && deviceMemory >= LEAST_MEMORY;
 }
 

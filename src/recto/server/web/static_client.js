@@ -83,7 +83,10 @@ export class RectoClient {
         const { fuse } = await import("./semantic.js");
         return search(index, cosines && ((...values) => fuse(index.meta.semantic, cosines, ...values)));
       };
-      return semantic.isReady ? byMeaning() : { ...(await search(index, null)), improved: byMeaning() };
+      if (semantic.isReady) return byMeaning();
+      const improved = byMeaning();
+      improved.catch(() => undefined); // a later search has begun
+      return { ...(await search(index, null)), improved };
     });
   }
 

@@ -255,6 +255,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   element.addEventListener("close", () => {
     settle();
     stop();
+    note.hidden = true;
   });
 
   const open = (query, selectedText) => {
