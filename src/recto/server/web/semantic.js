@@ -44,8 +44,9 @@ export class Semantic {
     const { model, vectors } = this.#meta;
     const body = this.#file("body.bin", model.sha256, (bytes) => onProgress(Math.min(1, bytes / model.bytes)));
     const files = vectors.map((hash, number) => loadFile(new URL(`vectors-${number}.bin`, this.#data), hash));
-    this.#vectors = (await Promise.all(files)).map(readVectors);
-    this.#model = readModel(await body);
+    const [content, ...stored] = await Promise.all([body, ...files]);
+    this.#vectors = stored.map(readVectors);
+    this.#model = readModel(content);
     this.#tokenizer = new Tokenizer(this.#model.arrays);
     onProgress(1);
   }

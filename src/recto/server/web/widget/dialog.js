@@ -23,7 +23,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   const close = h("button", { type: "button", class: "plain", "aria-label": t("close") }, "✕");
   const message = h("div", {});
   const list = h("div", { id: "results", role: "listbox", "aria-label": t("results"), hidden: true });
-  const note = h("p", { class: "message note", hidden: true }); // below the results, so that they do not move
+  const note = h("p", { class: "message note" }); // below the results, so that they do not move
   const status = h("div", { class: "sr", role: "status" });
   const element = h("dialog", { class: "search", "aria-label": t("searchLabel") },
     h("div", { class: "head" }, searchIcon(), input, close),
@@ -39,8 +39,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
 
   /** Tell how far a static search has loaded its model, or that it cannot (static_client.js). */
   client.onstatus = ({ loaded, error }) => {
-    note.textContent = error ? t("wordsOnly") : t("loadingMeaning", { percent: Math.floor(100 * loaded) });
-    note.hidden = loaded === 1;
+    note.textContent = error ? t("wordsOnly") : loaded < 1 ? t("loadingMeaning", { percent: Math.floor(100 * loaded) }) : "";
     if (error) status.textContent = `${status.textContent} ${note.textContent}`;
   };
 
@@ -255,7 +254,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   element.addEventListener("close", () => {
     settle();
     stop();
-    note.hidden = true;
+    note.textContent = "";
   });
 
   const open = (query, selectedText) => {
