@@ -194,7 +194,7 @@ def test_results_do_not_change_under_the_cursor(reader: Reader) -> None:
     """A reader who has moved to a result keeps the list; progress is shown below it."""
     page = reader.read(PAGE)
     held: list[Route] = []
-    page.route("**/body.bin", lambda route: held.append(route))
+    page.route("**/body.bin", lambda route: held.append(route))  # noqa: PLW0108 (append itself has no signature)
     reader.type(OFF_TOPIC + " or use a robot")
     expect(reader.options.first).to_be_visible()
     page.keyboard.press("ArrowDown")
@@ -240,7 +240,9 @@ def test_the_page_stays_responsive(reader: Reader) -> None:
         "() => { window.tasks = []; new PerformanceObserver((list) => window.tasks.push(...list.getEntries()"
         ".map(({ duration }) => duration))).observe({ type: 'longtask' }); }"
     )
-    reader.input.fill("which controller keeps a walking robot from falling over when it is pushed from the side")
+    reader.input.fill(
+        "which controller keeps a walking robot from falling over when it is pushed from the side"
+    )
     reader.settle()
     page.wait_for_timeout(1000)
     assert all(duration < 400 for duration in page.evaluate("window.tasks"))

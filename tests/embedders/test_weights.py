@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recto._util import files
 from recto.embedders.granite.embedder import MODELS, VARIANTS, built_in_embedder, remove_damaged_weights
 from recto.embedders.granite.weights import Arrays, cached_weights, layout
 from recto.protocols import Embedder

@@ -1,4 +1,4 @@
-"""The part of a static export that searches by meaning: the model as files, and the vectors of the chunks (decision 17)."""
+"""Static search by meaning: the model as files, and the vectors of the chunks (decision 17)."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Semantic = Literal["auto", "on", "off"]
 
 POSITIONS = 128
 """The tokens of a query that the browser embeds: more would take seconds there."""
-MODEL_SHA256 = "6eed56aeb470c123eb1c828867f05a858f5f598a1ff378bfe4a9fdc61e94f11e"
+MODEL_SHA256 = "0ce6555afbe5913774538bc8c393e7ee889822484a6df272ac2107545ad22463"
 """The hash of the model's files: it names their folder, so that it is the same for all books and exports."""
-_SHARD_TOKENS = 32  # 13 KB: a query of twelve tokens loads at most 160 KB
+_SHARD_TOKENS = 32  # 13 KB
+_FREQUENT = 1024  # the body has the rows of these tokens, half of those that questions have
 _SHARD_CHUNKS = 1700  # 1 MB
 _CODES = {"int8": "b", "float32": "f", "uint32": "I", "uint16": "H"}
 _INT12_MAX = 2047
@@ -70,8 +71,8 @@ def semantic_meta(index: Index, lexical_weight: float) -> dict[str, Any]:
 def vector_files(index: Index, chunks: Sequence[Chunk]) -> Iterator[bytes]:
     """Yield the vectors of chunks in files: the scales of some of them, then their numbers in 12 bits.
 
-    The upper eight bits of all numbers come first, then the lower four of two numbers in each byte. With eight
-    bits alone, the first five pages had another order for one of 13 questions.
+    The upper eight bits of all numbers come first, then the lower four of two numbers in each byte. With
+    eight bits alone, the first five pages had another order for one of 13 questions.
     """
     import numpy as np
 
@@ -87,7 +88,7 @@ def vector_files(index: Index, chunks: Sequence[Chunk]) -> Iterator[bytes]:
 
 
 def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
-    """Return the description of the model for the metadata, and its files: the body, and the rows of tokens."""
+    """Return the description of the model for the metadata, and its files: the body, the rows of tokens."""
     import numpy as np
 
     weights = read_int8_body(find_pack())
@@ -96,6 +97,8 @@ def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
         scales[start : start + _SHARD_TOKENS].tobytes() + numbers[start : start + _SHARD_TOKENS].tobytes()
         for start in range(0, len(numbers), _SHARD_TOKENS)
     ]
+    frequent = _FREQUENT // _SHARD_TOKENS
+    weights["frequent"] = np.frombuffer(b"".join(shards[:frequent]), np.int8)
     weights["positions"] = weights["positions"][:POSITIONS]
     for name in LINEAR:  # JavaScript multiplies row by row
         weights[f"{name}.w8"] = np.ascontiguousarray(weights[f"{name}.w8"].T)
@@ -120,7 +123,9 @@ def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
         )
     folder = f"model/{digest[:12]}"
     files = [(f"{folder}/body.bin", compress(body))]
-    files += [(f"{folder}/tokens-{number}.bin", compress(shard)) for number, shard in enumerate(shards)]
+    files += [
+        (f"{folder}/tokens-{number}.bin", compress(shards[number])) for number in range(frequent, len(shards))
+    ]
     return {"folder": folder, "sha256": digest, "bytes": len(files[0][1])}, files
 
 

@@ -18,7 +18,14 @@ from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
 from recto.search.analyzer import MAX_WORD, STOP_WORDS, count_words, stem, word_forms, word_terms
 from recto.search.display import SNIPPET_RULES, pick
-from recto.search.lexical import BM25, CORRECTION_RULES, QUERY_RULES, analyzed_text, common_words, read_lexicon
+from recto.search.lexical import (
+    BM25,
+    CORRECTION_RULES,
+    QUERY_RULES,
+    analyzed_text,
+    common_words,
+    read_lexicon,
+)
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
 from recto.search.selection import OVERLAP_RULES
 from recto.server.semantic_export import (

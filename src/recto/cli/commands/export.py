@@ -81,9 +81,7 @@ def export(
         text = f"Wrote llms.txt, llms-full.txt and {plural(pages, 'page')} of '{name}' to {directory}."
     else:
         with progress_bar("Reading chunks") as progress:
-            exported = export_static(
-                index, directory, progress, semantic or "auto", settings.lexical_weight
-            )
+            exported = export_static(index, directory, progress, semantic or "auto", settings.lexical_weight)
         summary |= asdict(exported)
         if exported.unpublished:
             notify(

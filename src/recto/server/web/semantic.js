@@ -74,19 +74,22 @@ export class Semantic {
   }
 
   async #row(token) {
-    const { shard_tokens: size, tokens, shards } = this.#model;
+    const { shard_tokens: size, tokens, shards, arrays } = this.#model;
     const number = Math.floor(token / size);
-    if (!this.#shards.has(number)) {
+    const count = Math.min(size, tokens - number * size);
+    const start = number * size * (HIDDEN + 4 * GROUPS);
+    const isFrequent = start < arrays.frequent.length;
+    if (!isFrequent && !this.#shards.has(number)) {
       const loading = this.#file(`tokens-${number}.bin`, shards.slice(16 * number, 16 * number + 16));
       this.#shards.set(number, loading);
       loading.catch(() => this.#shards.delete(number)); // a later attempt may succeed
     }
-    const buffer = await this.#shards.get(number);
-    const count = Math.min(size, tokens - number * size);
+    const buffer = isFrequent ? arrays.frequent.buffer : await this.#shards.get(number);
+    const offset = isFrequent ? arrays.frequent.byteOffset + start : 0;
     const place = token - number * size;
     return {
-      scales: new Float32Array(buffer, 4 * GROUPS * place, GROUPS),
-      numbers: new Int8Array(buffer, 4 * GROUPS * count + HIDDEN * place, HIDDEN),
+      scales: new Float32Array(buffer, offset + 4 * GROUPS * place, GROUPS),
+      numbers: new Int8Array(buffer, offset + 4 * GROUPS * count + HIDDEN * place, HIDDEN),
     };
   }
 }
