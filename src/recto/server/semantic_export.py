@@ -27,7 +27,8 @@ POSITIONS = 128
 """The tokens of a query that the browser embeds: more would take seconds there."""
 MODEL_SHA256 = "0ce6555afbe5913774538bc8c393e7ee889822484a6df272ac2107545ad22463"
 """The hash of the model's files: it names their folder, so that it is the same for all books and exports."""
-_SHARD_TOKENS = 32  # 13 KB
+SHARD_TOKENS = 32
+"""The rows of the token table in a file of 13 KB."""
 _FREQUENT = 1024  # the body has the rows of these tokens, half of those that questions have
 _SHARD_CHUNKS = 1700  # 1 MB
 _CODES = {"int8": "b", "float32": "f", "uint32": "I", "uint16": "H"}
@@ -94,10 +95,10 @@ def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
     weights = read_int8_body(find_pack())
     numbers, scales = weights.pop("word.q"), weights.pop("word.s")
     shards = [
-        scales[start : start + _SHARD_TOKENS].tobytes() + numbers[start : start + _SHARD_TOKENS].tobytes()
-        for start in range(0, len(numbers), _SHARD_TOKENS)
+        scales[start : start + SHARD_TOKENS].tobytes() + numbers[start : start + SHARD_TOKENS].tobytes()
+        for start in range(0, len(numbers), SHARD_TOKENS)
     ]
-    frequent = _FREQUENT // _SHARD_TOKENS
+    frequent = _FREQUENT // SHARD_TOKENS
     weights["frequent"] = np.frombuffer(b"".join(shards[:frequent]), np.int8)
     weights["positions"] = weights["positions"][:POSITIONS]
     for name in LINEAR:  # JavaScript multiplies row by row
@@ -106,7 +107,7 @@ def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
     header = {
         "layers": LAST + 1,
         "tokens": len(numbers),
-        "shard_tokens": _SHARD_TOKENS,
+        "shard_tokens": SHARD_TOKENS,
         "shards": "".join(hashlib.sha256(shard).hexdigest()[:16] for shard in shards),
         "scales": {  # the inputs of the other layers are scaled by their largest number
             name: [float(np.float32(calibration[name].scale)), calibration[name].zero]
