@@ -7,6 +7,7 @@ const HEAD = HIDDEN / HEADS;
 const GROUP = 64; // numbers of a token's row that share a scale
 const EPSILON = 1e-12;
 const SLICE = 12; // milliseconds
+const STEP = 65_536; // weights between two looks at the clock: the first steps are slow, until the code is compiled
 const START = 0;
 const END = 2;
 const SPECIAL = { "<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "<mask>": 50264 };
@@ -29,6 +30,11 @@ export function readModel(buffer) {
   return { ...header, arrays: Object.fromEntries(Object.entries(header.arrays).map(read)) };
 }
 
+/** Let the page work. */
+export function pause() {
+  return globalThis.scheduler?.yield ? scheduler.yield() : new Promise((resolve) => setTimeout(resolve));
+}
+
 /** Run the steps of a computation without blocking the thread for long; return its result. */
 export async function runInSlices(steps) {
   let end = performance.now() + SLICE;
@@ -36,7 +42,7 @@ export async function runInSlices(steps) {
     const { done, value } = steps.next();
     if (done) return value;
     if (performance.now() < end) continue;
-    await (globalThis.scheduler?.yield ? scheduler.yield() : new Promise((resolve) => setTimeout(resolve)));
+    await pause();
     end = performance.now() + SLICE;
   }
 }
@@ -219,15 +225,15 @@ function* multiply(input, arrays, name, measured) {
   const output = new Float32Array(count * rows);
   const sums = new Float64Array(pairs.length * rows);
   let done = 0;
-  for (; done + 4 <= pairs.length; done += 4) {
-    multiply4(weights, rows, columns, pairs, done, sums);
-    yield;
+  while (done < pairs.length) {
+    const size = [1, 1, 2, 2][pairs.length - done] ?? 4;
+    const multiplyRows = { 1: multiply1, 2: multiply2, 4: multiply4 }[size];
+    for (let row = 0; row < rows; row += Math.ceil(STEP / columns)) {
+      multiplyRows(weights, row, Math.min(rows, row + Math.ceil(STEP / columns)), rows, columns, pairs.slice(done), sums, done * rows);
+      yield;
+    }
+    done += size;
   }
-  for (; done + 2 <= pairs.length; done += 2) {
-    multiply2(weights, rows, columns, pairs, done, sums);
-    yield;
-  }
-  if (done < pairs.length) multiply1(weights, rows, columns, pairs[done], done, sums);
   for (let pair = 0; pair < pairs.length; pair += 1) {
     for (let row = 0; row < rows; row += 1) {
       const both = sums[pair * rows + row];
@@ -244,9 +250,8 @@ function* multiply(input, arrays, name, measured) {
 
 // The three functions below are the inner loops: more sums at a time mean fewer conversions of weights.
 
-function multiply4(weights, rows, columns, pairs, first, sums) {
-  const [one, two, three, four] = pairs.slice(first);
-  for (let row = 0, at = 0; row < rows; row += 1) {
+function multiply4(weights, from, to, rows, columns, [one, two, three, four], sums, start) {
+  for (let row = from, at = from * columns; row < to; row += 1) {
     let a = 0, b = 0, c = 0, d = 0;
     for (let place = 0; place < columns; place += 1, at += 1) {
       const weight = weights[at];
@@ -255,32 +260,30 @@ function multiply4(weights, rows, columns, pairs, first, sums) {
       c += weight * three[place];
       d += weight * four[place];
     }
-    const to = first * rows + row;
-    sums[to] = a;
-    sums[to + rows] = b;
-    sums[to + 2 * rows] = c;
-    sums[to + 3 * rows] = d;
+    sums[start + row] = a;
+    sums[start + rows + row] = b;
+    sums[start + 2 * rows + row] = c;
+    sums[start + 3 * rows + row] = d;
   }
 }
 
-function multiply2(weights, rows, columns, pairs, first, sums) {
-  const [one, two] = pairs.slice(first);
-  for (let row = 0, at = 0; row < rows; row += 1) {
+function multiply2(weights, from, to, rows, columns, [one, two], sums, start) {
+  for (let row = from, at = from * columns; row < to; row += 1) {
     let a = 0, b = 0;
     for (let place = 0; place < columns; place += 1, at += 1) {
       const weight = weights[at];
       a += weight * one[place];
       b += weight * two[place];
     }
-    sums[first * rows + row] = a;
-    sums[(first + 1) * rows + row] = b;
+    sums[start + row] = a;
+    sums[start + rows + row] = b;
   }
 }
 
-function multiply1(weights, rows, columns, pair, first, sums) {
-  for (let row = 0, at = 0; row < rows; row += 1) {
+function multiply1(weights, from, to, rows, columns, [pair], sums, start) {
+  for (let row = from, at = from * columns; row < to; row += 1) {
     let a = 0;
     for (let place = 0; place < columns; place += 1, at += 1) a += weights[at] * pair[place];
-    sums[first * rows + row] = a;
+    sums[start + row] = a;
   }
 }

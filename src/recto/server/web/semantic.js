@@ -1,10 +1,11 @@
 // Search a static copy of an index by meaning: load the model and the vectors of the chunks, and rank as the hybrid mode does.
 // pipeline.py, points.py and response.py explain the rules; semantic_export.py writes the files.
 
-import { embed, readModel, runInSlices, Tokenizer } from "./model.js";
+import { embed, pause, readModel, runInSlices, Tokenizer } from "./model.js";
 
 const CACHE = "recto-static";
 const STALLED = 30_000; // milliseconds without a byte
+const BLOCK = 131_072; // bytes that are decompressed at a time
 const HIDDEN = 384;
 const GROUPS = 6; // scales of a token's row
 const SLOW = ["slow-2g", "2g"];
@@ -166,7 +167,16 @@ async function receive(url, onBytes) {
 
 /** Decompress a file and compare its hash, or the beginning of its hash. */
 async function decode(bytes, hash) {
-  const content = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  const { writable, readable } = new DecompressionStream("gzip");
+  const decompressed = new Response(readable).arrayBuffer();
+  decompressed.catch(() => undefined); // the writer has the same error
+  const writer = writable.getWriter();
+  for (let start = 0; start < bytes.byteLength; start += BLOCK) {
+    await writer.write(new Uint8Array(bytes, start, Math.min(BLOCK, bytes.byteLength - start)));
+    await pause(); // browsers decompress in the thread of the page
+  }
+  await writer.close();
+  const content = await decompressed;
   if (!globalThis.crypto?.subtle) return content; // without HTTPS, nothing protects the scripts either
   const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", content));
   const actual = Array.from(digest, (byte) => byte.toString(16).padStart(2, "0")).join("");
