@@ -1,9 +1,9 @@
 // Search a static copy of an index by meaning: load the model and the vectors of the chunks, and rank as the hybrid mode does.
 // pipeline.py, points.py and response.py explain the rules; semantic_export.py writes the files.
 
+import { openCache } from "./client.js";
 import { embed, pause, readModel, runInSlices, Tokenizer } from "./model.js";
 
-const CACHE = "recto-static";
 const STALLED = 30_000; // milliseconds without a byte
 const BLOCK = 131_072; // bytes that are decompressed at a time
 const HIDDEN = 384;
@@ -106,19 +106,6 @@ function readVectors(buffer) {
 }
 
 // Files: checked by their hashes, and kept in the cache of the browser
-
-async function openCache() {
-  return globalThis.caches?.open(CACHE).catch(() => null); // it may be forbidden, or there may be no HTTPS
-}
-
-/** Remove what an earlier export of a book left in the cache. */
-export async function forgetOthers(url, generation) {
-  const cache = await openCache();
-  for (const { url: key } of (await cache?.keys()) ?? []) {
-    const isOther = key.startsWith(url) && !key.startsWith(`${url}${generation}/`) && !key.endsWith("/meta.bin");
-    if (isOther) await cache.delete(key);
-  }
-}
 
 /** Return the content of a file, from the cache if it has it; two tabs load it once. */
 async function loadFile(url, hash, { key = url, onBytes = () => undefined } = {}) {

@@ -94,12 +94,11 @@ export class RectoClient {
   async #openSemantic({ meta }) {
     if (!meta.semantic || this.semantic === "off") return null;
     try {
-      const { forgetOthers, mayLoad, Semantic } = await import("./semantic.js");
+      const { mayLoad, Semantic } = await import("./semantic.js");
       if (this.semantic !== "on" && !mayLoad()) return null;
       if (this.#meaning?.generation !== meta.generation) {
         const semantic = new Semantic(meta.semantic, this.url, meta.generation, (loaded) => this.onstatus({ loaded }));
         this.#meaning = { generation: meta.generation, semantic };
-        forgetOthers(this.url, meta.generation).catch(() => undefined);
       }
       return this.#meaning.semantic;
     } catch (error) {
@@ -128,10 +127,13 @@ export class RectoClient {
   }
 
   #open() {
-    const opened = (this.#index ??= read(new URL("meta.bin", this.url), "no-cache").then((meta) => openIndex(meta, this.url)));
+    if (this.#index) return this.#index;
+    const opened = read(new URL("meta.bin", this.url), "no-cache").then((meta) => openIndex(meta, this.url));
+    this.#index = opened;
     opened.catch(() => {
       this.#index = null; // a later attempt may succeed
     });
+    opened.then(({ meta }) => forgetOthers(this.url, meta.generation)).catch(() => undefined); // the next visit tries again
     return opened;
   }
 }
@@ -149,10 +151,24 @@ async function read(url, cache = "default") {
   });
 }
 
+/** Return the cache for files, or null if the browser has none for this page: it may forbid it, or require HTTPS. */
+export async function openCache() {
+  return globalThis.caches?.open("recto-static").catch(() => null);
+}
+
+/** Remove what an earlier export of the book left in the cache. */
+async function forgetOthers(url, generation) {
+  const cache = await openCache();
+  for (const { url: key } of (await cache?.keys()) ?? []) {
+    const isOther = key.startsWith(url) && !key.startsWith(`${url}${generation}/`) && !key.endsWith("/meta.bin");
+    if (isOther) await cache.delete(key);
+  }
+}
+
 /** Fetch a file, and keep a copy: it is used if the name has a hash of the content, or without a network. */
 async function fetchKept(url, cache) {
   const isImmutable = cache === "default";
-  const kept = await globalThis.caches?.open("recto-static").catch(() => null); // it may be forbidden
+  const kept = await openCache();
   const copy = isImmutable && (await kept?.match(url));
   if (copy) return copy;
   const request = fetch(url, { cache, signal: AbortSignal.timeout(TIMEOUT) });
