@@ -292,7 +292,7 @@ def test_mkdocs_writes_a_static_search(mkdocs: MkDocs, caplog: pytest.LogCapture
     assert (site / "recto" / "widget.js").is_file()
     assert (site / "recto" / "data" / "meta.bin").is_file()
     assert len(list((site / "recto" / "model").rglob("*.bin"))) > 1000
-    assert re.search(r"recto: Wrote the search to recto: \d+ files, by words and by meaning", caplog.text)
+    assert re.search(r"recto: Wrote the search to recto: [\d,]+ files, by words and by meaning", caplog.text)
 
 
 def test_a_preview_links_to_itself_and_does_not_index(mkdocs: MkDocs, tmp_path: Path) -> None:
