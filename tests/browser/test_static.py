@@ -260,3 +260,18 @@ def test_the_device_decides(reader: Reader) -> None:
     page.wait_for_timeout(500)
     assert not any("/model/" in url for url in urls)
     expect(reader.dialog).not_to_contain_text(WORDS_ONLY)
+
+
+def test_related_passages_are_found_by_meaning(reader: Reader) -> None:
+    """The panel lists passages with the same words at once, and replaces them when the model is loaded."""
+    page = reader.read(PAGE)
+    held: list[Route] = []
+    page.route("**/body.bin", lambda route: held.append(route))  # noqa: PLW0108 (append itself has no signature)
+    reader.select()
+    page.locator("recto-widget button.related").click()
+    expect(reader.panel.get_by_role("listitem").first).to_be_visible()
+    page.locator("recto-widget aside li").first.evaluate("element => { element.id = 'by-words'; }")
+    page.mouse.move(0, 0)
+    held[0].continue_()
+    expect(page.locator("recto-widget #by-words")).to_have_count(0, timeout=60_000)
+    expect(reader.panel.get_by_role("listitem").first).to_be_visible()
