@@ -1,8 +1,10 @@
 """Measure the static export with readers' questions: `python -m bench.static --home DIRECTORY`.
 
-It compares static search (the exported client in Node) with the lexical and the hybrid mode, also for rare
-words with a typo, and counts the bytes that a browser loads for the first answer to each question. It uses
-the books of `bench.books`; the directory keeps their indexes.
+It compares static search (the exported client in Node) with the lexical and the hybrid mode, before and after
+the model is loaded ("static words" and "static"), also for rare words with a typo. It counts the bytes that a
+browser loads for the first answer to each question, for the model, and for the tokens of a later question. It
+uses the books of `bench.books`; the directory keeps their indexes. The int8 graph embeds the questions, as in
+the browser.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import argparse
 import gzip
 import json
 import os
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -26,51 +27,75 @@ from bench.peers.table import table
 from bench.question_sets import MEASURES, Answer, AnswerChunk, Book, lead, load_books, measure
 from recto.api import open_embedder
 from recto.book.sources.tree import open_book
+from recto.embedders.granite.weights import find_pack, read_tokenizer
+from recto.embedders.onnx import new_tokenizer
+from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
+from recto.server.semantic_export import SHARD_TOKENS
 from recto.server.static_export import export_static
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import Chunk, Mode
 
-SYSTEMS = ("hybrid", "lexical", "static")
+SYSTEMS = ("hybrid", "lexical", "static words", "static")
 _MODES: tuple[Mode, ...] = ("hybrid", "lexical")
 _DEEP = 100  # chunks requested for each question
 _RARE = 500  # rare words of each book
 _RUN = """
 import { readFile } from "node:fs/promises";
 const [url] = process.argv.slice(2);
-const { RectoClient } = await import("./client.mjs");
+const { RectoClient } = await import(new URL("static/client.js", url));
 let loaded = [];
+const sum = () => loaded.reduce((total, size) => total + size, 0);
 globalThis.fetch = async (file) => {
   const body = await readFile(file);
   loaded.push(body.length);
   return new Response(body);
 };
-const deep = new RectoClient({ url });
+const deep = new RectoClient({ url, semantic: "on" });
+const { questions, words } = JSON.parse(await readFile("queries.json"));
+const hits = ({ results }) => results.map((hit) => [hit.url, hit.text]);
+const options = { top_k: 6, group_by: "page" }; // as the widget does
+await (await deep.search(questions[0], options)).improved;
+const ready = sum();
 const answers = [];
-for (const query of JSON.parse(await readFile("queries.json"))) {
+for (const query of questions) {
   loaded = [];
-  await new RectoClient({ url }).search(query, { top_k: 6, group_by: "page" }); // as the widget does
-  const bytes = loaded.reduce((sum, size) => sum + size, 0);
-  const files = loaded.length;
-  const { results } = await deep.search(query, { top_k: 100 });
-  answers.push({ bytes, files, hits: results.map((hit) => [hit.url, hit.text]) });
+  await new RectoClient({ url, semantic: "off" }).search(query, options);
+  const first = { bytes: sum(), files: loaded.length };
+  const answer = await deep.search(query, { top_k: 100 });
+  const { answerable } = answer;
+  const began = performance.now();
+  await deep.search(query, options);
+  const ms = performance.now() - began;
+  const byWords = hits(await deep.search(query, { top_k: 100, mode: "lexical" }));
+  answers.push({ ...first, ms, answerable, words: byWords, hits: hits(answer) });
 }
-console.log(JSON.stringify(answers));
+const found = [];
+for (const word of words) found.push(hits(await deep.search(word, { top_k: 20, mode: "lexical" })));
+console.log(JSON.stringify({ ready, answers, found }));
 """
 
 
-def search_static(directory: Path, queries: Sequence[str]) -> list[dict[str, Any]]:
-    """Return for each query the bytes and files of the first answer, and the URLs and texts of the hits."""
+def search_static(directory: Path, questions: Sequence[str], words: Sequence[str]) -> dict[str, Any]:
+    """Return for each question the bytes and files of the first answer, and the URLs and texts of hits."""
     work = directory.parent
-    shutil.copy(directory / "static" / "client.js", work / "client.mjs")
-    (work / "run.mjs").write_text(_RUN, "utf-8")
-    (work / "queries.json").write_text(json.dumps(queries), "utf-8")
-    command = ["node", "run.mjs", f"{directory.as_uri()}/"]
+    (work / "package.json").write_text('{"type": "module"}')
+    (work / "run.js").write_text(_RUN, "utf-8")
+    (work / "queries.json").write_text(json.dumps({"questions": questions, "words": words}), "utf-8")
+    command = ["node", "run.js", f"{directory.as_uri()}/"]
     done = subprocess.run(command, check=True, cwd=work, capture_output=True)
-    found: list[dict[str, Any]] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def token_bytes(directory: Path, questions: Sequence[str]) -> list[int]:
+    """Return the bytes of the token files that each question needs, smallest first."""
+    tokenizer = new_tokenizer(read_tokenizer(find_pack()))
+    sizes = {path.stem: path.stat().st_size for path in directory.glob("model/*/tokens-*.bin")}
+    shards = ({f"tokens-{id // SHARD_TOKENS}" for id in one.ids} for one in tokenizer.encode_batch(questions))
+    return sorted(sum(sizes.get(name, 0) for name in names) for names in shards)
 
 
 def to_answer(chunks: Sequence[Chunk]) -> Answer:
@@ -95,16 +120,14 @@ def measure_book(
         ]
         for mode in _MODES
     }
-    export = export_static(retriever.open(), directory)
+    export = export_static(retriever.open(), directory, semantic="on")
     chunks = list(retriever.open().scroll())
     by_link = {(one.url, one.text): one for one in chunks}
     draws = rare_words.draw([one.text for one in chunks], _RARE, book.name)
     words = [word for one in draws for word in (one.word, one.typo)]
-    results = search_static(directory, [*queries, *words])
-    texts = {
-        word: [text for _, text in one["hits"]]
-        for word, one in zip(words, results[len(queries) :], strict=True)
-    }
+    found = search_static(directory, queries, words)
+    results = found["answers"]
+    texts = {word: [text for _, text in hits] for word, hits in zip(words, found["found"], strict=True)}
     rare = (
         rare_words.ask(draws, search)
         for search in (
@@ -114,21 +137,40 @@ def measure_book(
             lambda word: texts[word][: rare_words.TOP],
         )
     )
-    results = results[: len(queries)]
-    answers["static"] = [to_answer([by_link[url, text] for url, text in one["hits"]]) for one in results]
-    same = sum(
-        [hit.page for hit in one.hits[:10]] == [hit.page for hit in other.hits[:10]]
-        for one, other in zip(answers["static"], answers["lexical"], strict=True)
+    for system, name in (("static words", "words"), ("static", "hits")):
+        answers[system] = [to_answer([by_link[url, text] for url, text in one[name]]) for one in results]
+    same = (
+        sum(
+            first_pages(one, pages) == first_pages(other, pages)
+            for one, other in zip(answers[static], answers[mode], strict=True)
+        )
+        for static, mode, pages in (
+            ("static words", "lexical", 5),
+            ("static", "hybrid", 1),
+            ("static", "hybrid", 5),
+        )
     )
+    probabilities = (retriever.search(query, _DEEP).answerable or 0.0 for query in queries)
+    gap = max(abs(one - found["answerable"]) for one, found in zip(probabilities, results, strict=True))
+    tokens = token_bytes(directory, queries)
     data = sorted(one["bytes"] for one in results)
     files = median(one["files"] for one in results)
     sizes = (f"{size / 1000:.0f}" for size in (median(data), data[-1], export.bytes))
     row = [book.name, str(export.chunks), *sizes, f"{files:.0f}"]
     return answers, [
         *row,
-        f"{same} of {len(queries)}",
+        f"{found['ready'] / 1e6:.1f}",
+        f"{median(tokens) / 1000:.0f} / {tokens[-1] / 1000:.0f}",
+        f"{median(one['ms'] for one in results):.0f}",
+        *(f"{count / len(queries):.3f}" for count in same),
+        f"{gap:.3f}",
         *(f"{one.exact:.3f} / {one.typo:.3f}" for one in rare),
     ]
+
+
+def first_pages(answer: Answer, count: int) -> list[str]:
+    """Return the first different pages of an answer."""
+    return list(dict.fromkeys(hit.page for hit in answer.hits))[:count]
 
 
 def main() -> None:
@@ -141,12 +183,12 @@ def main() -> None:
     parser.add_argument("--home", type=Path, required=True, help="directory that keeps the indexes")
     options = parser.parse_args()
     books = load_books(options.corpora / "questions", options.corpora / "books", [])
-    embedder = open_embedder(Settings("local", "edge", options.home), lambda _: None)
+    embedder = open_embedder(Settings("local", "edge", options.home, precision="int8"), lambda _: None)
     answers: dict[str, dict[str, list[Answer]]] = {system: {} for system in SYSTEMS}
     rows = []
     with tempfile.TemporaryDirectory() as folder, closing(EdgeStore(options.home)) as store:
         for book in books:
-            job = IndexJob(open_book(book.docs, book=book.name), embedder)
+            job = IndexJob(open_book(book.docs, book=book.name), embedder, calibrate=calibrate)
             index_book(job, store, book.name, journal=options.home / "journal")
             found, row = measure_book(book, Retriever(embedder, store, book.name), Path(folder) / book.name)
             rows.append(row)
@@ -162,8 +204,19 @@ def main() -> None:
         quality.append([system, *(f"{result.mean()[name]:.3f}" for name in MEASURES), shown])
     print(table(["system", *MEASURES, "hybrid minus this system: page MRR (95 % interval)"], quality))
     sizes = ["data of the first answer, KB: median", "maximum", "export, KB", "files of the first answer"]
-    rare = [f"rare words as written / with a typo: {system}" for system in SYSTEMS[1:]]
-    print(table(["book", "chunks", *sizes, "same pages as lexical", *rare], rows))
+    meaning = [
+        "ready for meaning, MB",
+        "tokens of a later question, KB: median / maximum",
+        "ms in Node, median",
+    ]
+    same = [
+        "same five pages: words, lexical",
+        "same page: static, hybrid",
+        "same five pages",
+        "answerable: largest gap",
+    ]
+    rare = [f"rare words as written / with a typo: {system}" for system in SYSTEMS[1:3]]
+    print(table(["book", "chunks", *sizes, *meaning, *same, *rare], rows))
     print(
         f"Widget: {sum(map(len, widget)) / 1000:.0f} KB, {sum(map(_compressed, widget)) / 1000:.0f} KB gzip"
     )

@@ -1,11 +1,13 @@
 // A Docusaurus plugin: the script tag of the Recto widget on every page, and a button in place of the search bar.
 
+const {execFileSync} = require('node:child_process');
 const path = require('node:path');
 
 const NAME = 'recto-docusaurus';
 const ADMIN_KEY = 'recto_sk_';
 const COLLECTION = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/u;
-const KNOWN = ['collection', 'id', 'key', 'related', 'server', 'strings'];
+const KNOWN = ['collection', 'id', 'key', 'related', 'server', 'static', 'strings'];
+const STATIC = 'recto'; // the directory of the static search in the built site
 
 module.exports = function rectoPlugin(context, options) {
   const {baseUrl, i18n, siteConfig} = context;
@@ -36,9 +38,9 @@ module.exports = function rectoPlugin(context, options) {
     injectHtmlTags({content}) {
       const attributes = {
         type: 'module',
-        src: `${options.server}widget.js`,
-        'data-collection': collectionOf(options, i18n.currentLocale),
+        src: options.static ? `${baseUrl}${STATIC}/widget.js` : `${options.server}widget.js`,
       };
+      if (!options.static) attributes['data-collection'] = collectionOf(options, i18n.currentLocale);
       if (options.key) attributes['data-key'] = options.key;
       if (!options.related) attributes['data-related'] = 'off';
       if (Object.keys(content).length) attributes['data-strings'] = JSON.stringify(content);
@@ -48,6 +50,16 @@ module.exports = function rectoPlugin(context, options) {
       }
       return {headTags: [{tagName: 'script', attributes}]};
     },
+
+    /** Index the site, and write the static search into it. */
+    postBuild({outDir}) {
+      if (!options.static) return;
+      const {currentLocale, defaultLocale} = i18n;
+      const collection = ['--collection', collectionOf(options, currentLocale)];
+      const locale = currentLocale === defaultLocale ? [] : ['--locale', currentLocale];
+      recto(['index', context.siteDir, ...collection, ...locale]);
+      recto(['export', '--static', path.join(outDir, STATIC), ...collection]);
+    },
   };
 };
 
@@ -56,6 +68,9 @@ module.exports.validateOptions = ({options}) => {
     if (!KNOWN.includes(name)) throw problem(`there is no option "${name}"`, `The options are ${KNOWN.join(', ')}.`);
   }
   const {id = 'default', server = '/recto/', collection, key, related = true, strings = {}} = options;
+  const isStatic = options.static ?? false;
+  if (typeof isStatic !== 'boolean') throw problem('"static" is not true or false', 'It is false by default.');
+  if (isStatic && (key || options.server)) throw problem('"static" needs no "server" and no "key"', 'Remove them.');
   if (typeof server !== 'string' || !/^(?:\/|https?:\/\/[^/])/u.test(server)) {
     throw problem(
       '"server" is not an address',
@@ -80,8 +95,18 @@ module.exports.validateOptions = ({options}) => {
   if (!isObject(strings) || !Object.values(strings).every((text) => typeof text === 'string')) {
     throw problem('"strings" is not an object of texts', 'Write it as {search: "Find"}.');
   }
-  return {id, server: `${server.replace(/\/+$/u, '')}/`, collection, key, related, strings};
+  return {id, server: `${server.replace(/\/+$/u, '')}/`, collection, key, related, strings, static: isStatic};
 };
+
+/** Run Recto, and show its output; an error fails the build. */
+function recto(values) {
+  try {
+    execFileSync('recto', values, {stdio: 'inherit'});
+  } catch (error) {
+    if (error.code === 'ENOENT') throw problem('the command `recto` is not installed', 'Install Recto for the user who builds the site: its guide is docs/how-to/install.md.');
+    throw problem(`\`recto ${values[0]}\` failed`, 'Its message is above.');
+  }
+}
 
 function collectionOf({collection}, locale) {
   if (!isObject(collection)) return collection;

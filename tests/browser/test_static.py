@@ -8,19 +8,25 @@ from collections.abc import Iterator
 from html import escape
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from recto.server.static_export import _analysis, export_static
 from recto.stores.edge.store import EdgeStore
+from tests.browser.checks import problems
 from tests.browser.site import Site
 from tests.browser.test_widget import QUESTION, SAMPLE, Reader
 from tests.languages import SENTENCES, random_sentences
 from tests.server.test_static_languages import python_cuts
 
 BUDGET = 300_000  # bytes
+LATER = re.compile(r"/model/|/vectors-|/(model|semantic)\.js")
+OFF_TOPIC = "how do I bake bread"
+NOT_COVERED = "The book does not seem to cover this."
+WORDS_ONLY = "The search by meaning is not available."
 POLICY = "default-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'"
 PAGE = "/book/docs/module-1-ros2/01-ros2-fundamentals/"
 
@@ -105,7 +111,18 @@ def test_the_first_answer_needs_little(reader: Reader, query: str) -> None:
     session = reader.context.new_cdp_session(reader.page)
     session.send("Network.enable")
     received: list[int] = []
-    session.on("Network.loadingFinished", lambda event: received.append(event["encodedDataLength"]))
+    later: set[str] = set()  # what is loaded after the first answer
+
+    def on_request(event: dict[str, Any]) -> None:
+        if LATER.search(event["request"]["url"]):
+            later.add(event["requestId"])
+
+    def on_finished(event: dict[str, Any]) -> None:
+        if event["requestId"] not in later:
+            received.append(event["encodedDataLength"])
+
+    session.on("Network.requestWillBeSent", on_request)
+    session.on("Network.loadingFinished", on_finished)
     reader.page.goto(f"{reader.origin}{PAGE}", wait_until="networkidle")
     received[:] = []
     loader = reader.page.evaluate("performance.getEntriesByName(document.scripts[0].src)[0].transferSize")
@@ -121,7 +138,7 @@ def test_a_misspelled_word_and_nothing_found(reader: Reader) -> None:
     reader.type("kinematcs")
     expect(reader.dialog).to_contain_text("Searched for “kinematics” instead of “kinematcs”.")
     reader.input.fill("zzzz qqqq")
-    expect(reader.dialog).to_contain_text("Nothing found for “zzzz qqqq”.")
+    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)  # as with a service
 
 
 def test_hostile_content_is_text(browser: Browser, books: Path, tmp_path: Path) -> None:
@@ -162,3 +179,121 @@ def test_words_of_other_languages_are_cut_as_in_python(
     )
     for text, cut, ours in zip(texts, theirs, python_cuts(language, texts), strict=True):
         assert cut == ours, text
+
+
+def test_results_by_meaning_replace_those_by_words(reader: Reader) -> None:
+    """Under a policy without workers, WebAssembly and Trusted Types; a second page loads nothing again."""
+    page = reader.read(PAGE)
+    of_the_site = problems(page)
+    page.keyboard.press("Control+k")
+    reader.input.fill(OFF_TOPIC)
+    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    expect(reader.options.first).to_be_visible()
+    assert [problem for problem in problems(page) if problem not in of_the_site] == []
+    expect(reader.dialog.locator(".note")).to_be_hidden()
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
+    page.reload(wait_until="networkidle")
+    page.keyboard.press("Control+k")
+    reader.input.fill(OFF_TOPIC)
+    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    data = [url for url in urls if "/data/" in url or "/model/" in url]
+    assert data == [f"{reader.origin}/book/recto/data/meta.bin"]
+
+
+def test_meaning_needs_no_network_after_the_first_search(reader: Reader) -> None:
+    page = reader.read(PAGE)
+    reader.type(OFF_TOPIC)
+    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    page.route(re.compile(r"/(data|model)/"), lambda route: route.abort("internetdisconnected"))
+    page.reload(wait_until="networkidle")
+    reader.type(OFF_TOPIC)
+    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    reader.wrong = [one for one in reader.wrong if "ERR_INTERNET_DISCONNECTED" not in one]
+
+
+def test_results_do_not_change_under_the_cursor(reader: Reader) -> None:
+    """A reader who has moved to a result keeps the list; progress is shown below it."""
+    page = reader.read(PAGE)
+    held: list[Route] = []
+    page.route("**/body.bin", lambda route: held.append(route))  # noqa: PLW0108 (append itself has no signature)
+    reader.type(OFF_TOPIC + " or use a robot")
+    expect(reader.options.first).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    selected = reader.options.nth(1)
+    expect(selected).to_have_attribute("aria-selected", "true")
+    before = reader.options.all_inner_texts()
+    held[0].continue_()
+    expect(reader.dialog.locator(".note")).to_be_hidden(timeout=60_000)
+    page.wait_for_timeout(2000)
+    assert reader.options.all_inner_texts() == before
+    expect(selected).to_have_attribute("aria-selected", "true")
+
+
+@pytest.mark.parametrize("answer", ["404", "wrong", "stopped"])
+def test_words_are_searched_for_without_the_model(reader: Reader, answer: str) -> None:
+    page = reader.read(PAGE)
+
+    def respond(route: Route) -> None:
+        if answer == "stopped":
+            route.abort("connectionreset")
+        else:
+            route.fulfill(status=404 if answer == "404" else 200, body=b"another file")
+
+    page.route("**/body.bin", respond)
+    reader.type(QUESTION)
+    expect(reader.options.first).to_contain_text("How do ROS 2 nodes communicate?")
+    expect(reader.dialog).to_contain_text(WORDS_ONLY)
+    page.keyboard.press("Escape")
+    reader.type("qos")
+    expect(reader.options.first).to_be_visible()
+    expect(reader.dialog).not_to_contain_text(WORDS_ONLY)
+    (warning,) = (one for one in reader.wrong if "meaning" in one)
+    assert warning.startswith("warning: Recto: the search by meaning is not available.")
+    reader.wrong.clear()
+
+
+def test_the_page_stays_responsive(reader: Reader) -> None:
+    """No task of the model takes longer than 50 ms on a machine that is not busy; the test allows for others."""
+    page = reader.read(PAGE)
+    reader.type(OFF_TOPIC)
+    expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    page.evaluate(
+        "() => { window.tasks = []; new PerformanceObserver((list) => window.tasks.push(...list.getEntries()"
+        ".map(({ duration }) => duration))).observe({ type: 'longtask' }); }"
+    )
+    reader.input.fill(
+        "which controller keeps a walking robot from falling over when it is pushed from the side"
+    )
+    reader.settle()
+    page.wait_for_timeout(1000)
+    assert all(duration < 400 for duration in page.evaluate("window.tasks"))
+
+
+def test_the_device_decides(reader: Reader) -> None:
+    """With Save-Data, the model is not loaded, and nothing is said about it."""
+    page = reader.page
+    page.add_init_script("Object.defineProperty(navigator, 'connection', { value: { saveData: true } })")
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
+    reader.read(PAGE)
+    reader.type(QUESTION)
+    expect(reader.options.first).to_be_visible()
+    page.wait_for_timeout(500)
+    assert not any("/model/" in url for url in urls)
+    expect(reader.dialog).not_to_contain_text(WORDS_ONLY)
+
+
+def test_related_passages_are_found_by_meaning(reader: Reader) -> None:
+    """The panel lists passages with the same words at once, and replaces them when the model is loaded."""
+    page = reader.read(PAGE)
+    held: list[Route] = []
+    page.route("**/body.bin", lambda route: held.append(route))  # noqa: PLW0108 (append itself has no signature)
+    reader.select()
+    page.locator("recto-widget button.related").click()
+    expect(reader.panel.get_by_role("listitem").first).to_be_visible()
+    page.locator("recto-widget aside li").first.evaluate("element => { element.id = 'by-words'; }")
+    page.mouse.move(0, 0)
+    held[0].continue_()
+    expect(page.locator("recto-widget #by-words")).to_have_count(0, timeout=60_000)
+    expect(reader.panel.get_by_role("listitem").first).to_be_visible()

@@ -99,12 +99,17 @@ def test_a_static_search_is_exported(sample_home: Path, tmp_path: Path) -> None:
     done = recto(sample_home, "export", "--static", str(target))
     assert done.returncode == 0, done.stderr
     assert f"of 'recto-sample' to {target}: " in done.stdout
+    assert "Search by words and by meaning." in done.stdout
     assert "28 pages of 'recto-sample' cannot be opened from the results" in done.stderr
     again = json.loads(recto(sample_home, "export", "--static", str(target), "--json").stdout)
-    assert (target / "data" / again["generation"] / "words-0.bin").is_file()
     assert (again["collection"], again["directory"]) == ("recto-sample", str(target))
     assert again["unpublished"] == again["pages"] == 28
-    assert again["bytes"] == sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
+    words = json.loads(
+        recto(sample_home, "export", "--static", str(target), "--semantic", "off", "--json").stdout
+    )
+    assert (again["semantic"], words["semantic"]) == (True, False)
+    assert (target / "data" / words["generation"] / "words-0.bin").is_file()
+    assert words["bytes"] == sum(path.stat().st_size for path in target.rglob("*") if path.is_file())
 
 
 def test_a_published_book_is_exported_without_a_warning(home: Path, small_book: Path, tmp_path: Path) -> None:
@@ -114,7 +119,12 @@ def test_a_published_book_is_exported_without_a_warning(home: Path, small_book: 
 
 
 def test_an_export_has_one_kind(home: Path, tmp_path: Path) -> None:
-    for wrong in ([], ["--llms", "a", "--static", "b"], ["--static", "b", "--site-url", "https://x.org/"]):
+    for wrong in (
+        [],
+        ["--llms", "a", "--static", "b"],
+        ["--static", "b", "--site-url", "https://x.org/"],
+        ["--llms", "a", "--semantic", "on"],
+    ):
         done = recto(home, "export", *wrong)
         assert done.returncode == 4
         assert "Traceback" not in done.stderr

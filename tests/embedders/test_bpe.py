@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from recto.api import sample_source
 from recto.embedders.granite.bpe import AsciiTokenizer
-from recto.embedders.granite.embedder import _MERGES
+from recto.embedders.granite.embedder import MERGES
 from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
 from scripts.make_merges import merges
 
 LIBRARY = new_tokenizer(read_tokenizer(find_pack()))
-ASCII = AsciiTokenizer(_MERGES)
+ASCII = AsciiTokenizer(MERGES)
 WORDS = [
     "robot's",
     "I'll",
@@ -38,7 +38,7 @@ WORDS = [
 
 
 def test_the_merge_rules_are_those_of_the_pack() -> None:
-    assert _MERGES.read_bytes() == merges(read_tokenizer(find_pack()))
+    assert MERGES.read_bytes() == merges(read_tokenizer(find_pack()))
 
 
 @given(

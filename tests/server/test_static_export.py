@@ -96,7 +96,7 @@ def odd_chunks() -> list[Chunk]:
 @pytest.fixture(scope="module")
 def exported(sample_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("static") / "recto"
-    export_static(EdgeStore(sample_home).open(SAMPLE_COLLECTION), directory)
+    export_static(EdgeStore(sample_home).open(SAMPLE_COLLECTION), directory, semantic="off")
     return directory
 
 

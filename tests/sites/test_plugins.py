@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import logging
+import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator
@@ -136,6 +137,8 @@ def test_options_of_docusaurus() -> None:
         ({"collection": "book", "keys": "x"}, 'no option "keys". The options are collection, id, key,'),
         ({"collection": "book", "related": "off"}, '"related" is not true or false'),
         ({"collection": "book", "strings": {"search": 1}}, '"strings" is not an object of texts'),
+        ({"collection": "book", "static": "yes"}, '"static" is not true or false'),
+        ({"collection": "book", "static": True, "key": "recto_pk_x"}, 'needs no "server" and no "key"'),
     ],
 )
 def test_wrong_options_of_docusaurus(options: dict[str, Any], message: str) -> None:
@@ -145,9 +148,35 @@ def test_wrong_options_of_docusaurus(options: dict[str, Any], message: str) -> N
     assert "recto_sk_secret" not in error
 
 
+def test_docusaurus_writes_a_static_search(tmp_path: Path) -> None:
+    """It indexes the site of each locale, and exports the index into the built site."""
+    options = {"collection": {"en": "book", "de": "buch"}, "static": True}
+    assert docusaurus(options) == {"type": "module", "src": "/book/recto/widget.js"}
+    program = tmp_path / "recto"
+    program.write_text('#!/bin/sh\necho "$@" >> "$(dirname "$0")/calls"\n')
+    program.chmod(0o755)
+    code = f"""
+        const plugin = require({json.dumps(str(PLUGIN))});
+        const options = plugin.validateOptions({{options: {json.dumps(options)}}});
+        const i18n = {{currentLocale: 'de', defaultLocale: 'en'}};
+        plugin({{siteDir: '/site', baseUrl: '/de/', siteConfig: {{}}, i18n}}, options).postBuild({{outDir: '/out/de'}});
+    """
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(["node", "-e", code], check=True, timeout=60, env={**os.environ, "PATH": path})
+    assert (tmp_path / "calls").read_text().splitlines() == [
+        "index /site --collection buch --locale de",
+        "export --static /out/de/recto --collection buch",
+    ]
+    program.write_text("#!/bin/sh\nexit 1\n")
+    done = subprocess.run(
+        ["node", "-e", code], check=False, capture_output=True, timeout=60, env={**os.environ, "PATH": path}
+    )
+    assert b"recto-docusaurus: `recto index` failed. Its message is above." in done.stderr
+
+
 def test_the_guide_of_docusaurus() -> None:
     blocks = shown("docusaurus.md", "js")
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         code = f"""
             const {{plugins}} = {{{block}}};
@@ -246,13 +275,24 @@ def test_the_guide_of_mkdocs(mkdocs: MkDocs, tmp_path: Path, monkeypatch: pytest
     from mkdocs.utils import yaml_load
 
     monkeypatch.setenv("RECTO_SERVER", "http://127.0.0.1:8001/")
-    site, preview = (yaml_load(block) for block in shown("mkdocs.md", "yaml"))
+    site, static, preview = (yaml_load(block) for block in shown("mkdocs.md", "yaml"))
+    assert static["plugins"] == [{"recto": {"static": True}}]
     options = site.pop("plugins")[0]["recto"]
     page = mkdocs(options, **site) / "index.html"
     assert script_of(page)["data-key"] == "recto_pk_…"
     assert collections(tmp_path) == ["my-book"]
     page = mkdocs(preview["plugins"][0]["recto"], "serve") / "index.html"
     assert script_of(page)["src"] == "http://127.0.0.1:8001/widget.js"
+
+
+def test_mkdocs_writes_a_static_search(mkdocs: MkDocs, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mkdocs")
+    site = mkdocs({"static": True})
+    assert script_of(site / "index.html") == {"type": "module", "src": "/book/recto/widget.js"}
+    assert (site / "recto" / "widget.js").is_file()
+    assert (site / "recto" / "data" / "meta.bin").is_file()
+    assert len(list((site / "recto" / "model").rglob("*.bin"))) > 1000
+    assert re.search(r"recto: Wrote the search to recto: [\d,]+ files, by words and by meaning", caplog.text)
 
 
 def test_a_preview_links_to_itself_and_does_not_index(mkdocs: MkDocs, tmp_path: Path) -> None:
@@ -285,6 +325,7 @@ def test_an_indexing_error_fails_only_a_strict_build(
     [
         ({"key": "recto_sk_secret"}, {}, "recto: `key` is an admin key, which must not be published"),
         ({"server": "recto/"}, {}, "recto: `server` is not an address: 'recto/'"),
+        ({"static": True, "key": "recto_pk_x"}, {}, "recto: `static` needs no `server` and no `key`"),
         ({"collection": "my book"}, {}, "`collection` is not a usable collection name: 'my book'"),
         ({}, {"site_name": "本"}, "recto: `site_name` has no Latin letters. State a name in `collection`"),
     ],

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from recto import api
 from recto._util.text import plural
@@ -15,6 +16,7 @@ from recto.book.sources.mkdocs import CONFIG_FILES
 from recto.errors import ConfigurationError, RectoError
 from recto.indexing.indexer import IndexProgress, IndexReport
 from recto.integrations import not_installed
+from recto.server.static_export import export_static
 from recto.settings import check_collection_name
 
 try:
@@ -33,6 +35,8 @@ _LOG = get_plugin_logger("recto")
 _STYLE = Path(__file__).with_name("material.css")
 _STYLE_ADDRESS = "assets/stylesheets/recto.css"
 _ADMIN_KEY = "recto_sk_"
+_STATIC = "recto"
+"""The directory of the static search in the built site."""
 _HEADER = '<nav class="md-header__inner'
 _BUTTON_BEFORE = (
     '<label class="md-header__button md-icon" for="__search">',
@@ -52,6 +56,7 @@ class RectoPluginConfig(Config):
     """The options below `recto` in `plugins`."""
 
     server = option.Type(str, default="/recto/")
+    static = option.Type(bool, default=False)
     collection = option.Optional(option.Type(str))
     key = option.Optional(option.Type(str))
     index = option.Type(bool, default=True)
@@ -114,6 +119,22 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
         pages, chunks = plural(len(report.plan.indexed), "page"), plural(report.plan.chunks, "chunk")
         done = "Indexed" if report.published else "Nothing has changed in"
         _LOG.info("%s %s, %s: collection '%s'", done, pages, chunks, report.info.collection)
+        if self.config.static:
+            self._export(config)
+
+    def _export(self, config: MkDocsConfig) -> None:
+        """Write the static search into the built site."""
+        try:
+            with api.connect(self._collection(config)) as retriever:
+                weight = retriever.lexical_weight
+                exported = export_static(
+                    retriever.open(), Path(config.site_dir, _STATIC), lexical_weight=weight
+                )
+        except RectoError as error:
+            _LOG.error("The search was not written. %s. %s", error, error.hint)
+            return
+        kind = "by words and by meaning" if exported.semantic else "by words only"
+        _LOG.info("Wrote the search to %s: %s, %s", _STATIC, plural(exported.files, "file"), kind)
 
     def _index(self, config: MkDocsConfig) -> IndexReport:
         file = Path(config.config_file_path)
@@ -138,6 +159,11 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
                 f"`server` is not an address: {own.server!r}",
                 hint="Write where `recto serve` is reachable, such as /recto/ or https://search.example.org/",
             )
+        if own.static and (own.key or own.server != "/recto/" or not own.index):
+            raise ConfigurationError(
+                "`static` needs no `server` and no `key`, and the book must be indexed",
+                hint="Remove `server`, `key` and `index: false`, or `static`",
+            )
         if own.key and own.key.startswith(_ADMIN_KEY):
             raise ConfigurationError(
                 "`key` is an admin key, which must not be published",
@@ -150,10 +176,13 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
         }
         if self._is_preview and (published := self._published(config)):
             optional["data-rewrite"] = f"{published} {config.site_url}"
+        server, collection = own.server.rstrip("/"), self._collection(config)
+        if own.static:
+            server, collection = f"{urlsplit(config.site_url or '').path.rstrip('/')}/{_STATIC}", ""
+        optional["data-collection"] = collection
         return {
             "type": "module",
-            "src": f"{own.server.rstrip('/')}/widget.js",
-            "data-collection": self._collection(config),
+            "src": f"{server}/widget.js",
             **{name: value for name, value in optional.items() if value},
         }
 

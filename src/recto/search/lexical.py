@@ -59,6 +59,7 @@ CORRECTION_RULES = {
     "alphabet": _LETTERS,
     "most": _MAX_CORRECTIONS,
 }
+QUERY_RULES = {"known_parts": _KNOWN_PARTS, "common_weight": _COMMON_WEIGHT}
 COMMON_WORDS = Path(__file__).with_name("common-words.bin")
 """The sorted term ids of common English words; made by `scripts/make_common_words.py`."""
 

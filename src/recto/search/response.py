@@ -23,6 +23,14 @@ SPREAD = 0.05
 """The spread of the books that answerability was fitted to."""
 _MIN_STOP_WORDS = 2  # of a language, in a query that is in this language
 _ABOVE_WEIGHT, _KNOWN_WEIGHT, _OFFSET = 16.0, 6.4, -7.2
+COVERAGE_RULES = {
+    "covered_from": COVERED_FROM,
+    "not_covered_below": NOT_COVERED_BELOW,
+    "spread": SPREAD,
+    "above_weight": _ABOVE_WEIGHT,
+    "known_weight": _KNOWN_WEIGHT,
+    "offset": _OFFSET,
+}
 
 
 def build_responses(searched: SearchedBatch) -> list[SearchResponse]:

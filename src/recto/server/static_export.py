@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import re
@@ -29,12 +28,27 @@ from recto.search.analyzer import (
     word_terms,
 )
 from recto.search.display import SNIPPET_RULES, pick
-from recto.search.lexical import BM25, CORRECTION_RULES, analyzed_text, common_words, read_lexicon
+from recto.search.lexical import (
+    BM25,
+    CORRECTION_RULES,
+    QUERY_RULES,
+    analyzed_text,
+    common_words,
+    read_lexicon,
+)
 from recto.search.markdown import plain_text
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
 from recto.search.selection import OVERLAP_RULES
+from recto.server.semantic_export import (
+    Semantic,
+    compress,
+    model_files,
+    semantic_meta,
+    vector_files,
+    wants_semantic,
+)
 from recto.settings import index_command
-from recto.types.search import Chunk
+from recto.types.search import LEXICAL_WEIGHT, Chunk
 
 _WEB = Path(__file__).parent / "web"
 _EXPORT_FORMAT = 2
@@ -42,8 +56,9 @@ _META = "data/meta.bin"
 _MANIFEST = "recto-export.json"
 _LARGEST_MANIFEST = 16 << 20  # bytes
 _EXPORTED = re.compile(
-    r"widget\.js|static/(widget/)?\w+\.js|data/meta\.bin|data/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
+    r"widget\.js|static/(widget/)?\w+\.js|data/meta\.bin|(data|model)/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
 )
+_MODULES = ("dom", "highlight", "model", "semantic")
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings", "language")
 _SHARD = 24_000  # characters of JSON: at most about 7 KB compressed
 _COMMON_SHIFT = 8  # bits: one of 280 other words is then taken for common English
@@ -71,9 +86,16 @@ class StaticExport:
     unpublished: int
     files: int
     bytes: int
+    semantic: bool = False
 
 
-def export_static(index: Index, directory: Path, progress: Progress | None = None) -> StaticExport:
+def export_static(
+    index: Index,
+    directory: Path,
+    progress: Progress | None = None,
+    semantic: Semantic = "auto",
+    lexical_weight: float = LEXICAL_WEIGHT,
+) -> StaticExport:
     """Write the widget and a static copy of an index to a directory, in the place of an earlier export."""
     info = index.info
     lexicon = read_lexicon(index)
@@ -84,12 +106,24 @@ def export_static(index: Index, directory: Path, progress: Progress | None = Non
             f"Collection '{info.collection}' has no lexical vectors of this version: it cannot be exported",
             hint=f"Index the book again: `{index_command(info.collection, source, options=options)}`.",
         )
+    has_vectors = wants_semantic(index, semantic, lexicon.languages)
     try:
         # Ties are ordered by these fields, so that the number of a chunk is enough to order them.
         chunks = sorted(index.scroll(), key=lambda chunk: (chunk.page_url, chunk.chunk_index, chunk.id))
+        meta: dict[str, Any] = {}
+        model: list[File] = []
+        vectors: list[bytes] = []
+        if has_vectors:
+            described, model = model_files()
+            vectors = list(vector_files(index, chunks))
+            hashes = [hashlib.sha256(data).hexdigest() for data in vectors]
+            meta = semantic_meta(index, lexical_weight) | {"model": described, "vectors": hashes}
         languages = list(lexicon.languages)
-        generation, index_files = _index_files(chunks, info.collection, languages, progress)
-        files = [*_widget_files(), *index_files]
+        generation, index_files = _index_files(chunks, info.collection, languages, meta, progress)
+        index_files += [
+            (f"data/{generation}/vectors-{number}.bin", compress(data)) for number, data in enumerate(vectors)
+        ]
+        files = [*_widget_files(), *index_files, *model]
         files.append((_MANIFEST, _to_json(sorted(name for name, _ in files)).encode()))
         _write(directory, files)
     except OSError as error:
@@ -100,18 +134,22 @@ def export_static(index: Index, directory: Path, progress: Progress | None = Non
     pages = {chunk.page_url for chunk in chunks}
     unpublished = sum(not url.startswith(("https://", "http://")) for url in pages)
     size = sum(len(data) for _, data in files)
-    return StaticExport(generation, len(chunks), len(pages), unpublished, len(files), size)
+    return StaticExport(generation, len(chunks), len(pages), unpublished, len(files), size, has_vectors)
 
 
 def _widget_files() -> Iterator[File]:
     yield "widget.js", (_WEB / "widget.js").read_bytes()
     yield "static/client.js", (_WEB / "static_client.js").read_bytes()
-    for path in (_WEB / "dom.js", _WEB / "highlight.js", *sorted(_WEB.glob("widget/*.js"))):
+    for path in (*(_WEB / f"{name}.js" for name in _MODULES), *sorted(_WEB.glob("widget/*.js"))):
         yield f"static/{path.relative_to(_WEB).as_posix()}", path.read_bytes()
 
 
 def _index_files(
-    chunks: Sequence[Chunk], collection: str, languages: Sequence[str], progress: Progress | None
+    chunks: Sequence[Chunk],
+    collection: str,
+    languages: Sequence[str],
+    semantic: dict[str, Any],
+    progress: Progress | None,
 ) -> tuple[str, list[File]]:
     """Return the generation and the files: metadata, words, chunks, common English words."""
     lengths, rows = _rows(chunks, progress)
@@ -129,6 +167,7 @@ def _index_files(
         "collection": collection,
         "bm25": BM25,
         "corrections": CORRECTION_RULES,
+        "query": QUERY_RULES,
         "snippets": SNIPPET_RULES,
         "max_word": MAX_WORD,
         "chunks_per_page": CHUNKS_PER_PAGE,
@@ -143,6 +182,7 @@ def _index_files(
         "pages": starts,
         "words": [first for first, _ in word_shards],
         "chunks": [first for first, _ in text_shards],
+        "semantic": semantic or None,
     }
     content = _to_json([meta, shards])
     generation = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:12]
@@ -216,7 +256,7 @@ def _to_json(value: Any) -> str:
 
 def _compress(text: str) -> bytes:
     """Compress a text in the same way each time; lone surrogates become question marks."""
-    return gzip.compress(text.encode("utf-8", "replace"), 9, mtime=0)
+    return compress(text.encode("utf-8", "replace"))
 
 
 def _write(directory: Path, files: Iterable[File]) -> None:
@@ -239,6 +279,8 @@ def _write(directory: Path, files: Iterable[File]) -> None:
         (draft / _MANIFEST).write_text(_to_json(sorted(earlier | content.keys())))
     with staging(directory) as draft:
         for name, data in content.items():
+            if name in earlier and _has(directory / name, data):
+                continue  # its time stays as it is, so that tools which copy the site leave it alone
             path = draft / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
@@ -248,6 +290,10 @@ def _write(directory: Path, files: Iterable[File]) -> None:
             (directory / name).parent.rmdir()
     with staging(directory) as draft:
         (draft / _MANIFEST).write_bytes(manifest)
+
+
+def _has(path: Path, data: bytes) -> bool:
+    return path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data
 
 
 def _earlier_files(directory: Path) -> set[str]:

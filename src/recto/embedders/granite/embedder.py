@@ -41,7 +41,7 @@ PROBE = (0, 2264, 16, 10, 8304, 116, 2)
 """The tokens of a short text with a known int8 vector, to detect a processor that computes int8 wrongly."""
 _PROBE_COPIES = 5  # more than 32 tokens: from there on, AMX multiplies in another way
 _HERE = Path(__file__).parent
-_MERGES = _HERE / "granite-merges.bin"
+MERGES = _HERE / "granite-merges.bin"
 
 
 class Variant(NamedTuple):
@@ -141,7 +141,7 @@ class BuiltInEmbedder(LocalEmbedder):
             lambda: new_tokenizer(read_tokenizer(checked_pack(home))),
             sessions,
             threads,
-            AsciiTokenizer(_MERGES).encode,
+            AsciiTokenizer(MERGES).encode,
             ascii_words,
         )
         self._open_other = cache(open_other)

@@ -1,5 +1,6 @@
 // Search a static copy of an index without a service. `recto export --static` writes the copy, and this file as its client.js.
 // It ranks chunks as the lexical mode does: analyzer.py, lexical.py, display.py and selection.py explain the rules.
+// If the copy has vectors, semantic.js ranks them as the hybrid mode does, as soon as its files are loaded.
 
 const FORMAT = 2;
 const TIMEOUT = 30_000; // milliseconds
@@ -19,44 +20,100 @@ export class RectoError extends Error {
   }
 }
 
-/** The part of the service's client that the widget uses; the mode is always lexical. */
+/**
+ * The part of the service's client that the widget uses. While the files for search by meaning are being loaded, responses
+ * are lexical, and `improved` is a promise of the hybrid one. `onstatus` is called with the loaded share of the files, or
+ * once with the error if hybrid search is not possible. `semantic` is "on" or "off", or depends on the device.
+ */
 export class RectoClient {
   #index = null;
+  #meaning = null;
+  #hasFailed = false;
 
-  constructor({ url = new URL("..", import.meta.url) } = {}) {
+  constructor({ url = new URL("..", import.meta.url), semantic = "auto" } = {}) {
     this.url = new URL("data/", String(url).replace(/\/*$/u, "/")).href;
+    this.semantic = semantic;
+    this.onstatus = () => undefined;
   }
 
-  search(query, { top_k: topK = 5, group_by: groupBy = null, lang = null, signal } = {}) {
-    return this.#use(async (index) => {
+  search(query, { top_k: topK = 5, group_by: groupBy = null, mode, lang = null, signal } = {}) {
+    return this.#answer(query, mode, async (index, meaning) => {
       const words = await analyze(index, query, lang);
       signal?.throwIfAborted();
-      const all = lang ? await inLanguage(index, rank(index, words), lang) : rank(index, words);
-      const ranked = all.slice(0, groupBy ? topK * index.meta.chunks_per_page : topK);
+      const limit = groupBy ? topK * index.meta.chunks_per_page : topK;
+      const lexical = rank(index, words);
+      const fused = meaning?.(query, words, lexical, limit);
+      const all = fused?.ranked ?? lexical;
+      const ranked = (lang ? await inLanguage(index, all, lang) : all).slice(0, limit);
       const groups = groupBy ? groupByPage(index, ranked, topK) : [];
       const chosen = groupBy ? groups.flat() : ranked;
-      const hits = await Promise.all(chosen.map(async ([number, score]) => ({ score, chunk: await index.chunk(number) })));
+      const hits = await Promise.all(chosen.map(async ([number, score]) => ({ number, score, chunk: await index.chunk(number) })));
       signal?.throwIfAborted();
-      return respond(index, query, hits, words, words, groups.map((group) => group.length));
+      return respond(index, query, hits, words, words, groups.map((group) => group.length), fused);
     });
   }
 
-  related(selection, { question = null, top_k: topK = 5, signal } = {}) {
-    return this.#use(async (index) => {
-      const words = await analyze(index, question ? `${question}\n\n${selection}` : selection);
+  related(selection, { question = null, top_k: topK = 5, mode, signal } = {}) {
+    const text = question ? `${question}\n\n${selection}` : selection;
+    return this.#answer(text, mode, async (index, meaning) => {
+      const words = await analyze(index, text);
       signal?.throwIfAborted();
-      const ranked = rank(index, words).slice(0, topK + index.meta.selection_candidates);
+      const limit = topK + index.meta.selection_candidates;
+      const fused = meaning?.(text, words, rank(index, words), limit);
+      const ranked = fused?.ranked ?? rank(index, words).slice(0, limit);
       await Promise.all(ranked.slice(0, 2 * topK).map(([number]) => index.chunk(number)));
       const { hits, leftOut } = await excludeAndDiversify(index, ranked, selection, topK);
       signal?.throwIfAborted();
       const asked = question ? await analyze(index, question) : [];
       const chosen = { text: selection, given: selection.length, cut: false, left_out: leftOut };
-      return { ...respond(index, question ?? selection, hits, words, asked), selection: chosen };
+      return { ...respond(index, question ?? selection, hits, words, asked, [], fused), selection: chosen };
     });
   }
 
   async click() {
     // There is no query log.
+  }
+
+  /** Search by words and meaning, or by words alone if the mode is lexical or the rest is not loaded. */
+  #answer(text, mode, search) {
+    return this.#use(async (index) => {
+      const semantic = mode !== "lexical" && (await this.#openSemantic(index));
+      if (!semantic || semantic.isBroken) return search(index, null);
+      const byMeaning = async () => {
+        const cosines = await semantic.cosines(text).catch((error) => this.#fail(error));
+        const { fuse } = await import("./semantic.js");
+        return search(index, cosines && ((...values) => fuse(index.meta.semantic, cosines, ...values)));
+      };
+      if (semantic.isReady) return byMeaning();
+      const improved = byMeaning();
+      improved.catch(() => undefined); // a later search has begun
+      return { ...(await search(index, null)), improved };
+    });
+  }
+
+  /** Return the model and the vectors, which may still be loading, or null if this device or this export has none. */
+  async #openSemantic({ meta }) {
+    if (!meta.semantic || this.semantic === "off") return null;
+    try {
+      const { mayLoad, Semantic } = await import("./semantic.js");
+      if (this.semantic !== "on" && !mayLoad()) return null;
+      if (this.#meaning?.generation !== meta.generation) {
+        const semantic = new Semantic(meta.semantic, this.url, meta.generation, (loaded) => this.onstatus({ loaded }));
+        this.#meaning = { generation: meta.generation, semantic };
+      }
+      return this.#meaning.semantic;
+    } catch (error) {
+      return this.#fail(error);
+    }
+  }
+
+  #fail(error) {
+    if (!this.#hasFailed) {
+      console.warn("Recto: the search by meaning is not available.", error);
+      this.onstatus({ error });
+    }
+    this.#hasFailed = true;
+    return null;
   }
 
   /** Call a function with the index; if a file is missing, the site may have been published again. */
@@ -71,17 +128,20 @@ export class RectoClient {
   }
 
   #open() {
-    const opened = (this.#index ??= read(new URL("meta.bin", this.url), "no-cache").then((meta) => openIndex(meta, this.url)));
+    if (this.#index) return this.#index;
+    const opened = read(new URL("meta.bin", this.url), "no-cache").then((meta) => openIndex(meta, this.url));
+    this.#index = opened;
     opened.catch(() => {
       this.#index = null; // a later attempt may succeed
     });
+    opened.then(({ meta }) => forgetOthers(this.url, meta.generation)).catch(() => undefined); // the next visit tries again
     return opened;
   }
 }
 
 /** Return the JSON of a compressed file. */
 async function read(url, cache = "default") {
-  const response = await fetch(url, { cache, signal: AbortSignal.timeout(TIMEOUT) }).catch((error) => {
+  const response = await fetchKept(url, cache).catch((error) => {
     throw new RectoError(error.name === "TimeoutError" ? 408 : 0, `${url} cannot be reached.`);
   });
   const hint = "Publish the complete directory that `recto export --static` wrote.";
@@ -90,6 +150,36 @@ async function read(url, cache = "default") {
   return content.json().catch(() => {
     throw new RectoError(502, `${url} is incomplete or is another file.`, hint);
   });
+}
+
+/** Return the cache for files, or null if the browser has none for this page: it may forbid it, or require HTTPS. */
+export async function openCache() {
+  return globalThis.caches?.open("recto-static").catch(() => null);
+}
+
+/** Remove what an earlier export of the book left in the cache. */
+async function forgetOthers(url, generation) {
+  const cache = await openCache();
+  for (const { url: key } of (await cache?.keys()) ?? []) {
+    const isOther = key.startsWith(url) && !key.startsWith(`${url}${generation}/`) && !key.endsWith("/meta.bin");
+    if (isOther) await cache.delete(key);
+  }
+}
+
+/** Fetch a file, and keep a copy: it is used if the name has a hash of the content, or without a network. */
+async function fetchKept(url, cache) {
+  const isImmutable = cache === "default";
+  const kept = await openCache();
+  const copy = isImmutable && (await kept?.match(url));
+  if (copy) return copy;
+  const request = fetch(url, { cache, signal: AbortSignal.timeout(TIMEOUT) });
+  const response = await request.catch(async (error) => {
+    const earlier = await kept?.match(url);
+    if (!earlier) throw error;
+    return earlier;
+  });
+  if (response.ok) await kept?.put(url, response.clone()).catch(() => undefined); // the disk may be full
+  return response;
 }
 
 function openIndex(meta, url) {
@@ -281,17 +371,22 @@ async function analyze(index, text, language = null) {
 async function analyzeWord(index, word, analyzer, isSingle) {
   const [whole, ...parts] = analyzer.terms(word);
   const found = await index.words(whole);
-  const isKnown = found.length || (analyzer.isEnglish(word) && (await isCommon(index, word.toLowerCase())));
-  const nearest = isKnown ? [] : await corrections(index, word, analyzer);
+  const isKnown = found.length > 0;
+  const isOnlyCommon = !isKnown && analyzer.isEnglish(word) && (await isCommon(index, word.toLowerCase()));
+  const nearest = isKnown || isOnlyCommon ? [] : await corrections(index, word, analyzer);
   const terms = nearest.length ? nearest.flatMap(analyzer.terms) : [whole, ...parts];
   const matches = new Map();
   for (const term of terms) matches.set(term, merged((await index.words(term)).map(([, chunks]) => chunks)));
+  const { known_parts: knownParts, common_weight: commonWeight } = index.meta.query;
+  const hasParts = !isOnlyCommon && parts.some((part) => matches.get(part)?.size);
+  const known = isKnown || nearest.length ? 1 : hasParts ? knownParts : 0;
+  const idf = index.idf(merged(found.map(([, chunks]) => chunks)).size) * (isOnlyCommon ? commonWeight : 1);
   const exact = new Map();
   for (const form of isSingle ? (nearest.length ? nearest : [analyzer.form(word)]) : []) {
     const same = (await index.words(analyzer.stem(form))).find(([other]) => other === form);
     if (same && analyzer.hasForms(form)) exact.set(`=${form}`, merged([same[1]]));
   }
-  return { word, nearest, matches, exact, analyzer, idf: index.idf(merged(found.map(([, chunks]) => chunks)).size) };
+  return { word, nearest, matches, exact, analyzer, idf, known };
 }
 
 /** Return the chunks that are in a language. */
@@ -393,9 +488,10 @@ function groupByPage(index, ranked, pages) {
 
 // The response: display.py and the models of the HTTP API
 
-function respond(index, query, hits, words, shownWords, groupSizes = []) {
-  const results = hits.map(({ score, chunk }, place) => ({
-    ...chunk, rank: place + 1, score, dense: null, lexical: score, above_noise: null,
+function respond(index, query, hits, words, shownWords, groupSizes = [], fused = null) {
+  const { ranked, scores = (_, score) => ({ dense: null, lexical: score, above_noise: null }), ...coverage } = fused ?? {};
+  const results = hits.map(({ number, score, chunk }, place) => ({
+    ...chunk, rank: place + 1, score, ...scores(number, score),
     snippet: makeSnippet(chunk.text, shownWords, index),
     matches: matchedWords(`${chunk.headings.join(" > ")}\n\n${chunk.text}`, shownWords, index),
   }));
@@ -408,7 +504,7 @@ function respond(index, query, hits, words, shownWords, groupSizes = []) {
     query, collection: index.meta.collection, generation: index.meta.generation, mode: "lexical",
     outcome: hits.length ? "found" : "no_match", message: hits.length ? "" : "No chunk contains any word of the query",
     warnings: [], answerable: null, coverage: null, covered: true, corrections: Object.fromEntries(corrected), noise_floor: null,
-    results, groups, query_log: false,
+    ...coverage, results, groups, query_log: false,
   };
 }
 
@@ -498,8 +594,8 @@ async function excludeAndDiversify(index, ranked, selection, topK) {
     const isSameSection = (other) => other.chunk.headings.join("\n") === chunk.headings.join("\n");
     if (overlaps(selected, text, overlap)) leftOut += 1;
     else if (chosen.some((other) => overlaps(text, other.text, overlap))) continue;
-    else if (samePage.length >= Math.ceil(topK / 2) || samePage.some(isSameSection)) spare.push({ chunk, score, text });
-    else if (chosen.push({ chunk, score, text }) === topK) break;
+    else if (samePage.length >= Math.ceil(topK / 2) || samePage.some(isSameSection)) spare.push({ number, chunk, score, text });
+    else if (chosen.push({ number, chunk, score, text }) === topK) break;
   }
   const hits = [...chosen, ...spare.slice(0, topK - chosen.length)].sort((one, other) => other.score - one.score);
   return { hits, leftOut };

@@ -34,6 +34,7 @@ function readOptions(data) {
     button: data.button ?? "auto",
     related: data.related !== "off",
     theme: data.theme ?? "auto",
+    semantic: data.semantic ?? "auto",
     rewrite: { from, to },
     strings: parseStrings(data.strings),
   };

@@ -24,10 +24,11 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   const close = h("button", { type: "button", class: "plain", "aria-label": t("close") }, "✕");
   const message = h("div", {});
   const list = h("div", { id: "results", role: "listbox", "aria-label": t("results"), hidden: true });
+  const note = h("p", { class: "message note" }); // below the results, so that they do not move
   const status = h("div", { class: "sr", role: "status" });
   const element = h("dialog", { class: "search", "aria-label": t("searchLabel") },
     h("div", { class: "head" }, searchIcon(), input, close),
-    h("div", { class: "body" }, message, list), status, footer(t));
+    h("div", { class: "body" }, message, list, note), status, footer(t));
   const search = makeSearch(client);
   const opens = new WeakMap(); // the hits of options
   let selection = "";
@@ -35,6 +36,13 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   let settling = 0;
   let unlogged = "";
   let logged = "";
+  let hasMoved = false; // whether the reader has moved to one of the results
+
+  /** Tell how far a static search has loaded its model, or that it cannot (static_client.js). */
+  client.onstatus = ({ loaded, error }) => {
+    note.textContent = error ? t("wordsOnly") : loaded < 1 ? t("loadingMeaning", { percent: Math.floor(100 * loaded) }) : "";
+    if (error) status.textContent = `${status.textContent} ${note.textContent}`;
+  };
 
   /** If the service keeps a query log, search once more for the query that the reader settled on, to log it. */
   const settle = () => {
@@ -59,6 +67,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     list.hidden = isEmpty;
     input.setAttribute("aria-expanded", String(!isEmpty));
     select(list.querySelector("[role=option]"));
+    hasMoved = false;
     if (announced !== status.textContent) status.textContent = announced;
   };
 
@@ -75,6 +84,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   const move = (step) => {
     const options = [...list.querySelectorAll("[role=option]")];
     const index = options.indexOf(selected()) + step;
+    hasMoved = true;
     select(options[(index + options.length) % options.length]);
   };
 
@@ -171,7 +181,10 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     const id = `option-${(optionNumber += 1)}`;
     const attributes = { id, class: "option", role: "option", "aria-selected": "false", tabindex: "-1" };
     const option = href ? h("a", { ...attributes, href }, ...children) : h("div", attributes, ...children);
-    option.addEventListener("pointermove", () => option === selected() || select(option));
+    option.addEventListener("pointermove", () => {
+      hasMoved = true;
+      if (option !== selected()) select(option);
+    });
     return option;
   };
   let optionNumber = 0;
@@ -194,7 +207,9 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     element.classList.add("busy");
     let hasResults = false;
     try {
-      for await (const { response, isFinal } of search(query)) {
+      for await (const { response, isFinal, isBetter } of search(query)) {
+        if (isFinal) element.classList.remove("busy");
+        if (isBetter && hasMoved) continue;
         showResponse(response, isFinal);
         hasResults = response.results.length > 0;
       }
@@ -240,6 +255,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   element.addEventListener("close", () => {
     settle();
     stop();
+    note.textContent = "";
   });
 
   const open = (query, selectedText) => {
@@ -281,6 +297,7 @@ function makeSearch(client) {
     if (cache.has(key)) return cache.get(key);
     const began = performance.now();
     const response = await client.search(query, { mode, top_k: PAGES, group_by: "page", log: false, signal });
+    if (response.improved) return response; // it is not cached: a better one follows
     if (mode === "hybrid") isFast = performance.now() - began <= FAST;
     if (cache.size >= MAX_CACHED || [...cache.values()].some(({ generation }) => generation !== response.generation)) {
       cache.clear(); // a new index answers from now on
@@ -302,7 +319,12 @@ function makeSearch(client) {
       yield { response: await request(query, "lexical", signal), isFinal: false };
       await pause(THINKING_PAUSE - (performance.now() - began), signal);
     }
-    yield { response: await request(query, "hybrid", signal), isFinal: true };
+    const response = await request(query, "hybrid", signal);
+    yield { response, isFinal: true };
+    if (!response.improved) return;
+    const better = await response.improved;
+    signal.throwIfAborted();
+    if (better.mode === "hybrid") yield { response: better, isFinal: true, isBetter: true };
   }
   search.cancel = () => controller.abort();
   return search;

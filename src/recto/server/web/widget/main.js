@@ -11,7 +11,7 @@ import { sheet } from "./style.js";
 export async function mount({ root, options }) {
   const context = {
     t: translator(options.strings, await textsFor(document.documentElement.lang)),
-    client: new RectoClient({ url: options.api, key: options.key, collection: options.collection }),
+    client: new RectoClient({ url: options.api, key: options.key, collection: options.collection, semantic: options.semantic }),
     rewrite: options.rewrite,
     root,
   };

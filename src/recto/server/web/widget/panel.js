@@ -47,6 +47,12 @@ export function makePanel({ t, client, rewrite }) {
     return h("li", {}, opener);
   };
 
+  const showResponse = (response, question) => {
+    if (!response.results.length) show(t("nothingRelated"), []);
+    else if (question && !response.covered) show(t("notCovered"), response.results, true);
+    else show("", response.results);
+  };
+
   const find = async () => {
     controller.abort();
     controller = new AbortController();
@@ -56,9 +62,12 @@ export function makePanel({ t, client, rewrite }) {
     try {
       const response = await client.related(selection, { question, top_k: HITS, signal });
       logged = response.query_log && question ? question : "";
-      if (!response.results.length) show(t("nothingRelated"), []);
-      else if (question && !response.covered) show(t("notCovered"), response.results, true);
-      else show("", response.results);
+      showResponse(response, question);
+      element.classList.remove("busy");
+      const better = await response.improved; // of a static search that is still loading its model
+      signal.throwIfAborted();
+      const isInUse = list.matches(":hover, :focus-within");
+      if (better?.mode === "hybrid" && !isInUse) showResponse(better, question);
     } catch (error) {
       if (error.name === "AbortError") return;
       if (!(error instanceof RectoError)) throw error;

@@ -24,6 +24,8 @@ const ENGLISH = {
   notCovered: "The book does not seem to cover this.",
   nearest: "Nearest passages",
   corrected: "Searched for {meant} instead of “{word}”.",
+  loadingMeaning: "Loading the search by meaning: {percent} %",
+  wordsOnly: "The search by meaning is not available. These results contain your words.",
   offline: "The search cannot be reached. Check your connection and try again.",
   busy: "The search is not available at the moment. Try again in a minute.",
   limited: "Too many searches. Trying again in {seconds} seconds.",

@@ -50,6 +50,7 @@ dialog::backdrop { background: rgb(15 18 25 / .5); }
 .body { flex: 1; min-height: 0; overflow-y: auto; overscroll-behavior: contain; padding-bottom: .5rem; }
 .message { margin: 0; padding: .9rem 1rem .4rem; color: var(--muted); font-size: .9375rem; }
 .message strong { display: block; color: var(--text); font-size: 1rem; font-weight: 600; }
+.note:empty { display: none; }
 .message + .message { padding-top: 0; }
 .message button { margin-inline-start: .5rem; text-decoration: underline; }
 .group { padding: .35rem .5rem 0; }

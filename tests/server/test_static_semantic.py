@@ -1,0 +1,267 @@
+"""Test search by meaning without a service: the exported model in Node, which must rank as hybrid search does."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import unicodedata
+from collections.abc import Iterator
+from operator import mul
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.embedders.granite.embedder import BuiltInEmbedder, built_in_embedder
+from recto.embedders.granite.weights import find_pack, read_tokenizer
+from recto.embedders.onnx import new_tokenizer
+from recto.errors import ConfigurationError
+from recto.evaluation.suites import load_suite
+from recto.search.retriever import Retriever
+from recto.server.semantic_export import MODEL_SHA256, POSITIONS
+from recto.server.static_export import export_static
+from recto.settings import SAMPLE_COLLECTION
+from recto.stores.edge.store import EdgeStore
+from recto.testing.values import chunk, publish_lexical
+from tests.running import ROOT
+
+_MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
+SUITE = ROOT / "src" / "recto" / "sample" / "development.json"
+MODEL = f"model/{MODEL_SHA256[:12]}"
+SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>", " <mask>", "<masks>", "< s>")
+SPACES = (" ", "  ", "\n", "\t", "\r\n", "\u0085", "\u00a0", "\u2003", "\u3000", "\u200b", "\u001c")
+SEARCH = """
+import { readFile } from "node:fs/promises";
+const [url, requests, semantic] = process.argv.slice(2);
+const { RectoClient } = await import(new URL("static/client.js", url));
+let loaded = [];
+globalThis.fetch = (file) => readFile(file).then((body) => {
+  loaded.push([file.pathname.split("/").at(-1), body.length]);
+  return new Response(body);
+}, () => new Response("", { status: 404 }));
+const recto = new RectoClient({ url, semantic });
+const errors = [];
+console.warn = () => undefined;
+recto.onstatus = ({ error }) => error && errors.push(error.message);
+const answers = [];
+for (const [name, ...values] of JSON.parse(await readFile(requests))) {
+  loaded = [];
+  const first = await recto[name](...values);
+  const { improved, ...answer } = (await first.improved) ?? first;
+  answers.push({ ...answer, loaded, first: first.mode });
+}
+console.log(JSON.stringify({ answers, errors }));
+"""
+EMBED = """
+import { readFile } from "node:fs/promises";
+import { gunzipSync } from "node:zlib";
+const [url, texts, model] = process.argv.slice(2);
+const { embed, readModel, runInSlices, Tokenizer } = await import(new URL("static/model.js", url));
+const read = async (name) => {
+  const bytes = gunzipSync(await readFile(new URL(`${model}/${name}.bin`, url)));
+  return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);
+};
+const body = readModel(await read("body"));
+const tokenizer = new Tokenizer(body.arrays);
+const row = async (token) => {
+  const number = Math.floor(token / body.shard_tokens);
+  const size = 408 * body.shard_tokens;
+  const isFrequent = number * size < body.arrays.frequent.length;
+  const shard = isFrequent ? body.arrays.frequent.slice(number * size, (number + 1) * size).buffer : await read(`tokens-${number}`);
+  const count = shard.byteLength / 408;
+  const place = token % body.shard_tokens;
+  return { scales: new Float32Array(shard, 24 * place, 6), numbers: new Int8Array(shard, 24 * count + 384 * place, 384) };
+};
+const { tokenized, embedded } = JSON.parse(await readFile(texts));
+const vectors = [];
+for (const text of embedded) {
+  const rows = await Promise.all(tokenizer.encode(text, 128).map(row));
+  vectors.push(Array.from(await runInSlices(embed(body, rows))));
+}
+console.log(JSON.stringify({ tokens: tokenized.map((text) => tokenizer.encode(text, 512)), vectors }));
+"""
+
+
+def run_node(directory: Path, script: str, values: Any, *more: str) -> Any:
+    """Run a script in Node with the exported files, and return what it prints."""
+    node = shutil.which("node")
+    if node is None:
+        _MISSING("Node is not installed")
+    work = directory.parent
+    (work / "package.json").write_text('{"type": "module"}')
+    (work / "run.js").write_text(script, "utf-8")
+    (work / "values.json").write_text(json.dumps(values), "utf-8")
+    command = [str(node), "run.js", f"{directory.as_uri()}/", "values.json", *more]
+    done = subprocess.run(command, check=False, cwd=work, capture_output=True, timeout=500)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def exported(sample_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("semantic") / "recto"
+    assert export_static(EdgeStore(sample_home).open(SAMPLE_COLLECTION), directory).semantic
+    return directory
+
+
+@pytest.fixture
+def broken(exported: Path, tmp_path: Path) -> Path:
+    """A copy of the export that a test may damage."""
+    return Path(shutil.copytree(exported, tmp_path / "recto"))
+
+
+@pytest.fixture(scope="module")
+def int8(shared_home: Path) -> BuiltInEmbedder:
+    """The precision of the exported model."""
+    return built_in_embedder(shared_home, 2, "int8")
+
+
+def questions() -> list[str]:
+    return [each.query for each in load_suite(SUITE).expectations]
+
+
+def odd_strings(count: int) -> Iterator[str]:
+    """Yield texts of all scripts, with white space of all kinds and special tokens."""
+    pick = random.Random(7)
+    # Letters that Unicode added lately are unknown to one library or the other.
+    letters = [
+        letter
+        for letter in map(chr, range(0x21, 0x1F600))
+        if unicodedata.category(letter) not in ("Cn", "Cs", "Co") and ord(letter) < 0x1D800
+    ]
+    words = ["can't", "we'll", "I've", "it's", "'S", "don\u2019t", "GPU_2", "x=1;", "foo.bar(baz)", "http://a.b/c?d#e", "3.14", "naïve", "日本語", "한국어", "مرحبا", "\U0001f469\u200d\U0001f52c"]  # fmt: skip
+    for _ in range(count):
+        parts = pick.choices(words, k=pick.randint(0, 6))
+        parts += ["".join(pick.choices(letters, k=pick.randint(1, 8))) for _ in range(pick.randint(0, 3))]
+        parts += pick.choices(SPECIAL, k=pick.randint(0, 2)) + pick.choices(SPACES, k=pick.randint(0, 3))
+        pick.shuffle(parts)
+        yield pick.choice(("", *SPACES)).join(parts)
+
+
+def test_tokens_and_vectors_are_those_of_the_model(exported: Path, int8: BuiltInEmbedder) -> None:
+    texts = [*odd_strings(5000), "a" * 100, "word " * 600, ""]
+    queries = random.Random(1).sample(questions(), 100)
+    found = run_node(exported, EMBED, {"tokenized": texts, "embedded": queries}, MODEL)
+    library = new_tokenizer(read_tokenizer(find_pack()))
+    library.enable_truncation(512)
+    expected = [one.ids for one in library.encode_batch(texts)]
+    wrong = [text for text, one, other in zip(texts, found["tokens"], expected, strict=True) if one != other]
+    assert wrong == []
+    vectors = int8.embed_queries(queries)
+    pairs = zip(found["vectors"], vectors, strict=True)
+    cosines = [sum(map(mul, one, other)) for one, other in pairs]
+    assert min(cosines) >= 0.999
+
+
+def test_hybrid_search_is_that_of_the_service(
+    exported: Path, sample_home: Path, int8: BuiltInEmbedder
+) -> None:
+    """For all questions of the sample book's suite, and for others that the book does not cover."""
+    retriever = Retriever(int8, EdgeStore(sample_home), SAMPLE_COLLECTION)
+    queries = [*questions(), "kinematcs", "qos", "how do I bake bread", "zzzz qqqq", "!?"]
+    options = {"top_k": 6, "group_by": "page"}
+    found = run_node(exported, SEARCH, [["search", query, options] for query in queries], "on")
+    assert found["errors"] == []
+    first = five = close = 0
+    for query, answer in zip(queries, found["answers"], strict=True):
+        response = retriever.search(query, 6, group_by="page")
+        expected = response.to_dict()
+        pages = [[group["page_url"] for group in one["groups"]] for one in (answer, expected)]
+        first += pages[0][0] == pages[1][0]
+        five += pages[0][:5] == pages[1][:5]
+        assert answer["mode"] == "hybrid"
+        assert answer["corrections"] == expected["corrections"]
+        assert answer["noise_floor"] == pytest.approx(expected["noise_floor"], abs=1e-6)
+        close += abs(answer["answerable"] - expected["answerable"]) <= 0.02
+        assert answer["results"][0]["score"] == pytest.approx(expected["results"][0]["score"], abs=0.005)
+    assert first >= 0.99 * len(queries)
+    # Rounding to int8 depends on the last digits, so two processors also differ for some questions.
+    assert five >= 0.95 * len(queries)
+    assert close == len(queries)
+    bread = found["answers"][len(queries) - 3]
+    assert (bread["coverage"], bread["covered"]) == ("not covered", False)
+
+
+def test_what_a_browser_loads(exported: Path) -> None:
+    query = "Which sensors does a humanoid robot need for navigation in a house?"
+    requests = [["search", "how do nodes communicate"], ["search", query], ["search", query]]
+    first, second, again = run_node(exported, SEARCH, requests, "on")["answers"]
+    assert (first["first"], second["first"]) == ("lexical", "hybrid")
+    assert sum(size for _, size in first["loaded"]) < 12_000_000
+    assert 10_000 < sum(size for name, size in second["loaded"] if name.startswith("tokens-")) < 250_000
+    assert again["loaded"] == []
+
+
+def test_related_chunks_are_those_of_hybrid_search(
+    exported: Path, sample_home: Path, int8: BuiltInEmbedder
+) -> None:
+    retriever = Retriever(int8, EdgeStore(sample_home), SAMPLE_COLLECTION)
+    selection = retriever.search("how do nodes communicate", 1).hits[0].chunk.text[:200]
+    for question in (None, "Which sensors?"):
+        expected = retriever.related(selection, question, 6)
+        (found,) = run_node(
+            exported, SEARCH, [["related", selection, {"question": question, "top_k": 6}]], "on"
+        )["answers"]
+        assert found["mode"] == "hybrid"
+        assert found["results"][0]["url"] == expected.hits[0].chunk.url
+        shared = {hit["url"] for hit in found["results"]} & {hit.chunk.url for hit in expected.hits}
+        assert len(shared) >= 5
+
+
+@pytest.mark.parametrize("damage", ["missing", "wrong", "cut", "not compressed"])
+@pytest.mark.parametrize("name", ["body", "tokens", "vectors"])
+def test_words_are_searched_for_if_a_file_is_broken(broken: Path, name: str, damage: str) -> None:
+    for file in broken.rglob(f"{name}*.bin"):
+        if damage == "missing":
+            file.unlink()
+        elif damage == "wrong":
+            content = bytearray(gzip.decompress(file.read_bytes()))
+            content[-1] ^= 1
+            file.write_bytes(gzip.compress(bytes(content), 1))
+        else:
+            file.write_bytes(file.read_bytes()[:-20] if damage == "cut" else b"<!doctype html>")
+    query = ["search", "how do nodes communicate", {"top_k": 3}]
+    found = run_node(broken, SEARCH, [query, query], "on")
+    assert len(found["errors"]) == 1, "it is said once"
+    for answer in found["answers"]:
+        assert answer["mode"] == "lexical"
+        assert len(answer["results"]) == 3
+        assert (answer["answerable"], answer["covered"]) == (None, True)
+
+
+def test_the_reader_or_the_device_can_do_without(exported: Path) -> None:
+    (answer,) = run_node(exported, SEARCH, [["search", "how do nodes communicate"]], "off")["answers"]
+    assert answer["mode"] == "lexical"
+    saving = "globalThis.navigator = { connection: { saveData: true } };" + SEARCH
+    (answer,) = run_node(exported, saving, [["search", "how do nodes communicate"]], "auto")["answers"]
+    assert answer["mode"] == "lexical"
+    assert not any(name.startswith("body") for name, _ in answer["loaded"])
+
+
+def test_files_of_the_model_stay_between_exports(broken: Path, home: Path, sample_home: Path) -> None:
+    folder = broken / MODEL
+    assert len(list(folder.iterdir())) == math.ceil(50_265 / 32) - 1024 // 32 + 1
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    export_static(EdgeStore(sample_home).open(SAMPLE_COLLECTION), broken)
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+    export_static(EdgeStore(sample_home).open(SAMPLE_COLLECTION), broken, semantic="off")
+    assert not folder.exists()
+    store = EdgeStore(home)
+    publish_lexical(store, "books", [chunk(1, text="Bread rises.")])
+    assert not export_static(store.open("books"), broken).semantic, "another model made the index"
+    with pytest.raises(ConfigurationError, match="was not indexed with recto-en-1") as wrong:
+        export_static(store.open("books"), broken, semantic="on")
+    assert "--semantic off" in wrong.value.hint
+
+
+def test_a_query_is_cut_after_some_tokens(exported: Path) -> None:
+    body = gzip.decompress((exported / MODEL / "body.bin").read_bytes())
+    header = json.loads(body[: body.index(b"\n")])
+    assert header["arrays"]["positions"][2] == POSITIONS * 384
+    (answer,) = run_node(exported, SEARCH, [["search", "nodes communicate " * 200]], "on")["answers"]
+    assert answer["mode"] == "hybrid"
