@@ -148,7 +148,10 @@ def test_rollback(home: Path, small_book: Path) -> None:
         (["index"], "either the path or URL of a book"),
         (["index", "docs", "--sample"], "either the path or URL of a book"),
         (["index", "/no/such/place"], "does not exist"),
-        (["index", "src/recto/cli"], "There is no .md, .markdown, .mdown, .mkdn, .mkd or .mdx file"),
+        (
+            ["index", "src/recto/cli"],
+            "There is no .md, .markdown, .mdown, .mkdn, .mkd, .mdx, .qmd, .ipynb, .rst",
+        ),
         (["index", "docs", "--collection", "a/b"], "--collection is not a usable collection name"),
         (["index", "--sample", "--collection", "x"], "--sample has its own collection"),
         (["index", "pyproject.toml"], ""),

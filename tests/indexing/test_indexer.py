@@ -66,7 +66,7 @@ def test_a_book_without_text_is_an_error(
     index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(InvalidArgument, match=r"There is no \.md, .* or \.mdx file"):
+    with pytest.raises(InvalidArgument, match=r"There is no \.md, .* or \.pdf file"):
         MarkdownTree(empty)
     (empty / "blank.md").write_text("---\ntitle: Blank\n---\n\n")
     with pytest.raises(InvalidArgument, match="no text"):

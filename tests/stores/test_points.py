@@ -26,6 +26,7 @@ CHUNK = Chunk(
     anchors=("water", "rain"),
     version="2.0",
     locale="de",
+    language="ur",
     revision="r" * 64,
 )
 
@@ -38,8 +39,8 @@ def test_every_field_is_restored() -> None:
 
 
 def test_fields_missing_in_older_indexes_are_empty() -> None:
-    newer = ("book", "anchors", "version", "locale", "revision")
+    newer = ("book", "anchors", "version", "locale", "revision", "language")
     payload = {name: value for name, value in to_payload(CHUNK).items() if name not in newer}
     assert from_payload(CHUNK.id, payload) == replace(
-        CHUNK, book="", anchors=(), version="", locale="", revision=""
+        CHUNK, book="", anchors=(), version="", locale="", revision="", language=""
     )

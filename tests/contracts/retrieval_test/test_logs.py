@@ -40,7 +40,7 @@ def test_without_verbose(call: Call, embedded: Path, workdir: Path) -> None:
 def test_a_query_cannot_forge_a_line(call: Call, embedded: Path, workdir: Path) -> None:
     call("--query", "robot\n[2026-01-01T00:00:00.000Z] [ERROR] [CLI] forged\r\x1b[2J\u2028\u202e")
     lines = (workdir / LOG_FILE).read_bytes().decode("utf-8").split("\n")
-    assert len([line for line in lines if line]) == 1
+    assert all("[CLI] query" in line or "[CLI] slow" in line for line in lines if line), "slow: under load"
     assert "robot\\u000a[2026" in lines[0]
     assert "\\u001b[2J\\u2028\\u202e" in lines[0]
 

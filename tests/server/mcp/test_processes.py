@@ -52,12 +52,13 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
 
 
 def check(answers: dict[str, Any], retriever: Retriever) -> None:
-    first, second = (hit.chunk for hit in retriever.search(QUESTION, 2).hits)
+    first = retriever.search(QUESTION, 2).hits[0].chunk
     results = answers["search"].structured_content["results"]
-    assert [result["text"] for result in results] == [first.text, second.text]
-    assert first.text in answers["page"].structured_content["markdown"]
+    assert results[0]["text"].startswith(f"# {first.title} > ")
+    assert first.text[:60] in results[0]["text"]
+    assert first.text[:60] in answers["page"].structured_content["markdown"]
     assert "Query cannot be empty" in failure(answers["refused"])
-    assert answers["resource"].contents[0].text == retriever.page(min(retriever.pages())).markdown()
+    assert retriever.page(min(retriever.pages())).markdown() in answers["resource"].contents[0].text
     assert {result.structured_content["results"][0]["url"] for result in answers["many"]} == {first.url}
     assert all(first.url in text_of(result) for result in answers["many"])
 

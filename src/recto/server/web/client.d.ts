@@ -195,6 +195,8 @@ export interface Hit {
   above_noise: boolean | null;
   /** The part of the text around the best matches, in one line. */
   snippet: string;
+  /** The section around the chunk as Markdown. Null: the request did not ask for it. */
+  section_text: string | null;
   id: string;
   page_url: string;
   anchor: string;
@@ -332,6 +334,8 @@ export interface SearchRequest {
   group_by?: "page" | null;
   /** Also return the text of each chunk as HTML that is safe to show in a page. */
   html?: boolean;
+  /** Also return `section_text`: the section around each chunk, of at most this many tokens. */
+  section_tokens?: number | null;
 }
 
 /** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `covered` is false if `coverage` is "not covered". `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log. */
