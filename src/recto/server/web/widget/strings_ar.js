@@ -33,4 +33,6 @@ export default {
   hintMove: "تنقل",
   hintOpen: "فتح",
   hintClose: "إغلاق",
+  loadingMeaning: "يجري تحميل البحث بالمعنى: {percent} %",
+  wordsOnly: "البحث بالمعنى غير متاح.",
 };

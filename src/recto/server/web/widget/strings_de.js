@@ -33,4 +33,6 @@ export default {
   hintMove: "bewegen",
   hintOpen: "öffnen",
   hintClose: "schließen",
+  loadingMeaning: "Die Suche nach Bedeutung wird geladen: {percent} %",
+  wordsOnly: "Die Suche nach Bedeutung ist nicht verfügbar.",
 };

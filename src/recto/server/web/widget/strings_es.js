@@ -33,4 +33,6 @@ export default {
   hintMove: "mover",
   hintOpen: "abrir",
   hintClose: "cerrar",
+  loadingMeaning: "Cargando la búsqueda por significado: {percent} %",
+  wordsOnly: "La búsqueda por significado no está disponible.",
 };

@@ -33,4 +33,6 @@ export default {
   hintMove: "se déplacer",
   hintOpen: "ouvrir",
   hintClose: "fermer",
+  loadingMeaning: "Chargement de la recherche par le sens : {percent} %",
+  wordsOnly: "La recherche par le sens n’est pas disponible.",
 };

@@ -33,4 +33,6 @@ export default {
   hintMove: "移動",
   hintOpen: "開く",
   hintClose: "閉じる",
+  loadingMeaning: "意味による検索を読み込み中：{percent} %",
+  wordsOnly: "意味による検索は利用できません。",
 };

@@ -33,4 +33,6 @@ export default {
   hintMove: "mover",
   hintOpen: "abrir",
   hintClose: "fechar",
+  loadingMeaning: "A carregar a pesquisa por significado: {percent} %",
+  wordsOnly: "A pesquisa por significado não está disponível.",
 };

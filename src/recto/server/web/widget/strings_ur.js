@@ -33,4 +33,6 @@ export default {
   hintMove: "حرکت",
   hintOpen: "کھولیں",
   hintClose: "بند کریں",
+  loadingMeaning: "معنی کے لحاظ سے تلاش لوڈ ہو رہی ہے: {percent} %",
+  wordsOnly: "معنی کے لحاظ سے تلاش دستیاب نہیں۔",
 };

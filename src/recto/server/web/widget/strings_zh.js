@@ -33,4 +33,6 @@ export default {
   hintMove: "移动",
   hintOpen: "打开",
   hintClose: "关闭",
+  loadingMeaning: "正在加载语义搜索：{percent} %",
+  wordsOnly: "语义搜索不可用。",
 };
