@@ -30,6 +30,22 @@ export type CollectionOptions = RequestOptions & { collection?: string | null };
 export type PagesOptions = CollectionOptions & { module?: string | null };
 export type PageOptions = CollectionOptions & { query?: string | null; html?: boolean };
 
+/** A section that an answer can cite as [number]. */
+export interface AnswerSection {
+  number: number;
+  title: string;
+  headings: string[];
+  url: string;
+  text: string;
+}
+
+/** A part of an answer: its sections, a piece of text, and the end with what was cited, or an error. */
+export type AnswerEvent =
+  | { name: "sections"; data: { query: string; collection: string; covered: boolean; sections: AnswerSection[] } }
+  | { name: "text"; data: { text: string } }
+  | { name: "end"; data: { cited: number[] } }
+  | { name: "error"; data: { error: string; hint: string } };
+
 /** A failed request. */
 export class RectoError extends Error {
   constructor(status: number, message: string, hint?: string, retryAfter?: number);
@@ -54,6 +70,10 @@ export class RectoClient {
   batch(queries: string[], options?: BatchOptions): Promise<BatchResponse>;
   /** Report that a reader opened a result; it goes on after the page is left. */
   click(query: string, url: string, rank: number, options?: ClickOptions): Promise<void>;
+  /** Yield the events of an answer; the loop ends after "end" or "error". */
+  answer(query: string, options?: CollectionOptions): AsyncGenerator<AnswerEvent, void>;
+  /** Report whether an answer was helpful; it goes on after the page is left. */
+  feedback(query: string, helpful: boolean, options?: ClickOptions): Promise<void>;
   collections(options?: RequestOptions): Promise<CollectionsResponse>;
   modules(options?: CollectionOptions): Promise<ModulesResponse>;
   pages(options?: PagesOptions): Promise<PagesResponse>;
