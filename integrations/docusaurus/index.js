@@ -5,7 +5,7 @@ const path = require('node:path');
 const NAME = 'recto-docusaurus';
 const ADMIN_KEY = 'recto_sk_';
 const COLLECTION = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/u;
-const KNOWN = ['collection', 'id', 'key', 'related', 'server', 'strings'];
+const KNOWN = ['assistants', 'collection', 'id', 'key', 'mcp', 'pageActions', 'related', 'server', 'strings'];
 
 module.exports = function rectoPlugin(context, options) {
   const {baseUrl, i18n, siteConfig} = context;
@@ -41,6 +41,9 @@ module.exports = function rectoPlugin(context, options) {
       };
       if (options.key) attributes['data-key'] = options.key;
       if (!options.related) attributes['data-related'] = 'off';
+      if (options.pageActions) attributes['data-page-actions'] = 'on';
+      if (options.assistants) attributes['data-assistants'] = JSON.stringify(options.assistants);
+      if (options.mcp) attributes['data-mcp'] = options.mcp;
       if (Object.keys(content).length) attributes['data-strings'] = JSON.stringify(content);
       if (process.env.NODE_ENV === 'development') {
         // The index has the addresses of the published site; in a preview, links stay in the preview.
@@ -56,6 +59,7 @@ module.exports.validateOptions = ({options}) => {
     if (!KNOWN.includes(name)) throw problem(`there is no option "${name}"`, `The options are ${KNOWN.join(', ')}.`);
   }
   const {id = 'default', server = '/recto/', collection, key, related = true, strings = {}} = options;
+  const {assistants, mcp, pageActions = false} = options;
   if (typeof server !== 'string' || !/^(?:\/|https?:\/\/[^/])/u.test(server)) {
     throw problem(
       '"server" is not an address',
@@ -77,10 +81,15 @@ module.exports.validateOptions = ({options}) => {
     );
   }
   if (typeof related !== 'boolean') throw problem('"related" is not true or false', 'It is true by default.');
-  if (!isObject(strings) || !Object.values(strings).every((text) => typeof text === 'string')) {
+  if (typeof pageActions !== 'boolean') throw problem('"pageActions" is not true or false', 'It is false by default.');
+  if (mcp !== undefined && typeof mcp !== 'string') throw problem('"mcp" is not an address', 'Write it as "https://search.example.org/mcp".');
+  if (assistants !== undefined && !isTexts(assistants)) {
+    throw problem('"assistants" is not an object of addresses', 'Write it as {Name: "https://assistant.example/?q={prompt}"}.');
+  }
+  if (!isTexts(strings)) {
     throw problem('"strings" is not an object of texts', 'Write it as {search: "Find"}.');
   }
-  return {id, server: `${server.replace(/\/+$/u, '')}/`, collection, key, related, strings};
+  return {id, server: `${server.replace(/\/+$/u, '')}/`, collection, key, related, strings, assistants, mcp, pageActions};
 };
 
 function collectionOf({collection}, locale) {
@@ -95,6 +104,10 @@ function problem(message, hint) {
 
 function isObject(value) {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isTexts(value) {
+  return isObject(value) && Object.values(value).every((text) => typeof text === 'string');
 }
 
 function mapValues(object, change) {
