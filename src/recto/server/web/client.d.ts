@@ -84,6 +84,23 @@ export class RectoClient {
 
 // scripts/make_client_types.py writes the rest of this file from the OpenAPI description.
 
+/** The body of `/v1/answer/feedback`: whether a reader found the answer to a question helpful. */
+export interface AnswerFeedback {
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  helpful: boolean;
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+}
+
+/** The body of `/v1/answer`. */
+export interface AnswerRequest {
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+}
+
 /** The body of `/v1/batch`. */
 export interface BatchRequest {
   /** The maximum number of results. */
@@ -212,6 +229,8 @@ export interface Hit {
   above_noise: boolean | null;
   /** The part of the text around the best matches, in one line. */
   snippet: string;
+  /** The section around the chunk as Markdown. Null: the request did not ask for it. */
+  section_text: string | null;
   id: string;
   page_url: string;
   anchor: string;
@@ -319,6 +338,7 @@ export interface RelatedResponse {
   groups: PageGroup[];
   timings: Timings;
   query_log: boolean;
+  answers: boolean;
   selection: Selection;
 }
 
@@ -344,9 +364,11 @@ export interface SearchRequest {
   group_by?: "page" | null;
   /** Also return the text of each chunk as HTML that is safe to show in a page. */
   html?: boolean;
+  /** Also return `section_text`: the section around each chunk, of at most this many tokens. */
+  section_tokens?: number | null;
 }
 
-/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `covered` is false if `coverage` is "not covered". `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log. */
+/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `covered` is false if `coverage` is "not covered". `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log, `answers` whether this caller may send the question to `/v1/answer`. */
 export interface SearchResponse {
   /** found, no_match, or filtered_out: the filters exclude every chunk. */
   outcome: "found" | "no_match" | "filtered_out";
@@ -370,6 +392,7 @@ export interface SearchResponse {
   groups: PageGroup[];
   timings: Timings;
   query_log: boolean;
+  answers: boolean;
 }
 
 /** The part of a selected text that was searched for. */

@@ -21,7 +21,7 @@ li > :hover, .main:hover, summary:hover { background: var(--recto-surface, light
 @media print { :host { display: none; } }
 `;
 
-/** Put the actions below the title of the page, and again when a site replaces its content. */
+/** Put the actions below the title of the page, or at its top, and again when a site replaces its content. */
 export function addActions(options, followTheme) {
   const host = document.createElement("recto-page-actions");
   const root = host.attachShadow({ mode: "open" });
@@ -35,6 +35,7 @@ export function addActions(options, followTheme) {
     const title = document.querySelector("main h1, article h1, h1");
     if (slot) slot.append(host);
     else if (title) title.after(host);
+    else (document.querySelector("main, article") ?? document.body).prepend(host);
     followTheme({ host, options });
   };
   place();
