@@ -248,17 +248,18 @@ def test_rate_and_budget(answer_settings: Settings, tmp_path: Path) -> None:
 
 
 def test_an_answer_counts_as_ten_requests(answer_settings: Settings) -> None:
-    with Service(answer_settings, ServeOptions(rate=120)) as service:
+    with Service(answer_settings, ServeOptions(rate=12)) as service:
         assert service.post("/v1/answer", QUESTION).status == 200
         assert service.post("/v1/search", QUESTION).status == 429
 
 
 @pytest.mark.parametrize(("scope", "expected"), [("search", 200), ("admin", 403)])
-def test_which_keys_may_ask(answer_settings: Settings, scope: Any, expected: int) -> None:
-    _, text = add_key(answer_settings.home, f"for-{scope}", "search", ["https://book.example"], ["house"])
+def test_which_keys_may_ask(answer_settings: Settings, tmp_path: Path, scope: Any, expected: int) -> None:
+    home = shutil.copytree(answer_settings.home, tmp_path / "home", symlinks=True)
+    _, text = add_key(home, "site", "search", ["https://book.example"], ["house"])
     options = replace(answer_settings.answer, scope=scope)
     admin = "an-admin-key-0123456789"
-    with Service(replace(answer_settings, answer=options), ServeOptions(keys=(admin,))) as service:
+    with Service(replace(answer_settings, home=home, answer=options), ServeOptions(keys=(admin,))) as service:
         sent = {"Authorization": f"Bearer {text}", "Origin": "https://book.example"}
         reply = service.post("/v1/answer", QUESTION, **sent)
         assert reply.status == expected

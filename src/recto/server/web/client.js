@@ -120,14 +120,16 @@ export class RectoClient {
 async function* readEvents(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
-  for (let part = await reader.read(); !part.done; part = await reader.read()) {
-    const events = (text + part.value).split("\n\n");
+  let part;
+  do {
+    part = await reader.read();
+    const events = (text + (part.value ?? "")).split("\n\n");
     text = events.pop();
     for (const event of events) {
       const [, name, data] = /^event: (.*)\ndata: (.*)$/u.exec(event) ?? [];
       if (name) yield { name, data: JSON.parse(data) };
     }
-  }
+  } while (!part.done);
 }
 
 /** Encode a key with other characters than Latin-1 as its UTF-8 bytes. */
