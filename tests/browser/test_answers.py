@@ -239,7 +239,7 @@ def test_page_actions(browser: Browser, site: Site) -> None:
             "View as Markdown", "Open in Helper", "Add to Cursor", "Add to VS Code", "Copy MCP configuration",
         ]  # fmt: skip
         actions.get_by_role("button", name="Copy MCP configuration").click()
-        expect(actions.get_by_role("button", name="Copied")).to_be_visible()
+        expect(actions.locator("li button").last).to_have_text("Copied")
         assert '"url": "https://search.example/mcp"' in page.evaluate("navigator.clipboard.readText()")
         with page.expect_popup() as popup:
             actions.get_by_role("button", name="View as Markdown").click()

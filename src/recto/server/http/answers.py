@@ -12,11 +12,11 @@ import os
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.responses import StreamingResponse
@@ -30,6 +30,7 @@ from recto.server.http.monitoring import LOG
 from recto.server.limits import RateLimiter, Refusal, Refused, busy
 from recto.settings import Settings, is_local_address
 
+EVENTS = "text/event-stream"
 NO_ANSWERS = Refusal(404, "This service gives no answers", "Its owner can set RECTO_ANSWER_URL.")
 NOT_FOR_ANSWERS = Refusal(403, "This API key is not for answers", "RECTO_ANSWER_SCOPE says which keys are.")
 STREAM_HEADERS = {"X-Accel-Buffering": "no"}  # nginx would collect the events
@@ -56,7 +57,7 @@ headings, links and images."""
 class EventStream(StreamingResponse):
     """Server-sent events; when the reader leaves, what makes them is closed at once."""
 
-    media_type: ClassVar[str] = "text/event-stream"
+    media_type = EVENTS
 
     async def stream_response(self, send: Send) -> None:
         """Send the events."""
@@ -127,7 +128,7 @@ class Answers:
         finally:
             self._running -= 1
 
-    async def _texts(self, context: Context) -> AsyncIterator[str]:
+    async def _texts(self, context: Context) -> AsyncGenerator[str, None]:
         """Yield the text of the model as it arrives; raise `AnswerFailed` if it does not arrive whole."""
         import httpx
 
@@ -225,7 +226,7 @@ def _messages(context: Context) -> list[dict[str, str]]:
 
 async def _check_response(response: Any) -> None:
     status, kind = response.status_code, response.headers.get("content-type", "")
-    if status == 200 and kind.startswith("text/event-stream"):
+    if status == 200 and kind.startswith(EVENTS):
         return
     text = (await response.aread()).decode("utf-8", "replace")[:_LOGGED_CHARACTERS]
     if status == 429:

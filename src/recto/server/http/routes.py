@@ -30,6 +30,7 @@ from recto.search.query_log import Via
 from recto.search.retriever import Retriever
 from recto.server.http import models
 from recto.server.http.answers import (
+    EVENTS,
     NO_ANSWERS,
     NOT_FOR_ANSWERS,
     STREAM_HEADERS,
@@ -191,7 +192,7 @@ async def click(body: models.ClickRequest, service: Service) -> Response:
 @v1_router.post(
     "/answer",
     response_class=EventStream,
-    responses={200: {"content": {EventStream.media_type: {}}, "description": "Server-sent events."}},
+    responses={200: {"content": {EVENTS: {}}, "description": "Server-sent events."}},
 )
 async def answer(body: models.AnswerRequest, request: Request, service: Service) -> Response:
     """Answer a question from the sections of a book, with the model of the service's owner."""
