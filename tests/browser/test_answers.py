@@ -205,7 +205,7 @@ def test_looks(browser: Browser, site: Site, size: tuple[int, int], theme: str) 
     with Reader(browser, site, size) as reader:
         page = reader.read()
         page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
-        page.locator("recto-page-actions").evaluate("(host, theme) => { host.dataset.theme = theme }", theme)
+        expect(page.locator("recto-page-actions")).to_have_attribute("data-theme", theme)
         page.locator("recto-page-actions summary").click()
         picture(reader, f"actions-{name}")
         page.keyboard.press("Escape")

@@ -261,8 +261,8 @@ class CitationFilter:
     code within a line at most until the end of the line, so that a stray backtick hides little.
     """
 
-    _TOKEN = re.compile(r"`+|\n|\[[ ^]{0,2}[0-9]{1,12}(?: ?[,;–-] ?[0-9]{1,12}){0,30} ?\]")
-    _UNFINISHED = re.compile(r"(?:`+|\[[ ^0-9,;–-]{0,500})\Z")
+    _TOKEN = re.compile(r"`+|\n| ?\[[ ^]{0,2}[0-9]{1,12}(?: ?[,;–-] ?[0-9]{1,12}){0,30} ?\]")
+    _UNFINISHED = re.compile(r"(?:`+| | ?\[[ ^0-9,;–-]{0,500})\Z")
 
     def __init__(self, count: int) -> None:
         self.cited: set[int] = set()
@@ -295,7 +295,8 @@ class CitationFilter:
         elif not self._code:
             numbers = [number for number in _listed(part) if 1 <= number <= self._count]
             self.cited.update(numbers)
-            return "".join(f"[{number}]" for number in numbers)
+            space = " " if part[0] == " " and numbers else ""  # none is left before a full stop
+            return space + "".join(f"[{number}]" for number in numbers)
         return part
 
 

@@ -40,6 +40,8 @@ export function addActions(options, followTheme) {
   };
   place();
   new MutationObserver(place).observe(document.body, { childList: true, subtree: true });
+  const themes = new MutationObserver(() => followTheme({ host, options }));
+  for (const element of [document.documentElement, document.body]) themes.observe(element, { attributes: true });
 }
 
 function makeActions(options, t) {
