@@ -125,11 +125,13 @@ async function* readEvents(body) {
     part = await reader.read();
     const events = (text + (part.value ?? "")).split("\n\n");
     text = events.pop();
-    for (const event of events) {
-      const [, name, data] = /^event: (.*)\ndata: (.*)$/u.exec(event) ?? [];
-      if (name) yield { name, data: JSON.parse(data) };
-    }
+    yield* events.map(parseEvent).filter(Boolean);
   } while (!part.done);
+}
+
+function parseEvent(event) {
+  const [, name, data] = /^event: (.*)\ndata: (.*)$/u.exec(event) ?? [];
+  return name ? { name, data: JSON.parse(data) } : null;
 }
 
 /** Encode a key with other characters than Latin-1 as its UTF-8 bytes. */
