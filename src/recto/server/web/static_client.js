@@ -310,7 +310,7 @@ function respond(index, query, hits, words, shownWords, groupSizes = []) {
     query, collection: index.meta.collection, generation: index.meta.generation, mode: "lexical",
     outcome: hits.length ? "found" : "no_match", message: hits.length ? "" : "No chunk contains any word of the query",
     warnings: [], answerable: null, coverage: null, covered: true, corrections: Object.fromEntries(corrected), noise_floor: null,
-    results, groups, query_log: false,
+    results, groups, query_log: false, answers: false,
   };
 }
 

@@ -97,7 +97,8 @@ a.cite:hover { background: var(--accent); color: var(--background); }
 .note button { margin-inline-start: .25rem; font-size: 1rem; }
 .note [aria-pressed="true"] { border-color: var(--accent); background: var(--tint); }
 .sources { margin: 0; padding-inline-start: 1.4rem; color: var(--muted); font-size: .875rem; }
-.sources a { display: inline-block; padding-block: .2rem; color: var(--accent); text-underline-offset: .2em; }
+.sources li { padding-block: .15rem; }
+.sources a { color: var(--accent); text-underline-offset: .2em; }
 
 @media (max-width: 40rem) {
   dialog { width: 100vw; height: 100dvh; max-height: none; margin: 0; border: 0; border-radius: 0; }
