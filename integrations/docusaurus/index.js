@@ -6,7 +6,7 @@ const path = require('node:path');
 const NAME = 'recto-docusaurus';
 const ADMIN_KEY = 'recto_sk_';
 const COLLECTION = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/u;
-const KNOWN = ['collection', 'id', 'key', 'related', 'server', 'static', 'strings'];
+const KNOWN = ['assistants', 'collection', 'id', 'key', 'mcp', 'pageActions', 'related', 'server', 'static', 'strings'];
 const STATIC = 'recto'; // the directory of the static search in the built site
 
 module.exports = function rectoPlugin(context, options) {
@@ -43,6 +43,9 @@ module.exports = function rectoPlugin(context, options) {
       if (!options.static) attributes['data-collection'] = collectionOf(options, i18n.currentLocale);
       if (options.key) attributes['data-key'] = options.key;
       if (!options.related) attributes['data-related'] = 'off';
+      if (options.pageActions) attributes['data-page-actions'] = 'on';
+      if (options.assistants) attributes['data-assistants'] = JSON.stringify(options.assistants);
+      if (options.mcp) attributes['data-mcp'] = options.mcp;
       if (Object.keys(content).length) attributes['data-strings'] = JSON.stringify(content);
       if (process.env.NODE_ENV === 'development') {
         // The index has the addresses of the published site; in a preview, links stay in the preview.
@@ -71,6 +74,7 @@ module.exports.validateOptions = ({options}) => {
   const isStatic = options.static ?? false;
   if (typeof isStatic !== 'boolean') throw problem('"static" is not true or false', 'It is false by default.');
   if (isStatic && (key || options.server)) throw problem('"static" needs no "server" and no "key"', 'Remove them.');
+  const {assistants, mcp, pageActions = false} = options;
   if (typeof server !== 'string' || !/^(?:\/|https?:\/\/[^/])/u.test(server)) {
     throw problem(
       '"server" is not an address',
@@ -92,10 +96,15 @@ module.exports.validateOptions = ({options}) => {
     );
   }
   if (typeof related !== 'boolean') throw problem('"related" is not true or false', 'It is true by default.');
-  if (!isObject(strings) || !Object.values(strings).every((text) => typeof text === 'string')) {
+  if (typeof pageActions !== 'boolean') throw problem('"pageActions" is not true or false', 'It is false by default.');
+  if (mcp !== undefined && typeof mcp !== 'string') throw problem('"mcp" is not an address', 'Write it as "https://search.example.org/mcp".');
+  if (assistants !== undefined && !isTexts(assistants)) {
+    throw problem('"assistants" is not an object of addresses', 'Write it as {Name: "https://assistant.example/?q={prompt}"}.');
+  }
+  if (!isTexts(strings)) {
     throw problem('"strings" is not an object of texts', 'Write it as {search: "Find"}.');
   }
-  return {id, server: `${server.replace(/\/+$/u, '')}/`, collection, key, related, strings, static: isStatic};
+  return {id, server: `${server.replace(/\/+$/u, '')}/`, collection, key, related, strings, static: isStatic, assistants, mcp, pageActions};
 };
 
 /** Run Recto, and show its output; an error fails the build. */
@@ -120,6 +129,10 @@ function problem(message, hint) {
 
 function isObject(value) {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isTexts(value) {
+  return isObject(value) && Object.values(value).every((text) => typeof text === 'string');
 }
 
 function mapValues(object, change) {

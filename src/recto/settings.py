@@ -39,6 +39,14 @@ _TRUSTED_PLACES = f"{ENVIRONMENT} or in ~/.config/recto/env"
 SERVICE_VARIABLES = (
     "RECTO_API_KEY",
     "RECTO_ALLOWED_HOSTS",
+    "RECTO_ANSWER_API_KEY",
+    "RECTO_ANSWER_DAILY",
+    "RECTO_ANSWER_MODEL",
+    "RECTO_ANSWER_RATE",
+    "RECTO_ANSWER_SCOPE",
+    "RECTO_ANSWER_SECONDS",
+    "RECTO_ANSWER_TOKENS",
+    "RECTO_ANSWER_URL",
     "RECTO_COLLECTIONS",
     "RECTO_CORS_ORIGINS",
     "RECTO_QUERY_LOG",
@@ -48,13 +56,14 @@ SERVICE_VARIABLES = (
     "RECTO_RATE_LIMIT",
     "RECTO_TRUSTED_PROXIES",
 )
-"""Who may use a service, what it shows and what it keeps. A project's `.env` cannot set them."""
+"""Who may use a service, what it shows, keeps and spends. A project's `.env` cannot set them."""
 
 Precision = Literal["auto", "fp32", "int8", "bf16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 QueryDevice = Literal["cpu", "same"]
 CoherePace = Literal["trial", "production", "off"]
 QueryLogText = Literal["keep", "hash", "drop"]
+AnswerScope = Literal["search", "admin"]
 
 
 class ServerOptions(NamedTuple):
@@ -83,6 +92,31 @@ class OpenAIOptions:
     document_prefix: str | None = None
     input_types: tuple[str, str] | None = None
     """The values of `input_type` for queries and for documents."""
+
+    @property
+    def origin(self) -> str:
+        """The scheme, host and port of the address."""
+        parts = urlsplit(self.url)
+        return f"{parts.scheme}://{parts.netloc}" if self.url else ""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOptions:
+    """The chat endpoint that answers questions from the book (no address: answers are off), and its limits.
+
+    `tokens` is the budget for the sections that a question is sent with, `seconds` the time limit of an
+    answer, `rate` the number of questions per minute for each visitor, `daily` for all of them in a day.
+    """
+
+    url: str = ""
+    model: str = ""
+    api_key: str = field(default="", repr=False)
+    scope: AnswerScope = "search"
+    """The keys that may ask; `search` includes admin keys."""
+    tokens: int = 1600
+    seconds: int = 60
+    rate: int = 5
+    daily: int = 200
 
     @property
     def origin(self) -> str:
@@ -193,6 +227,7 @@ class Settings:
     cohere_api_url: str = ""
     cohere_pace: CoherePace = "trial"
     openai: OpenAIOptions = OpenAIOptions()
+    answer: AnswerOptions = AnswerOptions()
     dialect: str = ""
     server: ServerOptions = ServerOptions()
     keep_generations: int = 1
@@ -222,16 +257,15 @@ class Settings:
     @property
     def secrets(self) -> tuple[str, ...]:
         """The API keys: the texts that the repr leaves out."""
-        values = [
-            getattr(part, one.name) for part in (self, self.openai) for one in fields(part) if not one.repr
-        ]
+        parts = (self, self.openai, self.answer)
+        values = [getattr(part, one.name) for part in parts for one in fields(part) if not one.repr]
         return tuple(value for value in values if isinstance(value, str) and value)
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses of the engines, which clients of a service must not see."""
-        addresses = (*split_addresses(self.qdrant_url), self.cohere_api_url, self.openai.origin)
-        return tuple(filter(None, addresses))
+        services = (self.cohere_api_url, self.openai.origin, self.answer.origin)
+        return tuple(filter(None, (*split_addresses(self.qdrant_url), *services)))
 
     @property
     def project_endpoint(self) -> tuple[str, str]:
@@ -316,6 +350,7 @@ def load_settings(environment: Mapping[str, str] | None = None, directory: Path 
         cohere_api_url=_endpoint(values, "COHERE_API_URL", "COHERE_API_KEY"),
         cohere_pace=_choice(values, "COHERE_PACE", get_args(CoherePace), "trial"),
         openai=_openai_options(values) if embedder == "openai" else OpenAIOptions(),
+        answer=_answer_options(values),
         dialect=values.get("RECTO_DIALECT", ""),
         server=_server_options(values),
         keep_generations=_number(values, "RECTO_KEEP_GENERATIONS", 20) or 1,
@@ -560,6 +595,33 @@ def _openai_options(values: Variables) -> OpenAIOptions:
     )
 
 
+def _answer_options(values: Variables) -> AnswerOptions:
+    default = AnswerOptions()
+    name, key = "RECTO_ANSWER_URL", "RECTO_ANSWER_API_KEY"
+    url = _endpoint(values, name, key)
+    if url and "RECTO_ANSWER_MODEL" not in values:
+        raise ConfigurationError(
+            "RECTO_ANSWER_MODEL is required but not set",
+            hint=f"{name} needs it. Example for Ollama: RECTO_ANSWER_MODEL=qwen3:4b",
+        )
+    _check_encrypted(values, url, name, key)
+    return AnswerOptions(
+        url=url,
+        model=values.get("RECTO_ANSWER_MODEL", ""),
+        api_key=values.get(key, "") if url else "",
+        scope=_choice(values, "RECTO_ANSWER_SCOPE", get_args(AnswerScope), default.scope),
+        tokens=_number(values, "RECTO_ANSWER_TOKENS", 100_000, minimum=100) or default.tokens,
+        seconds=_number(values, "RECTO_ANSWER_SECONDS", 600, minimum=5) or default.seconds,
+        rate=_number(values, "RECTO_ANSWER_RATE", 1000) or default.rate,
+        daily=_number(values, "RECTO_ANSWER_DAILY", 1_000_000) or default.daily,
+    )
+
+
+def _check_encrypted(values: Variables, url: str, name: str, key: str) -> None:
+    if key in values and urlsplit(url).scheme == "http" and not is_local_address(url):
+        raise ConfigurationError(f"{key} would be sent over plain http", hint=f"Use https in {name}.")
+
+
 def _openai_key(values: Variables, url: str) -> str:
     """Return the key for an endpoint; the key of OpenAI, which other programs use too, is for OpenAI only."""
     name = "RECTO_OPENAI_API_KEY"
@@ -571,10 +633,7 @@ def _openai_key(values: Variables, url: str) -> str:
                 "RECTO_OPENAI_API_KEY is required but not set",
                 hint="OpenAI needs a key: set it, or OPENAI_API_KEY, in the environment or in .env.",
             )
-    if name in values and parts.scheme == "http" and not is_local_address(url):
-        raise ConfigurationError(
-            f"{name} would be sent over plain http", hint="Use https in RECTO_OPENAI_URL."
-        )
+    _check_encrypted(values, url, "RECTO_OPENAI_URL", name)
     return values.get(name, "")
 
 

@@ -8,7 +8,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -88,6 +88,17 @@ class Exchange:
                 self.close()
                 return
             self._handler.wfile.write(answer.body[number : number + 1])
+
+    def stream(self, parts: Iterable[bytes], content_type: str, pause: float = 0.0) -> None:
+        """Send a body of unknown length in parts; raise `ConnectionError` when the client has left."""
+        self._handler.wfile.write(
+            f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nConnection: close\r\n\r\n".encode()
+        )
+        self.close()
+        for part in parts:
+            self._handler.wfile.write(part)
+            if pause and not self.wait(pause):
+                return
 
     def close(self) -> None:
         self._handler.close_connection = True

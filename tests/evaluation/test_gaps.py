@@ -129,6 +129,16 @@ def test_queries_without_text_and_of_other_books_are_not_clustered(book: Retriev
     assert (found.total, found.without_text) == (1, 1)
 
 
+def test_feedback_on_an_answer_is_not_a_query(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "log", ["How is jam made?"], {})
+    entry = {"time": "2026-11-16T10:00:02Z", "collection": "house", "helpful": False}
+    lines = [json.dumps(entry | {"query": "How is jam made?"}), json.dumps(entry)]
+    (log / "queries-2026-11-16-00000001.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    asked = read_asked(log, ["house"])
+    assert [query.forms.total() for query in asked.queries.values()] == [1]
+    assert asked.without_text == 0
+
+
 def test_an_empty_log_has_no_clusters(book: Retriever) -> None:
     assert find_gaps(book, Asked({})).clusters == ()
 

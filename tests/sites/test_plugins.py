@@ -134,7 +134,10 @@ def test_options_of_docusaurus() -> None:
             {"collection": "book", "key": "recto_sk_secret"},
             '"key" is an admin key, which must not be published',
         ),
-        ({"collection": "book", "keys": "x"}, 'no option "keys". The options are collection, id, key,'),
+        (
+            {"collection": "book", "keys": "x"},
+            'no option "keys". The options are assistants, collection, id, key,',
+        ),
         ({"collection": "book", "related": "off"}, '"related" is not true or false'),
         ({"collection": "book", "strings": {"search": 1}}, '"strings" is not an object of texts'),
         ({"collection": "book", "static": "yes"}, '"static" is not true or false'),

@@ -206,12 +206,12 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
             continue
         text = entry.get("query")
         if not isinstance(text, str) or not text.strip():
-            without_text += "click" not in entry
+            without_text += "click" not in entry and "helpful" not in entry
             continue
         asked = queries[normalize(text)]
         if "click" in entry:
             asked.clicks[str(entry["click"])] += 1
-        else:
+        elif "helpful" not in entry:  # which is about the answer, not about the search
             asked.forms[text] += 1
             asked.clickable += entry.get("via") in _CLICKABLE
     named = {key: asked for key, asked in queries.items() if asked.forms}

@@ -62,6 +62,9 @@ class RectoPluginConfig(Config):
     index = option.Type(bool, default=True)
     index_on_serve = option.Type(bool, default=False)
     related = option.Type(bool, default=True)
+    page_actions = option.Type(bool, default=False)
+    assistants = option.Optional(option.Type(dict))
+    mcp = option.Optional(option.Type(str))
     strings = option.Type(dict, default={})
 
 
@@ -173,6 +176,9 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
             "data-key": own.key,
             "data-related": "" if own.related else "off",
             "data-strings": json.dumps(own.strings, ensure_ascii=False) if own.strings else "",
+            "data-page-actions": "on" if own.page_actions else "",
+            "data-assistants": "" if own.assistants is None else json.dumps(own.assistants),
+            "data-mcp": own.mcp,
         }
         if self._is_preview and (published := self._published(config)):
             optional["data-rewrite"] = f"{published} {config.site_url}"

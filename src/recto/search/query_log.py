@@ -27,7 +27,7 @@ from recto.settings import QueryLogOptions, Settings
 from recto.types.search import SearchResponse
 
 QUERY_LOG_FORMAT = "recto-queries-1"
-Via = Literal["search", "related", "batch", "retrieve"]
+Via = Literal["search", "related", "batch", "retrieve", "answer"]
 """The route that a query came through."""
 
 _LOG = logging.getLogger("recto.query_log")
@@ -101,6 +101,10 @@ class QueryLog:
     def add_click(self, query: str, collection: str, url: str, rank: int) -> None:
         """Add that a reader opened a result."""
         self._put({"query": query, "collection": collection, "click": url, "rank": rank})
+
+    def add_feedback(self, query: str, collection: str, *, is_helpful: bool) -> None:
+        """Add whether a reader found an answer helpful."""
+        self._put({"query": query, "collection": collection, "helpful": is_helpful})
 
     def _put(self, entry: dict[str, Any]) -> None:
         if len(self._waiting) >= _MAX_WAITING:

@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import time
-from asyncio import FIRST_COMPLETED, Semaphore, create_task, gather, timeout, wait
+from asyncio import FIRST_COMPLETED, Semaphore, create_task, gather, get_running_loop, timeout, wait
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -32,6 +32,7 @@ MAX_READERS = 512
 RETRY_HINT = "Try again in a moment."
 _CLOSE = (("Connection", "close"),)  # the rest of the body is not read
 _MAX_CALLERS = 10_000
+_DEADLINE = "recto.deadline"  # in the scope of a request
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,8 @@ class AdmissionLimits:
             await send(message)
 
         try:
-            async with timeout(self._deadline):
+            async with timeout(self._deadline) as deadline:
+                scope[_DEADLINE] = deadline
                 await app(scope, receive, track)
         except TimeoutError:
             if not started:
@@ -239,6 +241,11 @@ class AdmissionLimits:
             return {"type": "http.request", "body": bytes(body), "more_body": False}
 
         return replay, len(body)
+
+
+def set_deadline(scope: Scope, seconds: float) -> None:
+    """Let a request that streams its response take so many seconds from now on."""
+    scope[_DEADLINE].reschedule(get_running_loop().time() + seconds)
 
 
 class FairSlots:

@@ -37,7 +37,9 @@ from recto.search.pipeline import nearest_chunks
 from recto.search.retriever import other_model, query_embedder
 from recto.settings import SAMPLE_COLLECTION, Settings, read_variables
 
-_SECRETS = ("COHERE_API_KEY", "OPENAI_API_KEY", "QDRANT_API_KEY", "RECTO_OPENAI_API_KEY")
+_SECRETS = (
+    "COHERE_API_KEY", "OPENAI_API_KEY", "QDRANT_API_KEY", "RECTO_ANSWER_API_KEY", "RECTO_OPENAI_API_KEY",
+)  # fmt: skip
 _HARMLESS_ELSEWHERE = frozenset(IssueKind) - {IssueKind.BAD_VECTOR, IssueKind.NO_TEXT}
 _BOOK_REPAIRS = {
     IssueKind.BAD_URL: "Remove control characters from the names of these files",

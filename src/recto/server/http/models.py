@@ -175,6 +175,23 @@ class ClickRequest(RequestModel):
     collection: CollectionName = None
 
 
+class AnswerRequest(RequestModel):
+    """The body of `/v1/answer`."""
+
+    model_config = _example(query="What is ROS 2?")
+    query: QueryText
+    collection: CollectionName = None
+
+
+class AnswerFeedback(RequestModel):
+    """The body of `/v1/answer/feedback`: whether a reader found the answer to a question helpful."""
+
+    model_config = _example(query="What is ROS 2?", helpful=True)
+    query: QueryText
+    helpful: bool
+    collection: CollectionName = None
+
+
 class ErrorResponse(ResponseModel):
     """The body of every error."""
 
@@ -230,7 +247,7 @@ class SearchResponseModel(ResponseFields):
 
     If `results` is empty, `outcome` and `message` say why. `covered` is false if `coverage` is "not covered".
     `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query
-    log.
+    log, `answers` whether this caller may send the question to `/v1/answer`.
     """
 
     query: str
@@ -240,6 +257,7 @@ class SearchResponseModel(ResponseFields):
     groups: list[PageGroupModel]
     timings: TimingsModel
     query_log: bool
+    answers: bool
 
 
 class SelectionModel(ResponseModel):

@@ -29,10 +29,18 @@ from recto.search.query import MAX_QUERY, check_query, to_language
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
 from recto.server.http import models
+from recto.server.http.answers import (
+    EVENTS,
+    NO_ANSWERS,
+    NOT_FOR_ANSWERS,
+    STREAM_HEADERS,
+    EventStream,
+    is_answerable,
+)
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
 from recto.server.http.service import MarkedResponse, SearchService
 from recto.server.http.views import add_html
-from recto.server.limits import current_request, respond
+from recto.server.limits import Refused, current_request, respond, set_deadline
 from recto.settings import SAMPLE_COLLECTION
 from recto.types.index import IndexInfo
 from recto.types.search import Filters, SearchResponse
@@ -41,6 +49,7 @@ Result = TypeVar("Result")
 Responses = dict[int | str, dict[str, Any]]
 
 _MARKDOWN = "text/markdown"
+_CHARGED_ANSWER = 9  # further requests that an answer counts as for the rate limit
 _CHARGED_PAGES = 10  # of llms-full.txt, which count as one request for the rate limit
 _CACHED = {"cache-control": "private, no-cache", "vary": "Authorization, X-API-Key"}
 """Each browser keeps the response for itself, and asks before it uses it again."""
@@ -180,6 +189,41 @@ async def click(body: models.ClickRequest, service: Service) -> Response:
     return Response(status_code=204)
 
 
+@v1_router.post(
+    "/answer",
+    response_class=EventStream,
+    responses={200: {"content": {EVENTS: {}}, "description": "Server-sent events."}},
+)
+async def answer(body: models.AnswerRequest, request: Request, service: Service) -> Response:
+    """Answer a question from the sections of a book, with the model of the service's owner."""
+    name, query = service.name(body.collection), check_query(body.query)
+    if (answers := service.answers) is None:
+        raise Refused("answers", NO_ANSWERS)
+    if not service.may_ask:
+        raise Refused("scope", NOT_FOR_ANSWERS)
+    answers.check_rate(current_request().caller)
+    current_request().charge(_CHARGED_ANSWER)
+    context = await service.context(name, query, service.settings.answer.tokens)
+    service.record(context.response, "answer")
+    if is_answerable(context):
+        await to_thread(answers.spend)
+    set_deadline(request.scope, service.settings.answer.seconds + RETRY_SECONDS)
+    return EventStream(answers.events(context), headers=STREAM_HEADERS)
+
+
+@v1_router.post(
+    "/answer/feedback",
+    status_code=204,
+    response_class=Response,
+    responses={204: {"description": "It is logged if the service keeps a query log."}},
+)
+async def answer_feedback(body: models.AnswerFeedback, service: Service) -> Response:
+    """Report whether an answer was helpful."""
+    name = service.name(body.collection)
+    service.log_feedback(check_query(body.query), name, is_helpful=body.helpful)
+    return Response(status_code=204)
+
+
 def _to_dict(
     service: SearchService, result: MarkedResponse, via: Via | None, *, html: bool = False
 ) -> dict[str, Any]:
@@ -187,7 +231,7 @@ def _to_dict(
     response, words = result
     service.record(response, via)
     response = replace(response, warnings=service.redact(response.warnings))
-    data = response_to_dict(response, words) | {"query_log": service.has_log}
+    data = response_to_dict(response, words) | {"query_log": service.has_log, "answers": service.may_ask}
     if html:
         add_html(data["results"])
     return data

@@ -74,8 +74,12 @@ def _prepare(settings: Settings, options: ServeOptions, notify: Notify) -> Serve
     """
     from recto.api import open_collection, open_embedder, open_store
     from recto.search.query_log import prepare_query_log
+    from recto.server.http.answers import import_httpx
 
     prepare_query_log(settings)
+    if settings.answer.url:
+        import_httpx()
+        notify(f"Answers: {settings.answer.model}, at most {settings.answer.daily} a day")
     embedder, store = open_embedder(settings, notify), open_store(settings, notify)
     try:
         if store.is_local and not store.collections():

@@ -17,12 +17,14 @@ from recto.api import open_collection, open_embedder, open_store
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, InvalidArgument
 from recto.protocols import AsyncEmbedder, Preparable
+from recto.search.context import Context
 from recto.search.display import response_words
 from recto.search.lexical import QueryWord
 from recto.search.outline import Outline, read_outline
 from recto.search.query_log import QueryLog, Via, open_query_log
 from recto.search.retriever import Retriever, make_retriever
 from recto.server.http import ServeOptions
+from recto.server.http.answers import Answers
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
 from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
@@ -67,6 +69,7 @@ class SearchService:
         self._breakers: dict[tuple[str, bool], CircuitBreaker] = {}
         self._outlines: dict[str, tuple[IndexInfo, Outline]] = {}
         self._query_log: QueryLog | None = None
+        self.answers = Answers(settings) if settings.answer.url else None
         self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
         self._threads = FairSlots(MAX_BATCH, _THREADS_PER_CALLER)
 
@@ -83,6 +86,8 @@ class SearchService:
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._query_log is not None:
             await asyncio.to_thread(self._query_log.close)
+        if self.answers is not None:
+            await self.answers.close()
         any_retriever = self.retriever(self.default)
         await any_retriever.aclose()
         any_retriever.close()
@@ -102,6 +107,17 @@ class SearchService:
         """Add to the query log that a reader opened a result, if there is a log."""
         if self._query_log is not None:
             self._query_log.add_click(query, collection, url, rank)
+
+    def log_feedback(self, query: str, collection: str, *, is_helpful: bool) -> None:
+        """Add to the query log whether an answer was helpful, if there is a log."""
+        if self._query_log is not None:
+            self._query_log.add_feedback(query, collection, is_helpful=is_helpful)
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether there are answers, and the key of the current request is for them."""
+        is_search_key = bool(current_request().collections)
+        return self.answers is not None and not (is_search_key and self.settings.answer.scope == "admin")
 
     @property
     def visible(self) -> tuple[str, ...]:
@@ -156,6 +172,13 @@ class SearchService:
         if self._awaited:
             return await self._await(name, mode, lambda retriever: retriever.asearch(query, top_k, mode=mode))
         return await self.run(name, lambda retriever: retriever.search(query, top_k, mode=mode))
+
+    async def context(self, name: str, query: str, max_tokens: int) -> Context:
+        """Return the sections of a collection for a question."""
+        _charge([query])
+        if self._awaited:
+            return await self._await(name, "hybrid", lambda retriever: retriever.acontext(query, max_tokens))
+        return await self.run(name, lambda retriever: retriever.context(query, max_tokens))
 
     async def find(
         self,

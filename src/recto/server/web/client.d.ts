@@ -30,6 +30,22 @@ export type CollectionOptions = RequestOptions & { collection?: string | null };
 export type PagesOptions = CollectionOptions & { module?: string | null };
 export type PageOptions = CollectionOptions & { query?: string | null; html?: boolean };
 
+/** A section that an answer can cite as [number]. */
+export interface AnswerSection {
+  number: number;
+  title: string;
+  headings: string[];
+  url: string;
+  text: string;
+}
+
+/** A part of an answer: its sections, a piece of text, and the end with what was cited, or an error. */
+export type AnswerEvent =
+  | { name: "sections"; data: { query: string; collection: string; covered: boolean; sections: AnswerSection[] } }
+  | { name: "text"; data: { text: string } }
+  | { name: "end"; data: { cited: number[] } }
+  | { name: "error"; data: { error: string; hint: string } };
+
 /** A failed request. */
 export class RectoError extends Error {
   constructor(status: number, message: string, hint?: string, retryAfter?: number);
@@ -54,6 +70,10 @@ export class RectoClient {
   batch(queries: string[], options?: BatchOptions): Promise<BatchResponse>;
   /** Report that a reader opened a result; it goes on after the page is left. */
   click(query: string, url: string, rank: number, options?: ClickOptions): Promise<void>;
+  /** Yield the events of an answer; the loop ends after "end" or "error". */
+  answer(query: string, options?: CollectionOptions): AsyncGenerator<AnswerEvent, void>;
+  /** Report whether an answer was helpful; it goes on after the page is left. */
+  feedback(query: string, helpful: boolean, options?: ClickOptions): Promise<void>;
   collections(options?: RequestOptions): Promise<CollectionsResponse>;
   modules(options?: CollectionOptions): Promise<ModulesResponse>;
   pages(options?: PagesOptions): Promise<PagesResponse>;
@@ -63,6 +83,23 @@ export class RectoClient {
 }
 
 // scripts/make_client_types.py writes the rest of this file from the OpenAPI description.
+
+/** The body of `/v1/answer/feedback`: whether a reader found the answer to a question helpful. */
+export interface AnswerFeedback {
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  helpful: boolean;
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+}
+
+/** The body of `/v1/answer`. */
+export interface AnswerRequest {
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+}
 
 /** The body of `/v1/batch`. */
 export interface BatchRequest {
@@ -307,6 +344,7 @@ export interface RelatedResponse {
   groups: PageGroup[];
   timings: Timings;
   query_log: boolean;
+  answers: boolean;
   selection: Selection;
 }
 
@@ -338,7 +376,7 @@ export interface SearchRequest {
   section_tokens?: number | null;
 }
 
-/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `covered` is false if `coverage` is "not covered". `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log. */
+/** The response of `/v1/search`. If `results` is empty, `outcome` and `message` say why. `covered` is false if `coverage` is "not covered". `groups` is empty unless the request has `group_by`. `query_log` says whether the service keeps a query log, `answers` whether this caller may send the question to `/v1/answer`. */
 export interface SearchResponse {
   /** found, no_match, or filtered_out: the filters exclude every chunk. */
   outcome: "found" | "no_match" | "filtered_out";
@@ -362,6 +400,7 @@ export interface SearchResponse {
   groups: PageGroup[];
   timings: Timings;
   query_log: boolean;
+  answers: boolean;
 }
 
 /** The part of a selected text that was searched for. */

@@ -1,6 +1,7 @@
 // A client of Recto's HTTP API for browsers and Node: one file without dependencies. Its types are in client.d.ts.
 
 const TIMEOUT = 30_000; // milliseconds
+const ANSWER_TIMEOUT = 630_000; // more than a service allows for an answer
 
 /** A failed request. `status` is 0 if the service is unreachable, and 408 if it did not answer in time. */
 export class RectoError extends Error {
@@ -32,6 +33,21 @@ export class RectoClient {
 
   click(query, url, rank, options) {
     return this.#post("v1/click", { query, url, rank }, { keepalive: true, ...options });
+  }
+
+  async *answer(query, { signal, ...more } = {}) {
+    const options = { signal, timeout: ANSWER_TIMEOUT, isStream: true };
+    const response = await this.#send("v1/answer", this.#parameters({ ...more, query }), options);
+    try {
+      yield* readEvents(response.body);
+    } catch (error) {
+      if (signal?.aborted || error instanceof RectoError) throw error;
+      throw new RectoError(0, "The answer broke off.", "Try again.");
+    }
+  }
+
+  feedback(query, helpful, options) {
+    return this.#post("v1/answer/feedback", { query, helpful }, { keepalive: true, ...options });
   }
 
   collections({ signal } = {}) {
@@ -69,11 +85,11 @@ export class RectoClient {
     return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null && value !== undefined));
   }
 
-  async #send(path, body, { signal, keepalive = false }) {
+  async #send(path, body, { signal, keepalive = false, timeout: limit = this.timeout, isStream = false }) {
     const headers = { Accept: "application/json" };
     if (this.key) headers.Authorization = `Bearer ${encodeHeader(this.key)}`;
     if (body) headers["Content-Type"] = "application/json";
-    const timeout = AbortSignal.timeout(this.timeout);
+    const timeout = AbortSignal.timeout(limit);
     let response;
     let text;
     try {
@@ -84,6 +100,7 @@ export class RectoClient {
         keepalive,
         signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
       });
+      if (isStream && response.ok) return response;
       text = await response.text();
     } catch (error) {
       if (signal?.aborted) throw error;
@@ -97,6 +114,24 @@ export class RectoClient {
     const retryAfter = Number(response.headers.get("Retry-After")) || 0;
     throw new RectoError(response.ok ? 502 : response.status, message, data?.hint ?? "", retryAfter);
   }
+}
+
+/** Yield the name and the data of each server-sent event. */
+async function* readEvents(body) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  let part;
+  do {
+    part = await reader.read();
+    const events = (text + (part.value ?? "")).split("\n\n");
+    text = events.pop();
+    yield* events.map(parseEvent).filter(Boolean);
+  } while (!part.done);
+}
+
+function parseEvent(event) {
+  const [, name, data] = /^event: (.*)\ndata: (.*)$/u.exec(event) ?? [];
+  return name ? { name, data: JSON.parse(data) } : null;
 }
 
 /** Encode a key with other characters than Latin-1 as its UTF-8 bytes. */

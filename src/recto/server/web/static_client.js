@@ -504,7 +504,7 @@ function respond(index, query, hits, words, shownWords, groupSizes = [], fused =
     query, collection: index.meta.collection, generation: index.meta.generation, mode: "lexical",
     outcome: hits.length ? "found" : "no_match", message: hits.length ? "" : "No chunk contains any word of the query",
     warnings: [], answerable: null, coverage: null, covered: true, corrections: Object.fromEntries(corrected), noise_floor: null,
-    ...coverage, results, groups, query_log: false,
+    ...coverage, results, groups, query_log: false, answers: false,
   };
 }
 

@@ -36,16 +36,20 @@ function readOptions(data) {
     theme: data.theme ?? "auto",
     semantic: data.semantic ?? "auto",
     rewrite: { from, to },
-    strings: parseStrings(data.strings),
+    strings: parseObject(data.strings, "data-strings") ?? {},
+    pageActions: data.pageActions !== undefined && data.pageActions !== "off",
+    assistants: parseObject(data.assistants, "data-assistants"),
+    markdown: data.markdown || null,
+    mcp: data.mcp || null,
   };
 }
 
-function parseStrings(text) {
+function parseObject(text, name) {
   try {
-    return text ? JSON.parse(text) : {};
+    return text ? JSON.parse(text) : null;
   } catch {
-    console.warn("Recto: data-strings is not valid JSON, so the widget uses its own texts.");
-    return {};
+    console.warn(`Recto: ${name} is not valid JSON, so the widget uses its own.`);
+    return null;
   }
 }
 
@@ -64,6 +68,7 @@ function start(options) {
     if (opensSearch(event.target)) openSearch(parts, event.target.value);
   });
   if (options.related) watchSelection(parts);
+  if (options.pageActions) import("./static/widget/actions.js").then(({ addActions }) => addActions(options, followTheme));
   if (options.button === "auto" && !document.querySelector("[data-recto-open]")) addButton(parts);
 }
 

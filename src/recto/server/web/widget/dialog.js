@@ -2,6 +2,7 @@
 
 import { RectoError } from "../client.js";
 import { h, svg } from "../dom.js";
+import { makeAnswer } from "./answer.js";
 import { breadcrumb, countOf, errorText, groupByPage, linkOf, plainText, sectionOf, snippetOf } from "./results.js";
 
 const BURST = 50; // milliseconds: letters that arrive faster than this are one search
@@ -15,6 +16,7 @@ const MAX_CACHED = 50;
 const RECENT = "recto-recent";
 
 export function makeDialog({ t, client, rewrite }, openRelated) {
+  const answer = makeAnswer({ t, client, rewrite }, () => element.close());
   const input = h("input", {
     dir: "auto",
     type: "text", role: "combobox", "aria-label": t("searchLabel"), "aria-autocomplete": "list",
@@ -28,7 +30,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   const status = h("div", { class: "sr", role: "status" });
   const element = h("dialog", { class: "search", "aria-label": t("searchLabel") },
     h("div", { class: "head" }, searchIcon(), input, close),
-    h("div", { class: "body" }, message, list, note), status, footer(t));
+    h("div", { class: "body" }, answer.element, message, list, note), status, footer(t));
   const search = makeSearch(client);
   const opens = new WeakMap(); // the hits of options
   let selection = "";
@@ -130,6 +132,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
 
   const showResponse = (response, isFinal) => {
     const pages = groupByPage(response);
+    if (isFinal) answer.offer(response);
     if (response.query_log) {
       unlogged = response.query;
       clearTimeout(settling);
@@ -225,6 +228,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     const query = input.value.trim();
     clearTimeout(settling);
     unlogged = "";
+    answer.reset();
     if (query) {
       find(query);
     } else {
@@ -256,6 +260,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     settle();
     stop();
     note.textContent = "";
+    answer.reset();
   });
 
   const open = (query, selectedText) => {

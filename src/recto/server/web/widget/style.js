@@ -81,6 +81,26 @@ a.option:hover .section, a.hit:hover .section { text-decoration: underline; text
 .hit:hover { background: var(--tint); }
 .hits li + li { border-top: 1px solid var(--border); }
 
+.answer { padding: .75rem 1rem .25rem; border-bottom: 1px solid var(--border); font-size: .9375rem; }
+.action { padding: .45rem .9rem; font-weight: 600; border: 1px solid var(--accent); border-radius: 8px; background: var(--tint); margin-bottom: .5rem; }
+.action:hover { background: var(--surface); }
+.top { display: flex; align-items: baseline; gap: .6rem; min-height: 1.75rem; }
+.top strong:focus { outline: none; }
+.top .state { flex: 1; color: var(--muted); }
+.text { overflow-wrap: anywhere; }
+.text p { margin: .4rem 0; white-space: pre-line; }
+.text code { font: .875em ui-monospace, Consolas, monospace; background: var(--surface); border-radius: 4px; padding: .1em .3em; }
+.text pre { margin: .5rem 0; padding: .6rem .75rem; overflow-x: auto; background: var(--surface); border-radius: 8px; }
+.text pre code { padding: 0; }
+.cite { display: inline-block; min-width: 1.5em; margin: 0 .1em; padding: 0 .35em; border-radius: 5px; background: var(--tint); color: var(--accent); font-size: .75em; font-weight: 700; line-height: 1.6; text-align: center; text-decoration: none; vertical-align: .15em; position: relative; }
+a.cite:hover { background: var(--accent); color: var(--background); }
+.note { margin: .5rem 0 .35rem; color: var(--muted); font-size: .8125rem; }
+.note button { margin-inline-start: .25rem; font-size: 1rem; }
+.note [aria-pressed="true"] { border-color: var(--accent); background: var(--tint); }
+.sources { margin: 0; padding-inline-start: 1.4rem; color: var(--muted); font-size: .875rem; }
+.sources li { padding-block: .15rem; }
+.sources a { color: var(--accent); text-underline-offset: .2em; }
+
 @media (max-width: 40rem) {
   dialog { width: 100vw; height: 100dvh; max-height: none; margin: 0; border: 0; border-radius: 0; }
   .foot { display: none; }

@@ -1,0 +1,167 @@
+// The answer to a question, which the service streams from the owner's language model. All of it becomes text nodes.
+
+import { RectoError } from "../client.js";
+import { h } from "../dom.js";
+import { breadcrumb, linkOf, plainText, sectionOf } from "./results.js";
+
+const BLOCK = /```[\s\S]*?(?:\n```|$)|(?:(?!\n\s*\n|```)[\s\S])+/gu;
+const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\[(\d{1,3})\]/gu;
+const SOON = 300; // seconds: a longer pause means that the answers of the day are spent
+
+/** Return the element of the answer, and functions that offer one for a search or remove it. */
+export function makeAnswer({ t, client, rewrite }, onOpen) {
+  const element = h("section", { class: "answer", "aria-label": t("answer"), hidden: true });
+  let controller = new AbortController();
+
+  const reset = () => {
+    controller.abort();
+    controller = new AbortController();
+    element.hidden = true;
+    element.replaceChildren();
+  };
+
+  const offer = (response) => {
+    reset();
+    if (!response.answers) return;
+    const button = h("button", { type: "button", class: "action" }, t("askModel"));
+    button.addEventListener("click", () => ask(response));
+    element.replaceChildren(button);
+    element.hidden = false;
+  };
+
+  const ask = async (response) => {
+    controller = new AbortController();
+    const own = controller;
+    const stop = h("button", { type: "button", class: "plain" }, t("stop"));
+    const title = h("strong", { tabindex: "-1" }, t("answer"));
+    const state = h("span", { class: "state", role: "status" }, t("answering"));
+    const text = h("div", { class: "text", "aria-live": "polite", "aria-busy": "true" });
+    const foot = h("div", { class: "after" });
+    element.replaceChildren(h("div", { class: "top" }, title, state, stop), text, foot);
+    stop.addEventListener("click", () => own.abort());
+    stop.focus();
+    let message = "";
+    try {
+      await show(response, own.signal, text, foot);
+    } catch (error) {
+      if (own.signal.aborted) message = t("stopped");
+      else if (error instanceof RectoError) message = showError(error, response, foot);
+      else throw error;
+    } finally {
+      text.setAttribute("aria-busy", "false");
+      state.textContent = message;
+      if (stop.matches(":focus")) title.focus();
+      stop.remove();
+    }
+  };
+
+  /** Draw the events of an answer; throw an error unless it arrives whole. */
+  const show = async (response, signal, text, foot) => {
+    let sections = [];
+    let written = "";
+    const draw = makeDrawing(text, (number) => citation(sections.find((one) => one.number === number)));
+    for await (const { name, data } of client.answer(response.query, { signal })) {
+      if (name === "sections") {
+        sections = data.sections;
+        if (data.covered) continue;
+        text.replaceChildren(h("p", {}, h("strong", {}, t("notCovered"))));
+        foot.replaceChildren(sources(t("nearest"), sections));
+        return;
+      }
+      if (name === "text") draw((written += data.text));
+      if (name === "error") throw new RectoError(502, data.error, data.hint);
+      if (name === "end") {
+        const cited = sections.filter(({ number }) => data.cited.includes(number));
+        foot.replaceChildren(cited.length ? sources(t("sources"), cited) : "", note(response));
+        return;
+      }
+    }
+    throw new RectoError(0, "The answer broke off.");
+  };
+
+  const showError = (error, response, foot) => {
+    if (error.status === 429) {
+      return error.retryAfter > SOON ? t("answersSpent") : t("answersLimited", { seconds: error.retryAfter || 5 });
+    }
+    console.warn(`Recto: ${error.message} ${error.hint ?? ""}`.trim());
+    const again = h("button", { type: "button", class: "plain" }, t("tryAgain"));
+    again.addEventListener("click", () => ask(response));
+    foot.replaceChildren(h("p", { class: "note" }, again));
+    return t("answerFailed");
+  };
+
+  const linkTo = (section, attributes, ...children) => {
+    const href = linkOf({ ...section, text: "", matches: [] }, rewrite);
+    const link = h(href ? "a" : "span", { ...attributes, href: href || null }, ...children);
+    link.addEventListener("click", (event) => {
+      if (href && !event.ctrlKey && !event.metaKey && !event.shiftKey) onOpen();
+    });
+    return link;
+  };
+
+  const nameOf = (section) => plainText(sectionOf(section).section || section.title);
+
+  const citation = (section) => {
+    if (!section) return null;
+    const label = t("source", { number: section.number, title: nameOf(section) });
+    return linkTo(section, { class: "cite", title: label }, h("span", { class: "sr" }, `${label} `), h("span", { "aria-hidden": "true" }, section.number));
+  };
+
+  const sources = (title, sections) => h("div", {}, h("p", { class: "note" }, title),
+    h("ol", { class: "sources", role: "list" }, ...sections.map((section) => {
+      const name = nameOf(section);
+      const steps = [name !== section.title && plainText(section.title), name];
+      return h("li", { value: section.number }, linkTo(section, {}, ...breadcrumb(steps)));
+    })));
+
+  /** Say who wrote the answer; if the service keeps a query log, ask whether it helped. */
+  const note = ({ query, query_log: isLogged }) => {
+    const line = h("p", { class: "note" }, t("answerNote"));
+    const thumbs = isLogged ? [["👍", "helpful"], ["👎", "notHelpful"]] : [];
+    for (const [icon, name] of thumbs) {
+      const button = h("button", { type: "button", class: "plain", "aria-label": t(name), "aria-pressed": "false" }, icon);
+      button.addEventListener("click", () => {
+        client.feedback(query, name === "helpful").catch(() => undefined);
+        for (const one of line.querySelectorAll("button")) one.setAttribute("aria-pressed", String(one === button));
+      });
+      line.append(button);
+    }
+    return line;
+  };
+
+  return { element, offer, reset };
+}
+
+/** Return a function that draws a text that grows; blocks that have not changed stay, and keep the focus. */
+function makeDrawing(parent, cite) {
+  const drawn = [];
+  return (text) => {
+    const blocks = (text.match(BLOCK) ?? []).map((block) => block.trim()).filter(Boolean);
+    for (const [index, block] of blocks.entries()) {
+      if (drawn[index] === block) continue;
+      drawn[index] = block;
+      const element = drawBlock(block, cite);
+      if (parent.children[index]) parent.children[index].replaceWith(element);
+      else parent.append(element);
+    }
+  };
+}
+
+function drawBlock(block, cite) {
+  if (block.startsWith("```")) {
+    const code = block.replace(/^```[^\n]*\n?/u, "").replace(/\n?```$/u, "");
+    return h("pre", { tabindex: "0" }, h("code", {}, code));
+  }
+  const text = block.replace(/^#+ /gmu, "").replace(/^[-*] /gmu, "• ");
+  const nodes = [];
+  let end = 0;
+  for (const match of text.matchAll(INLINE)) {
+    const [whole, code, strong, number] = match;
+    nodes.push(text.slice(end, match.index));
+    if (code) nodes.push(h("code", {}, code));
+    else if (strong) nodes.push(h("strong", {}, strong));
+    else nodes.push(cite(Number(number)) ?? whole);
+    end = match.index + whole.length;
+  }
+  return h("p", {}, ...nodes, text.slice(end));
+}

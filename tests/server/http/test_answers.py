@@ -1,0 +1,333 @@
+"""Answers of a real service: the model is a double that streams, stalls, breaks off, invents and floods."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recto.errors import ConfigurationError
+from recto.search.query_log import read_query_log
+from recto.server.http import ServeOptions
+from recto.server.http.answers import NOT_COVERED, CitationFilter
+from recto.server.keys import add_key
+from recto.server.limits import Refused
+from recto.settings import AnswerOptions, QueryLogOptions, Settings, load_settings
+from tests.doubles.chat import ChatDouble, break_off, event, flood, stall
+from tests.doubles.server import Fault, drop, hang, refused_url, rubbish, status
+from tests.running import wait_until
+from tests.server.http.service import Reply, Service
+
+QUESTION = {"query": "How is jam made?"}
+UNRELATED = {"query": "Which clutch does a 1972 motorcycle have?"}
+KEY = "sk-answers-0123456789"
+Events = list[tuple[str, dict[str, Any]]]
+
+
+def events(reply: Reply) -> Events:
+    assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    parts = [part.split("\n") for part in reply.body.decode().split("\n\n") if part]
+    return [(name.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for name, data in parts]
+
+
+def text_of(received: Events) -> str:
+    return "".join(data["text"] for name, data in received if name == "text")
+
+
+@pytest.fixture(scope="module")
+def chat() -> Iterator[ChatDouble]:
+    with ChatDouble() as double:
+        yield double
+
+
+@pytest.fixture(autouse=True)
+def normal(chat: ChatDouble) -> None:
+    chat.text, chat.size, chat.pause = "Jam is fruit and sugar [1].", 4, 0.0
+    chat.left.clear()
+
+
+@pytest.fixture(scope="module")
+def answer_settings(
+    house_settings: Settings, chat: ChatDouble, tmp_path_factory: pytest.TempPathFactory
+) -> Settings:
+    """A home of its own, because answers are counted there."""
+    root = tmp_path_factory.mktemp("answers")
+    shutil.copytree(house_settings.home, root / "home", symlinks=True)
+    options = AnswerOptions(chat.base, "a-model", KEY, seconds=5, rate=1000)
+    log = QueryLogOptions(root / "log")
+    return replace(house_settings, home=root / "home", answer=options, query_log=log)
+
+
+@pytest.fixture(scope="module")
+def asked(answer_settings: Settings) -> Iterator[Service]:
+    with Service(answer_settings) as service:
+        yield service
+
+
+def test_an_answer_with_its_sections(asked: Service, chat: ChatDouble) -> None:
+    received = events(asked.post("/v1/answer", QUESTION))
+    assert [name for name, _ in received][:2] == ["sections", "text"]
+    about = received[0][1]
+    assert (about["query"], about["collection"], about["covered"]) == (QUESTION["query"], "house", True)
+    assert [one["number"] for one in about["sections"]] == list(range(1, len(about["sections"]) + 1))
+    assert "jam" in about["sections"][0]["text"].lower()
+    assert about["sections"][0]["url"].startswith("local://")
+    assert text_of(received) == "Jam is fruit and sugar [1]."
+    assert received[-1] == ("end", {"cited": [1]})
+    request = chat.requests[-1]
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    assert (request.body["model"], request.body["stream"]) == ("a-model", True)
+    assert asked.post("/v1/search", QUESTION).json()["answers"] is True
+
+
+def test_sections_are_framed_as_quotations(asked: Service, chat: ChatDouble) -> None:
+    """The mark around each section is another one each time, so no page can end its quotation."""
+    marks = set()
+    for _ in range(2):
+        sections = events(asked.post("/v1/answer", QUESTION))[0][1]["sections"]
+        system, user = chat.prompt
+        mark = re.search(r"the mark ([0-9a-f]{16})\.", system)
+        assert mark
+        marks.add(mark[1])
+        for one in sections:
+            begin, end = (f"--- {edge}section {one['number']} {mark[1]} ---" for edge in ("", "end of "))
+            assert user.partition(begin)[2].partition(end)[0] == f"\n{one['text']}\n"
+        assert user.endswith(f"{QUESTION['query']}\n--- end of question {mark[1]} ---")
+        assert "jam" not in system.lower()
+    assert len(marks) == 2
+
+
+def test_invented_citations_are_removed(asked: Service, chat: ChatDouble) -> None:
+    chat.text, chat.size = "One [1]. Two [99]. Three [2, 77]. Four [0]. `list[99]` stays, [^98] goes.", 1
+    received = events(asked.post("/v1/answer", QUESTION))
+    assert text_of(received) == "One [1]. Two. Three [2]. Four. `list[99]` stays, goes."
+    assert received[-1] == ("end", {"cited": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("text", "kept", "cited"),
+    [
+        ("a [1-3] b", "a [1][2][3] b", {1, 2, 3}),
+        ("a [2–9] b", "a [2][3][4] b", {2, 3, 4}),
+        ("a [1][5] b", "a [1] b", {1}),
+        ("a [99999999999] b", "a b", set()),
+        ("a [note] [x1] b", "a [note] [x1] b", set()),
+        ("```\nx[7]\n\ny[8]\n```\n[7]", "```\nx[7]\n\ny[8]\n```\n", set()),
+        ("a stray ` here [7]\nnext [7] line", "a stray ` here [7]\nnext line", set()),
+        ("ends with [", "ends with [", set()),
+        ("ends with [1", "ends with [1", set()),
+        ("``a`[7]`` [7]", "``a`[7]``", set()),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_citation_filter(text: str, kept: str, cited: set[int], size: int) -> None:
+    """The result does not depend on how the text is cut into pieces."""
+    citations = CitationFilter(4)
+    parts = [citations.feed(text[at : at + size]) for at in range(0, len(text), size)]
+    assert ("".join(parts) + citations.end(), citations.cited) == (kept, cited)
+
+
+def test_not_covered_asks_no_model(asked: Service, chat: ChatDouble) -> None:
+    before = len(chat.requests)
+    received = events(asked.post("/v1/answer", UNRELATED))
+    assert received[0][1]["covered"] is False
+    assert received[0][1]["sections"], "the nearest sections"
+    assert received[1:] == [("text", {"text": NOT_COVERED}), ("end", {"cited": []})]
+    assert len(chat.requests) == before
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (status(401, f"wrong key {KEY}"), "The model refused the question"),
+        (status(429), "The model has too many requests"),
+        (status(500), "The model refused the question"),
+        (status(302, "", {"Location": "http://127.0.0.1:9/"}), "The model refused the question"),
+        (rubbish(), "The model refused the question"),
+        (drop(), "The model cannot be reached, or broke off"),
+        (flood(b"x" * 65536), "The model cannot be reached, or broke off"),
+        (stall(b"data: {not json\n\n"), "The model failed"),
+        (stall(b"data: []\n\n"), "The model failed"),
+        (stall(b'data: {"choices":[{"delta":{"content":5}}]}\n\n'), "The model failed"),
+        (stall(b'data: {"error":{"message":"overloaded"}}\n\n'), "The model failed"),
+        (stall(b"data: [DONE]\n\n"), "The model gave no answer"),
+    ],
+    ids=["401", "429", "500", "302", "html", "drop", "gigabytes", "json", "list", "number", "error", "empty"],
+)
+def test_faults_become_clear_events(
+    asked: Service, chat: ChatDouble, fault: Fault, message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    chat.script(fault)
+    with caplog.at_level(logging.INFO):
+        reply = asked.post("/v1/answer", QUESTION)
+    assert events(reply)[-1] == ("error", {"error": message, "hint": "Try again."})
+    assert KEY.encode() not in reply.body
+    assert "no answer: " in caplog.text
+    assert KEY not in caplog.text
+
+
+def test_a_stream_that_breaks_off(asked: Service, chat: ChatDouble) -> None:
+    chat.script(break_off(chat))
+    received = events(asked.post("/v1/answer", QUESTION))
+    assert text_of(received).startswith("Jam is fruit")
+    assert received[-1][1]["error"] == "The answer is not complete"
+
+
+@pytest.mark.parametrize("fault", [hang(), stall(event("Jam ")), flood(b": still thinking\n\n")])
+def test_the_time_limit(answer_settings: Settings, chat: ChatDouble, fault: Fault) -> None:
+    """A model that is silent, stops, or keeps a connection busy with nothing."""
+    chat.script(fault)
+    options = replace(answer_settings.answer, seconds=1)
+    with Service(replace(answer_settings, answer=options), ServeOptions(timeout=0.8)) as service:
+        began = time.monotonic()
+        received = events(service.post("/v1/answer", QUESTION))
+    assert received[-1][0] == "error"
+    assert time.monotonic() - began < 10
+
+
+def test_a_long_text_is_cut(asked: Service, chat: ChatDouble) -> None:
+    chat.script(flood(event("word " * 100)))
+    received = events(asked.post("/v1/answer", QUESTION))
+    assert len(text_of(received)) == 12_000
+    assert received[-1][0] == "end"
+
+
+def test_an_answer_may_take_longer_than_other_requests(answer_settings: Settings, chat: ChatDouble) -> None:
+    chat.pause = 0.3
+    with Service(answer_settings, ServeOptions(timeout=1)) as service:
+        assert events(service.post("/v1/answer", QUESTION))[-1] == ("end", {"cited": [1]})
+
+
+def test_the_model_is_left_when_the_reader_leaves(asked: Service, chat: ChatDouble) -> None:
+    chat.text, chat.pause = "word " * 2000, 0.02
+    connection = http.client.HTTPConnection("127.0.0.1", asked.port, timeout=30)
+    connection.request("POST", "/v1/answer", json.dumps(QUESTION), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    while b"word" not in response.readline():
+        pass
+    connection.close()
+    assert chat.left.wait(10)
+
+
+def test_a_model_that_is_not_there(answer_settings: Settings) -> None:
+    options = replace(answer_settings.answer, url=refused_url())
+    with Service(replace(answer_settings, answer=options)) as service:
+        reply = service.post("/v1/answer", QUESTION)
+    assert events(reply)[-1][1]["error"] == "The model cannot be reached, or broke off"
+    assert b"127.0.0.1" not in reply.body
+
+
+def test_rate_and_budget(answer_settings: Settings, tmp_path: Path) -> None:
+    shutil.copytree(answer_settings.home, tmp_path / "home", symlinks=True)
+    for old in (tmp_path / "home").glob("answers-*"):
+        old.unlink()
+    (tmp_path / "home" / "answers-2020-01-01").write_text("...")
+    own = replace(answer_settings, home=tmp_path / "home")
+    with Service(replace(own, answer=replace(own.answer, rate=2))) as service:
+        replies = [service.post("/v1/answer", QUESTION) for _ in range(3)]
+        assert [reply.status for reply in replies] == [200, 200, 429]
+        assert replies[2].error == "Too many questions"
+        assert 1 <= int(replies[2].headers["retry-after"]) <= 30
+        assert service.post("/v1/search", QUESTION).status == 200, "the search works on"
+    with Service(replace(own, answer=replace(own.answer, daily=3))) as service:
+        assert service.post("/v1/answer", QUESTION).status == 200, "two were counted before the restart"
+        spent = service.post("/v1/answer", QUESTION)
+        assert (spent.status, spent.error) == (429, "The answers of this day are spent")
+        assert int(spent.headers["retry-after"]) <= 86_400
+        assert events(service.post("/v1/answer", UNRELATED))[0][1]["covered"] is False, "costs nothing"
+    assert len(list((tmp_path / "home").glob("answers-*"))) == 1
+
+
+def test_an_answer_counts_as_ten_requests(answer_settings: Settings) -> None:
+    with Service(answer_settings, ServeOptions(rate=12)) as service:
+        assert service.post("/v1/answer", QUESTION).status == 200
+        assert service.post("/v1/search", QUESTION).status == 429
+
+
+@pytest.mark.parametrize(("scope", "expected"), [("search", 200), ("admin", 403)])
+def test_which_keys_may_ask(answer_settings: Settings, tmp_path: Path, scope: Any, expected: int) -> None:
+    home = shutil.copytree(answer_settings.home, tmp_path / "home", symlinks=True)
+    _, text = add_key(home, "site", "search", ["https://book.example"], ["house"])
+    options = replace(answer_settings.answer, scope=scope)
+    admin = "an-admin-key-0123456789"
+    with Service(replace(answer_settings, home=home, answer=options), ServeOptions(keys=(admin,))) as service:
+        sent = {"Authorization": f"Bearer {text}", "Origin": "https://book.example"}
+        reply = service.post("/v1/answer", QUESTION, **sent)
+        assert reply.status == expected
+        assert service.post("/v1/search", QUESTION, **sent).json()["answers"] is (expected == 200)
+        assert service.post("/v1/answer", QUESTION, Authorization=f"Bearer {admin}").status == 200
+        assert service.post("/v1/answer", QUESTION).status == 401
+        sent["Origin"] = "https://evil.example"
+        assert service.post("/v1/answer", QUESTION, **sent).status == 403
+
+
+def test_pages_of_other_sites_cannot_spend_the_budget(asked: Service, chat: ChatDouble) -> None:
+    before = len(chat.requests)
+    reply = asked.post(
+        "/v1/answer", QUESTION, **{"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
+    )
+    assert reply.status == 403
+    assert len(chat.requests) == before
+
+
+def test_off_by_default(house_settings: Settings) -> None:
+    with Service(house_settings) as service:
+        reply = service.post("/v1/answer", QUESTION)
+        assert (reply.status, reply.error) == (404, "This service gives no answers")
+        assert service.post("/v1/search", QUESTION).json()["answers"] is False
+
+
+def test_questions_and_feedback_are_logged(asked: Service, answer_settings: Settings) -> None:
+    log = answer_settings.query_log.directory
+    assert log
+    question = {"query": "How long is jam boiled?"}
+    assert asked.post("/v1/answer", question).status == 200
+    assert asked.post("/v1/answer/feedback", question | {"helpful": False}).status == 204
+
+    def entries() -> list[dict[str, Any]]:
+        return [one for one in read_query_log(log) if one.get("query") == question["query"]]
+
+    wait_until(lambda: log.is_dir() and len(entries()) == 2, 30)
+    assert [(one.get("via"), one.get("helpful")) for one in entries()] == [("answer", None), (None, False)]
+
+
+def test_settings(tmp_path: Path) -> None:
+    base = {"HOME": str(tmp_path), "RECTO_ANSWER_URL": "https://llm.example/v1", "RECTO_ANSWER_API_KEY": KEY}
+    with pytest.raises(ConfigurationError, match="RECTO_ANSWER_MODEL is required"):
+        load_settings(base, tmp_path)
+    settings = load_settings({**base, "RECTO_ANSWER_MODEL": "m", "RECTO_ANSWER_DAILY": "7"}, tmp_path)
+    assert (settings.answer.model, settings.answer.daily, settings.answer.api_key) == ("m", 7, KEY)
+    assert KEY in settings.secrets
+    assert KEY not in repr(settings)
+    assert "https://llm.example" in settings.addresses
+    plain = {**base, "RECTO_ANSWER_MODEL": "m", "RECTO_ANSWER_URL": "http://llm.example/v1"}
+    with pytest.raises(ConfigurationError, match="over plain http"):
+        load_settings(plain, tmp_path)
+
+
+def test_a_project_cannot_redirect_answers(tmp_path: Path) -> None:
+    """Neither the address nor anything else of the answers comes from a cloned repository."""
+    (tmp_path / ".env").write_text(
+        "RECTO_ANSWER_URL=https://evil.example/v1\nRECTO_ANSWER_MODEL=m\n", "utf-8"
+    )
+    settings = load_settings({"HOME": str(tmp_path), "RECTO_ANSWER_API_KEY": KEY}, tmp_path)
+    assert settings.answer.url == settings.answer.api_key == ""
+    assert "RECTO_ANSWER_MODEL, RECTO_ANSWER_URL in" in settings.variables.warnings[0]
+
+
+def test_not_more_answers_at_a_time_than_the_service_can_hold(answer_settings: Settings) -> None:
+    from recto.server.http.answers import Answers
+
+    answers = Answers(answer_settings)
+    answers._running = 20
+    with pytest.raises(Refused, match="Too many answers are being written"):
+        answers.spend()
