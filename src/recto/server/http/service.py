@@ -175,7 +175,6 @@ class SearchService:
 
     async def context(self, name: str, query: str, max_tokens: int) -> Context:
         """Return the sections of a collection for a question."""
-        _charge([query])
         if self._awaited:
             return await self._await(name, "hybrid", lambda retriever: retriever.acontext(query, max_tokens))
         return await self.run(name, lambda retriever: retriever.context(query, max_tokens))
