@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recto.book.leftovers import leftovers
 from recto.book.parsing.formats import read
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import GENERATORS, open_book
@@ -219,6 +220,44 @@ def test_conf_py_is_never_run(tmp_path: Path) -> None:
     assert list(addresses(pages_of(root))) == ["start.md", "sea/foam.md", "sea/waves.md"]
     assert not (root / "run").exists()
     assert pages_of(root)["sea/foam.md"].module_title == "Sea"
+
+
+def test_sphinx_includes_and_text_files(tmp_path: Path) -> None:
+    site = write(
+        tmp_path / "docs",
+        {
+            "conf.py": "extensions = []\nsource_suffix = {'.txt': 'restructuredtext'}\n",
+            "index.txt": "Lights\n======\n\n.. toctree::\n\n   lamp\n\n.. autoclass:: Lamp\n",
+            "lamp.txt": "Lamp\n====\n\n.. include:: /part.inc\n   :start-after: begin\n\n"
+            "- Code:\n\n  .. literalinclude:: ../code.py\n     :language: python\n     :lines: 2\n\n"
+            ".. include:: ../../secret.txt\n",
+            "part.inc": "Left out, begin\n\nThe **beacon** is lit.\n",
+            "../code.py": "a = 1\nclimb()\n",
+            "../../secret.txt": "A secret.\n",
+            "../.git/HEAD": "",
+        },
+    )
+    book = open_book(site)
+    pages = list(book.pages())
+    assert [(page.path, page.format) for page in pages] == [("index.txt", "rst"), ("lamp.txt", "rst")]
+    assert [block.text for section in read(pages[1]).sections for block in section.blocks] == [
+        "The **beacon** is lit.",
+        "- Code:\n\n  ```python\n  climb()\n  ```",
+    ]
+    assert any("1 autodoc directive not resolved" in note for note in book.notes)
+    assert any("secret.txt (outside the repository)" in note for note in book.notes)
+
+
+def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:
+    text = "# Demo\n\nCount: {{ count }}, `{{ code }}`, <code v-pre>{{ raw }}</code>.\n\n```vue\n{{ count }}\n```\n"
+    site = write(tmp_path, {".vitepress/config.js": "export default {}", "index.md": text})
+    (page,) = open_book(site).pages()
+    assert page.text == text.replace("Count: {{ count }}", "Count: ", 1)
+
+
+def test_markup_in_code_is_not_left_over() -> None:
+    assert not leftovers("`` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />")
+    assert leftovers("{{ a }} {ref}`b` :ref:`c`").total() == 3
 
 
 def test_a_configuration_of_another_program_is_not_a_site(tmp_path: Path) -> None:
