@@ -290,6 +290,21 @@ def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
     assert "2 .adoc files not read" in error.value.hint
 
 
+def test_mkdocs_publishes_notebooks_with_a_plugin(tmp_path: Path) -> None:
+    notebook = '{"cells": [{"cell_type": "markdown", "source": "# Lamp\\n\\nOil."}]}'
+    files = {"docs/index.md": "# Lights\n\nWelcome.\n", "docs/lamp.ipynb": notebook}
+    config = "site_name: Lights\nsite_url: https://x.org/\n"
+    plain = open_book(write(tmp_path / "plain", {"mkdocs.yml": config, **files}))
+    assert [page.path for page in plain.pages()] == ["index.md"]
+    assert any("1 .ipynb file not read: the site does not publish" in note for note in plain.notes)
+    config += "plugins: [search, mkdocs-jupyter]\n"
+    pages = list(open_book(write(tmp_path / "notebooks", {"mkdocs.yml": config, **files})).pages())
+    assert [(page.url, read(page).title) for page in pages] == [
+        ("https://x.org/", "Lights"),
+        ("https://x.org/lamp/", "Lamp"),
+    ]
+
+
 def test_an_escaped_underscore_names_the_same_file(tmp_path: Path) -> None:
     files = {
         "docusaurus.config.js": "export default { url: 'https://book.example.org', baseUrl: '/', presets: ['classic'] }",
