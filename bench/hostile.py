@@ -361,7 +361,8 @@ _SMALL_SITES: dict[str, dict[str, str]] = {
         "b.md": "# B\n:label:`sec_b`\n\n:numref:`sec_b`\n",
     },
     "myst": {
-        "myst.yml": "project:\n  title: A\n  toc:\n  - file: a.md\n  - title: B\n    children:\n    - file: b.md\n",
+        "myst.yml": "project:\n  title: A\n  toc:\n  - file: a.md\n  - title: B\n"
+        "    children:\n    - file: b.md\n",
         "a.md": _MYST + "```{include} b.md\n:lines: 1-2\n```\n",
         "b.md": "# B\n\nText.\n",
     },
@@ -387,7 +388,7 @@ def sites(count: int, seed: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             write(Path(folder), books[name] | mutated)
             began = process_time()
-            outcomes[f"{name}: {_outcome(lambda: read_book(Path(folder)), mutated)}"] += 1  # noqa: B023
+            outcomes[f"{name}: {_outcome(lambda: read_book(Path(folder)), mutated)}"] += 1
             slowest = max(slowest, (process_time() - began, name))
     return {"files": done, **dict(sorted(outcomes.items())), "slowest": f"{slowest[0]:.2f} s ({slowest[1]})"}
 

@@ -101,7 +101,9 @@ def _with_lines(blocks: list[TextBlock], text: str) -> list[TextBlock]:
 def _doctree(text: str) -> Any:
     """Parse a page with docutils."""
     with _own_directives():
-        return publish_doctree(text, parser=Parser(inliner=_inliner()), settings_overrides={**_SETTINGS, "scope": []})
+        return publish_doctree(
+            text, parser=Parser(inliner=_inliner()), settings_overrides={**_SETTINGS, "scope": []}
+        )
 
 
 @contextmanager

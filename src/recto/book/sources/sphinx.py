@@ -79,8 +79,8 @@ class SphinxSite(Site):
         self.list_pages(list(self._toctree(self.first, (), set())), self._file)
         if self._autodoc:
             self.notes.append(
-                f"{plural(self._autodoc, 'autodoc directive')} not resolved, because that runs the documented "
-                "code; to have these texts, index the built HTML or the address of the site."
+                f"{plural(self._autodoc, 'autodoc directive')} not resolved, because that runs the "
+                "documented code; to have these texts, index the built HTML or the address of the site."
             )
         if not RST.is_available and ".txt" in self.suffixes:
             self.notes.append(f".txt files are not read: {skip_advice('.rst')}.")
@@ -349,9 +349,9 @@ def _included(root: Path, text: str, file: Path) -> Sequence[Directive]:
 def _rst_code(select: Select | None, language: str, text: str) -> str | None:
     """Return a part of a file as a code block of reStructuredText."""
     part = select(text) if select else text
-    return (
-        None if part is None else f".. code-block:: {language}\n\n{textwrap.indent(part.strip(chr(10)), '   ')}"
-    )
+    if part is None:
+        return None
+    return f".. code-block:: {language}\n\n" + textwrap.indent(part.strip("\n"), "   ")
 
 
 def _selected(options: dict[str, str]) -> Select | None:
