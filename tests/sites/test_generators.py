@@ -146,17 +146,22 @@ SPHINX = Book(
         "conf.py": f"import sys\nsys.exit if False else None\nproject = 'Lights'\nextensions = ['myst_parser']\nhtml_baseurl = '{URL}'\n"
         "exclude_patterns = ['drafts/*', 'part.md']\nhtml_theme = 'alabaster'\n",
         "index.md": "# Lights\n\nWelcome.\n\n```{toctree}\n:caption: Start\ntower\nguide/lamp\n```\n\n"
-        "```{toctree}\n:caption: More\nThe sea <more/sea>\n```\n",
+        "```{toctree}\n:caption: More\nThe sea <more/sea>\nwind\n```\n",
+        "wind.rst": ".. _wind:\n\n``Wind``\n========\n\nThe Web_.\n\n.. _Web: https://example.org\n\n"
+        ".. include:: part.inc\n\n.. currentmodule:: sea\n\n.. class:: Wave(height)\n\n   A wave.\n\n"
+        "   .. method:: break_()\n\n      It breaks.\n\n.. envvar:: WIND\n\n   The wind.\n",
+        "part.inc": "The tide is high.\n",
         "tower.md": "# Tower\n\nThe stairs.\n",
-        "guide/lamp.md": f"# Lamp\n{HEADINGS}\n```{{include}} ../part.md\n```\n",
+        "guide/lamp.md": f"# Lamp\n{HEADINGS}\n```{{include}} ../part.md\n```\n\n(the/lamp_oil)=\n## Oil\n\n"
+        "```{math}\n:label: flow_1\nx\n```\n",
         "more/sea.md": "# Sea\n\nWaves.\n",
         "drafts/later.md": "# Later\n\nNot published.\n",
         "part.md": INCLUDED,
     },
     python("sphinx==9.0.4", "sphinx-build", "-q", ".", "_build", extra=("myst-parser==5.2.0",)),
     "_build",
-    ("index.md", "tower.md", "guide/lamp.md", "more/sea.md"),
-    ("beacon is lit",),
+    ("index.md", "tower.md", "guide/lamp.md", "more/sea.md", "wind.rst"),
+    ("beacon is lit", "tide is high", "A wave."),
 )
 JUPYTER_BOOK = Book(
     {

@@ -81,6 +81,7 @@ DIRECTIVE_TITLES = {
 """The words that a directive shows before its argument."""
 _PATH_ARGUMENTS = frozenset({"figure", "image", "video", "tab-set", "grid", "div", "container", "math"})
 _SHOWN_OPTIONS = frozenset({"alt", "caption", "fig-cap", "tbl-cap", "fig-alt", "lst-cap"})
+_EQUATION = "equation-"  # Sphinx puts it before the labels of equations
 _NAME_OPTIONS = frozenset({"name", "label"})
 _CODE_ROLES = frozenset(
     {"class", "func", "meth", "mod", "attr", "exc", "data", "obj", "const", "file", "command", "code", "samp"}
@@ -92,8 +93,13 @@ _INVISIBLE_ROLES = frozenset({"label", "eqlabel", "width", "height"})
 def read_dialect(page: Page) -> Document:
     """Parse a page that is written in a dialect of Markdown, whose name is the page's format."""
     from recto.book.parsing.markdown import parse
+    from recto.book.parsing.markdown.headings import docutils_id
 
     markdown, labels = plain_markdown(page.text, page.format)
+    if page.format != QUARTO:
+        is_sphinx = page.anchors == "docutils"
+        names = [(line, name if is_sphinx else name.removeprefix(_EQUATION)) for line, name in labels]
+        labels = [(line, id) for line, name in names if (id := docutils_id(name))]
     return parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
 
 
@@ -329,11 +335,11 @@ class _Rewriter:
         self._put(self._option(option[1], option[2]))
         return True
 
-    def _option(self, name: str, stated: str | None) -> str:
+    def _option(self, name: str, stated: str | None, prefix: str = "") -> str:
         """Note a label; return the value of an option that is shown, else ""."""
         value = (stated or "").strip().strip("\"'")
-        if name in _NAME_OPTIONS:
-            self._label(value)
+        if name in _NAME_OPTIONS and value:
+            self._label(prefix + value)
         return value if name in _SHOWN_OPTIONS else ""
 
     def _verbatim(self, line: str, top: _Opened) -> str:
@@ -355,7 +361,7 @@ class _Rewriter:
                 _OPTION.fullmatch(line) if self.dialect == MYST else None
             )
             if option:
-                caption = self._option(option[1], option[2])
+                caption = self._option(option[1], option[2], _EQUATION * (top.kind == "math"))
                 return f"# {caption}" if caption else ""
             if _CELL_MAGIC.fullmatch(line):
                 return ""
@@ -374,7 +380,8 @@ class _Rewriter:
                 return match[0]
             if name in _INVISIBLE_ROLES:
                 if name in ("label", "eqlabel"):
-                    self.labels.append((start + bisect_left(ends, match.start()), match["text"].strip()))
+                    label = _EQUATION * (name == "eqlabel") + match["text"].strip()
+                    self.labels.append((start + bisect_left(ends, match.start()), label))
                 return ""
             words = role_text(name, match["text"])
             return words + "\n" * (match[0].count("\n") - words.count("\n"))
