@@ -327,6 +327,8 @@ def test_a_broken_configuration_is_an_error_with_advice(generator: str, tmp_path
             "x: &a [*a, *a]",
             "= 1",
             "starlight nextra extensions = [" * 9,
+            "export default {integrations: starlight()}",
+            "chapters: 5\nparts: {a: 1}\nproject: {toc: 7}\nbook: 3\nnav: 4\nwebsite: {sidebar: 2}",
         ):
             root = tmp_path / f"{number}-{abs(hash(content)) % 1000}"
             write(

@@ -311,8 +311,8 @@ def _contents(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
     below = [
         item
         for key in ("parts", "chapters", "sections", "children", "entries", "subtrees")
-        for item in value.get(key) or ()
         if isinstance(value.get(key), list)
+        for item in value[key]
     ]
     label = caption or (title if below else "")
     inner = (*sections, label) if label and not text_of(value, "root") else sections

@@ -35,7 +35,8 @@ class StarlightSite(Site):
     def configure(self, config_file: Path) -> None:
         """Read the options of Starlight among the integrations."""
         config = self.read_javascript(config_file)
-        integrations = [one for one in config.get("integrations") or () if isinstance(one, dict)]
+        listed = config.get("integrations")
+        integrations = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         keys = ("sidebar", "title", "locales", "defaultLocale")
         options = next((one for one in integrations if any(key in one for key in keys)), {})
         self.root = self.directory / (text_of(config, "srcDir") or "src") / "content" / "docs"
