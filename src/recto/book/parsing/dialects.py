@@ -10,6 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from recto.book.parsing.frontmatter import split_front_matter
+from recto.book.parsing.markdown.headings import docutils_id
 from recto.types.book import Document, Page
 
 MYST, QUARTO, D2L = "myst", "qmd", "d2l"
@@ -93,14 +94,13 @@ _INVISIBLE_ROLES = frozenset({"label", "eqlabel", "width", "height"})
 def read_dialect(page: Page) -> Document:
     """Parse a page that is written in a dialect of Markdown, whose name is the page's format."""
     from recto.book.parsing.markdown import parse
-    from recto.book.parsing.markdown.headings import docutils_id
 
     markdown, labels = plain_markdown(page.text, page.format)
-    if page.format != QUARTO:
-        is_sphinx = page.anchors == "docutils"
-        names = [(line, name if is_sphinx else name.removeprefix(_EQUATION)) for line, name in labels]
-        labels = [(line, id) for line, name in names if (id := docutils_id(name))]
-    return parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
+    if page.format != QUARTO and page.anchors != "docutils":  # not by Sphinx
+        labels = [(line, docutils_id(name.removeprefix(_EQUATION))) for line, name in labels]
+    return parse(
+        markdown, title=page.title, anchors=page.anchors, labels=[label for label in labels if label[1]]
+    )
 
 
 def plain_markdown(text: str, dialect: str) -> tuple[str, list[tuple[int, str]]]:
@@ -216,7 +216,7 @@ class _Rewriter:
         if line.strip() and top:
             top.options = False
         if self.dialect == MYST and (target := _TARGET.fullmatch(line)):
-            self.pending.append(target[1])
+            self.pending.append(docutils_id(target[1]))
             self._put("")
             return
         if (self.dialect == MYST and (line.startswith("%") or re.fullmatch(r"\+\+\+.*", line))) or (
@@ -296,6 +296,8 @@ class _Rewriter:
             fence = "`" * max(3, len(marks["marks"])) if marks["marks"][0] == ":" else marks["marks"]
             return "code", f"{fence}{'python' if language.startswith('ipython') else language}"
         if base in _DROPPED or base.startswith("auto"):
+            if base == "raw":  # a target before it has no element on the page
+                self.pending.clear()
             return "drop", ""
         if base == "math":
             return "math", "$$"
@@ -338,8 +340,9 @@ class _Rewriter:
     def _option(self, name: str, stated: str | None, prefix: str = "") -> str:
         """Note a label; return the value of an option that is shown, else ""."""
         value = (stated or "").strip().strip("\"'")
-        if name in _NAME_OPTIONS and value:
-            self._label(prefix + value)
+        if name in _NAME_OPTIONS and value:  # the label of an exercise or a proof is its id as it is
+            as_written = self.dialect == QUARTO or (name == "label" and not prefix)
+            self._label(value if as_written else docutils_id(prefix + value))
         return value if name in _SHOWN_OPTIONS else ""
 
     def _verbatim(self, line: str, top: _Opened) -> str:
@@ -380,7 +383,7 @@ class _Rewriter:
                 return match[0]
             if name in _INVISIBLE_ROLES:
                 if name in ("label", "eqlabel"):
-                    label = _EQUATION * (name == "eqlabel") + match["text"].strip()
+                    label = docutils_id(_EQUATION * (name == "eqlabel") + match["text"])
                     self.labels.append((start + bisect_left(ends, match.start()), label))
                 return ""
             words = role_text(name, match["text"])
