@@ -109,6 +109,7 @@ export const collections = { docs: defineCollection({ loader: docsLoader(), sche
         "src/content/docs/tower.md": "---\ntitle: Tower\n---\n\n:::tip[Mind]\nThe stairs.\n:::\n",
         "src/content/docs/more/Big Wave.md": "---\ntitle: Big wave\nsidebar:\n  order: 2\n---\n\nWaves.\n",
         "src/content/docs/more/zephyr.md": "---\ntitle: Zephyr\nsidebar:\n  order: 1\n---\n\nWind.\n",
+        "src/content/docs/404.md": "---\ntitle: Lost\n---\n\nNot published.\n",
         "src/content/docs/hidden.md": "---\ntitle: Hidden\ndraft: true\n---\n\nNot published.\n",
     },
     ("node", "node_modules/astro/astro.js", "build"),

@@ -101,8 +101,9 @@ class StarlightSite(Site):
         return super().enters(folder) and not f"{folder}/".startswith(self._others)
 
     def wants(self, name: str) -> bool:
-        """Return whether a file is a page; names that begin with an underscore are not."""
-        hidden = any(part.startswith("_") for part in name.split("/"))
+        """Return whether a file is a page; the error page and names that begin with an underscore are not."""
+        is_error = name.rpartition(".")[0] == f"{self._locale}404"
+        hidden = is_error or any(part.startswith("_") for part in name.split("/"))
         return super().wants(name) and not hidden and name.startswith(self._locale or "")
 
     def address(self, name: str, head: dict[str, Any]) -> str:
