@@ -2,8 +2,8 @@
 
 `inputs` reads hostile pages and configurations of the largest permitted size, each in its own process, and
 prints the CPU time and the peak memory of each. `pages` reads mutated pages and configurations, `formats`
-mutated files of all formats, and `requests` sends mutated requests to a service; they print how many caused
-an unexpected error.
+mutated files of all formats, `sites` mutated sites of all generators, and `requests` sends mutated requests
+to a service; they print how many caused an unexpected error.
 """
 
 from __future__ import annotations
@@ -330,6 +330,69 @@ def formats(count: int, seed: int) -> dict[str, Any]:
     }
 
 
+_SMALL_SITES: dict[str, dict[str, str]] = {
+    "mdbook": {
+        "book.toml": '[book]\ntitle = "A"\nsrc = "src"\n[output.html]\nsite-url = "/b/"\n',
+        "src/SUMMARY.md": "# A\n\n[B](b.md)\n\n# C\n\n- [D](d.md)\n  - [E](<e f.md>)\n",
+        "src/b.md": "# B\n{{#include ../x.rs:2:3}}\n{{#rustdoc_include x.rs:a}}\n{{#title C}}\n",
+        "src/d.md": "# D\n\n```rust\n{{#playground ../x.rs}}\n```\n",
+        "x.rs": "// ANCHOR: a\nlet b;\n// ANCHOR_END: a\n",
+    },
+    "quarto": {
+        "_quarto.yml": "project:\n  type: website\n  render: ['*.qmd', '!x.qmd']\nwebsite:\n  title: A\n"
+        "  site-url: https://a.org\n  sidebar:\n    contents:\n    - section: B\n      contents: [a.qmd]\n",
+        "a.qmd": _QUARTO + "{{< include _b.qmd >}}\n",
+        "_b.qmd": "B.\n",
+    },
+    "gitbook": {
+        ".gitbook.yaml": "root: ./\nstructure:\n  summary: SUMMARY.md\n",
+        "SUMMARY.md": "# A\n\n* [B](b.md)\n  * [C](c.md)\n",
+        "b.md": '# B\n\n{% hint style="info" title="x" %}\nc\n{% endhint %}\n',
+    },
+    "nextra": {
+        "next.config.mjs": "import nextra from 'nextra'\nexport default nextra({})({basePath: '/a'})\n",
+        "content/_meta.js": "export default {index: 'A', b: {title: 'B', display: 'hidden'}}\n",
+        "content/index.mdx": "# A\n\nText.\n",
+        "content/b.mdx": "# B\n\nText.\n",
+    },
+    "d2l": {
+        "config.ini": "[project]\nname = a\ntitle = A\n[build]\nresources =\n",
+        "index.md": "# A\n\n```toc\n:maxdepth: 1\n\nb\nc/index\n```\n",
+        "b.md": "# B\n:label:`sec_b`\n\n:numref:`sec_b`\n",
+    },
+    "myst": {
+        "myst.yml": "project:\n  title: A\n  toc:\n  - file: a.md\n  - title: B\n"
+        "    children:\n    - file: b.md\n",
+        "a.md": _MYST + "```{include} b.md\n:lines: 1-2\n```\n",
+        "b.md": "# B\n\nText.\n",
+    },
+}
+"""Sites of the generators that `tests.sites` does not build."""
+
+
+def sites(count: int, seed: int) -> dict[str, Any]:
+    """Read sites with mutated files, most of all their configurations; count the outcomes by generator."""
+    from tests.sites.test_generators import BOOKS
+
+    books = {name: book.files for name, book in BOOKS.items()} | _SMALL_SITES
+    chance, outcomes, done = random.Random(seed), Counter[str](), 0
+    slowest: tuple[float, str] = (0.0, "")
+    while done < count:
+        name = chance.choice([*books])
+        mutated = {
+            file: mutate(text, chance).encode("utf-8", "replace").decode()
+            for file, text in books[name].items()
+            if chance.random() < (0.2 if file.endswith((".md", ".mdx", ".qmd")) else 0.7)
+        }
+        done += len(mutated)
+        with tempfile.TemporaryDirectory() as folder:
+            write(Path(folder), books[name] | mutated)
+            began = process_time()
+            outcomes[f"{name}: {_outcome(lambda: read_book(Path(folder)), mutated)}"] += 1
+            slowest = max(slowest, (process_time() - began, name))
+    return {"files": done, **dict(sorted(outcomes.items())), "slowest": f"{slowest[0]:.2f} s ({slowest[1]})"}
+
+
 def _outcome(call: Callable[[], object], given: object) -> str:
     try:
         call()
@@ -396,7 +459,7 @@ def main() -> None:
     """Run the chosen measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "what", nargs="?", choices=("inputs", "pages", "formats", "requests"), default="inputs"
+        "what", nargs="?", choices=("inputs", "pages", "formats", "sites", "requests"), default="inputs"
     )
     parser.add_argument("--count", type=int, default=10_000, help="pages, files or requests (default 10000)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the mutations (default 1)")
@@ -410,7 +473,7 @@ def main() -> None:
     if options.what == "inputs":
         figures = inputs(options.only)
     else:
-        measure = {"pages": pages, "formats": formats, "requests": requests}[options.what]
+        measure = {"pages": pages, "formats": formats, "sites": sites, "requests": requests}[options.what]
         figures = measure(options.count, options.seed)
     print(json.dumps(figures, indent=2) if options.json else table(figures))
 

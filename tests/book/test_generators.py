@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from recto.book.leftovers import leftovers
 from recto.book.parsing.formats import read
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import GENERATORS, open_book
@@ -221,6 +222,44 @@ def test_conf_py_is_never_run(tmp_path: Path) -> None:
     assert pages_of(root)["sea/foam.md"].module_title == "Sea"
 
 
+def test_sphinx_includes_and_text_files(tmp_path: Path) -> None:
+    site = write(
+        tmp_path / "docs",
+        {
+            "conf.py": "extensions = []\nsource_suffix = {'.txt': 'restructuredtext'}\n",
+            "index.txt": "Lights\n======\n\n.. toctree::\n\n   lamp\n\n.. autoclass:: Lamp\n",
+            "lamp.txt": "Lamp\n====\n\n.. include:: /part.inc\n   :start-after: begin\n\n"
+            "- Code:\n\n  .. literalinclude:: ../code.py\n     :language: python\n     :lines: 2\n\n"
+            ".. include:: ../../secret.txt\n",
+            "part.inc": "Left out, begin\n\nThe **beacon** is lit.\n",
+            "../code.py": "a = 1\nclimb()\n",
+            "../../secret.txt": "A secret.\n",
+            "../.git/HEAD": "",
+        },
+    )
+    book = open_book(site)
+    pages = list(book.pages())
+    assert [(page.path, page.format) for page in pages] == [("index.txt", "rst"), ("lamp.txt", "rst")]
+    assert [block.text for section in read(pages[1]).sections for block in section.blocks] == [
+        "The **beacon** is lit.",
+        "- Code:\n\n  ```python\n  climb()\n  ```",
+    ]
+    assert any("1 autodoc directive not resolved" in note for note in book.notes)
+    assert any("secret.txt (outside the repository)" in note for note in book.notes)
+
+
+def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:
+    text = "# Demo\n\nCount: {{ count }}, `{{ code }}`, <code v-pre>{{ raw }}</code>.\n\n```vue\n{{ count }}\n```\n"
+    site = write(tmp_path, {".vitepress/config.js": "export default {}", "index.md": text})
+    (page,) = open_book(site).pages()
+    assert page.text == text.replace("Count: {{ count }}", "Count: ", 1)
+
+
+def test_markup_in_code_is_not_left_over() -> None:
+    assert not leftovers("`` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />")
+    assert leftovers("{{ a }} {ref}`b` :ref:`c`").total() == 3
+
+
 def test_a_configuration_of_another_program_is_not_a_site(tmp_path: Path) -> None:
     files = {
         "config.toml": "[server]\nport = 1\n",
@@ -251,6 +290,21 @@ def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
     assert "2 .adoc files not read" in error.value.hint
 
 
+def test_mkdocs_publishes_notebooks_with_a_plugin(tmp_path: Path) -> None:
+    notebook = '{"cells": [{"cell_type": "markdown", "source": "# Lamp\\n\\nOil."}]}'
+    files = {"docs/index.md": "# Lights\n\nWelcome.\n", "docs/lamp.ipynb": notebook}
+    config = "site_name: Lights\nsite_url: https://x.org/\n"
+    plain = open_book(write(tmp_path / "plain", {"mkdocs.yml": config, **files}))
+    assert [page.path for page in plain.pages()] == ["index.md"]
+    assert any("1 .ipynb file not read: the site does not publish" in note for note in plain.notes)
+    config += "plugins: [search, mkdocs-jupyter]\n"
+    pages = list(open_book(write(tmp_path / "notebooks", {"mkdocs.yml": config, **files})).pages())
+    assert [(page.url, read(page).title) for page in pages] == [
+        ("https://x.org/", "Lights"),
+        ("https://x.org/lamp/", "Lamp"),
+    ]
+
+
 def test_an_escaped_underscore_names_the_same_file(tmp_path: Path) -> None:
     files = {
         "docusaurus.config.js": "export default { url: 'https://book.example.org', baseUrl: '/', presets: ['classic'] }",
@@ -273,6 +327,8 @@ def test_a_broken_configuration_is_an_error_with_advice(generator: str, tmp_path
             "x: &a [*a, *a]",
             "= 1",
             "starlight nextra extensions = [" * 9,
+            "export default {integrations: starlight()}",
+            "chapters: 5\nparts: {a: 1}\nproject: {toc: 7}\nbook: 3\nnav: 4\nwebsite: {sidebar: 2}",
         ):
             root = tmp_path / f"{number}-{abs(hash(content)) % 1000}"
             write(

@@ -109,6 +109,7 @@ export const collections = { docs: defineCollection({ loader: docsLoader(), sche
         "src/content/docs/tower.md": "---\ntitle: Tower\n---\n\n:::tip[Mind]\nThe stairs.\n:::\n",
         "src/content/docs/more/Big Wave.md": "---\ntitle: Big wave\nsidebar:\n  order: 2\n---\n\nWaves.\n",
         "src/content/docs/more/zephyr.md": "---\ntitle: Zephyr\nsidebar:\n  order: 1\n---\n\nWind.\n",
+        "src/content/docs/404.md": "---\ntitle: Lost\n---\n\nNot published.\n",
         "src/content/docs/hidden.md": "---\ntitle: Hidden\ndraft: true\n---\n\nNot published.\n",
     },
     ("node", "node_modules/astro/astro.js", "build"),
@@ -146,17 +147,22 @@ SPHINX = Book(
         "conf.py": f"import sys\nsys.exit if False else None\nproject = 'Lights'\nextensions = ['myst_parser']\nhtml_baseurl = '{URL}'\n"
         "exclude_patterns = ['drafts/*', 'part.md']\nhtml_theme = 'alabaster'\n",
         "index.md": "# Lights\n\nWelcome.\n\n```{toctree}\n:caption: Start\ntower\nguide/lamp\n```\n\n"
-        "```{toctree}\n:caption: More\nThe sea <more/sea>\n```\n",
+        "```{toctree}\n:caption: More\nThe sea <more/sea>\nwind\n```\n",
+        "wind.rst": ".. _wind:\n\n``Wind``\n========\n\nThe Web_.\n\n.. _Web: https://example.org\n\n"
+        ".. include:: part.inc\n\n.. currentmodule:: sea\n\n.. class:: Wave(height)\n\n   A wave.\n\n"
+        "   .. method:: break_()\n\n      It breaks.\n\n.. envvar:: WIND\n\n   The wind.\n",
+        "part.inc": "The tide is high.\n",
         "tower.md": "# Tower\n\nThe stairs.\n",
-        "guide/lamp.md": f"# Lamp\n{HEADINGS}\n```{{include}} ../part.md\n```\n",
+        "guide/lamp.md": f"# Lamp\n{HEADINGS}\n```{{include}} ../part.md\n```\n\n(the/lamp_oil)=\n## Oil\n\n"
+        "```{math}\n:label: flow_1\nx\n```\n",
         "more/sea.md": "# Sea\n\nWaves.\n",
         "drafts/later.md": "# Later\n\nNot published.\n",
         "part.md": INCLUDED,
     },
     python("sphinx==9.0.4", "sphinx-build", "-q", ".", "_build", extra=("myst-parser==5.2.0",)),
     "_build",
-    ("index.md", "tower.md", "guide/lamp.md", "more/sea.md"),
-    ("beacon is lit",),
+    ("index.md", "tower.md", "guide/lamp.md", "more/sea.md", "wind.rst"),
+    ("beacon is lit", "tide is high", "A wave."),
 )
 JUPYTER_BOOK = Book(
     {

@@ -6,13 +6,13 @@ import re
 from collections import Counter
 
 _FENCES = re.compile(r"^[ \t>]*(`{3,}|~{3,}).*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
-_CODE = re.compile(r"(`+)(?!`)[^`\n]*\1(?!`)")
+_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code\b[^<>\n]*>[^\n]*?</code>")
 _ROLES = {
-    "{…}`…` (role)": re.compile(r"(?<![\w`/])\{[a-z][\w:+-]*\}`[^`\n]+`"),
+    "{…}`…` (role)": re.compile(r"(?<![\w`/=:-])\{[a-z][\w:+-]*\}`[^`\n]+`"),
     ":…:`…` (role)": re.compile(r"(?<![\w`])(?::[a-z][\w+-]*){1,2}:`[^`\n]+`"),
 }
 _OTHERS = {
-    "{{…}} (template)": re.compile(r"\{\{(?![<%])[^{}\n]+\}\}"),
+    "{{…}} (template)": re.compile(r"(?<!=)\{\{(?![<%])[^{}\n]+\}\}"),
     "{{<…>}} (shortcode)": re.compile(r"\{\{[<%][^\n]*?[%>]\}\}"),
     ":::{…} (directive)": re.compile(r"^[ \t>]*:{3,}[ \t]*\{", re.MULTILINE),
     ".. …:: (directive)": re.compile(r"^[ \t]*\.\. [a-z][\w:-]*::", re.MULTILINE),

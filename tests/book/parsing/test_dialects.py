@@ -102,7 +102,7 @@ def test_d2lbook(written: str, expected: str) -> None:
         (
             "d2l",
             "# T\n\nA.\n\n## Part\n:label:`sec_part`\n\n$$x$$\n:eqlabel:`eq_x`\n",
-            ["part", "sec_part", "eq_x"],
+            ["part", "sec-part", "eq-x"],
         ),
     ],
 )

@@ -136,3 +136,42 @@ def test_many_substitutions_are_refused() -> None:
     assert len(" ".join(texts(bomb))) < 100_000
     with pytest.raises(ValueError, match="substitutions"):
         read(page_of(bomb + "|0| " * 5_000, "rst"))
+
+
+def test_anchors_are_those_of_sphinx() -> None:
+    text = """\
+.. _lamp:
+
+``Lamp``
+========
+
+.. _elsewhere: https://example.org
+.. currentmodule:: tower
+
+.. class:: Lamp(oil)
+
+   A lamp.
+
+   .. method:: light()
+
+      Lights it.
+
+.. data:: hidden
+   :no-index:
+
+   Not in the index.
+
+.. envvar:: LAMP_OIL
+
+   The oil.
+"""
+    document = read(page_of(text, "rst"))
+    assert document.title == "Lamp"
+    assert [name for section in document.sections for _, name in section.anchors] == [
+        "lamp",
+        "id1",
+        "tower.Lamp",
+        "tower.Lamp.light",
+        "envvar-LAMP_OIL",
+    ]
+    assert "A lamp." in texts(text)

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from recto.book.parsing.frontmatter import split_front_matter
+from recto.book.parsing.markdown.headings import docutils_id
 from recto.types.book import Document, Page
 
 MYST, QUARTO, D2L = "myst", "qmd", "d2l"
@@ -21,7 +22,7 @@ _CELL_OPTION = re.compile(r"[ \t]*(?:#|//|--|%%|%)\|[ \t]*([\w-]+):[ \t]*(.*)")
 _CELL_MAGIC = re.compile(r"[ \t]*(?:%%?(?:tab|load_ext|matplotlib|capture)\b|#@(?:tab|save)\b).*")
 _TARGET = re.compile(r"[ \t>]*\(([^()\s][^()]*)\)=[ \t]*")
 _HEADING = re.compile(r"(?P<before>[ \t>]*)#{1,6}[ \t]+(?P<text>.*?)[ \t#]*")
-_HEADING_ATTRIBUTES = re.compile(r"[ \t]*\{([#.:\-][^{}]*)\}[ \t]*$")
+_HEADING_ATTRIBUTES = re.compile(r"[ \t]*\{([#.:\-][^{}]*|[\w-]+=[^{}]*)\}[ \t]*$")
 _ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
 _CLASS = re.compile(r"(?:^|\s)\.?([A-Za-z][\w+#-]*)")
 _TITLE = re.compile(r"\btitle=(?:\"([^\"]*)\"|'([^']*)')")
@@ -81,6 +82,7 @@ DIRECTIVE_TITLES = {
 """The words that a directive shows before its argument."""
 _PATH_ARGUMENTS = frozenset({"figure", "image", "video", "tab-set", "grid", "div", "container", "math"})
 _SHOWN_OPTIONS = frozenset({"alt", "caption", "fig-cap", "tbl-cap", "fig-alt", "lst-cap"})
+_EQUATION = "equation-"  # Sphinx puts it before the labels of equations
 _NAME_OPTIONS = frozenset({"name", "label"})
 _CODE_ROLES = frozenset(
     {"class", "func", "meth", "mod", "attr", "exc", "data", "obj", "const", "file", "command", "code", "samp"}
@@ -94,7 +96,11 @@ def read_dialect(page: Page) -> Document:
     from recto.book.parsing.markdown import parse
 
     markdown, labels = plain_markdown(page.text, page.format)
-    return parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
+    if page.format != QUARTO and page.anchors != "docutils":  # not by Sphinx
+        labels = [(line, docutils_id(name.removeprefix(_EQUATION))) for line, name in labels]
+    return parse(
+        markdown, title=page.title, anchors=page.anchors, labels=[label for label in labels if label[1]]
+    )
 
 
 def plain_markdown(text: str, dialect: str) -> tuple[str, list[tuple[int, str]]]:
@@ -210,7 +216,7 @@ class _Rewriter:
         if line.strip() and top:
             top.options = False
         if self.dialect == MYST and (target := _TARGET.fullmatch(line)):
-            self.pending.append(target[1])
+            self.pending.append(docutils_id(target[1]))
             self._put("")
             return
         if (self.dialect == MYST and (line.startswith("%") or re.fullmatch(r"\+\+\+.*", line))) or (
@@ -290,6 +296,8 @@ class _Rewriter:
             fence = "`" * max(3, len(marks["marks"])) if marks["marks"][0] == ":" else marks["marks"]
             return "code", f"{fence}{'python' if language.startswith('ipython') else language}"
         if base in _DROPPED or base.startswith("auto"):
+            if base == "raw":  # a target before it has no element on the page
+                self.pending.clear()
             return "drop", ""
         if base == "math":
             return "math", "$$"
@@ -329,11 +337,12 @@ class _Rewriter:
         self._put(self._option(option[1], option[2]))
         return True
 
-    def _option(self, name: str, stated: str | None) -> str:
+    def _option(self, name: str, stated: str | None, prefix: str = "") -> str:
         """Note a label; return the value of an option that is shown, else ""."""
         value = (stated or "").strip().strip("\"'")
-        if name in _NAME_OPTIONS:
-            self._label(value)
+        if name in _NAME_OPTIONS and value:  # the label of an exercise or a proof is its id as it is
+            as_written = self.dialect == QUARTO or (name == "label" and not prefix)
+            self._label(value if as_written else docutils_id(prefix + value))
         return value if name in _SHOWN_OPTIONS else ""
 
     def _verbatim(self, line: str, top: _Opened) -> str:
@@ -355,7 +364,7 @@ class _Rewriter:
                 _OPTION.fullmatch(line) if self.dialect == MYST else None
             )
             if option:
-                caption = self._option(option[1], option[2])
+                caption = self._option(option[1], option[2], _EQUATION * (top.kind == "math"))
                 return f"# {caption}" if caption else ""
             if _CELL_MAGIC.fullmatch(line):
                 return ""
@@ -374,7 +383,8 @@ class _Rewriter:
                 return match[0]
             if name in _INVISIBLE_ROLES:
                 if name in ("label", "eqlabel"):
-                    self.labels.append((start + bisect_left(ends, match.start()), match["text"].strip()))
+                    label = docutils_id(_EQUATION * (name == "eqlabel") + match["text"])
+                    self.labels.append((start + bisect_left(ends, match.start()), label))
                 return ""
             words = role_text(name, match["text"])
             return words + "\n" * (match[0].count("\n") - words.count("\n"))

@@ -22,6 +22,7 @@ from recto.types.book import Document, Page
 
 _SETTINGS = {
     "_disable_config": True,
+    "auto_id_prefix": "id",  # as Sphinx does
     "doctitle_xform": False,
     "docinfo_xform": False,
     "file_insertion_enabled": False,
@@ -39,20 +40,22 @@ _MOST_SUBSTITUTIONS = 2_000  # references on a page; a definition may repeat ano
 _DEEPEST = 40
 _CODE = frozenset(
     {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
-    | {"ipython", "jupyter-execute", "parsed-literal", "mermaid", "graphviz"}
+    | {"ipython", "jupyter-execute", "parsed-literal", "mermaid", "graphviz", "console"}
 )
 _DROPPED = frozenset(
     {"toctree", "contents", "raw", "include", "literalinclude", "index", "bibliography", "meta", "highlight"}
-    | {"currentmodule", "module", "py:module", "py:currentmodule", "role", "default-role", "sectnum", "title"}
-    | {"header", "footer", "testsetup", "testcleanup", "plot", "tags", "sectionauthor", "codeauthor", "class"}
+    | {"role", "default-role", "sectnum", "title"}
+    | {"header", "footer", "testsetup", "testcleanup", "plot", "tags", "sectionauthor", "codeauthor"}
     | {"rst-class", "cssclass", "restructuredtext-test-directive", "date", "image", "video", "youtube"}
 )
 _OBJECTS = re.compile(
-    r"(?:(?:py|c|cpp|js|rst):)?(?:function|class|method|attribute|data|exception|classmethod|staticmethod|"
-    r"property|decorator|decoratormethod|type|macro|member|var|struct|enum|enumerator|union|module|directive|"
-    r"role|alias|option|describe|object|opcode|cmdoption|program|envvar|confval|setting|coroutinefunction|"
-    r"coroutinemethod|abstractmethod|awaitablefunction|pdbcommand)"
+    r"(?P<python>(?:py:)?(?:function|class|method|attribute|data|exception|classmethod|staticmethod|property|"
+    r"decorator|decoratormethod|type))|(?P<standard>envvar|confval)|"
+    r"(?:(?:c|cpp|js|rst):)?(?:function|class|method|attribute|data|type|macro|member|var|struct|enum|"
+    r"enumerator|union|module|directive|role|alias|option|describe|object|opcode|cmdoption|program|setting|"
+    r"coroutinefunction|coroutinemethod|abstractmethod|awaitablefunction|pdbcommand)"
 )
+_MODULES = ("module", "currentmodule", "py:module", "py:currentmodule")
 _OWN_TITLE = frozenset(
     {"list-table", "csv-table", "table", "figure", "replace", "unicode", "rubric", "epigraph", "note"}
     | {"warning", "tip", "hint", "important", "caution", "danger", "attention", "error", "admonition"}
@@ -98,7 +101,9 @@ def _with_lines(blocks: list[TextBlock], text: str) -> list[TextBlock]:
 def _doctree(text: str) -> Any:
     """Parse a page with docutils."""
     with _own_directives():
-        return publish_doctree(text, parser=Parser(inliner=_inliner()), settings_overrides=dict(_SETTINGS))
+        return publish_doctree(
+            text, parser=Parser(inliner=_inliner()), settings_overrides={**_SETTINGS, "scope": []}
+        )
 
 
 @contextmanager
@@ -153,12 +158,15 @@ class _AnyDirective(Directive):  # type: ignore[misc]
     def run(self) -> list[Any]:
         """Return the nodes of the directive."""
         name, argument = self.name.lower(), self.arguments[0] if self.arguments else ""
+        if name in _MODULES:
+            self._scope[:] = [] if argument == "None" else [argument]
+            return []
         if name in _DROPPED or name.startswith("auto") or (name == "only" and "html" not in argument):
             return self._image() if name == "image" else []
         if name in _CODE:
             return self._code(name, argument)
-        if _OBJECTS.fullmatch(name):
-            return self._object(argument)
+        if kind := _OBJECTS.fullmatch(name):
+            return self._object(argument, kind)
         if name == "math":
             text = "\n".join((argument, *self.content)).strip()
             block = nodes.math_block(text, text, ids=[f"equation-{label}" for label in self._labels()])
@@ -190,16 +198,31 @@ class _AnyDirective(Directive):  # type: ignore[misc]
         block.line = self.lineno
         return [*([self._paragraph(caption)] if caption else []), *([block] if lines else [])]
 
-    def _object(self, argument: str) -> list[Any]:
+    @property
+    def _scope(self) -> list[str]:
+        """The module and the classes that names belong to here."""
+        scope: list[str] = self.state.document.settings.scope
+        return scope
+
+    def _object(self, argument: str, kind: re.Match[str]) -> list[Any]:
         """Return the signatures of a described object, which are its anchors, and its text."""
         parts: list[Any] = []
-        for signature in argument.split("\n"):
-            if written := signature.strip():
-                paragraph = nodes.paragraph("", "", nodes.literal(written, written))
-                paragraph["ids"] = [re.split(r"[(\s=:]", written)[0]]
-                paragraph.line = self.lineno
-                parts.append(paragraph)
-        return [*parts, *self._nested()]
+        hidden = {"noindex", "no-index"} & set(self.options)
+        name = ""
+        for signature in filter(None, map(str.strip, argument.split("\n"))):
+            name = re.split(r"[(\s=:\[]", signature)[0]
+            paragraph = nodes.paragraph("", "", nodes.literal(signature, signature))
+            if kind["python"] and not hidden:
+                paragraph["ids"] = [".".join([*self._scope, name])]
+            elif kind["standard"] and not hidden:
+                paragraph["ids"] = [f"{kind['standard']}-{name}"]
+            paragraph.line = self.lineno
+            parts.append(paragraph)
+        inner = [name] if kind["python"] and name else []
+        self._scope.extend(inner)
+        nested = self._nested()
+        del self._scope[len(self._scope) - len(inner) :]
+        return [*parts, *nested]
 
     def _paragraph(self, text: str) -> Any:
         parsed, _ = self.state.inline_text(text, self.lineno)
@@ -232,7 +255,7 @@ class _Renderer:
     def _block(self, node: Any, level: int) -> list[TextBlock]:
         kind = node.tagname
         if kind == "target":
-            self._pending += node.get("ids", [])
+            self._pending += [] if "refuri" in node else node.get("ids", [])
             return []
         if kind == "field_list" and level == 0:  # the metadata of a page
             return []
@@ -247,7 +270,7 @@ class _Renderer:
         ):
             return []
         line = node.line or next((one.line for one in node.findall() if getattr(one, "line", None)), 0) or 0
-        anchors = [*self._pending, *node.get("ids", [])]
+        anchors = [*self._pending, *sorted(node.get("ids", []), key=_is_numbered)]
         self._pending = []
         render = getattr(self, f"_{kind}", None)
         line -= kind == "section" and line > 1  # docutils states the line of the underline
@@ -261,8 +284,8 @@ class _Renderer:
         return blocks
 
     def _section(self, node: Any, level: int) -> list[TextBlock]:
-        title, names = node.children[0], node.get("ids", [])
-        text = self._words(title)
+        title, names = node.children[0], sorted(node.get("ids", []), key=_is_numbered)
+        text = " ".join(title.astext().replace("`", "").split())
         heading = TextBlock("heading", [text], level=min(level + 1, 6), id=names[0] if names else "")
         heading.anchors = [(0, name) for name in names]
         return [*([heading] if text else []), *self.children(node, level + 1)]
@@ -404,6 +427,11 @@ class _Renderer:
             elif kind not in ("raw", "system_message"):
                 parts.append(self._inline(child) if child.children else child.astext())
         return "".join(parts)
+
+
+def _is_numbered(name: str) -> bool:
+    """Return whether docutils numbered an id, which changes with the page."""
+    return bool(re.fullmatch(r"id\d+", name))
 
 
 def _is_inline(node: Any) -> bool:

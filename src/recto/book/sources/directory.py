@@ -235,8 +235,9 @@ class PageDirectory:
         pages: list[str] = []
         for name in names:
             if not self.rules.wants(name):
-                suffix = Path(name).suffix.lower()
-                self.unread[suffix] += suffix not in _HTML and bool(skip_advice(suffix))
+                suffix, format = Path(name).suffix.lower(), format_of(name)
+                is_page = format is not None and not format.common
+                self.unread[suffix] += is_page or (suffix not in _HTML and bool(skip_advice(suffix)))
             elif self._is_readable(name):
                 pages.append(name)
         return sorted(pages)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, urljoin
 
-from recto.book.parsing.formats import MARKDOWN
+from recto.book.parsing.formats import MARKDOWN, NOTEBOOK
 from recto.book.parsing.frontmatter import PAGE_RELATIVE, load_yaml
 from recto.book.sources.directory import (
     Generator,
@@ -84,6 +84,8 @@ class MkDocsSite(Generator, SiteRules):
         self._ignored = ignored((*_ALWAYS_IGNORED, *_text(config, "exclude_docs").splitlines()))
         self._drafts = ignored(_text(config, "draft_docs").splitlines())
         self._excluded = any_of(book_file.exclude)
+        notebooks = NOTEBOOK.suffixes if "mkdocs-jupyter" in _options(config, "plugins") else ()
+        self._suffixes = (*MARKDOWN.suffixes, *notebooks)
         self._titles: dict[str, str] = {}
         self._sections: dict[str, tuple[str, ...]] = {}
         for name, title, sections in _nav_entries(config.get("nav"), ()):
@@ -131,7 +133,7 @@ class MkDocsSite(Generator, SiteRules):
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page; index.md is published instead of README.md if both exist."""
-        if not name.endswith(MARKDOWN.suffixes) or self._ignored(name) or self._excluded(name):
+        if not name.endswith(self._suffixes) or self._ignored(name) or self._excluded(name):
             return False
         folder, slash, file = name.rpartition("/")
         index = f"{folder}{slash}index.md"
@@ -143,7 +145,8 @@ class MkDocsSite(Generator, SiteRules):
             return "draft"
         url = urljoin(self._url, self._relative(name)) if self._url else page.url
         title = self._titles.get(name) or page.title
-        return replace(page, url=url, title=title, anchors="python-markdown")
+        format = NOTEBOOK if name.endswith(NOTEBOOK.suffixes) else MARKDOWN
+        return replace(page, url=url, title=title, format=format.name, anchors="python-markdown")
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as `nav` does; pages that it does not list come last."""

@@ -81,6 +81,11 @@ class Site(Generator, SiteRules):
         """Return the address of a page relative to the address of the site."""
         return "/".join(local_parts(name))
 
+    def format_of(self, name: str) -> Format | None:
+        """Return the format of a file by its suffix; None if the file cannot be a page."""
+        format = format_of(name)
+        return self.markdown if format is MARKDOWN else format
+
     def left_out(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return why a page is not published, or ""."""
         return "draft" if head.get("draft") is True else ""
@@ -120,8 +125,7 @@ class Site(Generator, SiteRules):
             if self.url
             else page.url
         )
-        format = format_of(name) or self.markdown
-        format = self.markdown if format is MARKDOWN else format
+        format = self.format_of(name) or self.markdown
         title = self.titles.get(name) or page.title
         return replace(page, url=url, title=title, format=format.name, anchors=self.anchors)
 

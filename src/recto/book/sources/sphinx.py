@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any, ClassVar
 
-from recto.book.parsing.formats import MYST, format_of
+from recto._util.text import plural
+from recto.book.parsing.formats import MARKDOWN, MYST, RST, Format, format_of, skip_advice
 from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.directory import any_of
 from recto.book.sources.includes import Directive, Finder, Select, select_lines
@@ -30,6 +33,12 @@ _LITERAL = re.compile(
     r"(?P<options>(?:[ \t]*:[\w-]+:[^\n]*\n)*)[ \t]*(?P=marks)[ \t]*$",
     re.MULTILINE,
 )
+_RST_INCLUDE = re.compile(
+    r"^(?P<prefix>[ \t]*)\.\. (?P<kind>literalinclude|include)::[ \t]+(?P<path>[^\s<]\S*)[ \t]*"
+    r"(?P<options>(?:\n[ \t]+:[\w-]+:[^\n]*)*)$",
+    re.MULTILINE,
+)
+_AUTODOC = re.compile(r"^[ \t]*(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
 _LARGEST = 1 << 20
 _MOST_LISTED = 10_000
 _DEEPEST = 20
@@ -66,7 +75,20 @@ class SphinxSite(Site):
         """Read the literals of `conf.py`, and the toctrees of the pages from the first one on."""
         self.root = config_file.parent
         self.set_options(_literals(read_config(config_file, self.bounds)))
+        self._autodoc = 0
         self.list_pages(list(self._toctree(self.first, (), set())), self._file)
+        if self._autodoc:
+            self.notes.append(
+                f"{plural(self._autodoc, 'autodoc directive')} not resolved, because that runs the "
+                "documented code; to have these texts, index the built HTML or the address of the site."
+            )
+        if not RST.is_available and ".txt" in self.suffixes:
+            self.notes.append(f".txt files are not read: {skip_advice('.rst')}.")
+
+    def format_of(self, name: str) -> Format | None:
+        """Return the format of a file: a suffix that only the configuration names is reStructuredText."""
+        stated = RST if RST.is_available and name.lower().endswith(self.suffixes) else None
+        return super().format_of(name) or stated
 
     def set_options(self, config: dict[str, Any]) -> None:
         """Take over the options of `conf.py`."""
@@ -93,7 +115,11 @@ class SphinxSite(Site):
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page."""
-        return super().wants(name) and format_of(name) is not None and not self._left_out(name)
+        return super().wants(name) and self.format_of(name) is not None and not self._left_out(name)
+
+    def expands(self, name: str) -> bool:
+        """Return whether included files are inserted into a page."""
+        return not name.lower().endswith(".ipynb")
 
     def left_out(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return "": Sphinx has no drafts."""
@@ -107,7 +133,7 @@ class SphinxSite(Site):
 
     def _file(self, document: str) -> str | None:
         names = [document, *(document + suffix for suffix in self.suffixes)]
-        return next((name for name in names if format_of(name) and self.exists(name)), None)
+        return next((name for name in names if self.format_of(name) and self.exists(name)), None)
 
     def _toctree(self, document: str, sections: tuple[str, ...], seen: set[str]) -> Iterator[Entry]:
         """Yield a page and those that its toctrees list; captions and pages with a toctree are sections."""
@@ -116,6 +142,7 @@ class SphinxSite(Site):
             return
         seen.add(name)
         text = self._read(name)
+        self._autodoc += len(_AUTODOC.findall(text))
         trees = list(_toctrees(text)) if "toctree" in text else []
         own = (*sections, title) if trees and document != self.first and (title := _title(text)) else sections
         yield name, "", own
@@ -143,8 +170,8 @@ class SphinxSite(Site):
         return sorted({str(file.as_posix()).rpartition(".")[0] for file in matches} - {document})
 
     def finder(self) -> Finder:
-        """Return the finder of files that MyST pages include."""
-        return _included
+        """Return the finder of files that pages include."""
+        return partial(_included, self.root)
 
 
 class JupyterBookSite(SphinxSite):
@@ -224,8 +251,8 @@ class MystSite(Site):
         return "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
 
     def finder(self) -> Finder:
-        """Return the finder of files that MyST pages include."""
-        return _included
+        """Return the finder of files that pages include."""
+        return partial(_included, self.root)
 
 
 def _literals(source: str) -> dict[str, Any]:
@@ -284,8 +311,8 @@ def _contents(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
     below = [
         item
         for key in ("parts", "chapters", "sections", "children", "entries", "subtrees")
-        for item in value.get(key) or ()
         if isinstance(value.get(key), list)
+        for item in value[key]
     ]
     label = caption or (title if below else "")
     inner = (*sections, label) if label and not text_of(value, "root") else sections
@@ -295,25 +322,36 @@ def _contents(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
         yield from _contents(item, inner)
 
 
-def _included(text: str, file: Path) -> Sequence[Directive]:
-    """Return the `{include}` and `{literalinclude}` directives of a MyST page."""
+def _included(root: Path, text: str, file: Path) -> Sequence[Directive]:
+    """Return the directives of a page that include a file."""
     directives = []
-    for match in _LITERAL.finditer(text) if "include}" in text else ():
+    is_rst = format_of(file.name) is not MARKDOWN
+    for match in (_RST_INCLUDE if is_rst else _LITERAL).finditer(text) if "include" in text else ():
         options = {option["name"]: option["value"].strip() for option in _OPTION.finditer(match["options"])}
-        code = options.get("language", "") if match["kind"] == "literalinclude" else None
+        is_code = match["kind"] == "literalinclude" or bool({"code", "literal"} & set(options))
+        language = options.get("language") or options.get("code") or ""
         select = _selected(options)
         directives.append(
             Directive(
                 *match.span(),
                 match["path"].lstrip("/"),
-                (file.parent,),
-                select=select,
-                code=code,
+                (root if match["path"].startswith("/") else file.parent,),
+                select=partial(_rst_code, select, language) if is_rst and is_code else select,
+                code=language if is_code and not is_rst else None,
                 prefix=match["prefix"],
+                nested=not is_code,
                 otherwise="",
             )
         )
     return directives
+
+
+def _rst_code(select: Select | None, language: str, text: str) -> str | None:
+    """Return a part of a file as a code block of reStructuredText."""
+    part = select(text) if select else text
+    if part is None:
+        return None
+    return f".. code-block:: {language}\n\n" + textwrap.indent(part.strip("\n"), "   ")
 
 
 def _selected(options: dict[str, str]) -> Select | None:

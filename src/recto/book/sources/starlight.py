@@ -35,7 +35,8 @@ class StarlightSite(Site):
     def configure(self, config_file: Path) -> None:
         """Read the options of Starlight among the integrations."""
         config = self.read_javascript(config_file)
-        integrations = [one for one in config.get("integrations") or () if isinstance(one, dict)]
+        listed = config.get("integrations")
+        integrations = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         keys = ("sidebar", "title", "locales", "defaultLocale")
         options = next((one for one in integrations if any(key in one for key in keys)), {})
         self.root = self.directory / (text_of(config, "srcDir") or "src") / "content" / "docs"
@@ -100,8 +101,9 @@ class StarlightSite(Site):
         return super().enters(folder) and not f"{folder}/".startswith(self._others)
 
     def wants(self, name: str) -> bool:
-        """Return whether a file is a page; names that begin with an underscore are not."""
-        hidden = any(part.startswith("_") for part in name.split("/"))
+        """Return whether a file is a page; the error page and names that begin with an underscore are not."""
+        is_error = name.rpartition(".")[0] == f"{self._locale}404"
+        hidden = is_error or any(part.startswith("_") for part in name.split("/"))
         return super().wants(name) and not hidden and name.startswith(self._locale or "")
 
     def address(self, name: str, head: dict[str, Any]) -> str:

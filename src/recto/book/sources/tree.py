@@ -73,6 +73,7 @@ GENERATORS: dict[str, type[Generator]] = {
 """The generators of sites, in the order in which they are tried."""
 NO_GENERATOR = "plain"
 _DOCS = "docs/"
+_UNPUBLISHED = "the site does not publish them as pages; index their directory as a book of its own"
 _PAGE_TITLES = frozenset({"home", "introduction", "overview", "readme", "welcome", "contents", "preface"})
 """Titles that name the first page, not the book."""
 _PROJECT_FILES = frozenset(
@@ -231,7 +232,7 @@ class BookTree:
             *notes,
             *(note for directory in directories for note in directory.notes),
             *(
-                f"{plural(count, f'{end} file')} not read: {skip_advice(end)}."
+                f"{plural(count, f'{end} file')} not read: {skip_advice(end) or _UNPUBLISHED}."
                 for end, count in unread.most_common()
                 if count
             ),

@@ -33,6 +33,9 @@ _INCLUDE = re.compile(
 _START = re.compile(r"#?region\s+(?P<name>[\w*-]+)")
 _END = re.compile(r"#?endregion\b\s*(?P<name>[\w*-]*)")
 _PLAYGROUND = re.compile(r"(?<=[\w/])#[\w+/=-]{100,}(?=\))")  # code that the address of a link holds
+_INTERPOLATION = re.compile(  # a value of a script; in code and in elements with `v-pre` it is text
+    r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<(\w+) v-pre>.*?</\2>|(?P<value>\{\{[^{}\n]*\}\})"
+)
 _DEEPEST = 10
 
 
@@ -135,6 +138,10 @@ def _find(root: Path, text: str, file: Path) -> Sequence[Directive]:
     directives = find_containers(text) if ":::" in text else []
     if "<<<" in text or "@include" in text:
         directives += _files(text, root, file)
+    if "{{" in text:
+        in_code = code_ranges(text)
+        values = (one for one in _INTERPOLATION.finditer(text) if one["value"] and not in_code(one.start()))
+        directives += [Directive(*value.span()) for value in values]
     directives += [Directive(*code.span()) for code in _PLAYGROUND.finditer(text)]
     return in_order(directives)
 

@@ -152,9 +152,7 @@ def _docutils_slugger(explicit: Iterable[str]) -> Slug:
 
     def slug(heading: str) -> str:
         nonlocal number
-        text = unicodedata.normalize("NFKD", heading.lower().translate(_LETTERS))
-        text = re.sub(r"[^a-z0-9]+", "-", " ".join(text.encode("ascii", "ignore").decode("ascii").split()))
-        anchor = re.sub(r"^[-0-9]+|-+$", "", text)
+        anchor = docutils_id(heading)
         while not anchor or anchor in seen:
             number += 1
             anchor = f"id{number}"
@@ -162,6 +160,13 @@ def _docutils_slugger(explicit: Iterable[str]) -> Slug:
         return anchor
 
     return slug
+
+
+def docutils_id(name: str) -> str:
+    """Return the id that docutils makes of a label or a heading; "" if it has no letters of ASCII."""
+    text = unicodedata.normalize("NFKD", name.lower().translate(_LETTERS))
+    text = re.sub(r"[^a-z0-9]+", "-", " ".join(text.encode("ascii", "ignore").decode("ascii").split()))
+    return re.sub(r"^[-0-9]+|-+$", "", text)
 
 
 _LETTERS = str.maketrans(
