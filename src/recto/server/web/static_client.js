@@ -41,15 +41,16 @@ export class RectoClient {
     });
   }
 
-  related(selection, { question = null, top_k: topK = 5, signal } = {}) {
+  related(selection, { question = null, top_k: topK = 5, lang = null, signal } = {}) {
     return this.#use(async (index) => {
-      const words = await analyze(index, question ? `${question}\n\n${selection}` : selection);
+      const words = await analyze(index, question ? `${question}\n\n${selection}` : selection, lang);
       signal?.throwIfAborted();
-      const ranked = rank(index, words).slice(0, topK + index.meta.selection_candidates);
+      const all = lang ? await inLanguage(index, rank(index, words), lang) : rank(index, words);
+      const ranked = all.slice(0, topK + index.meta.selection_candidates);
       await Promise.all(ranked.slice(0, 2 * topK).map(([number]) => index.chunk(number)));
       const { hits, leftOut } = await excludeAndDiversify(index, ranked, selection, topK);
       signal?.throwIfAborted();
-      const asked = question ? await analyze(index, question) : [];
+      const asked = question ? await analyze(index, question, lang) : [];
       const chosen = { text: selection, given: selection.length, cut: false, left_out: leftOut };
       return { ...respond(index, question ?? selection, hits, words, asked), selection: chosen };
     });
