@@ -82,6 +82,27 @@ def stop_words(language: str) -> frozenset[str]:
     return english_stop_words() if language == ENGLISH else _other_stop_words().get(language, frozenset())
 
 
+def is_between_characters(text: str, cut: int) -> bool:
+    """Return whether a cut separates no mark from its letter, and no parts of an emoji or a syllable."""
+    if not 0 < cut < len(text) or text[cut].isascii():
+        return True
+    from unicodedata import category
+
+    before, after = text[cut - 1], text[cut]
+    is_joined = before == "\u200d" or after in "\u200c\u200d" or "\U0001f3fb" <= after <= "\U0001f3ff"
+    is_flag = "\U0001f1e6" <= after <= "\U0001f1ff" and _flag_letters(text[max(0, cut - 64) : cut]) % 2 == 1
+    # Thai and Lao sara am is a letter to Unicode, but is drawn with the consonant before it.
+    is_syllable = (
+        "\u1100" <= before <= "\u11ff" and "\u1160" <= after <= "\u11ff"
+    ) or after in "\u0e33\u0eb3"
+    return not (is_joined or is_flag or is_syllable or category(after).startswith("M"))
+
+
+def _flag_letters(text: str) -> int:
+    """Count the letters of flags at the end of a text; a flag has two."""
+    return len(text) - len(text.rstrip("".join(map(chr, range(0x1F1E6, 0x1F200)))))
+
+
 @cache
 def english_stop_words() -> frozenset[str]:
     """Return the most frequent words of English, without reading the table of other languages."""

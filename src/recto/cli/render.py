@@ -124,7 +124,11 @@ def _head(text: str, width: int) -> str:
         return text[: max(width, 1)]
     from rich.cells import chop_cells
 
-    return next(filter(None, chop_cells(text, max(width, 1))))
+    from recto._util.languages import is_between_characters
+
+    head = next(filter(None, chop_cells(text, max(width, 1))))
+    cuts = (cut for cut in range(len(head), 0, -1) if is_between_characters(text, cut))
+    return text[: next(cuts, len(head))]
 
 
 def results(response: SearchResponse, words: Words, style: Style, *, verbose: bool) -> str:

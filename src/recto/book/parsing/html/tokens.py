@@ -118,6 +118,7 @@ class Head:
     canonical: str = ""
     base: str = ""
     refresh: str = ""
+    lang: str = ""
     robots: frozenset[str] = frozenset()
     listing: bool = False
     links: tuple[str, ...] = ()
@@ -139,6 +140,8 @@ def read_head(html: str) -> Head:
             links[href] = None
         elif tag.name == "title":
             key, value = "title", " ".join(unescape(tag.raw).split())
+        elif tag.name == "html":
+            key, value = "lang", said.get("lang", "").strip()
         elif tag.name == "base":
             key, value = "base", href
         elif tag.name == "link" and "canonical" in rel.split():
