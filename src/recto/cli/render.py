@@ -21,6 +21,7 @@ INDENT = " " * 4
 Words = Sequence[QueryWord]
 
 _MIN_WIDTH, _MAX_WIDTH = 40, 100  # longer lines are hard to read
+_NOT_FIRST = frozenset("、。，．！？：；」』）】》〉ー々")  # characters that do not begin a line
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _PREFORMATTED = re.compile(r"\s*\||\s{4,}|\t")
 _OTHER_SECTIONS = 4  # sections that are listed below the best chunk of a page
@@ -128,7 +129,7 @@ def _head(text: str, width: int) -> str:
 
     head = next(filter(None, chop_cells(text, max(width, 1))))
     cuts = (cut for cut in range(len(head), 0, -1) if is_between_characters(text, cut))
-    return text[: next(cuts, len(head))]
+    return text[: next((cut for cut in cuts if text[cut : cut + 1] not in _NOT_FIRST), len(head))]
 
 
 def results(response: SearchResponse, words: Words, style: Style, *, verbose: bool) -> str:

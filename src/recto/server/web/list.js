@@ -8,7 +8,7 @@ import { announce, errorNotice, notice } from "./messages.js";
 import { NOT_COVERED, countResults, drawResponse, unfold } from "./results.js";
 import { showFilters } from "./search.js";
 import { NO_PAGE, linkTo, state } from "./state.js";
-import { counted, t } from "./texts.js";
+import { counted, leftToRight, t } from "./texts.js";
 
 const MANY_PAGES = 80; // modules are folded beyond this number
 const MAX_QUOTE = 280; // characters
@@ -81,7 +81,7 @@ async function load(now, signal) {
   return {
     kind,
     title,
-    note: `${results} · ${milliseconds(response.timings.total_ms)}`,
+    note: `${results} · ${leftToRight(milliseconds(response.timings.total_ms))}`,
     parts: [...head, ...drawResponse(response, now.top_k)],
     announcement: `${title}: ${response.covered ? "" : `${NOT_COVERED} `}${results}`,
   };

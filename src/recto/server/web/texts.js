@@ -26,6 +26,9 @@ export function counted(number, one, many = `${one}s`) {
   return number === 1 ? t(`1 ${one}`) : t(`{n} ${many}`, { n: number.toLocaleString(language) });
 }
 
+/** Return a text that is read from left to right, also between words of Arabic. */
+export const leftToRight = (text) => (RIGHT_TO_LEFT.includes(language) ? `\u2066${text}\u2069` : text);
+
 /** Translate the elements that the page has from the start. */
 export function translatePage() {
   document.documentElement.lang = language;
