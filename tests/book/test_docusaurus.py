@@ -288,5 +288,6 @@ def test_pages_with_the_same_url_are_noted(tmp_path: Path) -> None:
 def test_a_site_in_one_language_has_its_locale_unless_it_is_english(
     tmp_path: Path, default: str, locale: str
 ) -> None:
-    config = f"module.exports = {{i18n: {{defaultLocale: '{default}', locales: ['{default}']}}}};"
+    i18n = f"{{defaultLocale: '{default}', locales: ['{default}']}}"
+    config = f"module.exports = {{url: 'https://x.org', presets: [['classic', {{}}]], i18n: {i18n}}};"
     assert {page.locale for page in pages(small_site(tmp_path, config))} == {locale}

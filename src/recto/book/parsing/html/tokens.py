@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z][^\s/>]*")
 _ATTRIBUTE = re.compile(r"""[\s/]*(=?[^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*)))?""")
 _RAW = words("script style iframe noframes noembed xmp textarea title plaintext")
 _KEPT = words(
-    "id class name role hidden style type encoding display href rel content property http-equiv colspan "
+    "lang id class name role hidden style type encoding display href rel content property http-equiv colspan "
     "start aria-hidden"
 )
 _LONGEST_VALUE = 2000  # characters; embedded pictures and data are not needed
