@@ -32,6 +32,7 @@ _SAFE_SHARE = 0.75  # a sum of counts below this share of the model's limit cann
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|[。！？｡؟۔।॥።။។][\"'”’」』）)\]]*\s*")
 """The end of a sentence; in scripts that have their own full stop, no space needs to follow."""
 _OTHER_LANGUAGE_FACTOR = 2  # a model's tokens are half as long in languages that it does not know, or shorter
+_FIRST_MARK = "\u0300"  # the first character that belongs to the one before it
 _BLOCKS_TO_DETECT = 60  # blocks of a page that tell its language
 _WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
@@ -73,7 +74,10 @@ def _after(pattern: str) -> Cuts:
     """Return cuts after each match of a pattern."""
     compiled = re.compile(pattern)
     return lambda text, start, end: [
-        cut for match in compiled.finditer(text, start, end) if start < (cut := match.end()) < end
+        cut
+        for match in compiled.finditer(text, start, end)
+        if start < (cut := match.end()) < end
+        and (cut == len(text) or text[cut] < _FIRST_MARK or is_between_characters(text, cut))
     ]
 
 
@@ -194,7 +198,7 @@ def _sentences(text: str, start: int, end: int) -> Sequence[int]:
         return before > 0 and protected[before - 1][1] > cut
 
     ends = (match.end() for match in _SENTENCE.finditer(text, start, end))
-    return [cut for cut in ends if cut < end and not is_inside(cut)]
+    return [cut for cut in ends if cut < end and not is_inside(cut) and is_between_characters(text, cut)]
 
 
 def _characters(text: str, start: int, end: int) -> Sequence[int]:
