@@ -226,7 +226,7 @@ def random_text(numbers: random.Random) -> str:
         "".join(chr(numbers.randint(*numbers.choice(scripts))) for _ in range(numbers.randint(1, 8)))
         for _ in range(numbers.randint(1, 4))
     )
-    return numbers.choice(("", " ")).join(words)
+    return numbers.choice(("", " ")).join(words).replace(ELLIPSIS, "")
 
 
 @pytest.mark.slow
@@ -251,4 +251,4 @@ def test_fifty_thousand_random_strings() -> None:
         for cut in (first, first + len(inner)):
             assert not is_inside_character(whole, cut), text
         for cut in (cut for span in spans for cut in span):
-            assert not is_inside_character(shown, cut), text
+            assert not is_inside_character(shown.removesuffix(ELLIPSIS), cut), text
