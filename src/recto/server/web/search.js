@@ -56,7 +56,7 @@ function drawModules(modules, chosen) {
   const unknown = chosen.filter((name) => !names.includes(name));
   const all = [...modules, ...unknown.map((name) => ({ name, title: name, chunks: 0 }))];
   const boxes = all.map(({ name, title, chunks }) => {
-    const hint = h("span", { class: "visually-hidden" }, " ", t("Passages"));
+    const hint = h("span", { class: "visually-hidden" }, " ", t("passages"));
     return h("label", { class: "module-filter" },
       h("input", { type: "checkbox", name: "module", value: name, checked: chosen.includes(name) }),
       h("span", {}, title, " ", h("span", { class: "count" }, chunks.toLocaleString(language), hint)));

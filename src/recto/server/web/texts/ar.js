@@ -19,6 +19,7 @@ export default {
   "Contents": "المحتويات",
   "Related passages": "مقاطع ذات صلة",
   "Passages": "المقاطع",
+  "passages": "مقاطع",
   "Keyboard shortcuts": "اختصارات لوحة المفاتيح",
   "go to the search field": "انتقل إلى حقل البحث",
   "move through the results": "تنقل بين النتائج",

@@ -19,6 +19,7 @@ export default {
   "Contents": "Inhalt",
   "Related passages": "Ähnliche Stellen",
   "Passages": "Stellen",
+  "passages": "Stellen",
   "Keyboard shortcuts": "Tastenkürzel",
   "go to the search field": "zum Suchfeld gehen",
   "move through the results": "durch die Ergebnisse gehen",

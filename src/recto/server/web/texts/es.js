@@ -19,6 +19,7 @@ export default {
   "Contents": "Contenido",
   "Related passages": "Pasajes relacionados",
   "Passages": "Pasajes",
+  "passages": "pasajes",
   "Keyboard shortcuts": "Atajos de teclado",
   "go to the search field": "ir al campo de búsqueda",
   "move through the results": "recorrer los resultados",

@@ -19,6 +19,7 @@ export default {
   "Contents": "Sommaire",
   "Related passages": "Passages liés",
   "Passages": "Passages",
+  "passages": "passages",
   "Keyboard shortcuts": "Raccourcis clavier",
   "go to the search field": "aller au champ de recherche",
   "move through the results": "parcourir les résultats",

@@ -19,6 +19,7 @@ export default {
   "Contents": "目次",
   "Related passages": "関連する箇所",
   "Passages": "該当箇所",
+  "passages": "か所",
   "Keyboard shortcuts": "キーボードショートカット",
   "go to the search field": "検索欄へ移動",
   "move through the results": "結果を移動",

@@ -19,6 +19,7 @@ export default {
   "Contents": "Conteúdo",
   "Related passages": "Trechos relacionados",
   "Passages": "Trechos",
+  "passages": "trechos",
   "Keyboard shortcuts": "Atalhos de teclado",
   "go to the search field": "ir ao campo de pesquisa",
   "move through the results": "percorrer os resultados",

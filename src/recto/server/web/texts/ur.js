@@ -19,6 +19,7 @@ export default {
   "Contents": "فہرست",
   "Related passages": "متعلقہ اقتباسات",
   "Passages": "اقتباسات",
+  "passages": "اقتباسات",
   "Keyboard shortcuts": "کی بورڈ شارٹ کٹ",
   "go to the search field": "تلاش کے خانے پر جائیں",
   "move through the results": "نتائج میں چلیں",

@@ -19,6 +19,7 @@ export default {
   "Contents": "目录",
   "Related passages": "相关段落",
   "Passages": "段落",
+  "passages": "个段落",
   "Keyboard shortcuts": "键盘快捷键",
   "go to the search field": "转到搜索框",
   "move through the results": "在结果间移动",
