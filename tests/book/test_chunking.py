@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
+from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page, page_language
+from recto.book.parsing.formats import read
 from recto.book.parsing.markdown import parse
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
@@ -321,3 +322,12 @@ def test_every_character_is_in_one_chunk_with_the_real_tokenizer(
         512,
         embedder.count_tokens,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("Kurz", "de"), ("This is what the page is about, and it is in English.", "en")],
+)
+def test_the_configured_language_decides_only_if_the_text_is_too_short(text: str, language: str) -> None:
+    page = Page("a.md", "", "", "", (), f"# A\n\n{text}\n", "", locale="de")
+    assert page_language(page, read(page)) == language

@@ -282,3 +282,12 @@ def test_pages_with_the_same_url_are_noted(tmp_path: Path) -> None:
     source = open_book(small_site(tmp_path, CONFIG, "docs/a/index.md", "docs/a/README.md"))
     assert len(list(source.pages())) == 2
     assert source.notes == ["2 pages have the same URL https://x.org/b/docs/a/."]
+
+
+@pytest.mark.parametrize(("default", "locale"), [("ur", "ur"), ("en", "")])
+def test_a_site_in_one_language_has_its_locale_unless_it_is_english(
+    tmp_path: Path, default: str, locale: str
+) -> None:
+    i18n = f"{{defaultLocale: '{default}', locales: ['{default}']}}"
+    config = f"module.exports = {{url: 'https://x.org', presets: [['classic', {{}}]], i18n: {i18n}}};"
+    assert {page.locale for page in pages(small_site(tmp_path, config))} == {locale}

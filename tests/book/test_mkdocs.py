@@ -96,3 +96,16 @@ def test_unusable_configuration_is_an_error(tmp_path: Path, config: str, message
 def test_odd_configurations_are_read(tmp_path: Path, config: str) -> None:
     (page,) = open_book(small_site(tmp_path, config)).pages()
     assert page.url == "local://docs/docs/a"
+
+
+@pytest.mark.parametrize(
+    ("config", "locale"),
+    [
+        ("theme: {name: material, language: ur}", "ur"),
+        ("theme: {locale: pt_BR}", "pt_BR"),
+        ("theme: mkdocs", ""),
+    ],
+)
+def test_pages_have_the_language_of_the_theme(tmp_path: Path, config: str, locale: str) -> None:
+    (page,) = open_book(small_site(tmp_path, config)).pages()
+    assert page.locale == locale

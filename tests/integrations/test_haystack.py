@@ -106,3 +106,8 @@ def test_warm_up(retriever: Retriever) -> None:
 def test_errors(retriever: Retriever) -> None:
     with pytest.raises(InvalidQuery, match="Query cannot be empty"):
         RectoHaystackRetriever(retriever=retriever).run(" ")
+
+
+def test_results_can_be_limited_to_a_language(retriever: Retriever) -> None:
+    assert RectoHaystackRetriever(retriever=retriever).run("sensors", lang="en")["documents"]
+    assert RectoHaystackRetriever(retriever=retriever).run("sensors", lang="de")["documents"] == []

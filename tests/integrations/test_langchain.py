@@ -139,3 +139,8 @@ def test_errors(retriever: Retriever) -> None:
         RectoLangChainRetriever(**misspelt)
     with pytest.raises(TypeError, match="modul"):
         adapter.invoke(QUESTION, modul="ros2")
+
+
+def test_results_can_be_limited_to_a_language(retriever: Retriever) -> None:
+    assert RectoLangChainRetriever(retriever=retriever, lang="en").invoke("sensors")
+    assert RectoLangChainRetriever(retriever=retriever, lang="de").invoke("sensors") == []

@@ -83,3 +83,8 @@ def test_in_a_query_engine(retriever: Retriever) -> None:
 def test_errors(retriever: Retriever) -> None:
     with pytest.raises(InvalidQuery, match="Query cannot be empty"):
         RectoLlamaIndexRetriever(retriever=retriever).retrieve(" ")
+
+
+def test_results_can_be_limited_to_a_language(retriever: Retriever) -> None:
+    assert RectoLlamaIndexRetriever(retriever=retriever, lang="en").retrieve("sensors")
+    assert RectoLlamaIndexRetriever(retriever=retriever, lang="de").retrieve("sensors") == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import unicodedata
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +11,12 @@ from hypothesis import strategies as st
 
 from recto._util.languages import ENGLISH, detect_language, language_tag
 from recto.book.chunking import split_block
+from recto.cli.render import wrap
 from recto.evaluation.integrity import contained, words
 from recto.search.analyzer import exact_term, fold, query_words, tokens, word_terms
-from recto.search.display import make_snippet, matched_words
+from recto.search.display import ELLIPSIS, make_snippet, matched_words
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
+from recto.search.markdown import plain_text
 from recto.testing.values import chunk
 from recto.types.book import Block
 from recto.types.search import Chunk
@@ -27,6 +28,7 @@ ANY_TEXT = st.text(
     )
 )
 LANGUAGES = (ENGLISH, *SENTENCES)
+FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 
 def in_language(language: str, *texts: str) -> list[Chunk]:
@@ -152,9 +154,25 @@ def test_parts_of_a_text_without_spaces_are_in_their_page(language: str) -> None
     assert contained(words(text[3:17]), words(text)) == 1.0
 
 
-def is_inside_character(before: str, after: str) -> bool:
-    """Return whether a cut separates a letter from its mark, or an emoji."""
-    return unicodedata.category(after).startswith("M") or "\u200d" in (before, after)
+def is_inside_character(text: str, cut: int) -> bool:
+    """Return whether a cut separates a letter from its mark, or parts of an emoji, a flag or a syllable."""
+    if cut in (0, len(text)) or text[cut].isspace():
+        return False
+    before, after = text[cut - 1], text[cut]
+    flag_letters = len(text[:cut]) - len(text[:cut].rstrip(FLAG_LETTERS))
+    is_flag = "\U0001f1e6" <= after <= "\U0001f1ff" and flag_letters % 2 == 1
+    is_syllable = "\u1100" <= before <= "\u11ff" and "\u1160" <= after <= "\u11ff"
+    is_mark = unicodedata.category(after).startswith("M") or "\U0001f3fb" <= after <= "\U0001f3ff"
+    return is_flag or is_syllable or is_mark or "\u200d" in (before, after)
+
+
+def check_cuts(text: str, parts: list[str]) -> None:
+    """Check that parts have all characters of a text but spaces, and that no cut is inside a character."""
+    assert "".join("".join(parts).split()) == "".join(text.split()), text
+    position = 0
+    for part in parts[:-1]:
+        position = text.index(part, position) + len(part)
+        assert not is_inside_character(text, position), (text, parts)
 
 
 @given(ANY_TEXT, st.sampled_from(LANGUAGES))
@@ -183,10 +201,7 @@ def test_any_text_can_be_shown(text: str, query: str, language: str) -> None:
 def test_chunks_lose_no_character_and_break_none(text: str, limit: int) -> None:
     block = Block("paragraph", text.strip(), 1, text.strip().count("\n") + 1)
     parts = split_block(block, limit, len)
-    assert "".join("".join(part.text.split()) for part in parts) == "".join(block.text.split())
-    joined = [part.text for part in parts]
-    for one, other in pairwise(joined):
-        assert not is_inside_character(one[-1], other[0])
+    check_cuts(block.text, [part.text for part in parts])
 
 
 def test_sentences_of_all_scripts_are_kept_whole() -> None:
@@ -197,21 +212,43 @@ def test_sentences_of_all_scripts_are_kept_whole() -> None:
         assert all(part.text.endswith(sentence[-1]) for part in parts), sentence
 
 
+SCRIPTS = (
+    *((0x20, 0x24F), (0x300, 0x36F), (0x370, 0x6FF), (0x900, 0xDFF), (0xE00, 0x109F), (0x1100, 0x11FF)),
+    *((0x1780, 0x17FF), (0x200B, 0x206F), (0x3040, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3)),
+    *((0xFE00, 0xFE0F), (0xFF00, 0xFFEF), (0x1F1E6, 0x1F1FF), (0x1F300, 0x1FAFF), (0x20000, 0x2A6DF)),
+)
+
+
+def random_text(numbers: random.Random) -> str:
+    """Return words of one to three scripts, with spaces between some of them."""
+    scripts = numbers.sample(SCRIPTS, numbers.randint(1, 3))
+    words = (
+        "".join(chr(numbers.randint(*numbers.choice(scripts))) for _ in range(numbers.randint(1, 8)))
+        for _ in range(numbers.randint(1, 4))
+    )
+    return numbers.choice(("", " ")).join(words).replace(ELLIPSIS, "")
+
+
+@pytest.mark.slow
 def test_fifty_thousand_random_strings() -> None:
-    """No text of any script is an error."""
+    """No text of any script is an error, loses a character, or is cut inside of one."""
     numbers = random.Random(31)
-    ranges = [
-        (0x20, 0x24F),
-        (0x370, 0x6FF),
-        (0x900, 0xDFF),
-        (0xE00, 0x109F),
-        (0x1780, 0x17FF),
-        (0x3040, 0x30FF),
-    ]
-    ranges += [(0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x1F300, 0x1FAFF), (0x200B, 0x206F)]
+    lexicons = {one: lexicon_of(in_language(one, SENTENCES.get(one, "A text"))) for one in LANGUAGES}
     for number in range(50_000):
-        low, high = numbers.choice(ranges)
-        text = "".join(chr(numbers.randint(low, high)) for _ in range(numbers.randint(1, 12)))
-        language = LANGUAGES[number % len(LANGUAGES)]
+        text, language = random_text(numbers), LANGUAGES[number % len(LANGUAGES)]
         assert all(all(token.terms) for token in tokens(text, language))
-        query_words(text, language)
+        detect_language(text)
+        check_cuts(" ".join(text.split()), list(wrap(text, 10)))
+        if not (block := text.strip()):
+            continue
+        check_cuts(block, [part.text for part in split_block(Block("paragraph", block, 1, 9), 5, len)])
+        found = analyze_query(block[:6], lexicons[language], language=language).words
+        shown, spans = make_snippet(block, found, length=8)
+        whole = " ".join(plain_text(block).split())
+        inner = shown.removeprefix(ELLIPSIS).removesuffix(ELLIPSIS)
+        assert inner in whole
+        first = whole.index(inner)
+        for cut in (first, first + len(inner)):
+            assert not is_inside_character(whole, cut), text
+        for cut in (cut for span in spans for cut in span):
+            assert not is_inside_character(shown.removesuffix(ELLIPSIS), cut), text

@@ -86,6 +86,8 @@ def test_results_can_be_limited_to_a_language(tmp_path: Path) -> None:
     export_static(store.open("book"), tmp_path / "recto")
     (answer,) = ask(tmp_path / "recto", [["search", "config.yaml", {"top_k": 10, "lang": "de"}]])
     assert [hit["language"] for hit in answer["results"]] == ["de"] * 3
+    (answer,) = ask(tmp_path / "recto", [["related", "config.yaml", {"top_k": 10, "lang": "de"}]])
+    assert {hit["language"] for hit in answer["results"]} == {"de"}
 
 
 @pytest.mark.parametrize("language", ["ar", "de", "es", "fr", "ja", "pt", "ur", "zh"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-import unicodedata
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice, pairwise
 
-from recto._util.languages import detect_language, language_tag
+from recto._util.languages import detect_language, is_between_characters, language_tag
 from recto.errors import ConfigurationError
 from recto.settings import CHUNK_TOKENS
 from recto.types.book import Block, Document, Page, Section
@@ -33,8 +32,8 @@ _SAFE_SHARE = 0.75  # a sum of counts below this share of the model's limit cann
 _SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|[。！？｡؟۔।॥።။។][\"'”’」』）)\]]*\s*")
 """The end of a sentence; in scripts that have their own full stop, no space needs to follow."""
 _OTHER_LANGUAGE_FACTOR = 2  # a model's tokens are half as long in languages that it does not know, or shorter
+_FIRST_MARK = "\u0300"  # the first character that belongs to the one before it
 _BLOCKS_TO_DETECT = 60  # blocks of a page that tell its language
-_JOINERS = frozenset("\u200d\ufe0e\ufe0f")
 _WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _SMALL_GLUE = 3  # characters of white space that `_SEPARATOR_TOKENS` covers
@@ -75,7 +74,10 @@ def _after(pattern: str) -> Cuts:
     """Return cuts after each match of a pattern."""
     compiled = re.compile(pattern)
     return lambda text, start, end: [
-        cut for match in compiled.finditer(text, start, end) if start < (cut := match.end()) < end
+        cut
+        for match in compiled.finditer(text, start, end)
+        if start < (cut := match.end()) < end
+        and (cut == len(text) or text[cut] < _FIRST_MARK or is_between_characters(text, cut))
     ]
 
 
@@ -196,21 +198,12 @@ def _sentences(text: str, start: int, end: int) -> Sequence[int]:
         return before > 0 and protected[before - 1][1] > cut
 
     ends = (match.end() for match in _SENTENCE.finditer(text, start, end))
-    return [cut for cut in ends if cut < end and not is_inside(cut)]
+    return [cut for cut in ends if cut < end and not is_inside(cut) and is_between_characters(text, cut)]
 
 
 def _characters(text: str, start: int, end: int) -> Sequence[int]:
     cuts = range(start + _CHARACTERS_AT_A_TIME, end, _CHARACTERS_AT_A_TIME)
-    return cuts if text.isascii() else [cut for cut in cuts if _is_between_characters(text, cut)]
-
-
-def _is_between_characters(text: str, cut: int) -> bool:
-    """Return whether a cut separates no mark from its letter, and no parts of an emoji or a syllable."""
-    before, after = text[cut - 1], text[cut]
-    is_joined = before == "\u200d" or after in _JOINERS or "\U0001f3fb" <= after <= "\U0001f3ff"
-    is_flag = "\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff"
-    is_syllable = "\u1100" <= before <= "\u11ff" and "\u1160" <= after <= "\u11ff"
-    return not (is_joined or is_flag or is_syllable or unicodedata.category(after).startswith("M"))
+    return cuts if text.isascii() else [cut for cut in cuts if is_between_characters(text, cut)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ INDENT = " " * 4
 Words = Sequence[QueryWord]
 
 _MIN_WIDTH, _MAX_WIDTH = 40, 100  # longer lines are hard to read
+_NOT_FIRST = frozenset("、。，．！？：；」』）】》〉ー々")  # characters that do not begin a line
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _PREFORMATTED = re.compile(r"\s*\||\s{4,}|\t")
 _OTHER_SECTIONS = 4  # sections that are listed below the best chunk of a page
@@ -124,7 +125,11 @@ def _head(text: str, width: int) -> str:
         return text[: max(width, 1)]
     from rich.cells import chop_cells
 
-    return next(filter(None, chop_cells(text, max(width, 1))))
+    from recto._util.languages import is_between_characters
+
+    head = next(filter(None, chop_cells(text, max(width, 1))))
+    cuts = (cut for cut in range(len(head), 0, -1) if is_between_characters(text, cut))
+    return text[: next((cut for cut in cuts if text[cut : cut + 1] not in _NOT_FIRST), len(head))]
 
 
 def results(response: SearchResponse, words: Words, style: Style, *, verbose: bool) -> str:

@@ -31,6 +31,7 @@ class RectoHaystackRetriever:
         url: str | None = None,
         mode: Mode = "hybrid",
         section_tokens: int | None = None,
+        lang: str | None = None,
         *,
         retriever: Retriever | None = None,
     ) -> None:
@@ -41,6 +42,7 @@ class RectoHaystackRetriever:
             "url": url,
             "mode": mode,
             "section_tokens": section_tokens,
+            "lang": lang,
         }
 
     def warm_up(self) -> None:
@@ -55,11 +57,11 @@ class RectoHaystackRetriever:
         module: str | list[str] | None = None,
         url: str | None = None,
         mode: Mode | None = None,
+        lang: str | None = None,
     ) -> dict[str, Any]:
         """Return the chunks that answer a query, best first; arguments override the configured values."""
-        return _documents(
-            self._client.search(query, **self._search(top_k=top_k, module=module, url=url, mode=mode))
-        )
+        options = self._search(top_k=top_k, module=module, url=url, mode=mode, lang=lang)
+        return _documents(self._client.search(query, **options))
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -69,11 +71,11 @@ class RectoHaystackRetriever:
         module: str | list[str] | None = None,
         url: str | None = None,
         mode: Mode | None = None,
+        lang: str | None = None,
     ) -> dict[str, Any]:
         """Run without blocking the event loop."""
-        return _documents(
-            await self._client.asearch(query, **self._search(top_k=top_k, module=module, url=url, mode=mode))
-        )
+        options = self._search(top_k=top_k, module=module, url=url, mode=mode, lang=lang)
+        return _documents(await self._client.asearch(query, **options))
 
     def to_dict(self) -> dict[str, Any]:
         """Serialize the component."""

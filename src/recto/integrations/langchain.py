@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 
 
 class RectoLangChainRetriever(BaseRetriever):
-    """Retrieves chunks of a book; `invoke` also takes `k`, `module`, `url`, `mode` and `section_tokens`.
+    """Retrieves chunks of a book; `invoke` also takes its options from `k` to `lang`.
 
     With `section_tokens`, documents have the section around the chunk, with at most that many tokens.
     """
@@ -32,6 +32,7 @@ class RectoLangChainRetriever(BaseRetriever):
     url: str | None = None
     mode: Mode = "hybrid"
     section_tokens: int | None = None
+    lang: str | None = None
     _client: CollectionClient = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
@@ -72,6 +73,7 @@ class RectoLangChainRetriever(BaseRetriever):
         url: str | None = None,
         mode: Mode | None = None,
         section_tokens: int | None = None,
+        lang: str | None = None,
     ) -> dict[str, Any]:
         return {
             "top_k": self.k if k is None else k,
@@ -79,6 +81,7 @@ class RectoLangChainRetriever(BaseRetriever):
             "url": url or self.url,
             "mode": mode or self.mode,
             "section_tokens": section_tokens or self.section_tokens,
+            "lang": lang or self.lang,
         }
 
 

@@ -35,6 +35,7 @@ class RectoLlamaIndexRetriever(BaseRetriever):
         url: str | None = None,
         mode: Mode = "hybrid",
         section_tokens: int | None = None,
+        lang: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -45,6 +46,7 @@ class RectoLlamaIndexRetriever(BaseRetriever):
             "url": url,
             "mode": mode,
             "section_tokens": section_tokens,
+            "lang": lang,
         }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

@@ -11,7 +11,6 @@ cannot be compared.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, lru_cache
@@ -28,7 +27,7 @@ _NUMBER = re.compile(r"v?\d+(?:\.\d+)*")
 _SUBWORD = re.compile(r"\w+")
 _PART = re.compile(r"[^\W\d_]+|\d+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]{2})")
-_QUOTED = re.compile(r'"[^"\n]+"|“[^”\n]+”|`[^`\n]+`')
+_QUOTED = r'"[^"\n]+"|“[^”\n]+”|`[^`\n]+`'
 EXACT_MARK = "="
 """The prefix of terms that are words as written."""
 MAX_WORD = 64  # characters; a longer token is encoded data, not a word
@@ -49,11 +48,6 @@ _IGNORED = (
     "\u200c\u200d]+"
 )
 """Accents, the vowel signs of Arabic and Hebrew, and characters that only change the look of a word."""
-SAME_LETTER = str.maketrans(
-    {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ł": "l", "ı": "i", "þ": "th", "ς": "σ"}
-    | {"ٱ": "ا", "ى": "ي", "ی": "ي", "ے": "ي", "ک": "ك", "ة": "ه", "ہ": "ه", "ھ": "ه", "ە": "ه"}
-    | {chr(zero + digit): str(digit) for zero in (0x660, 0x6F0, 0x966) for digit in range(10)}
-)
 _ARTICLE = "[وفبك]?(?:ال|لل)(?=...)"
 _UNCUT = r"[\d_.\-]"
 _compiled = cache(re.compile)
@@ -63,18 +57,29 @@ _STEM = 5
 STOP_WORDS = stop_words(ENGLISH)
 
 
-ANALYSIS_RULES = {
-    "unspaced": UNSPACED,
-    "unspaced_languages": sorted(UNSPACED_LANGUAGES),
-    "marks": MARKS,
-    "han": _HAN,
-    "particles": _PARTICLES,
-    "ignored": _IGNORED,
-    "article": _ARTICLE,
-    "same": {chr(code): other for code, other in SAME_LETTER.items()},
-    "stem": _STEM,
-}
-"""The rules of languages other than English, for the static client."""
+@cache
+def same_letters() -> dict[int, str]:
+    """Return letters and digits with several forms, each with the form that replaces it."""
+    return str.maketrans(
+        {"ß": "ss", "æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ł": "l", "ı": "i", "þ": "th"}
+        | {"ς": "σ", "ٱ": "ا", "ى": "ي", "ی": "ي", "ے": "ي", "ک": "ك", "ة": "ه", "ہ": "ه", "ھ": "ه", "ە": "ه"}
+        | {chr(zero + digit): str(digit) for zero in (0x660, 0x6F0, 0x966) for digit in range(10)}
+    )
+
+
+def analysis_rules() -> dict[str, object]:
+    """Return the rules of languages other than English, for the static client."""
+    return {
+        "unspaced": UNSPACED,
+        "unspaced_languages": sorted(UNSPACED_LANGUAGES),
+        "marks": MARKS,
+        "han": _HAN,
+        "particles": _PARTICLES,
+        "ignored": _IGNORED,
+        "article": _ARTICLE,
+        "same": {chr(code): other for code, other in same_letters().items()},
+        "stem": _STEM,
+    }
 
 
 class Token(NamedTuple):
@@ -148,7 +153,9 @@ def word_forms(word: str, language: str = ENGLISH) -> tuple[str, ...]:
     """Return a word as written, in lower case, and the words of a compound such as `time-consuming`."""
     whole = word.lower()
     if language != ENGLISH:
-        whole = unicodedata.normalize("NFKC", whole)
+        from unicodedata import normalize
+
+        whole = normalize("NFKC", whole)
         parts = (
             () if is_unspaced(word) or _NUMBER.fullmatch(whole) else _compiled(_OTHER_SUBWORD).findall(whole)
         )
@@ -171,11 +178,12 @@ def fold(word: str) -> str:
     """Remove accents from a word in lower case, and write letters with several forms in one way."""
     if word.isascii():
         return word
-    plain = _compiled(_IGNORED).sub("", unicodedata.normalize("NFKD", word.translate(SAME_LETTER)))
-    return plain.translate(SAME_LETTER) or word
+    from unicodedata import normalize
+
+    plain = _compiled(_IGNORED).sub("", normalize("NFKD", word.translate(same_letters())))
+    return plain.translate(same_letters()) or word
 
 
-@lru_cache(maxsize=16_384)
 def stem(word: str, language: str = ENGLISH) -> str:
     """Remove the plural and the most common endings of an English word; cut other words after five letters.
 
@@ -231,7 +239,8 @@ def other_stop_words(language: str) -> frozenset[str]:
 def query_words(text: str, language: str = ENGLISH) -> list[str]:
     """Return the distinct words of a query; stop words only in quotes, or if there are no other words."""
     spans = list(_spans(text, language))
-    quoted = [match.span() for match in _QUOTED.finditer(text)]
+    has_quotes = any(mark in text for mark in '"“`')  # a pattern is compiled when a text needs it
+    quoted = [match.span() for match in _compiled(_QUOTED).finditer(text)] if has_quotes else []
     content = [
         text[start:end]
         for start, end in spans

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from recto._util.languages import is_between_characters
 from recto.search.analyzer import is_stop_word, is_unspaced, query_words, tokens, word_terms
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.markdown import plain_text
@@ -110,21 +111,34 @@ def _needs_whole(word: str, language: str) -> bool:
     return is_stop_word(word, language) or is_unspaced(word)
 
 
-def _merged(matches: Iterable[Match]) -> list[Span]:
-    """Join matches that overlap: pairs of characters of the same word."""
+def _merged(text: str, matches: Iterable[Match]) -> list[Span]:
+    """Join matches that overlap: pairs of characters of the same word, with the marks of the letters."""
     spans: list[Span] = []
     for match in matches:
-        if spans and match.start < spans[-1][1]:
-            spans[-1] = spans[-1][0], match.end
+        start, end = _cut_back(text, match.start), _cut_forward(text, match.end)
+        if spans and start < spans[-1][1]:
+            spans[-1] = spans[-1][0], end
         else:
-            spans.append((match.start, match.end))
+            spans.append((start, end))
     return spans
+
+
+def _cut_back(text: str, cut: int) -> int:
+    while not is_between_characters(text, cut):
+        cut -= 1
+    return cut
+
+
+def _cut_forward(text: str, cut: int) -> int:
+    while not is_between_characters(text, cut):
+        cut += 1
+    return cut
 
 
 def matched_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
     """Return the distinct words of a text that match a query, as the text spells them."""
     spellings: dict[str, str] = {}
-    for start, end in _merged(find_matches(text, words)):
+    for start, end in _merged(text, find_matches(text, words)):
         word = text[start:end]
         spellings.setdefault(word.lower(), word)
     return tuple(spellings.values())
@@ -150,7 +164,9 @@ def make_snippet(text: str, words: Sequence[QueryWord], length: int = SNIPPET) -
     shift = len(before) - start
     spans = [
         (first + shift, last + shift)
-        for first, last in _merged(match for match in matches if start <= match.start and match.end <= end)
+        for first, last in _merged(
+            flat, (match for match in matches if start <= match.start and match.end <= end)
+        )
     ]
     return Snippet(f"{before}{flat[start:end]}{after}", tuple(spans))
 
@@ -188,4 +204,4 @@ def _window(text: str, cluster: Span, length: int) -> Span:
     if stop < len(text) and text[stop] != " ":
         space = text.rfind(" ", end, stop)
         stop = space if space > 0 else stop if is_unspaced(text[stop]) else end or stop
-    return start, stop
+    return _cut_back(text, start), _cut_forward(text, stop)

@@ -8,10 +8,10 @@ import sys
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from recto._util.languages import ENGLISH, UNSPACED_LANGUAGES
 from recto.protocols import Embedder, Index, known_languages
@@ -31,6 +31,7 @@ from recto.search.analyzer import (
 from recto.types.index import IndexInfo, SparseVector
 from recto.types.search import LEXICAL_WEIGHT, Chunk
 
+Value = TypeVar("Value")
 _MAGIC = b"RECTOLX2"
 _HEADER = struct.Struct("<8sII")  # magic, number of chunks, number of rows
 # The parameters of BM25. The average length is fixed, so that a new page does not change other vectors.
@@ -75,7 +76,7 @@ class LexiconBuilder:
     def __init__(self) -> None:
         self._chunks = 0
         self._terms: Counter[str] = Counter()
-        self._words: Counter[tuple[str, str]] = Counter()  # words as written, after their terms
+        self._words: defaultdict[str, Counter[str]] = defaultdict(Counter)  # as written, by their language
 
     def vectors(self, chunks: Iterable[Chunk]) -> list[SparseVector]:
         """Return the BM25 weights of the terms of chunks; the engine multiplies them by the IDF."""
@@ -89,7 +90,8 @@ class LexiconBuilder:
         """Add the vocabulary of other chunks."""
         self._chunks += other._chunks
         self._terms.update(other._terms)
-        self._words.update(other._words)
+        for language, words in other._words.items():
+            self._words[language].update(words)
 
     def _vector(self, words: Counter[str], language: str) -> SparseVector:
         terms, exact = count_terms(words, language)
@@ -97,8 +99,8 @@ class LexiconBuilder:
         self._terms.update(terms.keys())
         if language != ENGLISH:
             self._terms[_LANGUAGE_MARK + language] += 1
-        forms = {form for word in words for form in word_forms(word, language)}
-        self._words.update((stem(form, language), form) for form in forms)
+        forms_of = _of_language(word_forms, language)
+        self._words[language].update({form for word in words for form in forms_of(word)})
         length = _K1 * (1 - _B + _B * terms.total() / _AVERAGE_LENGTH)
         weights = {
             term_id(term): count * (_K1 + 1) / (count + length)
@@ -109,9 +111,13 @@ class LexiconBuilder:
 
     def to_bytes(self) -> bytes:
         """Return the vocabulary of all chunks so far: a row per term, with its count and its words."""
+        totals: Counter[tuple[str, str]] = Counter()  # words as written, after their terms
+        for language, counts in self._words.items():
+            for word, count in counts.items():
+                totals[stem(word, language), word] += count
         words: defaultdict[str, list[str]] = defaultdict(list)
-        for term, word in sorted(self._words):
-            words[term].append(f"{word}\t{self._words[term, word]}")
+        for term, word in sorted(totals):
+            words[term].append(f"{word}\t{totals[term, word]}")
         rows = sorted(
             "\t".join((term, str(count), *words[term])).encode() for term, count in self._terms.items()
         )
@@ -125,13 +131,20 @@ def count_terms(words: Counter[str], language: str = ENGLISH) -> tuple[Counter[s
     """Count the terms of words, and their exact terms, which do not add to the length of a chunk."""
     terms: Counter[str] = Counter()
     exact: Counter[str] = Counter()
+    terms_of, forms_of = _of_language(word_terms, language), _of_language(word_forms, language)
+    exact_of = _of_language(exact_term, language)
     for word, count in words.items():
-        for term in word_terms(word, language):
+        for term in terms_of(word):
             terms[term] += count
-        for form in word_forms(word, language):
-            if term := exact_term(form, language):
+        for form in forms_of(word):
+            if term := exact_of(form):
                 exact[term] += count
     return terms, exact
+
+
+def _of_language(analyze: Callable[..., Value], language: str) -> Callable[[str], Value]:
+    """Return a function of the analyser for one language; English is its default, and faster without it."""
+    return analyze if language == ENGLISH else lambda word: analyze(word, language)
 
 
 class Lexicon:

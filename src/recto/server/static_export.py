@@ -18,9 +18,9 @@ from recto._util.languages import ENGLISH
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
 from recto.search.analyzer import (
-    ANALYSIS_RULES,
     MAX_WORD,
     STOP_WORDS,
+    analysis_rules,
     count_words,
     other_stop_words,
     stem,
@@ -194,7 +194,7 @@ def _analysis(languages: Sequence[str]) -> dict[str, Any]:
     """Return what the client needs to cut the words of other languages in the same way, if there are any."""
     others = [language for language in languages if language != ENGLISH]
     stop_words = {language: sorted(other_stop_words(language)) for language in others}
-    return ANALYSIS_RULES | {"stop_words": stop_words} if others else {}
+    return analysis_rules() | {"stop_words": stop_words} if others else {}
 
 
 def _rows(chunks: Sequence[Chunk], progress: Progress | None) -> tuple[list[int], Rows]:

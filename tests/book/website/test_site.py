@@ -336,3 +336,9 @@ def test_missing_extra_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         open_source("https://book.example/", SourceOptions(), None, print)
     with pytest.raises(ConfigurationError, match="`crawl`"):
         parse_html("<p>x</p>")
+
+
+def test_pages_have_the_language_that_they_state(site: SiteDouble) -> None:
+    site.put("/docs/intro", page("Welcome").replace("<html>", '<html lang="pt-BR">', 1))
+    (read,) = source(site, "/docs/intro").pages()
+    assert read.locale == "pt"

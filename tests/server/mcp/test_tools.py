@@ -132,6 +132,18 @@ def test_context_says_what_was_left_out(retriever: Retriever) -> None:
     assert (nothing["outcome"], nothing["sections"], nothing["tokens"]) == ("filtered_out", [], 0)
 
 
+@pytest.mark.parametrize(
+    ("tool", "arguments"), [("get_context", {"query": QUESTION}), ("related_chunks", {"selection": QUESTION})]
+)
+def test_results_can_be_limited_to_a_language(
+    retriever: Retriever, tool: str, arguments: dict[str, str]
+) -> None:
+    outcomes = [
+        call(retriever, tool, **arguments, lang=lang).structured_content["outcome"] for lang in ("en", "de")
+    ]
+    assert outcomes == ["found", "filtered_out"]
+
+
 def test_search(retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3)
     words = response_words(retriever, expected)

@@ -75,6 +75,7 @@ class MkDocsSite(Generator, SiteRules):
         theme = config.get("theme")
         images = [_text(theme, key) for key in ("logo", "favicon")] if isinstance(theme, dict) else []
         self.logo = read_logo((self.root / image.lstrip("/") for image in images if image), self._bounds)
+        self._locale = _text(theme, "language") or _text(theme, "locale") if isinstance(theme, dict) else ""
         options = book_file.options
         url = options.url or check_url(_text(config, "site_url"), f"{config_file.name}: site_url")
         self._url = url if url.endswith("/") or not url else f"{url}/"
@@ -146,7 +147,8 @@ class MkDocsSite(Generator, SiteRules):
         url = urljoin(self._url, self._relative(name)) if self._url else page.url
         title = self._titles.get(name) or page.title
         format = NOTEBOOK if name.endswith(NOTEBOOK.suffixes) else MARKDOWN
-        return replace(page, url=url, title=title, format=format.name, anchors="python-markdown")
+        page = replace(page, url=url, title=title, locale=self._locale)
+        return replace(page, format=format.name, anchors="python-markdown")
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as `nav` does; pages that it does not list come last."""

@@ -53,18 +53,20 @@ export class RectoClient {
     });
   }
 
-  related(selection, { question = null, top_k: topK = 5, mode, signal } = {}) {
+  related(selection, { question = null, top_k: topK = 5, mode, lang = null, signal } = {}) {
     const text = question ? `${question}\n\n${selection}` : selection;
     return this.#answer(text, mode, async (index, meaning) => {
-      const words = await analyze(index, text);
+      const words = await analyze(index, text, lang);
       signal?.throwIfAborted();
       const limit = topK + index.meta.selection_candidates;
-      const fused = meaning?.(text, words, rank(index, words), limit);
-      const ranked = fused?.ranked ?? rank(index, words).slice(0, limit);
+      const lexical = rank(index, words);
+      const fused = meaning?.(text, words, lexical, limit);
+      const all = fused?.ranked ?? lexical;
+      const ranked = (lang ? await inLanguage(index, all, lang) : all).slice(0, limit);
       await Promise.all(ranked.slice(0, 2 * topK).map(([number]) => index.chunk(number)));
       const { hits, leftOut } = await excludeAndDiversify(index, ranked, selection, topK);
       signal?.throwIfAborted();
-      const asked = question ? await analyze(index, question) : [];
+      const asked = question ? await analyze(index, question, lang) : [];
       const chosen = { text: selection, given: selection.length, cut: false, left_out: leftOut };
       return { ...respond(index, question ?? selection, hits, words, asked, [], fused), selection: chosen };
     });

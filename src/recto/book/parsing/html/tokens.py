@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z][^\s/>]*")
 _ATTRIBUTE = re.compile(r"""[\s/]*(=?[^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>]*)))?""")
 _RAW = words("script style iframe noframes noembed xmp textarea title plaintext")
 _KEPT = words(
-    "id class name role hidden style type encoding display href rel content property http-equiv colspan "
+    "lang id class name role hidden style type encoding display href rel content property http-equiv colspan "
     "start aria-hidden"
 )
 _LONGEST_VALUE = 2000  # characters; embedded pictures and data are not needed
@@ -118,6 +118,7 @@ class Head:
     canonical: str = ""
     base: str = ""
     refresh: str = ""
+    lang: str = ""
     robots: frozenset[str] = frozenset()
     listing: bool = False
     links: tuple[str, ...] = ()
@@ -139,6 +140,8 @@ def read_head(html: str) -> Head:
             links[href] = None
         elif tag.name == "title":
             key, value = "title", " ".join(unescape(tag.raw).split())
+        elif tag.name == "html":
+            key, value = "lang", said.get("lang", "").strip()
         elif tag.name == "base":
             key, value = "base", href
         elif tag.name == "link" and "canonical" in rel.split():

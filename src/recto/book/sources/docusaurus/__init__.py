@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from recto._util.languages import ENGLISH
 from recto._util.text import nearest
 from recto.book.sources.directory import Generator, PageDirectory
 from recto.book.sources.docusaurus.javascript import Unknown, get, read_exported, to_text, truth
@@ -206,7 +207,7 @@ class DocusaurusSite(Generator):
     def _chosen_locale(self) -> Published:
         config = self._config
         default, folder = get(config.root, "i18n", "defaultLocale"), get(config.root, "i18n", "path")
-        first = default if isinstance(default, str) else "en"
+        first = default if isinstance(default, str) else ENGLISH
         files = self.directory / (folder if isinstance(folder, str) else "i18n")
         names = self._locale_names(get(config.root, "i18n", "locales"), files, first)
         asked = self._options.locale or first
@@ -221,7 +222,8 @@ class DocusaurusSite(Generator):
         slash = self._options.trailing_slash
         if slash is None and url:
             slash = config.switch(get(config.root, "trailingSlash"), "trailingSlash")
-        return Published(url, base, asked if len(names) > 1 else "", slash, config.markdown_format())
+        locale = asked if len(names) > 1 or asked != ENGLISH else ""
+        return Published(url, base, locale, slash, config.markdown_format())
 
     def _locale_names(self, locales: Any, files: Path, first: str) -> list[str]:
         listed = locales if isinstance(locales, list) else [locales]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from recto._util.languages import language_tag
 from recto._util.text import ROOT_MODULE, module_keys, plural
 from recto.book.parsing.html.tokens import Head, read_head, split_site_name
 from recto.book.sources.options import ROOT_TITLE, humanised
@@ -355,6 +356,7 @@ class _Crawl:
             text=text,
             revision=hashlib.sha256(result.body).hexdigest(),
             format="html",
+            locale=language_tag(head.lang),
             module_title=humanised(keys[0]) if in_module else ROOT_TITLE,
         )
 

@@ -1,0 +1,50 @@
+"""Test that the web UI has all of its texts in each language."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.running import ROOT
+
+WEB = ROOT / "src" / "recto" / "server" / "web"
+PLURAL = re.compile(r'counted\([^"]*, "([^"]+)"\)')
+TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+def used_texts() -> set[str]:
+    """Return the texts that are translated: arguments of `t` and `counted`, and marked elements."""
+    used = set(re.findall(r"data-t>([^<]+)<", (WEB / "index.html").read_text("utf-8")))
+    used |= set(re.findall(r'aria-label="([^"]+)" data-t-label', (WEB / "index.html").read_text("utf-8")))
+    for script in WEB.glob("*.js"):
+        code = script.read_text("utf-8") if script.name != "texts.js" else ""
+        for call in re.findall(
+            r"\bt\((?:[\w.() ]+ (?:=== \w+|\"search\") \? |[\w.()]+ \? )?(\".*?\"(?: : \".*?\")?)[,)]", code
+        ):
+            used |= set(TEXT.findall(call))
+        used |= {text for one in PLURAL.findall(code) for text in (f"1 {one}", f"{{n}} {one}s")}
+    return used
+
+
+def texts_of(file: Path) -> dict[str, str]:
+    lines = re.findall(r"^  (\".*\"): (\".*\"),$", file.read_text("utf-8"), re.MULTILINE)
+    return {json.loads(text): json.loads(translated) for text, translated in lines}
+
+
+@pytest.mark.parametrize("file", sorted((WEB / "texts").glob("*.js")), ids=lambda file: file.stem)
+def test_all_texts_are_translated_with_their_values(file: Path) -> None:
+    translated = texts_of(file)
+    assert used_texts() - set(translated) == set()
+    for english, text in translated.items():
+        assert set(re.findall(r"\{\w+\}", text)) == set(re.findall(r"\{\w+\}", english)), english
+
+
+def test_languages_are_those_of_the_widget() -> None:
+    files = {file.stem for file in (WEB / "texts").glob("*.js")}
+    assert files == {file.stem.removeprefix("strings_") for file in (WEB / "widget").glob("strings_*.js")}
+    listed = re.search(r"LANGUAGES = (\[.*?\])", (WEB / "texts.js").read_text("utf-8"))
+    assert listed is not None
+    assert set(json.loads(listed[1])) == files
