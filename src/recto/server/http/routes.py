@@ -191,7 +191,7 @@ async def click(body: models.ClickRequest, service: Service) -> Response:
 
 @v1_router.post(
     "/answer",
-    response_class=EventStream,
+    response_class=Response,
     responses={200: {"content": {EVENTS: {}}, "description": "Server-sent events."}},
 )
 async def answer(body: models.AnswerRequest, request: Request, service: Service) -> Response:
