@@ -229,7 +229,7 @@ def random_text(numbers: random.Random) -> str:
     return numbers.choice(("", " ")).join(words).replace(ELLIPSIS, "")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fifty_thousand_random_strings() -> None:
     """No text of any script is an error, loses a character, or is cut inside of one."""
     numbers = random.Random(31)
