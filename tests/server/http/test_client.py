@@ -171,7 +171,7 @@ client.search("soil", { mode: "best" });
 // @ts-expect-error: not a field of /v1/related
 client.related("text", { min_score: 1 });
 // @ts-expect-error: a response has no such field
-found.answers;
+found.questions;
 // @ts-expect-error: a query is text
 client.batch([5]);
 export { page, score, titles };
