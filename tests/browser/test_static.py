@@ -223,6 +223,8 @@ def test_results_do_not_change_under_the_cursor(reader: Reader) -> None:
     selected = reader.options.nth(1)
     expect(selected).to_have_attribute("aria-selected", "true")
     before = reader.options.all_inner_texts()
+    while not held:  # the test's time limit ends this
+        page.wait_for_timeout(50)
     held[0].continue_()
     expect(reader.dialog.locator(".note")).to_be_hidden(timeout=60_000)
     page.wait_for_timeout(2000)
