@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -34,6 +35,7 @@ from tests.running import ROOT
 
 _MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
 SUITE = ROOT / "src" / "recto" / "sample" / "development.json"
+PAGE = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
 RUN = """
 import { cp, readFile, rm } from "node:fs/promises";
 const [url, requests, client, next] = process.argv.slice(2);
@@ -193,7 +195,7 @@ def test_odd_texts_are_analysed_alike(home: Path, tmp_path: Path) -> None:
 def test_a_site_that_is_published_again_is_searched_again(home: Path, tmp_path: Path) -> None:
     store = EdgeStore(home)
     texts = [f"{word} " * 3000 for word in ("soil", "worms", "beans")]  # a file for each
-    for place, chunks in (("old", texts), ("new", [*texts, "Bread rises."])):
+    for place, chunks in (("old", texts), ("new", [texts[0], f"{texts[1]} rise.", texts[2]])):
         publish_lexical(store, "books", [chunk(number, text=text) for number, text in enumerate(chunks)])
         export_static(store.open("books"), tmp_path / place / "recto")
     before, after = ask(tmp_path / "old" / "recto", [["search", "soil"], ["publish"], ["search", "worms"]], tmp_path / "new" / "recto" / "data")  # fmt: skip
@@ -212,6 +214,11 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
+def contents_of_new(store: EdgeStore, directory: Path) -> dict[str, bytes]:
+    export_static(store.open("books"), directory)
+    return contents(directory)
+
+
 def test_an_export_replaces_an_earlier_one_and_nothing_else(home: Path, tmp_path: Path) -> None:
     store = EdgeStore(home)
     publish_lexical(store, "books", odd_chunks())
@@ -223,9 +230,74 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(home: Path, tmp_path
     publish_lexical(store, "books", odd_chunks()[:3])
     second = export_static(store.open("books"), target)
     assert (first.chunks, second.chunks) == (8, 3)
-    assert [path.name for path in (target / "data").iterdir() if path.is_dir()] == [second.generation]
     assert [path.name for path in target.parent.iterdir()] == ["recto"]
     assert second.files == len(contents(target))
+    assert contents(target) == contents_of_new(store, tmp_path / "new")
+
+
+@pytest.mark.parametrize("change", ["another word", "another chunk"])
+def test_files_of_unchanged_chunks_keep_their_names(
+    home: Path, tmp_path: Path, sample_home: Path, change: str
+) -> None:
+    """The names are hashes of the content, so hosts and browsers keep the files; another chunk renumbers later ones."""
+    chunks = list(EdgeStore(sample_home).open(SAMPLE_COLLECTION).scroll())
+    chunks.sort(key=lambda one: (one.page_url, one.chunk_index))
+    place = len(chunks) // 3
+    store = EdgeStore(home)
+    exported = []
+    for number in range(2):
+        if number and change == "another word":
+            chunks[place] = replace(chunks[place], text=f"{chunks[place].text} Zanzibar.")
+        elif number:
+            chunks.insert(place, replace(chunks[place], id=str(uuid4()), text="Zanzibar is an island."))
+        publish_lexical(store, "books", chunks)
+        export_static(store.open("books"), tmp_path / "recto")
+        exported.append({path.name for path in (tmp_path / "recto" / "data").iterdir()})
+    before, after = exported
+    kinds = ["chunks", "words"] if change == "another word" else ["chunks"]
+    for kind in kinds:
+        names = [{name for name in one if name.startswith(kind)} for one in (before, after)]
+        assert 10 < len(names[0])
+        assert len(names[0] - names[1]) <= 4, kind
+    assert len(after - before) > 1
+
+
+FILTERS: list[dict[str, Any]] = [
+    {"module": "ros2"},
+    {"module": ["Module-1-ROS2 ", "simulation"]},
+    {"module": "nothing"},
+    {"url": PAGE},
+    {"url": f"  {PAGE.replace('local', 'LOCAL')}.md/#topics"},
+    {"url": f"{PAGE}?version=2"},
+    {"url": "local://[docs"},
+    {"lang": "en-GB"},
+    {"lang": "de"},
+    {"module": "ros2", "url": PAGE, "lang": "en"},
+    {"module": "simulation", "url": PAGE},
+]
+
+
+def test_filters_are_those_of_lexical_search(exported: Path, retriever: Retriever) -> None:
+    queries = ["how do nodes communicate", "sensors", "nothingmatchesthis"]
+    asked = [(query, filters) for filters in FILTERS for query in queries]
+    answers = ask(exported, [["search", query, {"top_k": 20, **filters}] for query, filters in asked])
+    for (query, filters), found in zip(asked, answers, strict=True):
+        more = retriever.search(query, 50, filters, mode="lexical")
+        assert [hit["url"] for hit in found["results"]] == [hit.chunk.url for hit in more.hits[:20]], filters
+        assert found["outcome"] == more.outcome, filters
+    assert sum(found["outcome"] == "filtered_out" for found in answers) == 5 * len(queries)
+    assert sum(found["outcome"] == "found" for found in answers) >= 10
+    missing, odd = ask(exported, [["search", "x", {"module": "nothing"}], ["search", "x", {"lang": "?"}]])
+    assert missing["message"].startswith("There is no module 'nothing'. Modules: ")
+    assert (odd["status"], odd["message"]) == (400, "'?' is not a language.")
+
+
+def test_filters_of_related_chunks(exported: Path, retriever: Retriever) -> None:
+    selection = retriever.search("how do nodes communicate", 1).hits[0].chunk.text[:200]
+    (found,) = ask(exported, [["related", selection, {"module": "simulation"}]])
+    expected = retriever.related(selection, filters={"module": "simulation"}, mode="lexical")
+    assert [hit["url"] for hit in found["results"]] == [hit.chunk.url for hit in expected.hits]
+    assert {hit["module"] for hit in found["results"]} == {"simulation"}
 
 
 def test_files_of_others_stay(home: Path, tmp_path: Path) -> None:
@@ -239,10 +311,14 @@ def test_files_of_others_stay(home: Path, tmp_path: Path) -> None:
     publish_lexical(store, "books", odd_chunks()[:3])
     second = export_static(store.open("books"), target)
     assert [path.read_text() for path in mine] == ["mine"] * 3
-    assert [path.name for path in (target / "data").iterdir() if path.is_dir()] == [second.generation]
-    (target / "recto-export.json").unlink()  # as an export by 0.2
+    assert second.files == len(contents(target)) - len(mine)
+    old = target / "data" / "0123456789ab" / "words-1.bin"  # as an export by 0.2
+    old.parent.mkdir()
+    old.touch()
+    (target / "recto-export.json").unlink()
     third = export_static(store.open("books"), target)
     assert third == second
+    assert not old.parent.exists()
     assert [path.read_text() for path in mine] == ["mine"] * 3
     other = tmp_path / "other"
     other.mkdir()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from recto._util.languages import ENGLISH
@@ -13,7 +13,7 @@ from recto.embedders.granite.embedder import MERGES, RECTO_EN_1
 from recto.embedders.granite.weights import INSTALL, LAST, LINEAR, find_pack, read_calibration, read_int8_body
 from recto.errors import ConfigurationError
 from recto.protocols import Index
-from recto.search.lexical import SINGLE_WORD_WEIGHT
+from recto.search.lexical import SINGLE_WORD_WEIGHT, unknown_language_weight
 from recto.search.response import COVERAGE_RULES
 from recto.settings import index_command
 from recto.stores.points import candidate_limit
@@ -31,7 +31,6 @@ MODEL_SHA256 = "0ce6555afbe5913774538bc8c393e7ee889822484a6df272ac2107545ad22463
 SHARD_TOKENS = 32
 """The rows of the token table in a file of 13 KB."""
 _FREQUENT = 1024  # the body has the rows of these tokens, half of those that questions have
-_SHARD_CHUNKS = 1700  # 1 MB
 _CODES = {"int8": "b", "float32": "f", "uint32": "I", "uint16": "H"}
 _INT12_MAX = 2047
 
@@ -55,12 +54,13 @@ def wants_semantic(index: Index, semantic: Semantic, languages: Iterable[str]) -
     return semantic == "on" or (semantic == "auto" and has_model and {*languages} <= {ENGLISH})
 
 
-def semantic_meta(index: Index, lexical_weight: float) -> dict[str, Any]:
+def semantic_meta(index: Index, lexical_weight: float, languages: Iterable[str]) -> dict[str, Any]:
     """Return the constants that the ranking of hybrid search needs."""
     calibration = index.info.calibration
     return {
         "lexical_weight": lexical_weight,
         "single_word_weight": SINGLE_WORD_WEIGHT,
+        "language_weights": {one: unknown_language_weight(one, 0.0) for one in languages if one != ENGLISH},
         "evidence_weight": LEXICAL_WEIGHT,
         "more_candidates": candidate_limit(0),
         "coverage": COVERAGE_RULES,
@@ -69,23 +69,22 @@ def semantic_meta(index: Index, lexical_weight: float) -> dict[str, Any]:
     }
 
 
-def vector_files(index: Index, chunks: Sequence[Chunk]) -> Iterator[bytes]:
-    """Yield the vectors of chunks in files: the scales of some of them, then their numbers in 12 bits.
+def pack_vectors(index: Index, chunks: Sequence[Chunk]) -> bytes:
+    """Return a file of the vectors of chunks: their scales, then their numbers in 12 bits.
 
     The upper eight bits of all numbers come first, then the lower four of two numbers in each byte. With
     eight bits alone, the first five pages had another order for one of 13 questions.
     """
     import numpy as np
 
-    for start in range(0, len(chunks), _SHARD_CHUNKS):
-        ids = [chunk.id for chunk in chunks[start : start + _SHARD_CHUNKS]]
-        stored = index.vectors(ids)
-        vectors = np.array([stored[id] for id in ids], np.float32)
-        scales = np.maximum(np.abs(vectors).max(axis=1), np.float32(1e-9)) / np.float32(_INT12_MAX)
-        numbers = np.rint(vectors / scales[:, None]).astype(np.int16)
-        low = (numbers & 15).astype(np.uint8)
-        upper = (numbers >> 4).astype(np.int8)
-        yield scales.tobytes() + upper.tobytes() + (low[:, ::2] | low[:, 1::2] << 4).tobytes()
+    ids = [chunk.id for chunk in chunks]
+    stored = index.vectors(ids)
+    vectors = np.array([stored[id] for id in ids], np.float32)
+    scales = np.maximum(np.abs(vectors).max(axis=1), np.float32(1e-9)) / np.float32(_INT12_MAX)
+    numbers = np.rint(vectors / scales[:, None]).astype(np.int16)
+    low = (numbers & 15).astype(np.uint8)
+    upper = (numbers >> 4).astype(np.int8)
+    return scales.tobytes() + upper.tobytes() + (low[:, ::2] | low[:, 1::2] << 4).tobytes()
 
 
 def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:

@@ -6,15 +6,17 @@ import hashlib
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from recto._util.files import disk_advice, read_limited, refuse_link, staging
 from recto._util.languages import ENGLISH
+from recto._util.text import page_key
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.protocols import Index, Progress
 from recto.search.analyzer import (
@@ -43,8 +45,8 @@ from recto.server.semantic_export import (
     Semantic,
     compress,
     model_files,
+    pack_vectors,
     semantic_meta,
-    vector_files,
     wants_semantic,
 )
 from recto.settings import index_command
@@ -56,11 +58,20 @@ _META = "data/meta.bin"
 _MANIFEST = "recto-export.json"
 _LARGEST_MANIFEST = 16 << 20  # bytes
 _EXPORTED = re.compile(
-    r"widget\.js|static/(widget/)?\w+\.js|data/meta\.bin|(data|model)/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
+    r"widget\.js|static/(widget/)?\w+\.js|data/meta\.bin|data/[a-z]+-[0-9a-f]{12}\.bin"
+    r"|(data|model)/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
 )
 _MODULES = ("dom", "highlight", "model", "semantic")
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings", "language")
+_FILTERS: dict[str, Callable[[Chunk], Sequence[str]]] = {
+    "module": lambda chunk: chunk.module_keys,
+    "url": lambda chunk: (page_key(chunk.page_url),),
+    "lang": lambda chunk: (chunk.language,),
+}
+"""The values of a chunk that each filter of a search compares; the table of the client has the same names."""
 _SHARD = 24_000  # characters of JSON: at most about 7 KB compressed
+_SHARD_CHUNKS = 512  # vectors of 300 KB
+_HASH = 12  # digits of the SHA-256 of a file in its name
 _COMMON_SHIFT = 8  # bits: one of 280 other words is then taken for common English
 _LENGTHS = range(3, 21)  # letters; corrections compare words of about the same length
 _STOP_TERMS = frozenset(map(stem, STOP_WORDS))
@@ -111,20 +122,21 @@ def export_static(
         # Ties are ordered by these fields, so that the number of a chunk is enough to order them.
         chunks = sorted(index.scroll(), key=lambda chunk: (chunk.page_url, chunk.chunk_index, chunk.id))
         meta: dict[str, Any] = {}
-        model: list[File] = []
-        vectors: list[bytes] = []
+        files = dict(_widget_files())
         if has_vectors:
             described, model = model_files()
-            vectors = list(vector_files(index, chunks))
+            ranges = _cut([chunk.id for chunk in chunks], [1] * len(chunks), _SHARD_CHUNKS)
+            vectors = [pack_vectors(index, chunks[start:end]) for start, end in ranges]
             hashes = [hashlib.sha256(data).hexdigest() for data in vectors]
-            meta = semantic_meta(index, lexical_weight) | {"model": described, "vectors": hashes}
-        languages = list(lexicon.languages)
-        generation, index_files = _index_files(chunks, info.collection, languages, meta, progress)
-        index_files += [
-            (f"data/{generation}/vectors-{number}.bin", compress(data)) for number, data in enumerate(vectors)
-        ]
-        files = [*_widget_files(), *index_files, *model]
-        files.append((_MANIFEST, _to_json(sorted(name for name, _ in files)).encode()))
+            meta = semantic_meta(index, lexical_weight, lexicon.languages)
+            meta |= {"model": described, "vectors": hashes}
+            files |= dict(model)
+            files |= {_data_file("vectors", one): compress(data) for one, data in zip(hashes, vectors, strict=True)}
+        generation, index_files = _index_files(
+            chunks, info.collection, list(lexicon.languages), meta, progress
+        )
+        files |= index_files
+        files[_MANIFEST] = _to_json(sorted(files)).encode()
         _write(directory, files)
     except OSError as error:
         raise StorageError(
@@ -133,7 +145,7 @@ def export_static(
         ) from error
     pages = {chunk.page_url for chunk in chunks}
     unpublished = sum(not url.startswith(("https://", "http://")) for url in pages)
-    size = sum(len(data) for _, data in files)
+    size = sum(map(len, files.values()))
     return StaticExport(generation, len(chunks), len(pages), unpublished, len(files), size, has_vectors)
 
 
@@ -150,18 +162,23 @@ def _index_files(
     languages: Sequence[str],
     semantic: dict[str, Any],
     progress: Progress | None,
-) -> tuple[str, list[File]]:
-    """Return the generation and the files: metadata, words, chunks, common English words."""
+) -> tuple[str, dict[str, bytes]]:
+    """Return the generation and the files: metadata, words, chunks, values of filters, common English words."""
     lengths, rows = _rows(chunks, progress)
     numbers = list(range(len(chunks)))
     starts = [n for n in numbers if n == 0 or chunks[n].page_url != chunks[n - 1].page_url]
-    word_shards = list(_shards(list(rows), [_to_json(row) for row in rows.items()]))
+    word_shards = list(_shards(list(rows), list(rows), [_to_json(row) for row in rows.items()]))
     shown = (pick(chunk.to_dict(), _FIELDS) | {"text": plain_text(chunk.text)} for chunk in chunks)
-    text_shards = list(_shards(numbers, [_to_json(fields) for fields in shown]))
-    shards = {f"words-{number}": shard for number, (_, shard) in enumerate(word_shards)}
-    shards |= {f"chunks-{number}": shard for number, (_, shard) in enumerate(text_shards)}
-    shards |= {f"vocabulary-{length}": _to_json(words) for length, words in _vocabulary(rows).items()}
-    shards["common"] = _to_json(_common_words())
+    ids = [chunk.id for chunk in chunks]
+    text_shards = list(_shards(numbers, ids, [_to_json(fields) for fields in shown]))
+    shards = {
+        "words": [shard for _, shard in word_shards],
+        "chunks": [shard for _, shard in text_shards],
+        "vocabulary": list(map(_to_json, _vocabulary(rows).values())),
+        "filters": [_to_json(_filter_values(chunks))],
+        "common": [_to_json(_common_words())],
+    }
+    hashes = {kind: list(map(_hash, contents)) for kind, contents in shards.items()}
     meta = {
         "format": _EXPORT_FORMAT,
         "collection": collection,
@@ -177,17 +194,38 @@ def _index_files(
         "languages": languages or [ENGLISH],
         "analysis": _analysis(languages),
         "common_shift": _COMMON_SHIFT,
+        "shortest": _LENGTHS[0],
         "longest": _LENGTHS[-1],
         "lengths": lengths,
         "pages": starts,
         "words": [first for first, _ in word_shards],
         "chunks": [first for first, _ in text_shards],
+        "files": hashes,
         "semantic": semantic or None,
     }
-    content = _to_json([meta, shards])
-    generation = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:12]
-    files = [(f"data/{generation}/{name}.bin", _compress(shard)) for name, shard in shards.items()]
-    return generation, [(_META, _compress(_to_json(meta | {"generation": generation}))), *files]
+    generation = _hash(_to_json(meta))
+    files = {
+        _data_file(kind, one): _compress(content)
+        for kind, contents in shards.items()
+        for one, content in zip(hashes[kind], contents, strict=True)
+    }
+    return generation, files | {_META: _compress(_to_json(meta | {"generation": generation}))}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_HASH]
+
+
+def _data_file(kind: str, digest: str) -> str:
+    """Return the name of a file of the index, which changes only with its content."""
+    return f"data/{kind}-{digest[:_HASH]}.bin"
+
+
+def _filter_values(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Return the values that filters compare, once for neighbouring chunks that have the same."""
+    values = [{name: list(values(chunk)) for name, values in _FILTERS.items()} for chunk in chunks]
+    starts = [number for number, own in enumerate(values) if number == 0 or own != values[number - 1]]
+    return {"starts": starts} | {name: [values[start][name] for start in starts] for name in _FILTERS}
 
 
 def _analysis(languages: Sequence[str]) -> dict[str, Any]:
@@ -238,16 +276,25 @@ def _common_words() -> list[int]:
     return [one - before for before, one in pairwise(short)]
 
 
-def _shards(keys: Sequence[Any], rows: Sequence[str]) -> Iterator[tuple[Any, str]]:
+def _shards(keys: Sequence[Any], ids: Sequence[str], rows: Sequence[str]) -> Iterator[tuple[Any, str]]:
     """Join rows to lists of about the same size, and yield each with the key of its first row."""
-    first = size = 0
-    for number, row in enumerate(rows):
-        if size and size + len(row) > _SHARD:
-            yield keys[first], f"[{','.join(rows[first:number])}]"
-            first, size = number, 0
-        size += len(row)
-    if rows:
-        yield keys[first], f"[{','.join(rows[first:])}]"
+    for start, end in _cut(ids, list(map(len, rows)), _SHARD):
+        yield keys[start], f"[{','.join(rows[start:end])}]"
+
+
+def _cut(ids: Sequence[str], sizes: Sequence[int], most: int) -> list[tuple[int, int]]:
+    """Return the ranges of shards of at most `most`; from half of it, the hash of an id can end a shard.
+
+    So a change of the book moves the ends of few shards. The others keep their content and their names.
+    """
+    starts, total = [0], 0
+    for number, (id, size) in enumerate(zip(ids, sizes, strict=True)):
+        is_chosen = crc32(id.encode("utf-8", "replace")) % most < 4 * size
+        if total + size > most or (total > most // 2 and is_chosen):
+            starts.append(number)
+            total = 0
+        total += size
+    return [(start, end) for start, end in pairwise([*starts, len(ids)]) if start < end]
 
 
 def _to_json(value: Any) -> str:
@@ -259,7 +306,7 @@ def _compress(text: str) -> bytes:
     return compress(text.encode("utf-8", "replace"))
 
 
-def _write(directory: Path, files: Iterable[File]) -> None:
+def _write(directory: Path, files: Mapping[str, bytes]) -> None:
     """Write all files, and delete those of the export before; files of others stay as they are.
 
     The manifest lists old and new files until all are written: a killed export leaves no unlisted file.

@@ -1,7 +1,7 @@
 // Search a static copy of an index by meaning: load the model and the vectors of the chunks, and rank as the hybrid mode does.
 // pipeline.py, points.py and response.py explain the rules; semantic_export.py writes the files.
 
-import { openCache } from "./client.js";
+import { fileName, openCache } from "./client.js";
 import { embed, pause, readModel, runInSlices, Tokenizer } from "./model.js";
 
 const STALLED = 30_000; // milliseconds without a byte
@@ -29,10 +29,10 @@ export class Semantic {
   isReady = false;
   isBroken = false;
 
-  constructor(meta, url, generation, onProgress) {
+  constructor(meta, url, onProgress) {
     this.#meta = meta;
     this.#url = new URL(`../${meta.model.folder}/`, url);
-    this.#data = new URL(`${generation}/`, url);
+    this.#data = url;
     this.ready = this.#load(onProgress).then(() => {
       this.isReady = true;
     });
@@ -44,7 +44,7 @@ export class Semantic {
   async #load(onProgress) {
     const { model, vectors } = this.#meta;
     const body = this.#file("body.bin", model.sha256, (bytes) => onProgress(Math.min(1, bytes / model.bytes)));
-    const files = vectors.map((hash, number) => loadFile(new URL(`vectors-${number}.bin`, this.#data), hash));
+    const files = vectors.map((hash) => loadFile(new URL(fileName("vectors", hash), this.#data), hash));
     const [content, ...stored] = await Promise.all([body, ...files]);
     this.#vectors = stored.map(readVectors);
     this.#model = readModel(content);
@@ -174,18 +174,19 @@ async function decode(bytes, hash) {
 // Ranking
 
 /** Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage. */
-export function fuse(meta, cosines, query, words, ranked, limit) {
+export function fuse(meta, cosines, query, words, ranked, limit, { passes, language }) {
   const lexical = new Map(ranked);
   const isSingle = query.trim().split(/\s+/u).length === 1;
-  const weight = isSingle ? Math.max(meta.lexical_weight, meta.single_word_weight) : meta.lexical_weight;
+  const weight = Math.max(meta.lexical_weight, isSingle ? meta.single_word_weight : 0, meta.language_weights[language] ?? 0);
   const most = limit + meta.more_candidates;
-  const dense = [...cosines.keys()].sort((one, other) => cosines[other] - cosines[one] || one - other).slice(0, most);
+  const dense = [...cosines.keys()].filter(passes).sort((one, other) => cosines[other] - cosines[one] || one - other).slice(0, most);
   const candidates = [...new Set([...dense, ...withoutLastTie(ranked.slice(0, most), most).map(([number]) => number)])];
   const score = (number) => (cosines[number] + weight * (lexical.get(number) ?? 0)) / (1 + weight);
   const fused = candidates.map((number) => [number, ranked.length ? score(number) : cosines[number]]);
-  const evidence = Math.max(...candidates.map((number) => cosines[number] + meta.evidence_weight * (lexical.get(number) ?? 0)));
-  const noiseFloor = meta.noise_floor === null ? null : meta.noise_floor / (1 + weight);
-  const answerable = estimate(meta, words, evidence);
+  const evidence = candidates.map((number) => cosines[number] + meta.evidence_weight * (lexical.get(number) ?? 0));
+  const isCalibrated = meta.noise_floor !== null && language === "en"; // the calibration is English
+  const noiseFloor = isCalibrated ? meta.noise_floor / (1 + weight) : null;
+  const answerable = isCalibrated && evidence.length ? estimate(meta, words, Math.max(...evidence)) : null;
   return {
     ranked: fused.sort(([one, its], [other, theirs]) => theirs - its || one - other).slice(0, limit),
     mode: "hybrid", noise_floor: noiseFloor, answerable, ...grade(answerable, meta.coverage),
@@ -198,9 +199,8 @@ function withoutLastTie(ranked, limit) {
   return ranked.length < limit || first === last ? ranked : ranked.filter(([, score]) => Math.fround(score) > last);
 }
 
-/** Return the probability that the book covers a query, or null if the index was not calibrated. */
+/** Return the probability that the book covers a query. */
 function estimate({ noise_floor: floor, spread, coverage: rules }, words, evidence) {
-  if (floor === null) return null;
   const above = ((evidence - floor) * rules.spread) / (spread || rules.spread);
   const total = words.reduce((sum, { idf }) => sum + idf, 0);
   const known = words.reduce((sum, word) => sum + word.known * word.idf, 0) / (total || 1);

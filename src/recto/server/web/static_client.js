@@ -36,39 +36,29 @@ export class RectoClient {
     this.onstatus = () => undefined;
   }
 
-  search(query, { top_k: topK = 5, group_by: groupBy = null, mode, lang = null, signal } = {}) {
+  search(query, { top_k: topK = 5, group_by: groupBy = null, mode, signal, ...filters } = {}) {
     return this.#answer(query, mode, async (index, meaning) => {
-      const words = await analyze(index, query, lang);
-      signal?.throwIfAborted();
       const limit = groupBy ? topK * index.meta.chunks_per_page : topK;
-      const lexical = rank(index, words);
-      const fused = meaning?.(query, words, lexical, limit);
-      const all = fused?.ranked ?? lexical;
-      const ranked = (lang ? await inLanguage(index, all, lang) : all).slice(0, limit);
+      const { ranked, ...found } = await find(index, meaning, query, limit, filters, signal);
       const groups = groupBy ? groupByPage(index, ranked, topK) : [];
       const chosen = groupBy ? groups.flat() : ranked;
       const hits = await Promise.all(chosen.map(async ([number, score]) => ({ number, score, chunk: await index.chunk(number) })));
       signal?.throwIfAborted();
-      return respond(index, query, hits, words, words, groups.map((group) => group.length), fused);
+      return respond(index, query, hits, found, found.words, groups.map((group) => group.length));
     });
   }
 
-  related(selection, { question = null, top_k: topK = 5, mode, lang = null, signal } = {}) {
+  related(selection, { question = null, top_k: topK = 5, mode, signal, ...filters } = {}) {
     const text = question ? `${question}\n\n${selection}` : selection;
     return this.#answer(text, mode, async (index, meaning) => {
-      const words = await analyze(index, text, lang);
-      signal?.throwIfAborted();
       const limit = topK + index.meta.selection_candidates;
-      const lexical = rank(index, words);
-      const fused = meaning?.(text, words, lexical, limit);
-      const all = fused?.ranked ?? lexical;
-      const ranked = (lang ? await inLanguage(index, all, lang) : all).slice(0, limit);
+      const { ranked, ...found } = await find(index, meaning, text, limit, filters, signal);
       await Promise.all(ranked.slice(0, 2 * topK).map(([number]) => index.chunk(number)));
       const { hits, leftOut } = await excludeAndDiversify(index, ranked, selection, topK);
       signal?.throwIfAborted();
-      const asked = question ? await analyze(index, question, lang) : [];
+      const asked = question ? await analyze(index, question, index.analyzer(question)) : [];
       const chosen = { text: selection, given: selection.length, cut: false, left_out: leftOut };
-      return { ...respond(index, question ?? selection, hits, words, asked, [], fused), selection: chosen };
+      return { ...respond(index, question ?? selection, hits, found, asked), selection: chosen };
     });
   }
 
@@ -100,7 +90,7 @@ export class RectoClient {
       const { mayLoad, Semantic } = await import("./semantic.js");
       if (this.semantic !== "on" && !mayLoad()) return null;
       if (this.#meaning?.generation !== meta.generation) {
-        const semantic = new Semantic(meta.semantic, this.url, meta.generation, (loaded) => this.onstatus({ loaded }));
+        const semantic = new Semantic(meta.semantic, this.url, (loaded) => this.onstatus({ loaded }));
         this.#meaning = { generation: meta.generation, semantic };
       }
       return this.#meaning.semantic;
@@ -136,7 +126,7 @@ export class RectoClient {
     opened.catch(() => {
       this.#index = null; // a later attempt may succeed
     });
-    opened.then(({ meta }) => forgetOthers(this.url, meta.generation)).catch(() => undefined); // the next visit tries again
+    opened.then(({ meta }) => forgetOthers(this.url, meta)).catch(() => undefined); // the next visit tries again
     return opened;
   }
 }
@@ -160,12 +150,19 @@ export async function openCache() {
 }
 
 /** Remove what an earlier export of the book left in the cache. */
-async function forgetOthers(url, generation) {
+async function forgetOthers(url, { files, semantic }) {
+  const own = Object.entries({ ...files, vectors: semantic?.vectors ?? [] });
+  const names = own.flatMap(([kind, hashes]) => hashes.map((hash) => fileName(kind, hash)));
+  const kept = new Set(["meta.bin", ...names].map((name) => url + name));
   const cache = await openCache();
   for (const { url: key } of (await cache?.keys()) ?? []) {
-    const isOther = key.startsWith(url) && !key.startsWith(`${url}${generation}/`) && !key.endsWith("/meta.bin");
-    if (isOther) await cache.delete(key);
+    if (key.startsWith(url) && !kept.has(key)) await cache.delete(key);
   }
+}
+
+/** Return the name of a file of the index, which has the beginning of the hash of its content. */
+export function fileName(kind, hash) {
+  return `${kind}-${hash.slice(0, 12)}.bin`;
 }
 
 /** Fetch a file, and keep a copy: it is used if the name has a hash of the content, or without a network. */
@@ -187,9 +184,10 @@ async function fetchKept(url, cache) {
 function openIndex(meta, url) {
   if (meta.format !== FORMAT) throw new RectoError(502, "The browser has loaded files of two versions.", "Reload the page.");
   const files = new Map();
-  const load = (name, prepare = (content) => content) => {
+  const load = (kind, number = 0, prepare = (content) => content) => {
+    const name = fileName(kind, meta.files[kind][number]);
     if (!files.has(name)) {
-      const file = read(new URL(`${meta.generation}/${name}.bin`, url)).then(prepare);
+      const file = read(new URL(name, url)).then(prepare);
       files.set(name, file);
       file.catch(() => files.delete(name));
     }
@@ -198,7 +196,7 @@ function openIndex(meta, url) {
   const { k1, b, average } = meta.bm25;
   const stopTerms = new Set(meta.stop_words.map(stem));
   const analyzers = meta.languages.map((language) => makeAnalyzer(language, meta));
-  const rows = (shard) => load(`words-${shard}`, (content) => new Map(content));
+  const rows = (shard) => load("words", shard, (content) => new Map(content));
   return {
     meta,
     /** Return the analyzer of a language, or of the language that a query has most words of. */
@@ -211,10 +209,11 @@ function openIndex(meta, url) {
     },
     idf: (count) => Math.log((meta.lengths.length - count + 0.5) / (count + 0.5) + 1),
     weight: (count, chunk) => (count * (k1 + 1)) / (count + k1 * (1 - b + (b * meta.lengths[chunk]) / average)),
-    common: () => load("common", cumulated),
+    common: () => load("common", 0, cumulated),
+    filters: () => load("filters"),
     async chunk(number) {
       const shard = lastAtMost(meta.chunks, number);
-      return (await load(`chunks-${shard}`))[number - meta.chunks[shard]];
+      return (await load("chunks", shard))[number - meta.chunks[shard]];
     },
     /** Return the words of a term, each with its chunks; the empty word stands for parts of identifiers. */
     async words(term) {
@@ -225,7 +224,7 @@ function openIndex(meta, url) {
     /** Return the words with a number of letters, or some more or fewer, each with the number of its chunks. */
     async similar(letters, edits) {
       const lengths = Array.from({ length: 2 * edits + 1 }, (_, place) => Math.min(letters - edits + place, meta.longest));
-      return (await Promise.all([...new Set(lengths)].map((length) => load(`vocabulary-${length}`)))).flat();
+      return (await Promise.all([...new Set(lengths)].map((length) => load("vocabulary", length - meta.shortest)))).flat();
     },
   };
 }
@@ -362,9 +361,20 @@ function queryWords(text, analyzer, maxWord) {
 
 // The query and the scores of chunks: lexical.py
 
-async function analyze(index, text, language = null) {
+/** Return the chunks that match a text by words, or also by meaning, and that pass the filters; best first. */
+async function find(index, meaning, text, limit, given, signal) {
+  const { passes, explainEmpty } = await openFilters(index, given);
+  const analyzer = index.analyzer(text, given.lang && FILTERS.lang.normalize(given.lang));
+  const words = await analyze(index, text, analyzer);
+  signal?.throwIfAborted();
+  const lexical = rank(index, words).filter(([number]) => passes(number));
+  const fused = meaning?.(text, words, lexical, limit, { passes, language: analyzer.language });
+  const ranked = (fused?.ranked ?? lexical).slice(0, limit);
+  return { ranked, fused, words, explainEmpty };
+}
+
+async function analyze(index, text, analyzer) {
   const isSingle = text.trim().split(/\s+/u).length === 1;
-  const analyzer = index.analyzer(text, language);
   const words = queryWords(text, analyzer, index.meta.max_word);
   return Promise.all(words.map((word) => analyzeWord(index, word, analyzer, isSingle)));
 }
@@ -391,10 +401,50 @@ async function analyzeWord(index, word, analyzer, isSingle) {
   return { word, nearest, matches, exact, analyzer, idf, known };
 }
 
-/** Return the chunks that are in a language. */
-async function inLanguage(index, ranked, language) {
-  const chunks = await Promise.all(ranked.map(([number]) => index.chunk(number)));
-  return ranked.filter((_, place) => chunks[place].language === language);
+// Filters: Filters.matches and text.py. A new one needs an entry here and in the table of static_export.py.
+
+const FILTERS = {
+  module: {
+    normalize: (name) => name.trim().toLowerCase(),
+    missing: (names, all) => `There is no module ${names}. Modules: ${[...new Set(all.map(([name]) => name))].join(", ")}.`,
+  },
+  url: { normalize: pageKey, missing: (url) => `There is no page ${url}.` },
+  lang: { normalize: languageOf, missing: (language) => `The book has no page in the language ${language}.` },
+};
+
+/** Return what tells whether a chunk passes all filters, and why a search finds nothing. */
+async function openFilters(index, given) {
+  const names = Object.keys(FILTERS).filter((name) => given[name] !== undefined && given[name] !== null);
+  if (!names.length) return { passes: () => true, explainEmpty: () => ({}) };
+  const values = await index.filters();
+  const rows = names.map((name) => {
+    const wanted = new Set([given[name]].flat().map(FILTERS[name].normalize));
+    return { name, wanted: [...wanted], passes: values[name].map((own) => own.some((value) => wanted.has(value))) };
+  });
+  const isPassed = values.starts.map((_, row) => rows.every(({ passes }) => passes[row]));
+  const explainEmpty = () => {
+    if (isPassed.includes(true)) return {};
+    const missing = rows.filter(({ passes }) => !passes.includes(true));
+    const reasons = missing.map(({ name, wanted }) => FILTERS[name].missing(wanted.map((one) => `'${one}'`).join(" or "), values[name]));
+    const message = reasons.join(" ") || "No page matches all filters together; each of them alone has matches.";
+    return { outcome: "filtered_out", message };
+  };
+  return { passes: (number) => isPassed[lastAtMost(values.starts, number)], explainEmpty };
+}
+
+function pageKey(url) {
+  const address = url.trim().replace(/[\t\r\n]/gu, "");
+  const [, scheme, host = "", full, query] = /^(?:([A-Za-z][A-Za-z0-9+.-]*):)?(?:\/\/([^/?#]*))?([^?#]*)(?:\?([^#]+))?/u.exec(address);
+  let path = full.replace(/\/+$/u, "");
+  for (const suffix of [".md", ".markdown", ".mdown", ".mkdn", ".mkd", ".mdx"]) if (path.endsWith(suffix)) path = path.slice(0, -suffix.length);
+  const key = query ? `${path}?${query}` : path;
+  return scheme ? `${scheme.toLowerCase()}://${host.toLowerCase()}${key}` : key;
+}
+
+function languageOf(tag) {
+  const [, language] = /^([a-z]{2,3})(?:[-_][a-z0-9-_]+)?(?:\..*)?$/u.exec(tag.trim().toLowerCase()) ?? [];
+  if (!language) throw new RectoError(400, `'${tag}' is not a language.`, "Use a tag such as de, ja or zh.");
+  return language;
 }
 
 /** Return how often each chunk has one of several words. */
@@ -490,7 +540,7 @@ function groupByPage(index, ranked, pages) {
 
 // The response: display.py and the models of the HTTP API
 
-function respond(index, query, hits, words, shownWords, groupSizes = [], fused = null) {
+function respond(index, query, hits, { fused, words, explainEmpty }, shownWords, groupSizes = []) {
   const { ranked, scores = (_, score) => ({ dense: null, lexical: score, above_noise: null }), ...coverage } = fused ?? {};
   const results = hits.map(({ number, score, chunk }, place) => ({
     ...chunk, rank: place + 1, score, ...scores(number, score),
@@ -506,7 +556,7 @@ function respond(index, query, hits, words, shownWords, groupSizes = [], fused =
     query, collection: index.meta.collection, generation: index.meta.generation, mode: "lexical",
     outcome: hits.length ? "found" : "no_match", message: hits.length ? "" : "No chunk contains any word of the query",
     warnings: [], answerable: null, coverage: null, covered: true, corrections: Object.fromEntries(corrected), noise_floor: null,
-    ...coverage, results, groups, query_log: false, answers: false,
+    ...coverage, ...(hits.length ? {} : explainEmpty()), results, groups, query_log: false, answers: false,
   };
 }
 
