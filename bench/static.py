@@ -4,7 +4,7 @@ It compares static search (the exported client in Node) with the lexical and the
 the model is loaded ("static words" and "static"), also for rare words with a typo. It counts the bytes that a
 browser loads for the first answer to each question, for the model, and for the tokens of a later question. It
 uses the books of `bench.books`; the directory keeps their indexes. The int8 graph embeds the questions, as in
-the browser.
+the browser. Pagefind, which npm installs into the directory, searches the same pages and headings.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import gzip
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from bench import rare_words
+from bench import pagefind, rare_words
 from bench.peers.environments import ROOT
 from bench.peers.table import table
 from bench.question_sets import MEASURES, Answer, AnswerChunk, Book, lead, load_books, measure
@@ -31,14 +32,15 @@ from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
+from recto.search.markdown import plain_text
 from recto.search.retriever import Retriever
 from recto.server.semantic_export import SHARD_TOKENS
-from recto.server.static_export import export_static
+from recto.server.static_export import StaticExport, export_static
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import Chunk, Mode
 
-SYSTEMS = ("hybrid", "lexical", "static words", "static")
+SYSTEMS = ("hybrid", "lexical", "static words", "static", "pagefind")
 _MODES: tuple[Mode, ...] = ("hybrid", "lexical")
 _DEEP = 100  # chunks requested for each question
 _RARE = 500  # rare words of each book
@@ -108,10 +110,25 @@ def to_answer(chunks: Sequence[Chunk]) -> Answer:
     )
 
 
-def measure_book(
-    book: Book, retriever: Retriever, directory: Path
-) -> tuple[dict[str, list[Answer]], list[str]]:
-    """Return the answers of each system, and the row of the book in the table of the export."""
+class Measured(NamedTuple):
+    """The answers of each system, the export, and how well static search agrees with the service.
+
+    The shares count questions with the same pages: the first five by words, the first one, the first five.
+    `gap` is the largest difference of `answerable`. `loads` has the bytes of each first answer.
+    """
+
+    answers: dict[str, list[Answer]]
+    export: StaticExport
+    found: dict[str, Any]
+    loads: list[int]
+    same_words: float
+    same_first: float
+    same_five: float
+    gap: float
+
+
+def measure_book(book: Book, retriever: Retriever, directory: Path, words: Sequence[str] = ()) -> Measured:
+    """Ask the questions about a book, and search for words, with the service and with static search."""
     queries = [question.query for question in book.questions]
     answers: dict[str, list[Answer]] = {
         mode: [
@@ -121,13 +138,45 @@ def measure_book(
         for mode in _MODES
     }
     export = export_static(retriever.open(), directory, semantic="on")
-    chunks = list(retriever.open().scroll())
-    by_link = {(one.url, one.text): one for one in chunks}
-    draws = rare_words.draw([one.text for one in chunks], _RARE, book.name)
-    words = [word for one in draws for word in (one.word, one.typo)]
+    by_link = {(one.url, plain_text(one.text)): one for one in retriever.open().scroll()}
     found = search_static(directory, queries, words)
+    found["found"] = [[by_link[url, text].text for url, text in hits] for hits in found["found"]]
     results = found["answers"]
-    texts = {word: [text for _, text in hits] for word, hits in zip(words, found["found"], strict=True)}
+    for system, name in (("static words", "words"), ("static", "hits")):
+        answers[system] = [to_answer([by_link[url, text] for url, text in one[name]]) for one in results]
+    same = (
+        sum(
+            first_pages(one, pages) == first_pages(other, pages)
+            for one, other in zip(answers[static], answers[mode], strict=True)
+        )
+        / len(queries)
+        for static, mode, pages in (
+            ("static words", "lexical", 5),
+            ("static", "hybrid", 1),
+            ("static", "hybrid", 5),
+        )
+    )
+    probabilities = (retriever.search(query, _DEEP).answerable or 0.0 for query in queries)
+    gap = max(abs(one - found["answerable"]) for one, found in zip(probabilities, results, strict=True))
+    return Measured(answers, export, found, sorted(one["bytes"] for one in results), *same, gap)
+
+
+def find_rare_words(book: Book, retriever: Retriever) -> list[rare_words.Draw]:
+    """Return words that few chunks have, each with a typo."""
+    return rare_words.draw([one.text for one in retriever.open().scroll()], _RARE, book.name)
+
+
+def book_row(
+    book: Book,
+    retriever: Retriever,
+    draws: Sequence[rare_words.Draw],
+    words: Sequence[str],
+    measured: Measured,
+    directory: Path,
+) -> list[str]:
+    """Return the row of a book in the table of exports."""
+    found = measured.found
+    texts = dict(zip(words, found["found"], strict=True))
     rare = (
         rare_words.ask(draws, search)
         for search in (
@@ -137,33 +186,19 @@ def measure_book(
             lambda word: texts[word][: rare_words.TOP],
         )
     )
-    for system, name in (("static words", "words"), ("static", "hits")):
-        answers[system] = [to_answer([by_link[url, text] for url, text in one[name]]) for one in results]
-    same = (
-        sum(
-            first_pages(one, pages) == first_pages(other, pages)
-            for one, other in zip(answers[static], answers[mode], strict=True)
-        )
-        for static, mode, pages in (
-            ("static words", "lexical", 5),
-            ("static", "hybrid", 1),
-            ("static", "hybrid", 5),
-        )
-    )
-    probabilities = (retriever.search(query, _DEEP).answerable or 0.0 for query in queries)
-    gap = max(abs(one - found["answerable"]) for one, found in zip(probabilities, results, strict=True))
-    tokens = token_bytes(directory, queries)
-    data = sorted(one["bytes"] for one in results)
-    files = median(one["files"] for one in results)
-    sizes = (f"{size / 1000:.0f}" for size in (median(data), data[-1], export.bytes))
-    row = [book.name, str(export.chunks), *sizes, f"{files:.0f}"]
-    return answers, [
-        *row,
+    tokens = token_bytes(directory, [question.query for question in book.questions])
+    sizes = (median(measured.loads), measured.loads[-1], measured.export.bytes)
+    same = (measured.same_words, measured.same_first, measured.same_five)
+    return [
+        book.name,
+        str(measured.export.chunks),
+        *(f"{size / 1000:.0f}" for size in sizes),
+        f"{median(one['files'] for one in found['answers']):.0f}",
         f"{found['ready'] / 1e6:.1f}",
         f"{median(tokens) / 1000:.0f} / {tokens[-1] / 1000:.0f}",
-        f"{median(one['ms'] for one in results):.0f}",
-        *(f"{count / len(queries):.3f}" for count in same),
-        f"{gap:.3f}",
+        f"{median(one['ms'] for one in found['answers']):.0f}",
+        *(f"{share:.3f}" for share in same),
+        f"{measured.gap:.3f}",
         *(f"{one.exact:.3f} / {one.typo:.3f}" for one in rare),
     ]
 
@@ -181,28 +216,77 @@ def main() -> None:
     )
     parser.add_argument("--corpora", type=Path, default=corpora, help="folder with questions and books")
     parser.add_argument("--home", type=Path, required=True, help="directory that keeps the indexes")
+    parser.add_argument("--sets", default="", help="question sets, separated by commas; default: all")
     options = parser.parse_args()
-    books = load_books(options.corpora / "questions", options.corpora / "books", [])
+    sets = [name for name in options.sets.split(",") if name]
+    books = load_books(options.corpora / "questions", options.corpora / "books", sets)
     embedder = open_embedder(Settings("local", "edge", options.home, precision="int8"), lambda _: None)
+    program = pagefind.install(options.home / "pagefind")
     answers: dict[str, dict[str, list[Answer]]] = {system: {} for system in SYSTEMS}
-    rows = []
+    loads: dict[str, list[int]] = {"static words": [], "pagefind": []}
+    times: dict[str, list[float]] = {"static": [], "pagefind": []}
+    rows, scripts = [], {}
     with tempfile.TemporaryDirectory() as folder, closing(EdgeStore(options.home)) as store:
         for book in books:
             job = IndexJob(open_book(book.docs, book=book.name), embedder, calibrate=calibrate)
             index_book(job, store, book.name, journal=options.home / "journal")
-            found, row = measure_book(book, Retriever(embedder, store, book.name), Path(folder) / book.name)
-            rows.append(row)
+            retriever, directory = Retriever(embedder, store, book.name), Path(folder, book.name, "recto")
+            directory.parent.mkdir()
+            draws = find_rare_words(book, retriever)
+            words = [word for one in draws for word in (one.word, one.typo)]
+            measured = measure_book(book, retriever, directory, words)
+            rows.append(book_row(book, retriever, draws, words, measured, directory))
+            work = Path(folder, f"{book.name}-pagefind")
+            others, size = pagefind.search(
+                program, list(retriever.open().scroll()), [one.query for one in book.questions], work
+            )
+            rows[-1].append(f"{size / 1000:.0f}")
+            measured.answers["pagefind"] = [to_answer(one.chunks) for one in others]
             for system in SYSTEMS:
-                answers[system][book.name] = found[system]
-            widget = [path.read_bytes() for path in (Path(folder) / book.name).rglob("*.js")]
+                answers[system][book.name] = measured.answers[system]
+            loads["static words"] += measured.loads
+            loads["pagefind"] += [one.bytes for one in others]
+            times["static"] += [one["ms"] for one in measured.found["answers"]]
+            times["pagefind"] += [one.ms for one in others]
+            scripts = {
+                "static words": [path.read_bytes() for path in directory.rglob("*.js")],
+                "pagefind": pagefind.scripts(work),
+            }
+            print(f"{book.name}: done", file=sys.stderr)
+    _print_quality(books, answers, loads, times, scripts)
+    _print_books(rows)
+
+
+def _print_quality(
+    books: Sequence[Book],
+    answers: dict[str, dict[str, list[Answer]]],
+    loads: dict[str, list[int]],
+    times: dict[str, list[float]],
+    scripts: dict[str, list[bytes]],
+) -> None:
     results = {system: measure(books, answers[system]) for system in SYSTEMS}
     gaps = {system: lead(results["hybrid"], results[system]) for system in SYSTEMS[1:]}
     quality = []
     for system, result in results.items():
-        gap = gaps.get(system)
-        shown = f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else "–"
-        quality.append([system, *(f"{result.mean()[name]:.3f}" for name in MEASURES), shown])
-    print(table(["system", *MEASURES, "hybrid minus this system: page MRR (95 % interval)"], quality))
+        gap, sizes = gaps.get(system), sorted(loads.get(system, []))
+        quality.append([
+            system,
+            *(f"{result.mean()[name]:.3f}" for name in MEASURES),
+            f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else "–",
+            f"{median(sizes) / 1000:.0f} / {sizes[-1] / 1000:.0f}" if sizes else "–",
+            f"{sum(map(_compressed, scripts[system])) / 1000:.0f}" if system in scripts else "–",
+            f"{median(times[system]):.0f}" if system in times else "–",
+        ])  # fmt: skip
+    columns = [
+        "hybrid minus this system: page MRR (95 % interval)",
+        "data of the first answer, KB: median / maximum",
+        "scripts, KB gzip",
+        "ms in Node, median",
+    ]
+    print(table(["system", *MEASURES, *columns], quality))
+
+
+def _print_books(rows: list[list[str]]) -> None:
     sizes = ["data of the first answer, KB: median", "maximum", "export, KB", "files of the first answer"]
     meaning = [
         "ready for meaning, MB",
@@ -215,11 +299,8 @@ def main() -> None:
         "same five pages",
         "answerable: largest gap",
     ]
-    rare = [f"rare words as written / with a typo: {system}" for system in SYSTEMS[1:3]]
-    print(table(["book", "chunks", *sizes, *meaning, *same, *rare], rows))
-    print(
-        f"Widget: {sum(map(len, widget)) / 1000:.0f} KB, {sum(map(_compressed, widget)) / 1000:.0f} KB gzip"
-    )
+    rare = [f"rare words as written / with a typo: {system}" for system in ("lexical", "static words")]
+    print(table(["book", "chunks", *sizes, *meaning, *same, *rare, "index of Pagefind, KB"], rows))
 
 
 def _compressed(data: bytes) -> int:

@@ -14,12 +14,16 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
+from recto.embedders.granite.embedder import built_in_embedder
+from recto.search.retriever import Retriever
 from recto.server.static_export import _analysis, export_static
 from recto.stores.edge.store import EdgeStore
 from tests.browser.checks import problems
 from tests.browser.site import Site
 from tests.browser.test_widget import QUESTION, SAMPLE, Reader
 from tests.languages import SENTENCES, random_sentences
+from tests.running import ROOT
+from tests.server.test_static_export import FILTERS
 from tests.server.test_static_languages import python_cuts
 
 BUDGET = 300_000  # bytes
@@ -179,6 +183,43 @@ def test_words_of_other_languages_are_cut_as_in_python(
     )
     for text, cut, ours in zip(texts, theirs, python_cuts(language, texts), strict=True):
         assert cut == ours, text
+
+
+def test_filters_are_those_of_the_service(
+    reader: Reader, site: StaticSite, books: Path, shared_home: Path
+) -> None:
+    """With the model, and as the int8 graph ranks; tests/server compares the filters of lexical search."""
+    retriever = Retriever(built_in_embedder(shared_home, 2, "int8"), EdgeStore(books), SAMPLE)
+    reader.page.goto(f"{site.origin}{PAGE}")
+    answers = reader.page.evaluate(
+        """async ({ query, filters }) => {
+          const { RectoClient } = await import("/book/recto/static/client.js");
+          const client = new RectoClient({ semantic: "on" });
+          await (await client.search(query)).improved;
+          return Promise.all(filters.map((one) => client.search(query, { top_k: 10, ...one })));
+        }""",
+        {"query": QUESTION, "filters": FILTERS},
+    )
+    for filters, found in zip(FILTERS, answers, strict=True):
+        expected = retriever.search(QUESTION, 30, filters)
+        assert (found["mode"], found["outcome"]) == ("hybrid", expected.outcome), filters
+        # Rounding to int8 depends on the processor, so near chunks may change places.
+        scores = [hit.score for hit in expected.hits[:10]]
+        assert [hit["score"] for hit in found["results"]] == pytest.approx(scores, abs=0.01), filters
+        assert {hit["url"] for hit in found["results"]} <= {hit.chunk.url for hit in expected.hits}, filters
+        assert found["answerable"] == pytest.approx(expected.answerable, abs=0.02), filters
+        assert found["coverage"] == expected.coverage
+
+
+def test_the_code_of_the_guide(reader: Reader, site: StaticSite) -> None:
+    guide = (ROOT / "docs" / "how-to" / "widget.md").read_text("utf-8")
+    (code,) = re.findall(r"^```js\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    reader.page.goto(f"{site.origin}{PAGE}")
+    found = reader.page.evaluate(
+        f"async () => {{ {code.replace('/recto/', '/book/recto/')} return better; }}"
+    )
+    assert [hit["module"] for hit in found["results"]] == ["ros2"] * 3
+    assert found["mode"] == "hybrid"
 
 
 def test_results_by_meaning_replace_those_by_words(reader: Reader) -> None:

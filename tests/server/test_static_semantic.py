@@ -17,17 +17,22 @@ from typing import Any
 
 import pytest
 
+from recto.book.sources.tree import open_book
 from recto.embedders.granite.embedder import BuiltInEmbedder, built_in_embedder
 from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
+from recto.evaluation.calibration import calibrate
 from recto.evaluation.suites import load_suite
+from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.server.semantic_export import MODEL_SHA256, POSITIONS
 from recto.server.static_export import export_static
 from recto.settings import SAMPLE_COLLECTION
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, publish_lexical
+from tests.book.files import write
+from tests.languages import SENTENCES
 from tests.running import ROOT
 
 _MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
@@ -143,9 +148,18 @@ def odd_strings(count: int) -> Iterator[str]:
         yield pick.choice(("", *SPACES)).join(parts)
 
 
+def readers_questions() -> list[str]:
+    """Return the questions that the model was trained with."""
+    files = sorted((ROOT / "training" / "questions").glob("*.jsonl"))
+    return [json.loads(line)["question"] for file in files for line in file.read_text("utf-8").splitlines()]
+
+
 def test_tokens_and_vectors_are_those_of_the_model(exported: Path, int8: BuiltInEmbedder) -> None:
-    texts = [*odd_strings(5000), "a" * 100, "word " * 600, ""]
-    queries = random.Random(1).sample(questions(), 100)
+    """For 10 000 texts and 500 queries; tests/bench compares the ranking of whole books."""
+    asked = readers_questions()
+    texts = ["a" * 100, "word " * 600, "", *asked]
+    texts += odd_strings(10_000 - len(texts))
+    queries = random.Random(1).sample(asked, 500)
     found = run_node(exported, EMBED, {"tokenized": texts, "embedded": queries}, MODEL)
     library = new_tokenizer(read_tokenizer(find_pack()))
     library.enable_truncation(512)
@@ -155,6 +169,7 @@ def test_tokens_and_vectors_are_those_of_the_model(exported: Path, int8: BuiltIn
     vectors = int8.embed_queries(queries)
     pairs = zip(found["vectors"], vectors, strict=True)
     cosines = [sum(map(mul, one, other)) for one, other in pairs]
+    assert len(texts) == 10_000
     assert min(cosines) >= 0.998  # two processors round some numbers to other int8 values, too
     assert sorted(cosines)[len(cosines) // 20] >= 0.999
 
@@ -212,6 +227,27 @@ def test_related_chunks_are_those_of_hybrid_search(
         assert found["results"][0]["url"] == expected.hits[0].chunk.url
         shared = {hit["url"] for hit in found["results"]} & {hit.chunk.url for hit in expected.hits}
         assert len(shared) >= 5
+
+
+def test_other_languages_rely_on_words_as_in_python(tmp_path: Path, int8: BuiltInEmbedder) -> None:
+    """With `--semantic on`: the model does not know the language, so words count more, and coverage is unknown."""
+    for language, text in (("en", "The parrots live in trees and eat seeds."), ("de", SENTENCES["de"])):
+        for number in range(3):
+            write(tmp_path / "docs", {f"{language}{number}.md": f"# Seite {number}\n\n{text} {number}\n"})
+    store = EdgeStore(tmp_path / "home")
+    index_book(
+        IndexJob(open_book(tmp_path / "docs"), int8, calibrate=calibrate), store, "two", journal=tmp_path
+    )
+    retriever = Retriever(int8, store, "two")
+    export_static(retriever.open(), tmp_path / "recto", semantic="on")
+    query = SENTENCES["de"]
+    (found,) = run_node(tmp_path / "recto", SEARCH, [["search", query, {"lang": "de"}]], "on")["answers"]
+    expected = retriever.search(query, filters={"lang": "de"})
+    assert [hit["score"] for hit in found["results"]] == pytest.approx(
+        [hit.score for hit in expected.hits], abs=0.01
+    )
+    assert {hit["language"] for hit in found["results"]} == {"de"}
+    assert (found["mode"], found["answerable"], found["noise_floor"]) == ("hybrid", None, None)
 
 
 @pytest.mark.parametrize("damage", ["missing", "wrong", "cut", "not compressed"])

@@ -1,4 +1,4 @@
-"""Build the two sites as their authors do: with npm and Docusaurus, and with MkDocs and the plugin."""
+"""Build the sites as their authors do: with npm and Docusaurus, and with MkDocs and the plugin."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.browser.hostile import ATTACKS
 from tests.conftest import index_key
 from tests.library import write_library
 from tests.running import ROOT, environment
+from tests.sites.serving import PublishedSite
 
 HERE = Path(__file__).parent
 PLUGIN = ROOT / "integrations" / "docusaurus"
@@ -24,13 +25,17 @@ _SOURCES = (
     HERE / "building.py",
     PLUGIN,
     ROOT / "src" / "recto" / "integrations",
+    ROOT / "src" / "recto" / "server",
     ROOT / "tests" / "library.txt",
+    ROOT / "docs",
+    ROOT / "mkdocs.yml",
+    ROOT / "scripts" / "site_links.py",
 )
 _MODEL_CACHE = "cache"
 
 
 def build_sites(place: Path, home: Path) -> Path:
-    """Build both sites and their indexes, unless they are there already; return their directory."""
+    """Build all sites and their indexes, unless they are there already; return their directory."""
     place.mkdir(parents=True, exist_ok=True)
     with WriterLock(place / "sites.lock", "The sites of the tests", wait=print):
         modules = _install(place)
@@ -40,7 +45,11 @@ def build_sites(place: Path, home: Path) -> Path:
             (root / "home").mkdir(parents=True)
             (root / "home" / _MODEL_CACHE).symlink_to((home / _MODEL_CACHE).resolve())
             with ThreadPoolExecutor(2) as pool:
-                builds = [pool.submit(_build_docusaurus, root, modules), pool.submit(_build_mkdocs, root)]
+                builds = [
+                    pool.submit(_build_docusaurus, root, modules),
+                    pool.submit(_build_mkdocs, root),
+                    pool.submit(_build_documentation, root),
+                ]
             for build in builds:
                 build.result()
             (root / "done").touch()
@@ -78,7 +87,10 @@ def _build_docusaurus(root: Path, modules: Path) -> None:
     # A copy, as npm installs it: packages are compiled in another way than the files of the site.
     shutil.copytree(PLUGIN, site / "node_modules" / "recto-docusaurus")
     write_book(site / "docs", "welcome.md", "---\nslug: /\n---\n\n")
-    run(["node", str(modules / "@docusaurus" / "core" / "bin" / "docusaurus.mjs"), "build"], site)
+    build = ["node", str(modules / "@docusaurus" / "core" / "bin" / "docusaurus.mjs"), "build"]
+    run(build, site)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # the plugin calls `recto`
+    run([*build, "--locale", "en", "--out-dir", "static"], site, PATH=path, STATIC="1", **_settings(root))
     index = ["index", str(site), "--collection", "docusaurus-house"]
     run([sys.executable, "-m", "recto", *index], ROOT, **_settings(root))
 
@@ -89,6 +101,13 @@ def _build_mkdocs(root: Path) -> None:
     write_book(site / "docs", "index.md")
     done = run([sys.executable, "-m", "mkdocs", "build", "--strict"], site, **_settings(root))
     (site / "build.log").write_text(done, "utf-8")
+
+
+def _build_documentation(root: Path) -> None:
+    """Build Recto's own documentation; it must not have a broken link."""
+    address = PublishedSite("recto", root).url
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(root / "recto")]
+    run(command, ROOT, **_settings(root), RECTO_SITE_URL=address)
 
 
 def _settings(root: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Two sites, built once, and one `recto serve` behind both."""
+"""Sites that are built once: two with one `recto serve` behind both, and two without a server."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.sites.serving import PublishedSite
 from tests.sites.visitor import Visitor
 
 NAMES = ("docusaurus", "mkdocs")
+STATIC_NAMES = ("docusaurus-static", "recto")
 
 
 @pytest.fixture(scope="session")
@@ -48,7 +49,7 @@ def axe(places: tuple[Path, Path]) -> str:
 
 @pytest.fixture(scope="package")
 def sites(places: tuple[Path, Path]) -> Iterator[dict[str, PublishedSite]]:
-    """Both sites with a key of their own each, which only their pages can use."""
+    """All sites; those with a server have a key of their own each, which only their pages can use."""
     root, home = places
     with ExitStack() as running:
         sites = [PublishedSite(name, root) for name in NAMES]
@@ -61,6 +62,7 @@ def sites(places: tuple[Path, Path]) -> Iterator[dict[str, PublishedSite]]:
         for site in sites:
             site.service_port = service.port
             running.enter_context(site)
+        sites += [running.enter_context(PublishedSite(name, root)) for name in STATIC_NAMES]
         yield {site.name: site for site in sites}
 
 

@@ -30,7 +30,12 @@ _RETURNED = {
     "www-authenticate",
     "x-request-id",
 }
-_PATHS = {"docusaurus": ("docusaurus/build", "/"), "mkdocs": ("mkdocs/site", "/book/")}
+_PATHS = {
+    "docusaurus": ("docusaurus/build", "/"),
+    "mkdocs": ("mkdocs/site", "/book/"),
+    "docusaurus-static": ("docusaurus/static", "/"),
+    "recto": ("recto", "/docs/"),
+}
 """The files of each site in the directory of the sites, and its path on its own origin."""
 
 
@@ -78,10 +83,10 @@ class PublishedSite:
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         path = unquote(urlsplit(request.path).path)
-        if path.startswith(_PROXIED):
+        file = self.file(path)
+        if file is None and path.startswith(_PROXIED):
             self._forward(request)
             return
-        file = self.file(path)
         if file is None:
             self._send(request, 404, {"Content-Type": "text/plain"}, b"not found")
             return

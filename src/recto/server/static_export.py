@@ -131,7 +131,9 @@ def export_static(
             meta = semantic_meta(index, lexical_weight, lexicon.languages)
             meta |= {"model": described, "vectors": hashes}
             files |= dict(model)
-            files |= {_data_file("vectors", one): compress(data) for one, data in zip(hashes, vectors, strict=True)}
+            files |= {
+                _data_file("vectors", one): compress(data) for one, data in zip(hashes, vectors, strict=True)
+            }
         generation, index_files = _index_files(
             chunks, info.collection, list(lexicon.languages), meta, progress
         )
@@ -163,7 +165,7 @@ def _index_files(
     semantic: dict[str, Any],
     progress: Progress | None,
 ) -> tuple[str, dict[str, bytes]]:
-    """Return the generation and the files: metadata, words, chunks, values of filters, common English words."""
+    """Return the generation and the files: metadata, words, chunks, filters, common English words."""
     lengths, rows = _rows(chunks, progress)
     numbers = list(range(len(chunks)))
     starts = [n for n in numbers if n == 0 or chunks[n].page_url != chunks[n - 1].page_url]

@@ -1,8 +1,10 @@
 // A small site with the preset that most sites use; the tests write its docs.
 
+const isStatic = process.env.STATIC === '1'; // the same site, which is searched without a server
+
 module.exports = {
   title: 'House',
-  url: 'http://docusaurus.localhost',
+  url: isStatic ? 'http://docusaurus-static.localhost' : 'http://docusaurus.localhost',
   baseUrl: '/',
   trailingSlash: true,
   onBrokenLinks: 'ignore',
@@ -27,7 +29,7 @@ module.exports = {
       'recto-docusaurus',
       {
         collection: {en: 'docusaurus-house', de: 'docusaurus-haus'},
-        key: 'recto_pk_of-the-test',
+        ...(isStatic ? {static: true} : {key: 'recto_pk_of-the-test'}),
         strings: {search: 'Search'},
       },
     ],
