@@ -60,7 +60,10 @@ module.exports = function rectoPlugin(context, options) {
       const {currentLocale, defaultLocale} = i18n;
       const collection = ['--collection', collectionOf(options, currentLocale)];
       const locale = currentLocale === defaultLocale ? [] : ['--locale', currentLocale];
-      recto(['index', context.siteDir, ...collection, ...locale]);
+      // The configuration may compute its address. Recto adds the locale itself.
+      const base = locale.length ? baseUrl.replace(new RegExp(`/${currentLocale}/$`, 'u'), '/') : baseUrl;
+      const address = ['--site-url', new URL(base, siteConfig.url).href, '--new-urls'];
+      recto(['index', context.siteDir, ...collection, ...address, ...locale]);
       recto(['export', '--static', path.join(outDir, STATIC), ...collection]);
     },
   };

@@ -107,7 +107,7 @@ def _build_documentation(root: Path) -> None:
     """Build Recto's own documentation; it must not have a broken link."""
     address = PublishedSite("recto", root).url
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(root / "recto")]
-    run(command, ROOT, **_settings(root), RECTO_SITE_URL=address)
+    run(command, ROOT, **{**_settings(root), "RECTO_PRECISION": "int8"}, RECTO_SITE_URL=address)
 
 
 def _settings(root: Path) -> dict[str, str]:

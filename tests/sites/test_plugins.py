@@ -19,6 +19,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from tests.running import ROOT, _shared_embedder
+from tests.server.test_static_export import contents
 from tests.sites.building import PLUGIN
 from tests.sites.serving import KEY, PublishedSite
 
@@ -162,12 +163,13 @@ def test_docusaurus_writes_a_static_search(tmp_path: Path) -> None:
         const plugin = require({json.dumps(str(PLUGIN))});
         const options = plugin.validateOptions({{options: {json.dumps(options)}}});
         const i18n = {{currentLocale: 'de', defaultLocale: 'en'}};
-        plugin({{siteDir: '/site', baseUrl: '/de/', siteConfig: {{}}, i18n}}, options).postBuild({{outDir: '/out/de'}});
+        const siteConfig = {{url: 'https://example.org'}};
+        plugin({{siteDir: '/site', baseUrl: '/book/de/', siteConfig, i18n}}, options).postBuild({{outDir: '/out/de'}});
     """
     path = f"{tmp_path}:{os.environ['PATH']}"
     subprocess.run(["node", "-e", code], check=True, timeout=60, env={**os.environ, "PATH": path})
     assert (tmp_path / "calls").read_text().splitlines() == [
-        "index /site --collection buch --locale de",
+        "index /site --collection buch --site-url https://example.org/book/ --new-urls --locale de",
         "export --static /out/de/recto --collection buch",
     ]
     program.write_text("#!/bin/sh\nexit 1\n")
@@ -288,7 +290,10 @@ def test_the_guide_of_mkdocs(mkdocs: MkDocs, tmp_path: Path, monkeypatch: pytest
     assert script_of(page)["src"] == "http://127.0.0.1:8001/widget.js"
 
 
-def test_mkdocs_writes_a_static_search(mkdocs: MkDocs, caplog: pytest.LogCaptureFixture) -> None:
+def test_mkdocs_writes_a_static_search(
+    mkdocs: MkDocs, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It can be built for another address; the files of the model stay the same."""
     caplog.set_level(logging.INFO, "mkdocs")
     site = mkdocs({"static": True})
     assert script_of(site / "index.html") == {"type": "module", "src": "/book/recto/widget.js"}
@@ -296,6 +301,12 @@ def test_mkdocs_writes_a_static_search(mkdocs: MkDocs, caplog: pytest.LogCapture
     assert (site / "recto" / "data" / "meta.bin").is_file()
     assert len(list((site / "recto" / "model").rglob("*.bin"))) > 1000
     assert re.search(r"recto: Wrote the search to recto: [\d,]+ files, by words and by meaning", caplog.text)
+    model = contents(site / "recto" / "model")
+    site = mkdocs({"static": True}, site_url="https://example.org/other/")
+    assert contents(site / "recto" / "model") == model
+    assert script_of(site / "index.html")["src"] == "/other/recto/widget.js"
+    urls = [chunk.page_url for chunk in EdgeStore(tmp_path / "home").open("my-book").scroll()]
+    assert {url.rpartition("/other/")[0] for url in urls} == {"https://example.org"}
 
 
 def test_a_preview_links_to_itself_and_does_not_index(mkdocs: MkDocs, tmp_path: Path) -> None:

@@ -152,7 +152,13 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
                 hint="Set site_url, such as https://book.example.org/: results link to these pages",
             )
         options = api.SourceOptions(site_url=published, trailing_slash=config.use_directory_urls)
-        return api.index(file.parent, self._collection(config), options=options, progress=_log_quarters())
+        return api.index(
+            file.parent,
+            self._collection(config),
+            options=options,
+            new_urls=self.config.static,  # no one else searches this index
+            progress=_log_quarters(),
+        )
 
     def _attributes(self, config: MkDocsConfig) -> dict[str, str]:
         """Return the attributes of the script tag; raise `RectoError` for an option that is not valid."""

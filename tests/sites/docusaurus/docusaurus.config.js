@@ -28,7 +28,7 @@ module.exports = {
     [
       'recto-docusaurus',
       {
-        collection: {en: 'docusaurus-house', de: 'docusaurus-haus'},
+        collection: isStatic ? 'docusaurus-static' : {en: 'docusaurus-house', de: 'docusaurus-haus'},
         ...(isStatic ? {static: true} : {key: 'recto_pk_of-the-test'}),
         strings: {search: 'Search'},
       },
