@@ -4,7 +4,8 @@ It compares static search (the exported client in Node) with the lexical and the
 the model is loaded ("static words" and "static"), also for rare words with a typo. It counts the bytes that a
 browser loads for the first answer to each question, for the model, and for the tokens of a later question. It
 uses the books of `bench.books`; the directory keeps their indexes. The int8 graph embeds the questions, as in
-the browser. Pagefind, which npm installs into the directory, searches the same pages and headings.
+the browser. Pagefind, which npm installs into the directory, searches the same pages and headings. It finds
+pages with all words of a question that the book has, so it is also asked without the stop words.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
+from recto.search.analyzer import query_words
 from recto.search.markdown import plain_text
 from recto.search.retriever import Retriever
 from recto.server.semantic_export import SHARD_TOKENS
@@ -40,7 +42,8 @@ from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import Chunk, Mode
 
-SYSTEMS = ("hybrid", "lexical", "static words", "static", "pagefind")
+PAGEFIND = ("pagefind", "pagefind, without stop words")
+SYSTEMS = ("hybrid", "lexical", "static words", "static", *PAGEFIND)
 _MODES: tuple[Mode, ...] = ("hybrid", "lexical")
 _DEEP = 100  # chunks requested for each question
 _RARE = 500  # rare words of each book
@@ -223,8 +226,8 @@ def main() -> None:
     embedder = open_embedder(Settings("local", "edge", options.home, precision="int8"), lambda _: None)
     program = pagefind.install(options.home / "pagefind")
     answers: dict[str, dict[str, list[Answer]]] = {system: {} for system in SYSTEMS}
-    loads: dict[str, list[int]] = {"static words": [], "pagefind": []}
-    times: dict[str, list[float]] = {"static": [], "pagefind": []}
+    loads: dict[str, list[int]] = {"static words": [], **{system: [] for system in PAGEFIND}}
+    times: dict[str, list[float]] = {"static": [], **{system: [] for system in PAGEFIND}}
     rows, scripts = [], {}
     with tempfile.TemporaryDirectory() as folder, closing(EdgeStore(options.home)) as store:
         for book in books:
@@ -237,20 +240,23 @@ def main() -> None:
             measured = measure_book(book, retriever, directory, words)
             rows.append(book_row(book, retriever, draws, words, measured, directory))
             work = Path(folder, f"{book.name}-pagefind")
-            others, size = pagefind.search(
-                program, list(retriever.open().scroll()), [one.query for one in book.questions], work
-            )
+            queries = [one.query for one in book.questions]
+            queries += [" ".join(query_words(query)) for query in queries]
+            found, size = pagefind.search(program, list(retriever.open().scroll()), queries, work)
             rows[-1].append(f"{size / 1000:.0f}")
-            measured.answers["pagefind"] = [to_answer(one.chunks) for one in others]
+            for system, others in zip(
+                PAGEFIND, (found[: len(book.questions)], found[len(book.questions) :]), strict=True
+            ):
+                measured.answers[system] = [to_answer(one.chunks) for one in others]
+                loads[system] += [one.bytes for one in others]
+                times[system] += [one.ms for one in others]
             for system in SYSTEMS:
                 answers[system][book.name] = measured.answers[system]
             loads["static words"] += measured.loads
-            loads["pagefind"] += [one.bytes for one in others]
             times["static"] += [one["ms"] for one in measured.found["answers"]]
-            times["pagefind"] += [one.ms for one in others]
             scripts = {
                 "static words": [path.read_bytes() for path in directory.rglob("*.js")],
-                "pagefind": pagefind.scripts(work),
+                PAGEFIND[0]: pagefind.scripts(work),
             }
             print(f"{book.name}: done", file=sys.stderr)
     _print_quality(books, answers, loads, times, scripts)
