@@ -245,7 +245,8 @@ def test_everything_that_a_visitor_sends_is_bounded_and_hashed_alike(
     tmp_path: Path, text: QueryLogText
 ) -> None:
     log = QueryLog(QueryLogOptions(tmp_path, text), b"k")
-    filters = Filters(tuple(f"my-name-is-{number}-{'x' * 5000}" for number in range(100)), "my-address" * 900)
+    modules = tuple(f"my-name-is-{number}-{'x' * 5000}" for number in range(100))
+    filters = Filters(modules, "my-address" * 900, "my-language")
     log.add(response("my question", filters=filters), "search")
     log.add_click("my question", "house", "my-click" * 900, 1)
     log.close()
@@ -255,6 +256,7 @@ def test_everything_that_a_visitor_sends_is_bounded_and_hashed_alike(
     assert ("my-" in stored) is (text == "keep")
     search, click = read_query_log(tmp_path)
     assert len(search["filters"]["module"]) <= 20
+    assert ("my-language" in search["filters"]["lang"]) is (text == "keep")
     if text == "hash":
         assert re.fullmatch("[0-9a-f]{16}", click["click"])
         assert re.fullmatch("[0-9a-f]{16}", search["filters"]["url"])

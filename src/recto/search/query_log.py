@@ -161,9 +161,9 @@ class QueryLog:
         if "click" in kept:
             kept["click"] = self._text(kept["click"])
         if filters := kept.get("filters"):
-            url = filters["url"] and self._text(filters["url"])
             modules = [self._text(name[:_MAX_NAME]) for name in filters["module"]]
-            kept["filters"] = {"module": modules, "url": url}
+            texts = {name: value and self._text(value) for name, value in filters.items() if name != "module"}
+            kept["filters"] = {"module": modules} | texts
         if self._options.text == "keep":
             return {"query": query, **kept}
         return {"query_hash": self._text(normalize(query)), **kept} if self._options.text == "hash" else kept

@@ -290,7 +290,8 @@ def test_questions_and_feedback_are_logged(asked: Service, answer_settings: Sett
     log = answer_settings.query_log.directory
     assert log
     question = {"query": "How long is jam boiled?"}
-    assert asked.post("/v1/answer", question).status == 200
+    for body in (question, question | {"log": False}):
+        assert asked.post("/v1/answer", body).status == 200
     assert asked.post("/v1/answer/feedback", question | {"helpful": False}).status == 204
 
     def entries() -> list[dict[str, Any]]:

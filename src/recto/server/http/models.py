@@ -72,8 +72,8 @@ WithHtml = Annotated[
 WithLog = Annotated[
     bool,
     Field(
-        description="False: leave this search out of the query log, if the service keeps one. "
-        "Send it with searches while a reader is still typing."
+        description="False: leave this query out of the query log, if the service keeps one. "
+        "Send it while a reader is still typing, and with a query that is logged already."
     ),
 ]
 SectionTokens = Annotated[
@@ -181,6 +181,7 @@ class AnswerRequest(RequestModel):
     model_config = _example(query="What is ROS 2?")
     query: QueryText
     collection: CollectionName = None
+    log: WithLog = True
 
 
 class AnswerFeedback(RequestModel):

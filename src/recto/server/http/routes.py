@@ -204,7 +204,7 @@ async def answer(body: models.AnswerRequest, request: Request, service: Service)
     answers.check_rate(current_request().caller)
     current_request().charge(_CHARGED_ANSWER)
     context = await service.context(name, query, service.settings.answer.tokens)
-    service.record(context.response, "answer")
+    service.record(context.response, "answer" if body.log else None)
     if is_answerable(context):
         await to_thread(answers.spend)
     set_deadline(request.scope, service.settings.answer.seconds + RETRY_SECONDS)

@@ -8,8 +8,11 @@ const BLOCK = /```[\s\S]*?(?:\n```|$)|(?:(?!\n\s*\n|```)[\s\S])+/gu;
 const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\[(\d{1,3})\]/gu;
 const SOON = 300; // seconds: a longer pause means that the answers of the day are spent
 
-/** Return the element of the answer, and functions that offer one for a search or remove it. */
-export function makeAnswer({ t, client, rewrite }, onOpen) {
+/**
+ * Return the element of the answer, and functions that offer one for a search or remove it.
+ * `onAsk` gets the response to the search, and returns whether to log the question.
+ */
+export function makeAnswer({ t, client, rewrite }, onOpen, onAsk) {
   const element = h("section", { class: "answer", "aria-label": t("answer"), hidden: true });
   let controller = new AbortController();
 
@@ -60,7 +63,7 @@ export function makeAnswer({ t, client, rewrite }, onOpen) {
     let sections = [];
     let written = "";
     const draw = makeDrawing(text, (number) => citation(sections.find((one) => one.number === number)));
-    for await (const { name, data } of client.answer(response.query, { signal })) {
+    for await (const { name, data } of client.answer(response.query, { signal, log: onAsk(response) })) {
       if (name === "sections") {
         sections = data.sections;
         if (data.covered) continue;
