@@ -10,7 +10,7 @@ import pytest
 
 from recto.errors import InvalidArgument
 from recto.evaluation.drafts import draft
-from recto.search.context import OMISSION, Context, build_context, prefer_page, with_sections
+from recto.search.context import OMISSION, Context, build_context, prefer_page
 from recto.search.markdown import _code_blocks, clean_markdown, one_line
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
@@ -152,7 +152,7 @@ def test_a_lead_in_is_shown_with_what_it_introduces(retriever: Retriever) -> Non
 def test_hits_get_the_sections_that_they_stand_in(retriever: Retriever) -> None:
     response = retriever.search(QUESTION, group_by="page")
     assert {hit.section_text for hit in response.hits} == {None}
-    whole = with_sections(retriever.open_index(), response, 300)
+    whole = retriever.search(QUESTION, group_by="page", section_tokens=300)
     count = retriever.embedder.count_tokens
     for hit, before in zip(whole.hits, response.hits, strict=True):
         assert replace(hit, section_text=None) == before
@@ -161,8 +161,8 @@ def test_hits_get_the_sections_that_they_stand_in(retriever: Retriever) -> None:
         assert hit.section_text.startswith(f"# {' > '.join(map(one_line, hit.chunk.headings))}\n")
         assert hit.to_dict()["section_text"] == hit.section_text
     assert [hit for group in whole.groups for hit in group.hits] == list(whole.hits)
-    with pytest.raises(InvalidArgument, match="max_tokens must be between 100"):
-        with_sections(retriever.open_index(), response, 10)
+    with pytest.raises(InvalidArgument, match="section_tokens must be between 100"):
+        retriever.search(QUESTION, section_tokens=10)
 
 
 def test_a_chunk_over_the_budget_ends_after_a_sentence(retriever: Retriever) -> None:

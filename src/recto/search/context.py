@@ -143,15 +143,12 @@ def build_context(
     return Context(response, sections, used, max_tokens, left_out, page_used, message)
 
 
-def with_sections(opened: OpenIndex, response: SearchResponse, max_tokens: int) -> SearchResponse:
-    """Return a response whose hits have `section_text`: their section, or the part that fits.
-
-    Each text has at most `max_tokens`. A search alone does not read sections, so it stays fast.
-    """
-    _check_range("max_tokens", max_tokens, MIN_TOKENS, MAX_TOKENS)
+def with_sections(opened: OpenIndex, response: SearchResponse, section_tokens: int) -> SearchResponse:
+    """Return a response whose hits have `section_text`: their section, or the part that fits."""
+    _check_range("section_tokens", section_tokens, MIN_TOKENS, MAX_TOKENS)
     reader, texts = _PageReader(opened.index), {}
     for hit in response.hits:
-        selector = _Selector(max_tokens, opened.embedder.count_tokens, all_tabs=False)
+        selector = _Selector(section_tokens, opened.embedder.count_tokens, all_tabs=False)
         _choose_chunks([hit], reader, selector)
         texts[hit.chunk.id] = selector.sections()[0].text
 

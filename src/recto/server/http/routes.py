@@ -7,7 +7,6 @@ from asyncio import gather, to_thread
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from operator import methodcaller
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -22,7 +21,6 @@ from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
-from recto.search.context import with_sections
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
 from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt
 from recto.search.query import MAX_QUERY, check_query, to_language
@@ -397,32 +395,17 @@ async def _find(
     convert: Callable[[list[MarkedResponse]], Result],
 ) -> Result:
     arguments = (queries, body.top_k, _filters(body), body.min_score)
-    section_tokens = body.section_tokens if isinstance(body, models.SearchRequest) else None
-
-    def search(retriever: Retriever) -> list[SearchResponse]:
-        responses = retriever.search_batch(*arguments, mode=body.mode, group_by=body.group_by)
-        return _with_sections(retriever, section_tokens, responses)
-
-    async def asearch(retriever: Retriever) -> list[SearchResponse]:
-        responses = await retriever.asearch_batch(*arguments, mode=body.mode, group_by=body.group_by)
-        return await service.in_thread(partial(_with_sections, retriever, section_tokens), responses)
-
+    options: dict[str, Any] = {"mode": body.mode, "group_by": body.group_by}
+    if isinstance(body, models.SearchRequest):
+        options["section_tokens"] = body.section_tokens
     return await service.find(
         service.name(body.collection),
         queries,
         body.mode,
         convert,
-        search,
-        asearch,
+        lambda retriever: retriever.search_batch(*arguments, **options),
+        lambda retriever: retriever.asearch_batch(*arguments, **options),
     )
-
-
-def _with_sections(
-    retriever: Retriever, section_tokens: int | None, responses: list[SearchResponse]
-) -> list[SearchResponse]:
-    if section_tokens is None:
-        return responses
-    return [with_sections(retriever.open_index(), response, section_tokens) for response in responses]
 
 
 def _filters(body: models.SearchParameters) -> Filters:
