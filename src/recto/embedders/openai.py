@@ -351,7 +351,7 @@ def _too_long(error: InputTooLarge, text: str) -> EmbeddingError:
 
 
 def _model_names(reply: Any) -> list[str]:
-    """Return the names in the answer of `/v1/models`, which is optional."""
-    with suppress(Exception):
+    """Return the names in the answer of `/v1/models`, which is optional; `reply` may be an error."""
+    with suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return [str(entry["id"]) for entry in reply.json()["data"]]
     return []

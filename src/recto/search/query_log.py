@@ -98,13 +98,9 @@ class QueryLog:
                 entry["filters"]["lang"] = filters.language
         self._put(entry)
 
-    def add_click(self, query: str, collection: str, url: str, rank: int) -> None:
-        """Add that a reader opened a result."""
-        self._put({"query": query, "collection": collection, "click": url, "rank": rank})
-
-    def add_feedback(self, query: str, collection: str, *, is_helpful: bool) -> None:
-        """Add whether a reader found an answer helpful."""
-        self._put({"query": query, "collection": collection, "helpful": is_helpful})
+    def add_report(self, query: str, collection: str, **report: Any) -> None:
+        """Add what a reader did: opened a result (`click` and `rank`), or rated an answer (`helpful`)."""
+        self._put({"query": query, "collection": collection, **report})
 
     def _put(self, entry: dict[str, Any]) -> None:
         if len(self._waiting) >= _MAX_WAITING:

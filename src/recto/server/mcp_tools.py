@@ -31,11 +31,11 @@ from recto.search.query import (
 from recto.search.retriever import Retriever
 from recto.server.schemas import (
     AboveNoise,
-    ChunkFields,
     Headings,
     PageTitle,
     ResponseFields,
     ResponseModel,
+    ScoredFields,
     SectionUrl,
 )
 from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, GroupBy, Mode, SearchResponse
@@ -161,15 +161,8 @@ Part = Annotated[
 Notice = Annotated[str, Field(description="How to treat what is quoted from the book.")]
 
 
-class McpHit(ChunkFields):
+class McpHit(ScoredFields):
     """A section of the book, or a chunk, with the score of its best chunk."""
-
-    score: Annotated[float, Field(description="Ranks the results; compare it within one response only.")]
-    dense: Annotated[float | None, Field(description="Cosine similarity to the query, if it was computed.")]
-    lexical: Annotated[
-        float | None, Field(description="Share of the largest BM25 score, 0 to 1, if it was computed.")
-    ]
-    above_noise: AboveNoise
 
 
 class McpSearchResult(ResponseFields):

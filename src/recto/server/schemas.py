@@ -37,7 +37,7 @@ class ChunkFields(ResponseModel):
     text: str
 
 
-class HitFields(ChunkFields):
+class ScoredFields(ChunkFields):
     """A chunk of the book with its score."""
 
     score: Annotated[float, Field(description="Ranks the results; compare it within one response only.")]
@@ -46,6 +46,11 @@ class HitFields(ChunkFields):
         float | None, Field(description="Share of the largest BM25 score, 0 to 1, if it was computed.")
     ]
     above_noise: AboveNoise
+
+
+class HitFields(ScoredFields):
+    """A chunk of the book with its score and the text around it."""
+
     snippet: Annotated[str, Field(description="The part of the text around the best matches, in one line.")]
     section_text: Annotated[
         str | None,

@@ -68,6 +68,11 @@ _ERRORS: Responses = {
     code: {"model": models.ErrorResponse, "description": text} for code, text in _DESCRIPTIONS.items()
 }
 _UNAVAILABLE: Responses = {code: _ERRORS[code] for code in (400, 401, 403, 500, 503)}
+_REPORTED: dict[str, Any] = {
+    "status_code": 204,
+    "response_class": Response,
+    "responses": {204: {"description": "It is logged if the service keeps a query log."}},
+}
 _NOT_READY = {"model": dict[str, str], "description": "The server cannot answer searches now."}
 
 
@@ -174,16 +179,22 @@ async def batch(body: models.BatchRequest, service: Service) -> Response:
     return await _find(service, body, body.queries, convert)
 
 
-@v1_router.post(
-    "/click",
-    status_code=204,
-    response_class=Response,
-    responses={204: {"description": "It is logged if the service keeps a query log."}},
-)
+@v1_router.post("/click", **_REPORTED)
 async def click(body: models.ClickRequest, service: Service) -> Response:
     """Report that a reader opened a result."""
-    name = service.name(body.collection)
-    service.log_click(check_query(body.query), name, body.url, body.rank)
+    return _report(service, body, click=body.url, rank=body.rank)
+
+
+@v1_router.post("/answer/feedback", **_REPORTED)
+async def answer_feedback(body: models.AnswerFeedback, service: Service) -> Response:
+    """Report whether an answer was helpful."""
+    return _report(service, body, helpful=body.helpful)
+
+
+def _report(
+    service: SearchService, body: models.ClickRequest | models.AnswerFeedback, **report: Any
+) -> Response:
+    service.report(check_query(body.query), service.name(body.collection), **report)
     return Response(status_code=204)
 
 
@@ -207,19 +218,6 @@ async def answer(body: models.AnswerRequest, request: Request, service: Service)
         await to_thread(answers.spend)
     set_deadline(request.scope, service.settings.answer.seconds + RETRY_SECONDS)
     return EventStream(answers.events(context), headers=STREAM_HEADERS)
-
-
-@v1_router.post(
-    "/answer/feedback",
-    status_code=204,
-    response_class=Response,
-    responses={204: {"description": "It is logged if the service keeps a query log."}},
-)
-async def answer_feedback(body: models.AnswerFeedback, service: Service) -> Response:
-    """Report whether an answer was helpful."""
-    name = service.name(body.collection)
-    service.log_feedback(check_query(body.query), name, is_helpful=body.helpful)
-    return Response(status_code=204)
 
 
 def _to_dict(

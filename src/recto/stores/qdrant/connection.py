@@ -126,7 +126,7 @@ class Node:
         """Return whether the node answers and has caught up with its cluster."""
         try:
             return httpx.get(f"{self.url}/readyz", timeout=_PROBE_SECONDS).is_success
-        except Exception:  # noqa: BLE001 - whatever it is, the node cannot be used
+        except (httpx.HTTPError, httpx.InvalidURL):
             return False
 
     def close(self) -> None:
