@@ -189,17 +189,15 @@ def import_httpx() -> Any:
 
 
 def _open_client(settings: Settings) -> Any:
-    """Return a client that sends the key to this address only: it follows no redirects."""
     httpx = import_httpx()
-    from recto._util.http import bounded
+    from recto._util.http import owner_client
 
-    options = settings.answer
-    arguments = bounded(_MAX_BYTES, options.seconds, is_async=True) | {"follow_redirects": False}
-    if options.api_key:
-        arguments["headers"] |= {"Authorization": f"Bearer {options.api_key}"}
-    if is_local_address(options.url):  # a proxy cannot reach it, and must not see the key
-        arguments["trust_env"] = False
-    return httpx.AsyncClient(**arguments)
+    url, key, seconds = settings.answer.url, settings.answer.api_key, settings.answer.seconds
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    is_local = is_local_address(url)
+    return httpx.AsyncClient(
+        **owner_client(url, headers, _MAX_BYTES, seconds, is_local=is_local, is_async=True)
+    )
 
 
 def _chat_address(url: str) -> str:
