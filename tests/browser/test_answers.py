@@ -167,7 +167,7 @@ def test_a_budget_that_is_spent(browser: Browser, spent: Site) -> None:
         reader.settle()
         answer.get_by_role("button", name="Answer this question").click()
         state = answer.get_by_role("status")
-        expect(state).to_have_text("There are no more answers today. The search works on.")
+        expect(state).to_have_text("There are no more answers today. You can still search.")
         expect(reader.options.first).to_be_visible()
 
 

@@ -241,7 +241,7 @@ def test_rate_and_budget(answer_settings: Settings, tmp_path: Path) -> None:
     with Service(replace(own, answer=replace(own.answer, daily=3))) as service:
         assert service.post("/v1/answer", QUESTION).status == 200, "two were counted before the restart"
         spent = service.post("/v1/answer", QUESTION)
-        assert (spent.status, spent.error) == (429, "The answers of this day are spent")
+        assert (spent.status, spent.error) == (429, "Today's answers are used up")
         assert int(spent.headers["retry-after"]) <= 86_400
         assert events(service.post("/v1/answer", UNRELATED))[0][1]["covered"] is False, "costs nothing"
     assert len(list((tmp_path / "home").glob("answers-*"))) == 1

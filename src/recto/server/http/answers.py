@@ -168,7 +168,7 @@ class Answers:
             raise AnswerFailed(late) from error
         except httpx.HTTPError as error:
             detail = f"{type(error).__name__}: {error}"
-            raise AnswerFailed("The model cannot be reached, or broke off", detail) from error
+            raise AnswerFailed("The model cannot be reached, or its answer broke off", detail) from error
         finally:
             if response is not None:
                 await response.aclose()
@@ -326,9 +326,9 @@ class DailyBudget:
             try:
                 if os.fstat(file).st_size >= self._limit:
                     wait = _DAY_SECONDS - int(time.time()) % _DAY_SECONDS
-                    hint = "There are new ones from midnight (UTC) on; the search works on."
+                    hint = "The count starts again at midnight (UTC). Search still works."
                     headers = (("Retry-After", str(wait)),)
-                    raise Refused("budget", Refusal(429, "The answers of this day are spent", hint, headers))
+                    raise Refused("budget", Refusal(429, "Today's answers are used up", hint, headers))
                 os.write(file, b".")
             finally:
                 os.close(file)

@@ -18,7 +18,7 @@ export interface RequestOptions {
 
 /** Options of requests that the reader may not wait for. */
 export interface KeepaliveOptions {
-  /** Whether the request goes on after the page is left. */
+  /** Whether the request continues after the reader leaves the page. */
   keepalive?: boolean;
 }
 
@@ -69,11 +69,11 @@ export class RectoClient {
   related(selection: string, options?: RelatedOptions): Promise<RelatedResponse>;
   /** Answer several queries at once; a search key may not. */
   batch(queries: string[], options?: BatchOptions): Promise<BatchResponse>;
-  /** Report that a reader opened a result; it goes on after the page is left. */
+  /** Report that a reader opened a result; the request continues after the reader leaves the page. */
   click(query: string, url: string, rank: number, options?: ClickOptions): Promise<void>;
   /** Yield the events of an answer; the loop ends after "end" or "error". */
   answer(query: string, options?: AnswerOptions): AsyncGenerator<AnswerEvent, void>;
-  /** Report whether an answer was helpful; it goes on after the page is left. */
+  /** Report whether an answer was helpful; the request continues after the reader leaves the page. */
   feedback(query: string, helpful: boolean, options?: ClickOptions): Promise<void>;
   collections(options?: RequestOptions): Promise<CollectionsResponse>;
   modules(options?: CollectionOptions): Promise<ModulesResponse>;

@@ -6,7 +6,7 @@ import { breadcrumb, linkOf, plainText, sectionOf } from "./results.js";
 
 const BLOCK = /```[\s\S]*?(?:\n```|$)|(?:(?!\n\s*\n|```)[\s\S])+/gu;
 const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\[(\d{1,3})\]/gu;
-const SOON = 300; // seconds: a longer pause means that the answers of the day are spent
+const SOON = 300; // seconds: a longer wait means that today's answers are used up
 
 /**
  * Return the element of the answer, and functions that offer one for a search or remove it.
