@@ -66,7 +66,7 @@ def site(_site: Site, chat: ChatDouble) -> Iterator[Site]:
     chat.text, chat.size, chat.pause = ANSWER, 5, 0.0
     chat.left.clear()
     yield _site
-    _site.attributes = before
+    _site.attributes, _site.language = before, "en"
 
 
 @pytest.fixture
@@ -268,3 +268,6 @@ def test_page_actions(browser: Browser, site: Site) -> None:
         assert "https://helper.invalid/?q=Read%20" in page.evaluate("window.opened")
         page.evaluate("() => document.querySelector('main').replaceWith(document.createElement('main'))")
         expect(page.locator("recto-page-actions")).to_have_count(1)
+        site.language = "de"
+        actions = reader.read().locator("recto-page-actions")
+        expect(actions.get_by_role("button", name="Seite kopieren")).to_be_visible()
