@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from asyncio import gather, to_thread
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from operator import methodcaller
@@ -36,10 +36,10 @@ from recto.server.http.answers import (
     is_answerable,
 )
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
+from recto.server.http.monitoring import advice, index_view
 from recto.server.http.service import MarkedResponse, SearchService
 from recto.server.http.views import add_html
 from recto.server.limits import Refused, current_request, respond, set_deadline
-from recto.settings import SAMPLE_COLLECTION
 from recto.types.index import IndexInfo
 from recto.types.search import Filters, SearchResponse
 
@@ -452,13 +452,13 @@ async def health(service: Service, collection: Collection = None) -> Response:
     return respond(
         {
             "validation": validated,
-            "index": _index_view(info, name, service.redact(info.warnings)) if info else None,
+            "index": index_view(info, name, service.redact(info.warnings)) if info else None,
             "problems": [problem._asdict() for problem in problems],
             "coverage": coverage,
             "suite": suite,
             "gaps": gaps,
             "latency": service.metrics.latency(),
-            "advice": list(_advice(name, info, coverage, suite)),
+            "advice": list(advice(name, info, coverage, suite)),
         }
     )
 
@@ -468,37 +468,3 @@ async def _open_info(service: SearchService, name: str) -> IndexInfo | None:
         return await service.info(name)
     except RectoError:  # counted elsewhere
         return None
-
-
-def _index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
-    book, calibration = info.fingerprint, info.calibration
-    fields = ("generation", "chunks", "created_at", "noise_floor")
-    return {field: getattr(info, field) for field in fields} | {
-        "collection": name,
-        "model": book.embedder.model if book else None,
-        "auroc": calibration.auroc if calibration else None,
-        "recto_version": book.recto_version if book else None,
-        "warnings": list(warnings),
-    }
-
-
-def _advice(
-    name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None
-) -> Iterator[str]:
-    """Yield the commands that fix what is missing or outdated."""
-    here = f"--collection {name}"
-    if info is None:
-        yield f"There is no index: run `recto index PATH {here}`."
-        return
-    if info.noise_floor is None:
-        yield f"The noise floor was never measured: run `recto calibrate {here}`."
-    if coverage is None or not coverage["current"]:
-        state = "was never measured" if coverage is None else "is from an older index"
-        yield f"The coverage {state}: run `recto coverage {here}`."
-    if suite is None and info.collection == SAMPLE_COLLECTION:
-        yield f"No evaluation suite was run: run `recto validate {here}`."
-    elif suite is None:
-        new, run = f"new --out questions.json {here}", f"validate --suite questions.json {here}"
-        yield f"No evaluation suite was run: draft one with `recto suite {new}`, then run `recto {run}`."
-    elif not suite["current"]:
-        yield f"The suite ran on an older index: run `{suite['command']}`."
