@@ -203,7 +203,7 @@ def test_a_query_that_becomes_a_question_is_logged_once(reader: Reader) -> None:
 
     def keep(request: Request) -> None:
         if request.method == "POST" and request.url.endswith(("/v1/search", "/v1/answer")):
-            bodies.append(request.post_data_json)
+            bodies.append(request.post_data_json or {})
 
     reader.page.on("request", keep)
     answer = ask(reader)

@@ -49,22 +49,36 @@ class CollectionClient:
             return self._retriever
 
     def search(
-        self, query: str, module: ModuleFilter, url: str | None, lang: str | None, **options: Any
+        self,
+        query: str,
+        top_k: int,
+        module: ModuleFilter,
+        url: str | None,
+        lang: str | None = None,
+        **options: Any,
     ) -> SearchResponse:
         """Search with the options of `Retriever.search`.
 
         Log the reason if there are no hits, because frameworks have no field for it.
         """
         filters = _filters(module, url, lang)
-        return _logged(self.retriever().search(query, filters=filters, **options))
+        return _logged(self.retriever().search(query, top_k, filters, **options))
 
     async def asearch(
-        self, query: str, module: ModuleFilter, url: str | None, lang: str | None, **options: Any
+        self,
+        query: str,
+        top_k: int,
+        module: ModuleFilter,
+        url: str | None,
+        lang: str | None = None,
+        **options: Any,
     ) -> SearchResponse:
         """Search without blocking the event loop."""
-        retriever = self._retriever or await to_thread(self.retriever)
+        retriever = self._retriever
+        if retriever is None:
+            retriever = await to_thread(self.retriever)
         filters = _filters(module, url, lang)
-        return _logged(await retriever.asearch(query, filters=filters, **options))
+        return _logged(await retriever.asearch(query, top_k, filters, **options))
 
 
 def content(hit: Hit) -> str:
