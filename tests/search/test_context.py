@@ -135,6 +135,23 @@ def test_a_truncated_code_block_is_closed(retriever: Retriever) -> None:
     assert section.text.endswith("\n```")
 
 
+def test_the_work_for_a_huge_chunk_is_bounded(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection of another pipeline can have chunks of any length."""
+    code = "\n".join(f"value_{number} = compute({number})" for number in range(500))
+    hits = made(retriever, f"Compute:\n\n```python\n{code}\n```")
+    response, opened, counted = retriever.search(QUESTION), retriever.open_index(), [0]
+    count = opened.embedder.count_tokens
+
+    def count_tokens(text: str) -> int:
+        counted[0] += len(text)
+        return count(text)
+
+    monkeypatch.setattr(opened.embedder, "count_tokens", count_tokens)
+    (section,) = build_context(opened, replace(response, hits=hits), None, 200).sections
+    assert section.truncated
+    assert counted[0] < 20 * len(code)
+
+
 def test_a_lead_in_is_shown_with_what_it_introduces(retriever: Retriever) -> None:
     pairs = [
         (before, after)

@@ -14,7 +14,7 @@ from recto.protocols import Index
 from recto.search.markdown import clean_markdown, close_fences, one_line
 from recto.search.pages import read_page, section_runs, to_markdown
 from recto.search.pipeline import OpenIndex
-from recto.search.selection import truncate, word_runs
+from recto.search.selection import longest_start, truncate, word_runs
 from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, Hit, Outcome, PageGroup, SearchResponse
 
 MIN_TOKENS, MAX_TOKENS = 100, 100_000
@@ -406,13 +406,16 @@ class _Selector:
     def _truncate(self, text: str) -> str:
         """Return the beginning of a text that fits: whole sentences, or whole lines of code."""
         most = self._max_tokens - _FENCE_TOKENS
-        cut = truncate(text, lambda part: self._count(part) <= most, most * _CHARACTERS_PER_TOKEN)
-        lines = text.split("\n")
-        while self._count(cut) < most // 2 and len(lines) > 1 and self._count("\n".join(lines)) > most:
-            lines.pop()
-        return close_fences(
-            max(cut, "\n".join(lines), key=len) if self._count("\n".join(lines)) <= most else cut
-        )
+
+        def fits(part: str) -> bool:
+            return self._count(part) <= most
+
+        longest = most * _CHARACTERS_PER_TOKEN
+        cut = truncate(text, fits, longest)
+        if self._count(cut) < most // 2:  # code has few sentences
+            line_ends = [number for number, letter in enumerate(text[:longest]) if letter == "\n"]
+            cut = max(cut, longest_start(text, line_ends, fits), key=len)
+        return close_fences(cut)
 
 
 def _title(section: _Section) -> str:

@@ -152,8 +152,8 @@ def test_not_covered_asks_no_model(asked: Service, chat: ChatDouble) -> None:
         (status(500), "The model refused the question"),
         (status(302, "", {"Location": "http://127.0.0.1:9/"}), "The model refused the question"),
         (rubbish(), "The model refused the question"),
-        (drop(), "The model cannot be reached, or broke off"),
-        (flood(b"x" * 65536), "The model cannot be reached, or broke off"),
+        (drop(), "The model cannot be reached, or its answer broke off"),
+        (flood(b"x" * 65536), "The model cannot be reached, or its answer broke off"),
         (stall(b"data: {not json\n\n"), "The model failed"),
         (stall(b"data: []\n\n"), "The model failed"),
         (stall(b'data: {"choices":[{"delta":{"content":5}}]}\n\n'), "The model failed"),
@@ -219,7 +219,7 @@ def test_a_model_that_is_not_there(answer_settings: Settings) -> None:
     options = replace(answer_settings.answer, url=refused_url())
     with Service(replace(answer_settings, answer=options)) as service:
         reply = service.post("/v1/answer", QUESTION)
-    assert events(reply)[-1][1]["error"] == "The model cannot be reached, or broke off"
+    assert events(reply)[-1][1]["error"] == "The model cannot be reached, or its answer broke off"
     assert b"127.0.0.1" not in reply.body
 
 

@@ -76,8 +76,8 @@ _REPORTED: dict[str, Any] = {
 _NOT_READY = {"model": dict[str, str], "description": "The server cannot answer searches now."}
 
 
-def _text_response(description: str) -> Responses:
-    return {200: {"content": {"text/plain": {}}, "description": description}}
+def _text_response(description: str, media_type: str = "text/plain") -> Responses:
+    return {200: {"content": {media_type: {}}, "description": description}}
 
 
 Collection = Annotated[
@@ -330,7 +330,7 @@ async def llms(service: Service, collection: Collection = None) -> Response:
     return _text(llms_txt(outline.title or name, outline, link), "text/plain")
 
 
-@llms_router.get("/skill.md", response_class=Response, responses=_text_response("Markdown."))
+@llms_router.get("/skill.md", response_class=Response, responses=_text_response("Markdown.", _MARKDOWN))
 async def skill(service: Service, collection: Collection = None) -> Response:
     """Return instructions for an agent that reads a book."""
     name = service.name(collection)
