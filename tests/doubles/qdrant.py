@@ -33,16 +33,16 @@ Shape = TypeVar("Shape", bound=BaseModel)
 client_warnings.SEEN_MESSAGES.add("large-local-collection")
 
 
-def _sparse_dot_product(query: models.SparseVector, vector: models.SparseVector) -> np.float32 | None:
+def _sparse_dot_product(vector1: models.SparseVector, vector2: models.SparseVector) -> np.float32 | None:
     places = [
-        (bisect_left(vector.indices, index), index, value)
-        for index, value in zip(query.indices, query.values, strict=True)
+        (bisect_left(vector2.indices, index), index, value)
+        for index, value in zip(vector1.indices, vector1.values, strict=True)
     ]
-    count = len(vector.indices)
+    count = len(vector2.indices)
     products = [
-        value * vector.values[place]
+        value * vector2.values[place]
         for place, index, value in places
-        if place < count and vector.indices[place] == index
+        if place < count and vector2.indices[place] == index
     ]
     return np.float32(sum(products)) if products else None
 
