@@ -8,10 +8,7 @@ const BLOCK = /```[\s\S]*?(?:\n```|$)|(?:(?!\n\s*\n|```)[\s\S])+/gu;
 const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\[(\d{1,3})\]/gu;
 const SOON = 300; // seconds: a longer wait means that today's answers are used up
 
-/**
- * Return the element of the answer, and functions that offer one for a search or remove it.
- * `onAsk` gets the response to the search, and returns whether to log the question.
- */
+/** Return the element of the answer, and functions that offer one or remove it; `onAsk` returns whether to log it. */
 export function makeAnswer({ t, client, rewrite }, onOpen, onAsk) {
   const element = h("section", { class: "answer", "aria-label": t("answer"), hidden: true });
   let controller = new AbortController();

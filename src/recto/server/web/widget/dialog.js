@@ -56,7 +56,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     unlogged = "";
   };
 
-  /** Return whether the query log lacks a query that is asked now; then the question logs it, and no search does. */
+  /** Return whether a question must be logged; then its search is not. */
   function claimLog({ query, query_log: hasLog }) {
     const isNew = hasLog && query !== logged;
     if (isNew) logged = query;
