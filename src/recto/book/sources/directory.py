@@ -182,29 +182,37 @@ class SiteRules(ABC):
         return Navigation(names)
 
 
-class Generator:
+class Generator(ABC):
     """A generator of sites: how it is recognised, and which options of an index run it knows."""
 
     generator: ClassVar[str]
     config_files: ClassVar[tuple[str, ...]]
+    signature: ClassVar[str] = ""
+    """A regular expression for a configuration, if other programs use files of the same name."""
     options: ClassVar[tuple[str, ...]] = ()
     """The options besides the usual ones that have an effect."""
     title: str
     logo: str
     notes: Sequence[str]
 
+    @abstractmethod
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
         """Read the configuration of a site."""
-        raise NotImplementedError
 
     @classmethod
-    def recognises(cls, config_file: Path) -> bool:  # noqa: ARG003
+    def recognises(cls, config_file: Path) -> bool:
         """Return whether a file with the name of a configuration is one."""
-        return True
+        if not cls.signature:
+            return True
+        try:
+            text = config_file.read_text("utf-8", "replace")
+        except OSError:
+            return False
+        return re.search(cls.signature, text, re.MULTILINE) is not None
 
+    @abstractmethod
     def directories(self, path: Path) -> list[PageDirectory]:
         """Return the directories of pages: all of the site, or the one that holds `path`, limited to it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from recto.book.parsing.formats import D2L
 from recto.book.sources.docusaurus.javascript import read_exported, read_json
-from recto.book.sources.includes import Directive, Finder, code_ranges
+from recto.book.sources.includes import Directive, code_ranges
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, read_summary, text_of
 
@@ -24,6 +24,7 @@ class GitBookSite(Site):
 
     generator = "gitbook"
     config_files = (".gitbook.yaml", ".gitbook.yml", "SUMMARY.md")
+    only_listed = True
 
     @classmethod
     def recognises(cls, config_file: Path) -> bool:
@@ -36,27 +37,13 @@ class GitBookSite(Site):
         config = self.read_yaml(config_file) if config_file.suffix != ".md" else {}
         self.root = self.directory / (text_of(config, "root") or ".")
         summary = self.root / (text_of(config, "structure", "summary") or "SUMMARY.md")
-        self.list_pages(
-            list(read_summary(read_config(summary, self.bounds))),
-            lambda path: path if self.exists(path) else None,
-        )
+        self.list_pages(read_summary(read_config(summary, self.bounds)))
 
-    def wants(self, name: str) -> bool:
-        """Return whether the summary lists a page."""
-        return name in self.sections and super().wants(name)
-
-    def finder(self) -> Finder:
-        """Return the finder of `{% hint %}` and its kin."""
-        return _tags
-
-
-def _tags(text: str, _: Path) -> Sequence[Directive]:
-    in_code = code_ranges(text) if "{%" in text else bool
-    return [
-        Directive(*tag.span(), new=tag["shown"] or "")
-        for tag in _TAG.finditer(text)
-        if not in_code(tag.start())
-    ]
+    def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
+        """Find `{% hint %}` and similar tags, which become their title."""
+        in_code = code_ranges(text) if "{%" in text else bool
+        tags = (tag for tag in _TAG.finditer(text) if not in_code(tag.start()))
+        return [Directive(*tag.span(), new=tag["shown"] or "") for tag in tags]
 
 
 class NextraSite(Site):
@@ -64,19 +51,13 @@ class NextraSite(Site):
 
     generator = "nextra"
     config_files = tuple(f"next.config.{end}" for end in ("mjs", "js", "ts", "cjs"))
-
-    @classmethod
-    def recognises(cls, config_file: Path) -> bool:
-        """Return whether the site uses Nextra."""
-        with suppress(OSError):
-            return "nextra" in config_file.read_text("utf-8", "replace")
-        return False
+    signature = "nextra"
 
     def configure(self, config_file: Path) -> None:  # noqa: ARG002
         """Read the `_meta` files."""
         folders = (self.directory / name for name in ("content", "src/content", "pages", "src/pages"))
         self.root = next((folder for folder in folders if folder.is_dir()), self.directory)
-        self.list_pages(list(self._entries(self.root, (), set())))
+        self.list_pages(self._entries(self.root, (), set()))
 
     def _entries(self, folder: Path, sections: tuple[str, ...], seen: set[Path]) -> Iterator[Entry]:
         """Yield the pages of a directory as its `_meta` file orders them."""
@@ -97,17 +78,10 @@ class NextraSite(Site):
             value = meta.get(key)
             title = value if isinstance(value, str) else text_of(value, "title")
             below = folder / key
-            name = next(
-                (
-                    file.relative_to(self.root).as_posix()
-                    for end in (".mdx", ".md")
-                    if (file := folder / f"{key}{end}").is_file()
-                ),
-                "",
-            )
+            files = (folder / f"{key}{end}" for end in (".mdx", ".md"))
             inner = (*sections, title or key.replace("-", " ").capitalize()) if below.is_dir() else sections
-            if name:
-                yield name, title, inner
+            if file := next((one for one in files if one.is_file()), None):
+                yield file.relative_to(self.root).as_posix(), title, inner
             if below.is_dir() and not key.startswith((".", "_")):
                 yield from self._entries(below, inner, seen)
 
@@ -126,24 +100,23 @@ class D2lBookSite(Site):
 
     generator = "d2lbook"
     config_files = ("config.ini",)
+    signature = r"(?s)\A(?=.*\[project\])(?=.*\[build\])"
+    only_listed = True
     suffixes = (".md",)
     anchors = "docutils"
     markdown = D2L
 
     @classmethod
     def recognises(cls, config_file: Path) -> bool:
-        """Return whether a file has the sections of d2lbook."""
-        with suppress(OSError):
-            text = config_file.read_text("utf-8", "replace")
-            return "[project]" in text and "[build]" in text and config_file.with_name("index.md").is_file()
-        return False
+        """Return whether a file has the sections of d2lbook, and there is a first page beside it."""
+        return super().recognises(config_file) and config_file.with_name("index.md").is_file()
 
     def configure(self, config_file: Path) -> None:
         """Read the title, and the tables of contents from the first page on."""
         text = read_config(config_file, self.bounds)
         title = re.search(r"^title\s*=\s*(.+)$", text, re.MULTILINE)
         self.title = title[1].strip() if title else ""
-        self.list_pages(list(self._toc("index.md", set())))
+        self.list_pages(self._toc("index.md", set()))
 
     def _toc(self, name: str, seen: set[str]) -> Iterator[Entry]:
         if name in seen or not self.exists(name):
@@ -157,19 +130,10 @@ class D2lBookSite(Site):
                     folder = name.rpartition("/")[0]
                     yield from self._toc(f"{folder}/{line}.md".lstrip("/"), seen)
 
-    def wants(self, name: str) -> bool:
-        """Return whether a table of contents lists a page."""
-        return name in self.sections and super().wants(name)
-
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the name of the HTML file."""
         return html_address(name)
 
-    def finder(self) -> Finder:
-        """Return the finder of tables of contents; the reader resolves other marks."""
-        return _tables_of_contents
-
-
-def _tables_of_contents(text: str, _: Path) -> Sequence[Directive]:
-    """Remove the tables of contents, which are the site's navigation."""
-    return [Directive(*toc.span()) for toc in _TOC.finditer(text)]
+    def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
+        """Find the tables of contents, which are removed: they are the navigation."""
+        return [Directive(*toc.span()) for toc in _TOC.finditer(text)]
