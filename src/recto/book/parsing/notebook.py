@@ -12,7 +12,7 @@ from typing import Any
 from recto._util.text import encodable
 from recto.book.parsing.dialects import MYST, plain_markdown
 from recto.book.parsing.markdown import parse
-from recto.book.parsing.rendered import ticks
+from recto.book.parsing.rendered import fenced
 from recto.types.book import Block, Document, Page, Section
 
 _MOST_OUTPUT_LINES, _MOST_OUTPUT = 20, 2_000  # lines and characters of the output of one cell
@@ -87,16 +87,13 @@ class _Writer:
         if kind == "markdown":
             self._write(source.split("\n"))
         elif kind == "code" and source.strip():
-            marks = ticks(source, 3)
-            lines = source.split("\n")
-            language = self.language
-            if magic := re.fullmatch(r"%%(bash|sh|html|latex|javascript|js|R|sql|writefile)\b.*", lines[0]):
+            language, first = self.language, source.partition("\n")[0]
+            if magic := re.fullmatch(r"%%(bash|sh|html|latex|javascript|js|R|sql|writefile)\b.*", first):
                 language = magic[1].lower() if magic[1] != "writefile" else ""
-            self._write([f"{marks}{language}", *lines, marks], inner=True)
+            self._write(fenced(source, language), inner=True)
         if kind == "code":
             for text in _outputs(cell.get("outputs")):
-                marks = ticks(text, 3)
-                self._write([f"{marks}text", *text.split("\n"), marks], known=False)
+                self._write(fenced(text, "text"), known=False)
 
     def _write(self, lines: list[str], *, inner: bool = False, known: bool = True) -> None:
         for index, line in enumerate(lines):

@@ -27,7 +27,7 @@ from recto.book.parsing.pdf.layout import (
     paragraphs,
     without_running_heads,
 )
-from recto.book.parsing.rendered import TextBlock, sections, ticks
+from recto.book.parsing.rendered import TextBlock, fenced, sections
 from recto.errors import missing_extra
 from recto.types.book import Block, Document, Page, Part, Section, Volume
 
@@ -122,8 +122,7 @@ def read_pdf(page: Page) -> Document:
     blocks: list[TextBlock] = []
     last = 0
     for kind, level, number, text in json.loads(page.text):
-        marks = ticks(text, 3)
-        lines = [marks, *text.split("\n"), marks] if kind == "code" else text.split("\n")
+        lines = fenced(text) if kind == "code" else text.split("\n")
         block = TextBlock(kind, lines, level=level, id=f"page={number}" if kind == "heading" else "")
         block.anchors = [(0, f"page={number}")] if number != last or kind == "heading" else []
         last = number

@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import pairwise
 from statistics import median
+
+from recto.book.parsing.rendered import table
 
 _GUTTER = (0.3, 0.7)  # the share of the text's width where the space between two columns may be
 _MOST_CROSSING = 0.2  # the share of rows that may cross it: headings, figures
@@ -244,8 +246,11 @@ def _set_text(run: TextRun, hyphens: Hyphens) -> None:
 def _table(rows: Sequence[Row]) -> str:
     """Return rows as a Markdown table; cells that begin at about the same x are a column."""
     size = median(row.size for row in rows) or 1
-    starts = sorted(x for row in rows for x, _ in row.cells)
-    columns = [next(group) for _, group in groupby(_clustered(starts, 1.5 * size), key=lambda one: one)]
+    columns: list[float] = []
+    last = float("-inf")
+    for x in sorted(x for row in rows for x, _ in row.cells):
+        columns += [x] if x - last > 1.5 * size else []
+        last = x
     lines: list[list[str]] = []
     for row in rows:
         cells = [""] * len(columns)
@@ -256,20 +261,7 @@ def _table(rows: Sequence[Row]) -> str:
             lines[-1] = [f"{one} {more}".strip() for one, more in zip(lines[-1], cells, strict=True)]
         else:
             lines.append(cells)
-    written = [f"| {' | '.join(cells)} |" for cells in lines]
-    return "\n".join([written[0], "|" + " --- |" * len(columns), *written[1:]])
-
-
-def _clustered(values: Sequence[float], distance: float) -> list[float]:
-    """Return, for each of the sorted values, the first value of its cluster."""
-    clusters: list[float] = []
-    start = last = float("-inf")
-    for value in values:
-        if value - last > distance:
-            start = value
-        clusters.append(start)
-        last = value
-    return clusters
+    return "\n".join(table(lines))
 
 
 class Hyphens:
