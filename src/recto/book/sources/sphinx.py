@@ -13,7 +13,7 @@ from posixpath import normpath
 from typing import Any, ClassVar
 
 from recto._util.text import plural
-from recto.book.parsing.formats import MARKDOWN, MYST, RST, Format, format_of, skip_advice
+from recto.book.parsing.formats import MARKDOWN, MYST, RST, Format, format_of
 from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, Select, select_lines
@@ -71,13 +71,10 @@ class SphinxSite(Site):
                 f"{plural(self._autodoc, 'autodoc directive')} not resolved, because that runs the "
                 "documented code; to have these texts, index the built HTML or the address of the site."
             )
-        if not RST.is_available and ".txt" in self.suffixes:
-            self.notes.append(f".txt files are not read: {skip_advice('.rst')}.")
 
     def format_of(self, name: str) -> Format | None:
         """Return the format of a file: a suffix that only the configuration names is reStructuredText."""
-        stated = RST if RST.is_available and name.lower().endswith(self.suffixes) else None
-        return super().format_of(name) or stated
+        return super().format_of(name) or (RST if name.lower().endswith(self.suffixes) else None)
 
     def set_options(self, config: dict[str, Any]) -> None:
         """Take over the options of `conf.py`."""
