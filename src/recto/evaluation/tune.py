@@ -224,10 +224,7 @@ def configurations(
 
 
 def _scores(
-    retriever: Retriever,
-    questions: Sequence[Bound],
-    chosen: Sequence[SearchConfiguration],
-    measure: Measure,
+    retriever: Retriever, questions: Sequence[Bound], chosen: Sequence[SearchConfiguration], measure: Measure
 ) -> dict[SearchConfiguration, list[float]]:
     """Return the value of each question with each configuration of an index."""
     depth, opened = max(_MIN_DEPTH, measure.cutoff or 1), retriever.open_index()

@@ -90,7 +90,8 @@ PDF = Format("pdf", (".pdf",), _read_pdf, "", _LARGEST_VOLUME, "pypdfium2", "pdf
 BUILT_IN = (MARKDOWN, MDX, HTML, MYST, D2L, QUARTO, NOTEBOOK, RST, EPUB, PDF)
 _FIXED = (MARKDOWN, MDX, HTML)  # a plugin may replace the readers of the other formats
 _NOT_READ = {
-    (".adoc", ".asciidoc"): "AsciiDoc is not read; index the HTML that is built from it, or the website",
+    (".adoc", ".asciidoc"): "AsciiDoc is not read; index the HTML that is built from it, "
+    "or crawl the website",
     (".org", ".rmd", ".textile"): "build the site, and index its address or the directory of its HTML files",
     (".html", ".htm"): "HTML files beside pages in other formats are not read; index their directory",
     (".docx", ".odt", ".tex"): "convert them to one of the formats that Recto reads, such as PDF or EPUB",

@@ -89,15 +89,7 @@ def open_source(
     from recto.book.sources.options import SiteOptions
     from recto.book.sources.tree import open_book
 
-    site = SiteOptions(
-        options.site_url or "",
-        options.route_base_path,
-        options.trailing_slash,
-        options.version or "",
-        options.locale or "",
-        options.title or "",
-        options.generator or "",
-    )
+    site = SiteOptions(**{name.removeprefix("site_"): value for name, value in options.stated})
     return _recorded(open_book(Path(location), site), options)
 
 

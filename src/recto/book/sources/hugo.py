@@ -53,12 +53,8 @@ class HugoSite(Site):
     def recognises(cls, config_file: Path) -> bool:
         """Return whether there is content beside a file that may belong to another program."""
         folder = cls.folder_of(config_file)
-        return config_file.stem == "hugo" or (
-            (folder / "content").is_dir()
-            and (
-                (folder / "layouts").is_dir() or (folder / "themes").is_dir() or (folder / "go.mod").is_file()
-            )
-        )
+        has_theme = any((folder / name).exists() for name in ("layouts", "themes", "go.mod"))
+        return config_file.stem == "hugo" or ((folder / "content").is_dir() and has_theme)
 
     def configure(self, config_file: Path) -> None:
         """Read the options that decide where pages are and where they are published."""

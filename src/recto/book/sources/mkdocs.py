@@ -21,6 +21,7 @@ from recto.book.sources.includes import (
     in_order,
     line_end,
     line_start,
+    select_between,
     select_lines,
     whole_line,
 )
@@ -319,13 +320,4 @@ def _between(options: str) -> Select | None:
         else ""
         for name in ("start", "end")
     )
-    if not start and not end:
-        return None
-
-    def select(text: str) -> str | None:
-        if start not in text or end not in text:
-            return None
-        parts = text.split(start)[1:] if start and end else [text.partition(start)[2]] if start else [text]
-        return "".join(part.partition(end)[0] for part in parts) if end else parts[0]
-
-    return select
+    return select_between(start, end, every=True)

@@ -19,6 +19,7 @@ from recto.errors import ConfigurationError, InvalidOption
 BOOK_FILE = "recto.toml"
 PLAIN = "Pass the directory of the pages itself; --site-url states where they are published."
 _LARGEST_CONFIG = 1 << 19  # bytes; far more than any configuration has
+_START = 1 << 14  # bytes of a page that are searched for front matter
 _LARGEST_LOGO = 32 << 10  # bytes; every index has it in its fingerprint
 _IMAGES = {
     ".svg": "svg+xml",
@@ -68,6 +69,17 @@ def read_config(file: Path, bounds: Path, limit: int = _LARGEST_CONFIG) -> str:
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
         reason = getattr(error, "strerror", None) or str(error)
     raise UnreadableSite(f"{file.name} cannot be read: {reason}", hint=PLAIN)
+
+
+def read_start(file: Path, bounds: Path) -> str:
+    """Return the start of a page, which may hold front matter; "" if it cannot be read."""
+    try:
+        if is_inside(file, bounds):
+            with file.open("rb") as opened:
+                return opened.read(_START).decode("utf-8", "replace")
+    except (OSError, RuntimeError):  # it is missing, or reported when it is read
+        pass
+    return ""
 
 
 def read_logo(files: Iterable[Path], bounds: Path) -> str:

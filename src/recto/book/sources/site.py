@@ -29,11 +29,11 @@ from recto.book.sources.options import (
     local_parts,
     read_config,
     read_logo,
+    read_start,
     repository_of,
 )
 from recto.types.book import AnchorStyle, Page
 
-_HEAD = 1 << 14  # bytes of a page that are searched for front matter
 _LISTED = re.compile(
     r"^(?P<indent>[ \t]*)(?:[-*+][ \t]+)?\[(?P<title>(?:[^\[\]]|\[[^\[\]]*\]){1,500})\]"
     r"\((?P<path>[^()\s]*|<[^<>\n]*>)\)"
@@ -158,14 +158,7 @@ class Site(Generator, SiteRules):
     def head(self, name: str) -> dict[str, Any]:
         """Return the front matter of a file; {} if it has none."""
         if name not in self._heads:
-            self._heads[name] = {}
-            try:
-                if is_inside(self.root / name, self.bounds):
-                    with (self.root / name).open("rb") as file:
-                        text = file.read(_HEAD).decode("utf-8", "replace")
-                    self._heads[name] = self.read_head(text)
-            except OSError:  # it is missing, or reported when it is read
-                pass
+            self._heads[name] = self.read_head(read_start(self.root / name, self.bounds))
         return self._heads[name]
 
     def read_head(self, text: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MYST, RST, Format, format_of
 from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.docusaurus.javascript import get
-from recto.book.sources.includes import Directive, Select, select_lines
+from recto.book.sources.includes import Directive, Select, select_between, select_lines
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
 
@@ -305,14 +305,4 @@ def _rst_code(select: Select | None, language: str, text: str) -> str | None:
 def _selected(options: dict[str, str]) -> Select | None:
     if lines := options.get("lines"):
         return select_lines(lines, "-")
-    start, end = options.get("start-after", ""), options.get("end-before", "")
-    if not start and not end:
-        return None
-
-    def select(text: str) -> str | None:
-        if start not in text or end not in text:
-            return None
-        text = text.partition(start)[2] if start else text
-        return text.partition(end)[0] if end else text
-
-    return select
+    return select_between(options.get("start-after", ""), options.get("end-before", ""))

@@ -14,14 +14,7 @@ from recto.book.parsing.formats import MARKDOWN, MDX, format_of, skip_advice, su
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.built import BuiltSiteRules, is_built_site
-from recto.book.sources.directory import (
-    Generator,
-    PageDirectory,
-    SiteRules,
-    any_of,
-    is_file,
-    module_titles,
-)
+from recto.book.sources.directory import Generator, PageDirectory, SiteRules, any_of, is_file, module_titles
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
 from recto.book.sources.gitbook import D2lBookSite, GitBookSite, NextraSite
 from recto.book.sources.hugo import HugoSite

@@ -25,9 +25,7 @@ _DIRECTORY: dict[str, Any] = {"type": click.Path(path_type=Path, file_okay=False
 
 @click.command()
 @click.option(
-    "--llms",
-    **_DIRECTORY,
-    help="Write llms.txt, llms-full.txt and each page as Markdown to this directory.",
+    "--llms", **_DIRECTORY, help="Write llms.txt, llms-full.txt and each page as Markdown to this directory."
 )
 @click.option(
     "--static",

@@ -164,12 +164,10 @@ def paragraphs(rows: Iterable[Row], headings: dict[int, tuple[int, str]], hyphen
     runs: list[TextRun] = []
     ordered = list(rows)
     pitch = _pitch(ordered)
-    for above, row in pairwise(ordered):  # a row of short words is code below code
-        if row.pitch == UNKNOWN and above.pitch > 0 and abs(above.size - row.size) < 0.1 * row.size:
-            row.pitch = above.pitch
-    for row, below in pairwise(ordered):
-        if row.pitch == UNKNOWN and below.pitch > 0 and abs(below.size - row.size) < 0.1 * row.size:
-            row.pitch = below.pitch
+    for near, row in (*pairwise(ordered), *((below, row) for row, below in pairwise(ordered))):
+        # A row of short words is code if the row above or below it is.
+        if row.pitch == UNKNOWN and near.pitch > 0 and abs(near.size - row.size) < 0.1 * row.size:
+            row.pitch = near.pitch
     for row in ordered:
         if id(row) in headings:
             level, title = headings[id(row)]
