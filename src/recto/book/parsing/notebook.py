@@ -155,7 +155,7 @@ def _with_cells(document: Document, cells: list[tuple[int, int]]) -> Document:
 
 
 def _in_file(document: Document, sources: list[int]) -> Document:
-    """Return a document whose lines are those of the file instead of the written Markdown."""
+    """Return a document with the line numbers of the file instead of the written Markdown."""
     numbers = [*sources, sources[-1] if sources else 1]
 
     def at(line: int) -> int:

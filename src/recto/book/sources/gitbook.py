@@ -20,7 +20,7 @@ _TOC = re.compile(r"^```(?:toc|eval_rst\s+\.\. toctree::)[ \t]*\n(?P<body>.*?)^`
 
 
 class GitBookSite(Site):
-    """A book of GitBook: the pages that `SUMMARY.md` lists."""
+    """A GitBook book: the pages that `SUMMARY.md` lists."""
 
     generator = "gitbook"
     config_files = (".gitbook.yaml", ".gitbook.yml", "SUMMARY.md")
@@ -28,7 +28,7 @@ class GitBookSite(Site):
 
     @classmethod
     def recognises(cls, config_file: Path) -> bool:
-        """Return whether a summary is not a part of a book of mdBook."""
+        """Return whether a summary does not belong to mdBook."""
         folders = (config_file.parent, *config_file.parent.parents[:2])
         return config_file.suffix != ".md" or not any((folder / "book.toml").is_file() for folder in folders)
 
@@ -96,7 +96,7 @@ class NextraSite(Site):
 
 
 class D2lBookSite(Site):
-    """A book of d2lbook, such as Dive into Deep Learning: Sphinx with roles of its own in Markdown."""
+    """A d2lbook book, such as Dive into Deep Learning: Sphinx with roles of its own in Markdown."""
 
     generator = "d2lbook"
     config_files = ("config.ini",)

@@ -25,7 +25,7 @@ _END = re.compile(r"ANCHOR_END:\s*(?P<name>[\w-]+)")
 
 
 class MdBookSite(Site):
-    """A book of mdBook: only the pages that `SUMMARY.md` lists are published."""
+    """An mdBook book: only the pages that `SUMMARY.md` lists are published."""
 
     generator = "mdbook"
     config_files = ("book.toml",)

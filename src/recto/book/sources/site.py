@@ -239,7 +239,7 @@ def read_summary(text: str) -> Iterator[Entry]:
 def _flat_modules(sections: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Return the module of each page by its outermost section, if the pages are not in directories.
 
-    A section with a single page is no module.
+    A section with a single page is not a module.
     """
     if not sections or sum("/" in name for name in sections) * 2 > len(sections):
         return {}

@@ -31,7 +31,7 @@ _COMMON_HEAD = 3  # pages that have the same first or last row
 class Row:
     """Words on one line of a column, in one or several cells; y grows upwards.
 
-    `pitch` is the width of a character if all have the same, zero if not, and `UNKNOWN` if it cannot be told.
+    `pitch` is the width of a character if all have the same, zero if not, and `UNKNOWN` for a short word.
     """
 
     left: float
@@ -60,7 +60,7 @@ class TextRun:
 
 
 def in_reading_order(segments: Sequence[Row]) -> list[Row]:
-    """Return the rows of a page: those of the left column before those of the right one."""
+    """Return the rows of a page: the left column before the right one."""
     if not segments:
         return []
     gutter = _gutter(segments)
