@@ -9,7 +9,8 @@ import pytest
 
 from recto.book.leftovers import leftovers
 from recto.book.parsing.formats import read
-from recto.book.sources.options import SiteOptions
+from recto.book.sources.options import BookFile, SiteOptions
+from recto.book.sources.site import Site
 from recto.book.sources.tree import GENERATORS, open_book
 from recto.errors import InvalidArgument, InvalidOption, RectoError
 from recto.types.book import Page
@@ -247,6 +248,40 @@ def test_sphinx_includes_and_text_files(tmp_path: Path) -> None:
     ]
     assert any("1 autodoc directive not resolved" in note for note in book.notes)
     assert any("secret.txt (outside the repository)" in note for note in book.notes)
+
+
+OUTSIDE = {
+    "conf.py": ("extensions = ['myst_parser']\n", {"index.md": "# A\n\n```{toctree}\n../*/*\na**\n```\n"}),
+    "astro.config.mjs": (
+        "import starlight from 's'\nexport default { integrations: [starlight({ title: 'A', sidebar: "
+        "[{ label: 'B', autogenerate: { directory: '../../../../outside' } }] })] }\n",
+        {"src/content/docs/index.md": "# A\n"},
+    ),
+    "next.config.mjs": ("import nextra from 'nextra'\n", {"content/index.md": "# A\n"}),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_navigation_does_not_leave_the_book(tmp_path: Path, name: str) -> None:
+    config, files = OUTSIDE[name]
+    root = write(tmp_path / "lights", {name: config, **files})
+    write(tmp_path / "outside", {"secret.md": "# Secret\n"})
+    if name == "next.config.mjs":
+        (root / "content" / "link").symlink_to(tmp_path / "outside")
+    (generator,) = (one for one in GENERATORS.values() if name in one.config_files)
+    site = generator(root / name, BookFile(), "lights")
+    assert isinstance(site, Site)
+    assert not [page for page in site.sections if "secret" in page]
+
+
+@pytest.mark.parametrize("generator", ["sphinx", "d2lbook"])
+def test_a_long_chain_of_tables_of_contents(tmp_path: Path, generator: str) -> None:
+    mark = {"sphinx": "{toctree}", "d2lbook": "toc"}[generator]
+    files = {f"p{n}.md": f"```{mark}\np{n + 1}\n```\n" for n in range(1200)}
+    files["index.md"] = f"# Lights\n\n```{mark}\np0\n```\n"
+    files["conf.py"] = "extensions = ['myst_parser']\n" if generator == "sphinx" else ""
+    files["config.ini"] = "[project]\n[build]\n" if generator == "d2lbook" else ""
+    assert len(open_book(write(tmp_path / "lights", files))) == 1201
 
 
 def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:

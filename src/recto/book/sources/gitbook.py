@@ -14,7 +14,8 @@ from recto.book.sources.includes import Directive, code_ranges
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, read_summary, text_of
 
-_LARGEST = 1 << 20
+_LARGEST = 1 << 20  # bytes of a page
+_DEEPEST = 20  # directories in directories
 _TAG = re.compile(r"\{%[^%\n]*?(?:\b(?:title|description|caption)=\"(?P<shown>[^\"]*)\"[^%\n]*?)?%\}")
 _TOC = re.compile(r"^```(?:toc|eval_rst\s+\.\. toctree::)[ \t]*\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -57,33 +58,26 @@ class NextraSite(Site):
         """Read the `_meta` files."""
         folders = (self.directory / name for name in ("content", "src/content", "pages", "src/pages"))
         self.root = next((folder for folder in folders if folder.is_dir()), self.directory)
-        self.list_pages(self._entries(self.root, (), set()))
+        self.list_pages(self._entries(self.root, ()))
 
-    def _entries(self, folder: Path, sections: tuple[str, ...], seen: set[Path]) -> Iterator[Entry]:
-        """Yield the pages of a directory as its `_meta` file orders them."""
-        if folder in seen or len(seen) > _LARGEST:
+    def _entries(self, folder: Path, sections: tuple[str, ...]) -> Iterator[Entry]:
+        """Yield the pages of a directory as its `_meta` file orders them; links are not followed."""
+        if len(sections) > _DEEPEST:
             return
-        seen.add(folder)
-        meta = self._meta(folder)
-        there = {
-            entry.stem if entry.is_file() else entry.name
-            for entry in folder.iterdir()
-            if entry.is_dir() or entry.name.endswith(self.suffixes)
-        }
-        order = [
-            *(key for key in meta if key in there),
-            *sorted(there - set(meta), key=lambda one: (one != "index", one)),
-        ]
-        for key in order:
+        meta, entries = self._meta(folder), list(folder.iterdir())
+        folders = {one.name for one in entries if one.is_dir() and not one.is_symlink()}
+        folders -= {name for name in folders if name.startswith((".", "_", "node_modules"))}
+        names = folders | {one.stem for one in entries if one.name.endswith(self.suffixes)}
+        unlisted = sorted(names - set(meta), key=lambda name: (name != "index", name))
+        for key in (*(key for key in meta if key in names), *unlisted):
             value = meta.get(key)
             title = value if isinstance(value, str) else text_of(value, "title")
-            below = folder / key
             files = (folder / f"{key}{end}" for end in (".mdx", ".md"))
-            inner = (*sections, title or key.replace("-", " ").capitalize()) if below.is_dir() else sections
+            inner = (*sections, title or key.replace("-", " ").capitalize()) if key in folders else sections
             if file := next((one for one in files if one.is_file()), None):
                 yield file.relative_to(self.root).as_posix(), title, inner
-            if below.is_dir() and not key.startswith((".", "_")):
-                yield from self._entries(below, inner, seen)
+            if key in folders:
+                yield from self._entries(folder / key, inner)
 
     def _meta(self, folder: Path) -> dict[str, Any]:
         for file in (folder / f"_meta.{end}" for end in ("js", "ts", "tsx", "jsx", "mjs", "json")):
@@ -116,19 +110,21 @@ class D2lBookSite(Site):
         text = read_config(config_file, self.bounds)
         title = re.search(r"^title\s*=\s*(.+)$", text, re.MULTILINE)
         self.title = title[1].strip() if title else ""
-        self.list_pages(self._toc("index.md", set()))
+        self.list_pages((name, "", ()) for name in self._listed())
 
-    def _toc(self, name: str, seen: set[str]) -> Iterator[Entry]:
-        if name in seen or not self.exists(name):
-            return
-        seen.add(name)
-        yield name, "", ()
-        text = read_config(self.root / name, self.bounds, _LARGEST)
-        for toc in _TOC.finditer(text):
-            for line in map(str.strip, toc["body"].split("\n")):
-                if line and not line.startswith(":"):
-                    folder = name.rpartition("/")[0]
-                    yield from self._toc(f"{folder}/{line}.md".lstrip("/"), seen)
+    def _listed(self) -> Iterator[str]:
+        """Yield the first page and those that the tables of contents list, in reading order."""
+        seen, waiting = set[str](), ["index.md"]
+        while waiting:
+            name = waiting.pop()
+            if name in seen or not self.exists(name):
+                continue
+            seen.add(name)
+            yield name
+            text, folder = read_config(self.root / name, self.bounds, _LARGEST), name.rpartition("/")[0]
+            lines = [line.strip() for toc in _TOC.finditer(text) for line in toc["body"].split("\n")]
+            pages = [line for line in lines if line and not line.startswith(":")]
+            waiting += [f"{folder}/{page}.md".lstrip("/") for page in reversed(pages)]
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the name of the HTML file."""

@@ -65,7 +65,7 @@ class SphinxSite(Site):
         self.root = config_file.parent
         self.set_options(_literals(read_config(config_file, self.bounds)))
         self._autodoc = 0
-        self.list_pages(self._toctree(self.first, (), set()))
+        self.list_pages(self._toctree())
         if self._autodoc:
             self.notes.append(
                 f"{plural(self._autodoc, 'autodoc directive')} not resolved, because that runs the "
@@ -107,21 +107,28 @@ class SphinxSite(Site):
         names = [target, *(target + suffix for suffix in self.suffixes)]
         return next((name for name in names if self.format_of(name) and self.exists(name)), None)
 
-    def _toctree(self, document: str, sections: tuple[str, ...], seen: set[str]) -> Iterator[Entry]:
-        """Yield a page and those that its toctrees list; captions and pages with a toctree are sections."""
-        name = self.file_of(document)
-        if name is None or name in seen or len(seen) > _MOST_LISTED or len(sections) > _DEEPEST:
-            return
-        seen.add(name)
-        text = self._read(name)
-        self._autodoc += len(_AUTODOC.findall(text))
-        trees = list(_toctrees(text)) if "toctree" in text else []
-        own = (*sections, title) if trees and document != self.first and (title := _title(text)) else sections
-        yield name, "", own
-        for caption, entries in trees:
-            for entry in entries:
-                for target in self._targets(entry, document):
-                    yield from self._toctree(target, (*own, caption) if caption else own, seen)
+    def _toctree(self) -> Iterator[Entry]:
+        """Yield the pages from the first one on; captions and pages with a toctree are sections."""
+        seen, waiting = set[str](), [(self.first, tuple[str, ...]())]
+        while waiting and len(seen) <= _MOST_LISTED:
+            document, sections = waiting.pop()
+            name = self.file_of(document)
+            if name is None or name in seen or len(sections) > _DEEPEST:
+                continue
+            seen.add(name)
+            text = self._read(name)
+            self._autodoc += len(_AUTODOC.findall(text))
+            trees = list(_toctrees(text)) if "toctree" in text else []
+            title = _title(text) if trees and document != self.first else ""
+            own = (*sections, title) if title else sections
+            yield name, "", own
+            below = [
+                (target, (*own, caption) if caption else own)
+                for caption, entries in trees
+                for entry in entries
+                for target in self._targets(entry, document)
+            ]
+            waiting += reversed(below)
 
     def _read(self, name: str) -> str:
         try:
@@ -136,9 +143,10 @@ class SphinxSite(Site):
         path = target.lstrip("/") if target.startswith("/") else normpath(folder / target)
         if "*" not in path:
             return [re.sub(r"\.(?:rst|md|ipynb|txt)$", "", path)]
-        matches = (
-            file.relative_to(self.root) for file in self.root.glob(path) if file.name.endswith(self.suffixes)
-        )
+        files: list[Path] = []
+        with suppress(ValueError):  # not a glob, such as `a**`
+            files += self.root.glob(path) if not path.startswith("..") else ()
+        matches = (file.relative_to(self.root) for file in files if file.name.endswith(self.suffixes))
         return sorted({file.as_posix().rpartition(".")[0] for file in matches} - {document})
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:

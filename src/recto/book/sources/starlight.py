@@ -11,6 +11,7 @@ from recto.book.parsing.frontmatter import stated
 from recto.book.parsing.markdown.headings import slugger
 from recto.book.sources.docusaurus.javascript import Unknown, get
 from recto.book.sources.includes import Directive, find_containers
+from recto.book.sources.options import is_inside
 from recto.book.sources.site import Entry, Site, text_of
 
 _DEEPEST = 10
@@ -60,8 +61,9 @@ class StarlightSite(Site):
                 below = (*sections, label) if label else sections
                 yield from self._entries(items, below)
                 if folder := text_of(item, "autogenerate", "directory"):
-                    files = sorted((self.root / self._locale / folder).rglob("*.md*"), key=self._order)
                     start = self.root / self._locale
+                    inside = is_inside(start / folder, self.root.resolve())
+                    files = sorted((start / folder).rglob("*.md*"), key=self._order) if inside else []
                     yield from ((file.relative_to(start).as_posix(), "", below) for file in files)
                 elif items is None and (target := text_of(item, "slug") or text_of(item, "link")):
                     yield target, label, sections
