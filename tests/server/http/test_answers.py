@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +61,7 @@ def answer_settings(
     """A home of its own, because answers are counted there."""
     root = tmp_path_factory.mktemp("answers")
     shutil.copytree(house_settings.home, root / "home", symlinks=True)
-    options = AnswerOptions(chat.base, "a-model", KEY, seconds=5, rate=1000)
+    options = AnswerOptions(chat.base, "a-model", KEY, seconds=60, rate=1000)
     log = QueryLogOptions(root / "log")
     return replace(house_settings, home=root / "home", answer=options, query_log=log)
 
@@ -187,11 +186,9 @@ def test_the_time_limit(answer_settings: Settings, chat: ChatDouble, fault: Faul
     """A model that is silent, stops, or keeps a connection busy with nothing."""
     chat.script(fault)
     options = replace(answer_settings.answer, seconds=1)
-    with Service(replace(answer_settings, answer=options), ServeOptions(timeout=0.8)) as service:
-        began = time.monotonic()
+    with Service(replace(answer_settings, answer=options)) as service:
         received = events(service.post("/v1/answer", QUESTION))
-    assert received[-1][0] == "error"
-    assert time.monotonic() - began < 10
+    assert received[-1][1]["error"] == "There was no whole answer within 1 s"
 
 
 def test_a_long_text_is_cut(asked: Service, chat: ChatDouble) -> None:
@@ -202,8 +199,8 @@ def test_a_long_text_is_cut(asked: Service, chat: ChatDouble) -> None:
 
 
 def test_an_answer_may_take_longer_than_other_requests(answer_settings: Settings, chat: ChatDouble) -> None:
-    chat.pause = 0.3
-    with Service(answer_settings, ServeOptions(timeout=1)) as service:
+    chat.pause = 0.5  # seven pieces and the end take more than 3 s
+    with Service(answer_settings, ServeOptions(timeout=3)) as service:
         assert events(service.post("/v1/answer", QUESTION))[-1] == ("end", {"cited": [1]})
 
 
