@@ -274,6 +274,20 @@ def test_a_navigation_does_not_leave_the_book(tmp_path: Path, name: str) -> None
     assert not [page for page in site.sections if "secret" in page]
 
 
+@pytest.mark.parametrize(
+    ("config", "page"),
+    [
+        ({"conf.py": "extensions = ['myst_parser']\n"}, "```{toctree}\n"),
+        ({"conf.py": "extensions = ['myst_parser']\n"}, ":::{toctree}\na\n"),
+        ({"_quarto.yml": "project:\n  type: website\n"}, "{{< a "),
+    ],
+)
+def test_much_unclosed_markup_takes_linear_time(tmp_path: Path, config: dict[str, str], page: str) -> None:
+    """With time that grows with the square of the length, each of these pages would take hours."""
+    root = write(tmp_path / "lights", {**config, "index.md": "# Lights\n\n" + page * 60_000})
+    assert len(list(open_book(root).pages())) == 1
+
+
 @pytest.mark.parametrize("generator", ["sphinx", "d2lbook"])
 def test_a_long_chain_of_tables_of_contents(tmp_path: Path, generator: str) -> None:
     mark = {"sphinx": "{toctree}", "d2lbook": "toc"}[generator]

@@ -108,7 +108,7 @@ class _Writer:
         """Move to the line of the file that holds a line; stop searching at the first that is not there."""
         if not line.strip() or not self.is_exact:
             return
-        for ascii_only in (False, True):
+        for ascii_only in (self.file.isascii(), True):
             start = self.file.find(json.dumps(line, ensure_ascii=ascii_only)[1:-1], self.position)
             if start >= 0:
                 self.line += self.file.count("\n", self.position, start)

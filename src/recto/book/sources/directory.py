@@ -28,7 +28,15 @@ from recto.book.parsing.formats import (
     skip_advice,
 )
 from recto.book.sources.includes import Includes
-from recto.book.sources.options import ROOT_TITLE, BookFile, humanised, is_inside, local_url, title_of
+from recto.book.sources.options import (
+    LARGEST_CONFIG,
+    ROOT_TITLE,
+    BookFile,
+    humanised,
+    is_inside,
+    local_url,
+    title_of,
+)
 from recto.book.sources.volume import read_volume, volume_format, volume_pages
 from recto.errors import RectoError
 from recto.types.book import Failure, Page
@@ -205,7 +213,8 @@ class Generator(ABC):
         if not cls.signature:
             return True
         try:
-            text = config_file.read_text("utf-8", "replace")
+            with config_file.open("rb") as file:
+                text = file.read(LARGEST_CONFIG).decode("utf-8", "replace")
         except OSError:
             return False
         return re.search(cls.signature, text, re.MULTILINE) is not None

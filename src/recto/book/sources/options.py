@@ -18,7 +18,7 @@ from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"
 PLAIN = "Pass the directory of the pages itself; --site-url states where they are published."
-_LARGEST_CONFIG = 1 << 19  # bytes; far more than any configuration has
+LARGEST_CONFIG = 1 << 19  # bytes; far more than any configuration has
 _START = 1 << 14  # bytes of a page that are searched for front matter
 _LARGEST_LOGO = 32 << 10  # bytes; every index has it in its fingerprint
 _IMAGES = {
@@ -58,7 +58,7 @@ def is_inside(file: Path, bounds: Path) -> bool:
     return resolved.is_relative_to(bounds) and ".git" not in resolved.relative_to(bounds).parts
 
 
-def read_config(file: Path, bounds: Path, limit: int = _LARGEST_CONFIG) -> str:
+def read_config(file: Path, bounds: Path, limit: int = LARGEST_CONFIG) -> str:
     """Return the text of a site's configuration file; raise `UnreadableSite` if it cannot be read."""
     try:
         if is_inside(file, bounds):
@@ -155,7 +155,7 @@ def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFil
     if path is None:
         return BookFile(options)
     try:
-        data = tomllib.loads(read_limited(path, _LARGEST_CONFIG).decode("utf-8"))
+        data = tomllib.loads(read_limited(path, LARGEST_CONFIG).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"{path} cannot be read: {error}", hint="It must be a TOML file; see the guide on book files."

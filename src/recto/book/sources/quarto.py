@@ -12,7 +12,7 @@ from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, find_containers, in_order, whole_line
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
 
-_SHORTCODE = re.compile(r"\{\{<\s*(?P<name>[\w-]+)\s*(?P<arguments>[^\n]*?)\s*>\}\}")
+_SHORTCODE = re.compile(r"\{\{<\s*+(?P<name>[\w-]++)(?P<arguments>[^{}\n]{0,1000})>\}\}")
 _CALLOUT = re.compile(r"^(?P<prefix>[ \t>]*):{3,}[ \t]*\{(?P<attributes>[^{}\n]*)\}[ \t]*$", re.MULTILINE)
 _KIND = re.compile(r"\.callout-(\w+)")
 _TITLE = re.compile(r"\btitle=\"([^\"]*)\"")
@@ -77,7 +77,7 @@ class QuartoSite(Site):
         for match in _SHORTCODE.finditer(text) if "{{<" in text else ():
             if match["name"] == "include":
                 start, end, prefix = whole_line(text, *match.span())
-                path = match["arguments"].strip("\"'")
+                path = match["arguments"].strip(" \t\"'")
                 bases = (self.root,) if path.startswith("/") else (file.parent, self.root)
                 directives.append(
                     Directive(start, end, path.lstrip("/"), bases, prefix=prefix or "", otherwise="")

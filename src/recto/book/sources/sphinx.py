@@ -22,8 +22,9 @@ from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
 
 _TOCTREE = re.compile(
     r"^(?P<indent>[ \t]*)(?:\.\. toctree::[^\n]*\n(?P<rst>(?:(?P=indent)[ \t]+[^\n]*\n|[ \t]*\n)*)"
-    r"|(?P<marks>`{3,}|:{3,})\{toctree\}[^\n]*\n(?P<myst>.*?)^(?P=indent)(?P=marks)[ \t]*$)",
-    re.MULTILINE | re.DOTALL,
+    r"|(?P<marks>`{3,}|:{3,})\{toctree\}[^\n]*\n(?P<myst>(?:(?![ \t]*(?:```|:::))[^\n]*\n)*+)"
+    r"(?P=indent)(?P=marks)[ \t]*$)",
+    re.MULTILINE,
 )
 _OPTION = re.compile(r":(?P<name>[\w-]+):[ \t]*(?P<value>.*)")
 _TITLED = re.compile(r"(?P<title>.*?)[ \t]*<(?P<target>[^<>]+)>")
