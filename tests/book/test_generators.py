@@ -12,7 +12,7 @@ from recto.book.parsing.formats import read
 from recto.book.sources.options import BookFile, SiteOptions
 from recto.book.sources.site import Site
 from recto.book.sources.tree import GENERATORS, open_book
-from recto.errors import InvalidArgument, InvalidOption, RectoError
+from recto.errors import ConfigurationError, InvalidArgument, InvalidOption, RectoError
 from recto.types.book import Page
 from tests.book.files import write
 
@@ -248,6 +248,32 @@ def test_sphinx_includes_and_text_files(tmp_path: Path) -> None:
     ]
     assert any("1 autodoc directive not resolved" in note for note in book.notes)
     assert any("secret.txt (outside the repository)" in note for note in book.notes)
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "folder"),
+    [
+        (".vitepress/config.js", "export default { locales: { root: {}, fr: {}, de: {} } }\n", "."),
+        (
+            "astro.config.mjs",
+            "export default { integrations: [starlight({ title: 'A', locales: { root: {}, fr: {}, de: {} } })] }\n",
+            "src/content/docs",
+        ),
+        (
+            "hugo.toml",
+            "[languages.en]\n[languages.fr]\ncontentDir = 'content/fr'\n[languages.de]\n",
+            "content",
+        ),
+    ],
+)
+def test_one_language_is_read(tmp_path: Path, config: str, text: str, folder: str) -> None:
+    pages = {f"{folder}/{name}.md": "# A\n\nText.\n" for name in ("a", "fr/b", "de/c")}
+    root = write(tmp_path / "lights", {config: text, **pages})
+    names = {path.removeprefix("fr/") for path in pages_of(root, locale="fr")}
+    assert names == {"b.md"}
+    with pytest.raises(ConfigurationError, match="There is no locale xx of this site") as error:
+        pages_of(root, locale="xx")
+    assert "fr" in error.value.hint
 
 
 OUTSIDE = {

@@ -14,6 +14,7 @@ from typing import Any
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.sources.directory import Navigation
 from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
+from recto.book.sources.options import unknown_choice
 from recto.book.sources.site import Site, text_of
 from recto.types.book import Page
 
@@ -67,6 +68,8 @@ class HugoSite(Site):
         default = text_of(config, "defaultcontentlanguage") or "en"
         language = self.book_file.options.locale or default
         languages = _lower(config.get("languages"))
+        if language != default and language.lower() not in languages:
+            raise unknown_choice(f"There is no locale {language} of this site", language, languages)
         own = _lower(languages.get(language.lower()))
         content = text_of(own, "contentdir") or text_of(config, "contentdir") or _mounted(config, language)
         self.root = self.directory / (content or "content")

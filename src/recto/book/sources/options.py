@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -218,6 +218,13 @@ def check_url(url: str, origin: str) -> str:
             hint="Use a URL such as https://example.org/book/.",
         )
     return url
+
+
+def unknown_choice(message: str, asked: str, names: Collection[str]) -> ConfigurationError:
+    """Return the error for a version or a language that a site does not have."""
+    guess = nearest(asked, list(names))
+    hint = f"Did you mean {guess}? " if guess else ""
+    return ConfigurationError(message, hint=f"{hint}The site has: {', '.join(names) or 'only one'}.")
 
 
 def local_parts(path: str) -> list[str]:

@@ -31,6 +31,7 @@ from recto.book.sources.options import (
     read_logo,
     read_start,
     repository_of,
+    unknown_choice,
 )
 from recto.types.book import AnchorStyle, Page
 
@@ -49,13 +50,14 @@ class Site(Generator, SiteRules):
     """A site and the rules of its one directory; a generator overrides what it does in its own way.
 
     `configure` reads the configuration and sets `root`, `url`, `title` and the navigation. It may set
-    `only_listed` if the navigation lists all pages, `left_out` to globs of files that are not pages, and
-    `other_locales` to the directories of other languages.
+    `only_listed` if the navigation lists all pages, `left_out` to globs of files that are not pages, and the
+    directories of languages with `choose_locale`.
     """
 
     suffixes: tuple[str, ...] = (*MARKDOWN.suffixes, *MDX.suffixes)
     only_listed = False
     left_out: Sequence[str] = ()
+    locale = ""
     other_locales: tuple[str, ...] = ()
     anchors: ClassVar[AnchorStyle] = "github"
     markdown: ClassVar[Format] = MARKDOWN
@@ -120,7 +122,9 @@ class Site(Generator, SiteRules):
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page."""
-        if name.rpartition("/")[2].startswith(".") or (self.only_listed and name not in self.sections):
+        if name.rpartition("/")[2].startswith(".") or not name.startswith(self.locale):
+            return False
+        if self.only_listed and name not in self.sections:
             return False
         is_page = name.lower().endswith(self.suffixes) and self.format_of(name) is not None
         return is_page and not self._excluded(name) and not self._left_out(name)
@@ -171,6 +175,16 @@ class Site(Generator, SiteRules):
             return bool(name) and (self.root / name).is_file()
         except (OSError, ValueError):
             return False
+
+    def choose_locale(self, locales: Any, default: str = "root") -> None:
+        """Set the directory of the language to read: the stated one, else the default; "" is the root."""
+        names = list(locales) if isinstance(locales, dict) else []
+        stated = self.book_file.options.locale
+        if stated and stated not in names and not (self.root / stated).is_dir():
+            raise unknown_choice(f"There is no locale {stated} of this site", stated, names)
+        chosen = stated or default
+        self.locale = f"{chosen}/" if chosen != "root" and (stated or chosen in names) else ""
+        self.other_locales = tuple(f"{name}/" for name in names if name not in ("root", chosen))
 
     def set_logo(self, *images: Any) -> None:
         """Set the logo to the first of these files that is a small image."""

@@ -42,12 +42,7 @@ class StarlightSite(Site):
         )
         slash = self.book_file.options.trailing_slash
         self._slash = slash if slash is not None else text_of(config, "trailingSlash") != "never"
-        locales = options.get("locales")
-        names = list(locales) if isinstance(locales, dict) else []
-        default = text_of(options, "defaultLocale") or ("root" if "root" in names else "")
-        chosen = self.book_file.options.locale or default
-        self._locale = f"{chosen}/" if chosen in names and chosen != "root" else ""
-        self.other_locales = tuple(f"{name}/" for name in names if name not in ("root", chosen))
+        self.choose_locale(options.get("locales"), text_of(options, "defaultLocale") or "root")
         self.list_pages(self._entries(options.get("sidebar"), ()))
 
     def _entries(self, value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
@@ -61,7 +56,7 @@ class StarlightSite(Site):
                 below = (*sections, label) if label else sections
                 yield from self._entries(items, below)
                 if folder := text_of(item, "autogenerate", "directory"):
-                    start = self.root / self._locale
+                    start = self.root / self.locale
                     inside = is_inside(start / folder, self.root.resolve())
                     files = sorted((start / folder).rglob("*.md*"), key=self._order) if inside else []
                     yield from ((file.relative_to(start).as_posix(), "", below) for file in files)
@@ -75,16 +70,16 @@ class StarlightSite(Site):
 
     def file_of(self, target: str) -> str | None:
         """Return the file of a slug, a link or a path."""
-        path = f"{self._locale}{target.strip('/')}"
+        path = f"{self.locale}{target.strip('/')}"
         names = (f"{path}{end}" for end in ("", ".md", ".mdx", "/index.md", "/index.mdx"))
         names = (name.replace("//", "/").lstrip("/") for name in names)
         return None if "://" in target else next(filter(self.exists, names), None)
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page; the error page and names that begin with an underscore are not."""
-        is_error = name.rpartition(".")[0] == f"{self._locale}404"
+        is_error = name.rpartition(".")[0] == f"{self.locale}404"
         hidden = is_error or any(part.startswith("_") for part in name.split("/"))
-        return super().wants(name) and not hidden and name.startswith(self._locale)
+        return super().wants(name) and not hidden
 
     def address(self, name: str, head: dict[str, Any]) -> str:
         """Return the address of a page: its `slug`, or the slugs of the parts of its path."""

@@ -61,12 +61,10 @@ class VitePressSite(Site):
         slash = self.book_file.options.trailing_slash
         self._suffix = "" if config.get("cleanUrls") is True or slash is not None else ".html"
         self.left_out = texts_of(config.get("srcExclude"))
-        rewrites, locales = config.get("rewrites"), config.get("locales")
+        rewrites = config.get("rewrites")
         self._rewrites = rewrites if isinstance(rewrites, dict) else {}
-        chosen = self.book_file.options.locale
-        names = locales if isinstance(locales, dict) else {}
-        self.other_locales = tuple(f"{name}/" for name in names if name not in ("root", chosen))
-        own = get(locales, chosen or "root", "themeConfig", "sidebar")
+        self.choose_locale(config.get("locales"))
+        own = get(config, "locales", self.book_file.options.locale or "root", "themeConfig", "sidebar")
         sidebar = own or get(config, "themeConfig", "sidebar")
         self.list_pages(_entries(sidebar, "", ()))
         if sidebar is not None and not self.sections:
@@ -83,7 +81,9 @@ class VitePressSite(Site):
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page of the language."""
-        return super().wants(name) and not name.startswith(self.other_locales)
+        return (
+            super().wants(name) and not name.startswith(self.other_locales)
+        )
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page; an index page has the address of its directory."""
