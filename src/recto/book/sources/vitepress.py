@@ -81,9 +81,7 @@ class VitePressSite(Site):
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page of the language."""
-        return (
-            super().wants(name) and not name.startswith(self.other_locales)
-        )
+        return super().wants(name) and not name.startswith(self.other_locales)
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page; an index page has the address of its directory."""
