@@ -24,7 +24,7 @@ from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
 from recto.search.context import with_sections
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
-from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt
+from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt, skill_md
 from recto.search.query import MAX_QUERY, check_query, to_language
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
@@ -332,6 +332,16 @@ async def llms(service: Service, collection: Collection = None) -> Response:
 
     outline = await service.outline(name)
     return _text(llms_txt(outline.title or name, outline, link), "text/plain")
+
+
+@llms_router.get("/skill.md", response_class=Response, responses=_text_response("Markdown."))
+async def skill(service: Service, collection: Collection = None) -> Response:
+    """Return instructions for an agent that reads a book."""
+    name = service.name(collection)
+    named = "" if collection is None else urlencode({"collection": collection})
+    outline = await service.outline(name)
+    listed, search = f"llms.txt?{named}".rstrip("?"), f"v1/search?{named}&q=".replace("?&", "?")
+    return _text(skill_md(outline.title or name, outline, listed, search), _MARKDOWN)
 
 
 @llms_router.get("/llms-full.txt", response_class=Response, responses=_text_response("Markdown."))
