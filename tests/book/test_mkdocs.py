@@ -79,7 +79,7 @@ def test_module_names(tmp_path: Path) -> None:
         ("site_name: [", "mkdocs.yml cannot be read"),
         ("INHERIT: ../other.yml", "INHERIT names ../other.yml"),
         ("INHERIT: mkdocs.yml", "INHERIT names mkdocs.yml"),
-        ("docs_dir: ../../..", "docs_dir is outside the repository"),
+        ("docs_dir: ../../..", "The pages are outside the repository"),
         ("site_url: not an address", "site_url is not the URL of a website"),
     ],
 )
