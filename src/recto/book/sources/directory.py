@@ -152,10 +152,20 @@ class Navigation:
 
     @property
     def names(self) -> list[str]:
-        """All pages in reading order: those that the navigation does not list come last."""
+        """All pages in reading order: those that the navigation does not list come last.
+
+        It may list a directory, such as `guide/`; its other pages come there.
+        """
         there = set(self.pages)
-        listed = [name for name in self.sections if name in there]
-        return [*listed, *(name for name in self.pages if name not in self.sections)]
+        names: dict[str, None] = {}
+        for entry in self.sections:
+            if entry in there:
+                names[entry] = None
+            elif entry.endswith("/"):
+                names |= {
+                    name: None for name in self.pages if name.startswith(entry) and name not in self.sections
+                }
+        return [*names, *(name for name in self.pages if name not in names)]
 
 
 class SiteRules(ABC):
