@@ -12,7 +12,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from recto._util.languages import ENGLISH
-from recto._util.text import nearest
 from recto.book.sources.directory import Generator, PageDirectory
 from recto.book.sources.docusaurus.javascript import Unknown, get, read_exported, to_text, truth
 from recto.book.sources.docusaurus.pages import (
@@ -35,6 +34,7 @@ from recto.book.sources.options import (
     read_config,
     read_logo,
     repository_of,
+    unknown_choice,
 )
 from recto.errors import ConfigurationError, InvalidArgument
 
@@ -196,7 +196,7 @@ class DocusaurusSite(Generator):
             return
         names = list(dict.fromkeys(name for versions in self._versions.values() for name in versions.routes))
         if asked not in names:
-            raise _unknown_choice(f"There is no version {asked} of these docs", asked, names)
+            raise unknown_choice(f"There is no version {asked} of these docs", asked, names)
         for docs in self._docs:
             if asked not in self._versions[docs.id].routes:
                 chosen = self._versions[docs.id].chosen
@@ -212,7 +212,7 @@ class DocusaurusSite(Generator):
         names = self._locale_names(get(config.root, "i18n", "locales"), files, first)
         asked = self._options.locale or first
         if self._options.locale and asked not in names:
-            raise _unknown_choice(f"There is no locale {asked} of this site", asked, names)
+            raise unknown_choice(f"There is no locale {asked} of this site", asked, names)
         own = get(config.root, "i18n", "localeConfigs", asked)
         url, base = self._address(own, "" if asked == first else asked)
         path = get(own, "path")
@@ -244,12 +244,6 @@ class DocusaurusSite(Generator):
             base = config.text(get(config.root, "baseUrl"), "baseUrl") if url else ""
         localized = config.text(get(own, "baseUrl"), "baseUrl") if url else ""
         return url, join("/", localized, "/") if localized else join("/", base, segment, "/")
-
-
-def _unknown_choice(message: str, asked: str, names: list[str]) -> ConfigurationError:
-    guess = nearest(asked, names)
-    hint = f"Did you mean {guess}? " if guess else ""
-    return ConfigurationError(message, hint=f"{hint}The site has: {', '.join(names)}.")
 
 
 class DocusaurusConfig:
