@@ -248,7 +248,7 @@ def main() -> None:
                 PAGEFIND, (found[: len(book.questions)], found[len(book.questions) :]), strict=True
             ):
                 measured.answers[system] = [to_answer(one.chunks) for one in others]
-                loads[system] += [one.bytes for one in others]
+                loads[system] += [one.bytes for one in others if one.bytes is not None]
                 times[system] += [one.ms for one in others]
             for system in SYSTEMS:
                 answers[system][book.name] = measured.answers[system]
