@@ -57,7 +57,7 @@ console.log(JSON.stringify(answers));
 
 
 class PagefindAnswer(NamedTuple):
-    """The first chunks of the sections that were found, and what a first answer loaded, if it was measured."""
+    """The first chunks of the sections that were found, and what a first answer loaded, if measured."""
 
     chunks: list[Chunk]
     bytes: int | None

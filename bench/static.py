@@ -147,7 +147,7 @@ def measure_book(book: Book, retriever: Retriever, directory: Path, words: Seque
     results = found["answers"]
     for system, name in (("static words", "words"), ("static", "hits")):
         answers[system] = [to_answer([by_link[url, text] for url, text in one[name]]) for one in results]
-    same = (
+    words_share, first_share, five_share = (
         sum(
             first_pages(one, pages) == first_pages(other, pages)
             for one, other in zip(answers[static], answers[mode], strict=True)
@@ -161,7 +161,8 @@ def measure_book(book: Book, retriever: Retriever, directory: Path, words: Seque
     )
     probabilities = (retriever.search(query, _DEEP).answerable or 0.0 for query in queries)
     gap = max(abs(one - found["answerable"]) for one, found in zip(probabilities, results, strict=True))
-    return Measured(answers, export, found, sorted(one["bytes"] for one in results), *same, gap)
+    loads = sorted(one["bytes"] for one in results)
+    return Measured(answers, export, found, loads, words_share, first_share, five_share, gap)
 
 
 def find_rare_words(book: Book, retriever: Retriever) -> list[rare_words.Draw]:

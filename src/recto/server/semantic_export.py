@@ -84,7 +84,8 @@ def pack_vectors(index: Index, chunks: Sequence[Chunk]) -> bytes:
     numbers = np.rint(vectors / scales[:, None]).astype(np.int16)
     low = (numbers & 15).astype(np.uint8)
     upper = (numbers >> 4).astype(np.int8)
-    return scales.tobytes() + upper.tobytes() + (low[:, ::2] | low[:, 1::2] << 4).tobytes()
+    lower = low[:, ::2] | low[:, 1::2] << 4
+    return b"".join(array.tobytes() for array in (scales, upper, lower))
 
 
 def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
