@@ -12,7 +12,7 @@ from recto import api
 from recto.errors import install_command
 from recto.search.context import with_sections
 from recto.search.display import pick
-from recto.search.query import to_language
+from recto.search.query import make_filters
 from recto.search.retriever import Retriever
 from recto.types.search import Filters, Hit, Mode, SearchResponse
 
@@ -58,10 +58,11 @@ class CollectionClient:
         mode: Mode = "hybrid",
         section_tokens: int | None = None,
         lang: str | None = None,
+        version: str | None = None,
     ) -> SearchResponse:
         """Search; log the reason if there are no hits, because frameworks have no field for it."""
         retriever = self.retriever()
-        response = _logged(retriever.search(query, top_k, _filters(module, url, lang), mode=mode))
+        response = _logged(retriever.search(query, top_k, _filters(module, url, lang, version), mode=mode))
         return _with_sections(retriever, response, section_tokens)
 
     async def asearch(
@@ -73,12 +74,15 @@ class CollectionClient:
         mode: Mode = "hybrid",
         section_tokens: int | None = None,
         lang: str | None = None,
+        version: str | None = None,
     ) -> SearchResponse:
         """Search without blocking the event loop."""
         retriever = self._retriever
         if retriever is None:
             retriever = await to_thread(self.retriever)
-        response = _logged(await retriever.asearch(query, top_k, _filters(module, url, lang), mode=mode))
+        response = _logged(
+            await retriever.asearch(query, top_k, _filters(module, url, lang, version), mode=mode)
+        )
         return await to_thread(_with_sections, retriever, response, section_tokens)
 
 
@@ -105,9 +109,9 @@ def not_installed(framework: str, extra: str) -> ImportError:
     return ImportError(f"{framework} is not installed. Install it with: {install_command(extra)}")
 
 
-def _filters(module: ModuleFilter, url: str | None, lang: str | None) -> Filters:
-    modules = (module,) if isinstance(module, str) else tuple(module or ())
-    return Filters(modules, url, to_language(lang))
+def _filters(module: ModuleFilter, url: str | None, lang: str | None, version: str | None) -> Filters:
+    modules = (module,) if isinstance(module, str) else module or ()
+    return make_filters(modules, url, lang, version)
 
 
 def _logged(response: SearchResponse) -> SearchResponse:
