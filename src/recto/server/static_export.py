@@ -48,6 +48,7 @@ from recto.server.semantic_export import (
     wants_semantic,
 )
 from recto.settings import index_command
+from recto.types.index import Fingerprint
 from recto.types.search import LEXICAL_WEIGHT, Chunk
 
 _WEB = Path(__file__).parent / "web"
@@ -119,7 +120,8 @@ def export_static(
             hashes = [hashlib.sha256(data).hexdigest() for data in vectors]
             meta = semantic_meta(index, lexical_weight) | {"model": described, "vectors": hashes}
         languages = list(lexicon.languages)
-        generation, index_files = _index_files(chunks, info.collection, languages, meta, progress)
+        about = {"collection": info.collection, "editions": _editions(chunks, info.fingerprint)}
+        generation, index_files = _index_files(chunks, about, languages, meta, progress)
         index_files += [
             (f"data/{generation}/vectors-{number}.bin", compress(data)) for number, data in enumerate(vectors)
         ]
@@ -146,7 +148,7 @@ def _widget_files() -> Iterator[File]:
 
 def _index_files(
     chunks: Sequence[Chunk],
-    collection: str,
+    about: dict[str, Any],
     languages: Sequence[str],
     semantic: dict[str, Any],
     progress: Progress | None,
@@ -164,7 +166,7 @@ def _index_files(
     shards["common"] = _to_json(_common_words())
     meta = {
         "format": _EXPORT_FORMAT,
-        "collection": collection,
+        **about,
         "bm25": BM25,
         "corrections": CORRECTION_RULES,
         "query": QUERY_RULES,
@@ -188,6 +190,16 @@ def _index_files(
     generation = hashlib.sha256(content.encode("utf-8", "replace")).hexdigest()[:12]
     files = [(f"data/{generation}/{name}.bin", _compress(shard)) for name, shard in shards.items()]
     return generation, [(_META, _compress(_to_json(meta | {"generation": generation}))), *files]
+
+
+def _editions(chunks: Sequence[Chunk], made: Fingerprint | None) -> dict[str, Any] | None:
+    """Return the versions and locales of rows of chunks, if the book has several."""
+    if made is None or not (made.versions or made.locales):
+        return None
+    of_chunk = [(chunk.version, list(chunk.locales)) for chunk in chunks]
+    starts = [number for number, own in enumerate(of_chunk) if number == 0 or own != of_chunk[number - 1]]
+    rows = [of_chunk[number] for number in starts]
+    return {"versions": made.versions, "locales": made.locales, "starts": starts, "rows": rows}
 
 
 def _analysis(languages: Sequence[str]) -> dict[str, Any]:

@@ -82,7 +82,9 @@ class MkDocsSite(Generator, SiteRules):
         theme = config.get("theme")
         images = [_text(theme, key) for key in ("logo", "favicon")] if isinstance(theme, dict) else []
         self.logo = read_logo((self.root / image.lstrip("/") for image in images if image), self._bounds)
-        self._locale = _text(theme, "language") or _text(theme, "locale") if isinstance(theme, dict) else ""
+        self.files_of = self.locale = (
+            _text(theme, "language") or _text(theme, "locale") if isinstance(theme, dict) else ""
+        )
         options = book_file.options
         url = options.url or check_url(_text(config, "site_url"), f"{config_file.name}: site_url")
         self._url = url if url.endswith("/") or not url else f"{url}/"
@@ -105,7 +107,7 @@ class MkDocsSite(Generator, SiteRules):
         else:
             names = self._translations.names
             chosen = chosen_names(options.locale, "locale", names, names[0])
-            self._locale = chosen[0]
+            self.locale = chosen[0]
             self.locales = chosen if len(chosen) > 1 else []
 
     @staticmethod
@@ -120,21 +122,25 @@ class MkDocsSite(Generator, SiteRules):
         below = "" if path == self.directory else path.relative_to(self.root).as_posix().removeprefix(".")
         if not is_inside(self.root, self._bounds):
             raise UnreadableSite(f"docs_dir is outside the repository: {self.root}", hint=PLAIN)
-        locales = self.locales or [self._locale]
+        locales = self.locales or [self.locale]
         if self._translations and below and not self.book_file.options.locale:
             locales = [self._translations.split(below)[0]]
-        editions = [self._edition(locale) for locale in locales]
+        editions = [self._edition(locale, locale) for locale in locales]
+        if self._translations and self._translations.has_fallback:
+            default = self._translations.names[0]
+            editions += [self._edition(locales[0], default)] if default not in locales else []
         return [
             PageDirectory(self.root, one, self._bounds, below, includes=self._includes()) for one in editions
         ]
 
-    def _edition(self, locale: str) -> MkDocsSite:
-        """Return the rules of a locale."""
+    def _edition(self, locale: str, files_of: str) -> MkDocsSite:
+        """Return the rules of a locale for the files of the same or of the default locale."""
         if self._translations is None:
             return self
-        own, by_folder = copy(self), self._translations.by_folder
-        own._locale = locale
-        own.book_file = replace(self.book_file, edition=f"{locale}/" if by_folder else "")
+        own = copy(self)
+        own.locale, own.files_of = locale, files_of
+        edition = f"{files_of}/" if self._translations.by_folder else ""
+        own.book_file = replace(self.book_file, edition=edition)
         return own
 
     def _includes(self) -> Includes:
@@ -179,11 +185,11 @@ class MkDocsSite(Generator, SiteRules):
         plain, base, locales = name, "", self._locales_of(name)
         if self._translations:
             plain = self._translations.split(name)[1]
-            base = "" if self._locale == self._translations.names[0] else f"{self._locale}/"
+            base = "" if self.locale == self._translations.names[0] else f"{self.locale}/"
         url = urljoin(self._url, base + self._relative(plain)) if self._url else page.url
         title = self._titles.get(plain) or (page.title if plain == name else title_of(plain, self.book))
         format = NOTEBOOK if name.endswith(NOTEBOOK.suffixes) else MARKDOWN
-        page = replace(page, url=url, title=title, locale=self._locale, locales=locales)
+        page = replace(page, url=url, title=title, locale=self.locale, locales=locales)
         return replace(page, format=format.name, anchors="python-markdown")
 
     def navigation(self, names: Sequence[str]) -> Navigation:
@@ -194,16 +200,11 @@ class MkDocsSite(Generator, SiteRules):
         return Navigation(names, {files.get(name, name): above for name, above in self._sections.items()})
 
     def _is_read(self, name: str, translations: _Translations) -> bool:
-        """Return whether a file is a page of the locale, or of the default one and not translated.
-
-        If several locales are read, readers find pages that are not translated in the first one.
-        """
+        """Return whether a file is a page of this locale, by itself or because it is not translated."""
         locale, plain = translations.split(name)
-        if locale == self._locale:
-            return name == translations.file(plain, locale) or not self._has(plain, locale)
-        is_first = not self.locales or self._locale == self.locales[0]
-        is_fallback = translations.has_fallback and locale == translations.names[0] and is_first
-        return is_fallback and not self._has(plain, self._locale)
+        is_replaced = name != translations.file(plain, locale) and self._has(plain, locale)
+        is_own = self.files_of == self.locale or not self._has(plain, self.locale)
+        return locale == self.files_of and is_own and not is_replaced
 
     def _locales_of(self, name: str) -> tuple[str, ...]:
         """Return the locales whose readers see a page, if several are read."""
@@ -211,9 +212,9 @@ class MkDocsSite(Generator, SiteRules):
             return ()
         plain = self._translations.split(name)[1]
         others = (
-            self.locales[1:] if self._translations.has_fallback and self._locale == self.locales[0] else ()
+            self.locales[1:] if self._translations.has_fallback and self.locale == self.locales[0] else ()
         )
-        return self._locale, *(locale for locale in others if not self._has(plain, locale))
+        return self.locale, *(locale for locale in others if not self._has(plain, locale))
 
     def _has(self, plain: str, locale: str) -> bool:
         return self._translations is not None and is_file(self.root / self._translations.file(plain, locale))

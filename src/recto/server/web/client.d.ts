@@ -71,7 +71,7 @@ export class RectoClient {
   /** Report that a reader opened a result; it goes on after the page is left. */
   click(query: string, url: string, rank: number, options?: ClickOptions): Promise<void>;
   /** Yield the events of an answer; the loop ends after "end" or "error". */
-  answer(query: string, options?: CollectionOptions): AsyncGenerator<AnswerEvent, void>;
+  answer(query: string, options?: CollectionOptions & { prefer?: string | null }): AsyncGenerator<AnswerEvent, void>;
   /** Report whether an answer was helpful; it goes on after the page is left. */
   feedback(query: string, helpful: boolean, options?: ClickOptions): Promise<void>;
   collections(options?: RequestOptions): Promise<CollectionsResponse>;
@@ -97,6 +97,8 @@ export interface AnswerFeedback {
 export interface AnswerRequest {
   /** The query: 1 to 2000 characters without surrounding white space. */
   query: string;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
 }
@@ -111,6 +113,10 @@ export interface BatchRequest {
   url?: string | null;
   /** Only pages in this language, such as de. */
   lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
@@ -306,6 +312,10 @@ export interface RelatedRequest {
   url?: string | null;
   /** Only pages in this language, such as de. */
   lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
@@ -358,6 +368,10 @@ export interface SearchRequest {
   url?: string | null;
   /** Only pages in this language, such as de. */
   lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */

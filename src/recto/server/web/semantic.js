@@ -174,12 +174,12 @@ async function decode(bytes, hash) {
 // Ranking
 
 /** Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage. */
-export function fuse(meta, cosines, query, words, ranked, limit) {
+export function fuse(meta, cosines, query, words, ranked, limit, isShown) {
   const lexical = new Map(ranked);
   const isSingle = query.trim().split(/\s+/u).length === 1;
   const weight = isSingle ? Math.max(meta.lexical_weight, meta.single_word_weight) : meta.lexical_weight;
   const most = limit + meta.more_candidates;
-  const dense = [...cosines.keys()].sort((one, other) => cosines[other] - cosines[one] || one - other).slice(0, most);
+  const dense = [...cosines.keys()].filter(isShown).sort((one, other) => cosines[other] - cosines[one] || one - other).slice(0, most);
   const candidates = [...new Set([...dense, ...withoutLastTie(ranked.slice(0, most), most).map(([number]) => number)])];
   const score = (number) => (cosines[number] + weight * (lexical.get(number) ?? 0)) / (1 + weight);
   const fused = candidates.map((number) => [number, ranked.length ? score(number) : cosines[number]]);

@@ -36,15 +36,16 @@ export class RectoClient {
     this.onstatus = () => undefined;
   }
 
-  search(query, { top_k: topK = 5, group_by: groupBy = null, mode, lang = null, signal } = {}) {
+  search(query, { top_k: topK = 5, group_by: groupBy = null, mode, lang = null, version = null, prefer = null, signal } = {}) {
     return this.#answer(query, mode, async (index, meaning) => {
+      const edition = chooseEdition(index.meta, version, lang, prefer);
       const words = await analyze(index, query, lang);
       signal?.throwIfAborted();
       const limit = groupBy ? topK * index.meta.chunks_per_page : topK;
-      const lexical = rank(index, words);
-      const fused = meaning?.(query, words, lexical, limit);
+      const lexical = rank(index, words).filter(([number]) => edition.has(number));
+      const fused = meaning?.(query, words, lexical, limit, edition.has);
       const all = fused?.ranked ?? lexical;
-      const ranked = (lang ? await inLanguage(index, all, lang) : all).slice(0, limit);
+      const ranked = (edition.language ? await inLanguage(index, all, edition.language) : all).slice(0, limit);
       const groups = groupBy ? groupByPage(index, ranked, topK) : [];
       const chosen = groupBy ? groups.flat() : ranked;
       const hits = await Promise.all(chosen.map(async ([number, score]) => ({ number, score, chunk: await index.chunk(number) })));
@@ -53,16 +54,17 @@ export class RectoClient {
     });
   }
 
-  related(selection, { question = null, top_k: topK = 5, mode, lang = null, signal } = {}) {
+  related(selection, { question = null, top_k: topK = 5, mode, lang = null, version = null, prefer = null, signal } = {}) {
     const text = question ? `${question}\n\n${selection}` : selection;
     return this.#answer(text, mode, async (index, meaning) => {
+      const edition = chooseEdition(index.meta, version, lang, prefer);
       const words = await analyze(index, text, lang);
       signal?.throwIfAborted();
       const limit = topK + index.meta.selection_candidates;
-      const lexical = rank(index, words);
-      const fused = meaning?.(text, words, lexical, limit);
+      const lexical = rank(index, words).filter(([number]) => edition.has(number));
+      const fused = meaning?.(text, words, lexical, limit, edition.has);
       const all = fused?.ranked ?? lexical;
-      const ranked = (lang ? await inLanguage(index, all, lang) : all).slice(0, limit);
+      const ranked = (edition.language ? await inLanguage(index, all, edition.language) : all).slice(0, limit);
       await Promise.all(ranked.slice(0, 2 * topK).map(([number]) => index.chunk(number)));
       const { hits, leftOut } = await excludeAndDiversify(index, ranked, selection, topK);
       signal?.throwIfAborted();
@@ -389,6 +391,27 @@ async function analyzeWord(index, word, analyzer, isSingle) {
     if (same && analyzer.hasForms(form)) exact.set(`=${form}`, merged([same[1]]));
   }
   return { word, nearest, matches, exact, analyzer, idf, known };
+}
+
+/** Return which chunks a search may find, and the language that is still to be checked: editions.py has the rules. */
+function chooseEdition({ editions }, version, lang, prefer) {
+  if (!editions) return { has: () => true, language: lang };
+  const { versions, locales, starts, rows } = editions;
+  const preferred = (prefer ?? "").split(",").map((name) => name.trim()).filter(Boolean);
+  const older = versions.find(([name, isCurrent]) => !isCurrent && preferred.includes(name));
+  const byDefault = older ? [older] : versions.filter(([, isCurrent]) => isCurrent);
+  const chosen = new Set(version === "all" ? [] : version ? [version] : byDefault.map(([name]) => name));
+  if (versions.some(([name]) => chosen.has(name))) chosen.add(""); // pages without a version are part of every version
+  const tagOf = (name) => name.toLowerCase().replaceAll("_", "-");
+  const languageOf = (name) => tagOf(name).split("-")[0];
+  const named = (tag, form) => locales.filter((name) => form(name) === form(tag));
+  const found = (lang ? [lang] : preferred).map((tag) => [named(tag, tagOf), named(tag, languageOf)].find((one) => one.length));
+  const shown = found.find(Boolean);
+  const has = (number) => {
+    const [own, seenIn] = rows[lastAtMost(starts, number)];
+    return (!chosen.size || chosen.has(own)) && (!shown || seenIn.some((name) => shown.includes(name)));
+  };
+  return { has, language: shown ? null : lang };
 }
 
 /** Return the chunks that are in a language. */

@@ -234,15 +234,19 @@ class DocusaurusSite(Generator):
         return f"@{docs.id}/" if taken else f"{name}/"
 
     def _chosen_versions(self) -> dict[str, list[str]]:
-        """Return the versions to read of each instance of the docs plugin, the current one first."""
+        """Return the versions to read of each instance of the docs plugin, the current one first.
+
+        If several are asked for, other instances than the first are also read in their current version.
+        """
         names = list(dict.fromkeys(name for versions in self._versions.values() for name in versions.routes))
         asked = chosen_names(self._options.version, "version", names, "")
         chosen = {}
         for docs in self._docs:
             versions = self._versions[docs.id]
-            own = sorted(
-                (one for one in asked if one in versions.routes), key=lambda one: one != versions.last
-            )
+            own = [one for one in asked if one in versions.routes]
+            if len(asked) > 1 and docs is not self._docs[0] and versions.last not in own:
+                own.append(versions.last)
+            own.sort(key=lambda one: one != versions.last)
             chosen[docs.id] = own or [versions.last]
             if self._options.version and not own:
                 self._config.notes.append(

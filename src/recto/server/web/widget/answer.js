@@ -9,7 +9,7 @@ const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\[(\d{1,3})\]/gu;
 const SOON = 300; // seconds: a longer pause means that the answers of the day are spent
 
 /** Return the element of the answer, and functions that offer one for a search or remove it. */
-export function makeAnswer({ t, client, rewrite }, onOpen) {
+export function makeAnswer({ t, client, rewrite, prefer }, onOpen) {
   const element = h("section", { class: "answer", "aria-label": t("answer"), hidden: true });
   let controller = new AbortController();
 
@@ -60,7 +60,7 @@ export function makeAnswer({ t, client, rewrite }, onOpen) {
     let sections = [];
     let written = "";
     const draw = makeDrawing(text, (number) => citation(sections.find((one) => one.number === number)));
-    for await (const { name, data } of client.answer(response.query, { signal })) {
+    for await (const { name, data } of client.answer(response.query, { prefer: prefer(), signal })) {
       if (name === "sections") {
         sections = data.sections;
         if (data.covered) continue;

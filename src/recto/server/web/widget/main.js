@@ -13,6 +13,7 @@ export async function mount({ root, options }) {
     t: translator(options.strings, await textsFor(document.documentElement.lang)),
     client: new RectoClient({ url: options.api, key: options.key, collection: options.collection, semantic: options.semantic }),
     rewrite: options.rewrite,
+    prefer: () => editionOf(options),
     root,
   };
   root.adoptedStyleSheets = [...root.adoptedStyleSheets, sheet()];
@@ -30,6 +31,12 @@ export async function mount({ root, options }) {
       else relatedButton.hide();
     },
   };
+}
+
+/** Return the version and the language of the page, which a site may replace without loading another page. */
+function editionOf({ version, lang }) {
+  const stated = document.querySelector("meta[name='docsearch:version']")?.content;
+  return [version ?? stated, lang ?? document.documentElement.lang].filter(Boolean).join(",") || null;
 }
 
 /** The button below the selected text; it keeps the selection when it is pressed. */
