@@ -111,3 +111,4 @@ def test_errors(retriever: Retriever) -> None:
 def test_results_can_be_limited_to_a_language(retriever: Retriever) -> None:
     assert RectoHaystackRetriever(retriever=retriever).run("sensors", lang="en")["documents"]
     assert RectoHaystackRetriever(retriever=retriever).run("sensors", lang="de")["documents"] == []
+    assert RectoHaystackRetriever(retriever=retriever).run("sensors", version="2.0")["documents"] == []
