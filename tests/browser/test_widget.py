@@ -374,11 +374,11 @@ def test_version_and_language_of_the_page_are_preferred(reader: Reader, site: Si
 
     def preferred(query: str) -> str:
         with page.expect_request(
-            lambda one: one.url.endswith("/v1/search") and query in one.post_data
+            lambda one: one.url.endswith("/v1/search") and query in (one.post_data or "")
         ) as sent:
             reader.input.fill(query)
         reader.settle()
-        return str(sent.value.post_data_json["prefer"])
+        return str((sent.value.post_data_json or {})["prefer"])
 
     page.keyboard.press("Control+k")
     assert preferred("sensors") == "1.0,de"
@@ -393,4 +393,4 @@ def test_script_tag_states_the_version_and_the_language(reader: Reader, site: Si
     reader.select()
     with page.expect_request("**/v1/related") as sent:
         page.locator("recto-widget button.related").click()
-    assert sent.value.post_data_json["prefer"] == "3.1,pt-BR"
+    assert (sent.value.post_data_json or {})["prefer"] == "3.1,pt-BR"

@@ -12,7 +12,8 @@ import pytest
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.evaluation.coverage import cover
-from recto.evaluation.doctor import DoctorContext, editions
+from recto.evaluation.doctor import editions
+from recto.evaluation.doctor.environment import DoctorContext
 from recto.evaluation.explain import Verdict, explain
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.outline import read_outline

@@ -202,7 +202,7 @@ def parse_index(text: str) -> tuple[str, dict[str, str]]:
 
 
 def make_filters(
-    modules: tuple[str, ...], page_url: str | None, lang: str | None, version: str | None
+    modules: tuple[str, ...], page_url: str | None, lang: str | None = None, version: str | None = None
 ) -> Filters:
     """Return the filters that the flags describe."""
     from recto.search import query

@@ -69,7 +69,7 @@ class MkDocsSite(Generator, SiteRules):
 
     generator = "mkdocs"
     config_files: ClassVar[tuple[str, ...]] = CONFIG_FILES
-    options = ("locale", "locales")
+    options: tuple[str, ...] = ("locale", "locales")
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
         SiteRules.__init__(self, book, book_file)
