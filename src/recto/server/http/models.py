@@ -61,6 +61,7 @@ Preferred = Annotated[
     Field(
         description="Versions and languages of the page that the reader is on, separated by commas, such as "
         "2.0,de: they are searched if the book has them, and there is no `version` or `lang`.",
+        pattern=r"\S",
         max_length=200,
     ),
 ]
