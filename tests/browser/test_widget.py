@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -355,6 +356,26 @@ def test_little_is_loaded_until_a_reader_searches(reader: Reader, site: Site) ->
     reader.type(QUESTION)
     assert page.evaluate("document.documentElement.scrollHeight") == height, "the page does not move"
     assert page.locator("recto-widget").count() == 1
+
+
+def test_agents_in_the_browser_search_the_book(browser: Browser, site: Site) -> None:
+    """Chromium has WebMCP behind a flag."""
+    program = next(filter(None, map(shutil.which, ("chromium", "google-chrome"))))
+    flags = ["--no-sandbox", "--enable-blink-features=WebMCP"]
+    with browser.browser_type.launch(executable_path=program, args=flags) as own:
+        page = own.new_page()
+        page.goto(site.origin + FUNDAMENTALS, wait_until="networkidle")
+        called = """async (query) => {
+            const [tool] = await document.modelContext.getTools();
+            return [tool.name, await document.modelContext.executeTool(tool, { query })];
+        }"""
+        name, found = page.evaluate(called, QUESTION)
+        other = page.evaluate(called, "Which clutch does a 1972 motorcycle have?")[1]
+    assert name == "search_book"
+    first = json.loads(found)["content"][0]["text"]
+    assert re.match(r"\S.* > \S.*\n" + re.escape(site.origin), first), "a link to the site"
+    assert "nodes" in first
+    assert json.loads(other)["content"][0]["text"] == "The book probably does not cover this."
 
 
 def test_the_widget_is_small() -> None:

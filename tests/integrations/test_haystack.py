@@ -80,6 +80,8 @@ def test_serialization(retriever: Retriever, sample_home: Path, monkeypatch: pyt
             "module": ["ros2"],
             "url": None,
             "mode": "hybrid",
+            "lang": None,
+            "version": None,
         },
     }
     assert RectoHaystackRetriever.from_dict(data).to_dict() == data

@@ -99,9 +99,11 @@ def split_preferred(names: str | None) -> tuple[str, ...]:
 
 def to_language(tag: str | None) -> str | None:
     """Return the language of a tag such as `pt-BR`; raise `InvalidArgument` if it is not a tag."""
-    if tag is None or (language := language_tag(tag)):
-        return language if tag is not None else None
-    raise InvalidArgument(f"{tag!r} is not a language", hint="Use a tag such as de, ja or zh.")
+    if tag is None:
+        return None
+    if not (language := language_tag(tag)):
+        raise InvalidArgument(f"{tag!r} is not a language", hint="Use a tag such as de, ja or zh.")
+    return language
 
 
 def check_search(

@@ -67,7 +67,13 @@ def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[
 
 def _other_language(query: str, lexicon: Lexicon | None) -> tuple[str, ...]:
     """Return a note about a query in a language that the book does not have."""
-    if lexicon is None or any(is_stop_word(word, one) for word in query.split() for one in lexicon.languages):
+    words = query.split()
+    is_too_short = query.isascii() and len(words) < _MIN_STOP_WORDS
+    if (
+        lexicon is None
+        or is_too_short
+        or any(is_stop_word(word, one) for word in words for one in lexicon.languages)
+    ):
         return ()
     language = detect_language(query, _MIN_STOP_WORDS)
     if language in ("", *lexicon.languages):

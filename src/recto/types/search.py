@@ -166,7 +166,7 @@ class Hit:
 
     The lexical score is the share of the largest BM25 score that a text can have for the query: 0 to 1.
     `section_text` is the section that the chunk stands in, or the part of it around the chunk, as clean
-    Markdown; it is None unless `with_sections` was called.
+    Markdown; it is None unless the search had `section_tokens`.
     """
 
     score: float

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
+import yaml
 
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
@@ -344,6 +345,22 @@ def test_llms_txt(service: Service) -> None:
             assert page.headers["content-type"] == "text/markdown; charset=utf-8"
             assert page.body.startswith(b"# ")
     assert service.get("/llms.txt?collection=nope").status == 404
+
+
+def test_skill(service: Service) -> None:
+    """The addresses in the skill work, and its front matter keeps the limits of agents."""
+    for query in ("", "?collection=physical-ai-book"):
+        reply = service.get(f"/skill.md{query}")
+        assert reply.headers["content-type"] == "text/markdown; charset=utf-8"
+        _, head, text = reply.body.decode().split("---\n", 2)
+        front_matter = yaml.safe_load(head)
+        assert front_matter["name"] == "physical-ai-and-humanoid-robotics"
+        assert 100 < len(front_matter["description"]) <= 1024
+        (search,), (listed,) = re.findall(r"GET (\S+)", text), re.findall(r"\((llms\S+)\)", text)
+        assert service.get(f"/{search}What+is+ROS+2").json()["results"]
+        assert service.get(f"/{listed}").body == service.get(f"/llms.txt{query}").body
+        modules = service.get("/v1/modules").json()["modules"]
+        assert len(re.findall(r"^- .+ \(\d+ pages?\): .+$", text, re.MULTILINE)) == len(modules)
 
 
 def test_llms_full_txt(service: Service) -> None:

@@ -304,6 +304,10 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
         if result.sourced:
             evidence.append(f"{plural(result.sourced, 'text')} found in the book at the indexed lines")
         yield ok(f"{plural(result.checked, 'chunk')} checked, no damage", *evidence)
+    if own and result.markup:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in result.markup.most_common())
+        repair = "Index the built site instead, if these parts of the pages matter"
+        yield note("markup", f"Markup that was not resolved and is kept as text: {kinds}", repair=repair)
     other_model = any(issue.kind is IssueKind.OTHER_MODEL for issue in result.issues)
     if not own and agreement is not None and not other_model:
         message = f"Fresh vectors agree with stored ones (cosine {agreement:.3f}), so it is this model"

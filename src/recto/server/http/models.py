@@ -89,8 +89,8 @@ WithHtml = Annotated[
 WithLog = Annotated[
     bool,
     Field(
-        description="False: leave this search out of the query log, if the service keeps one. "
-        "Send it with searches while a reader is still typing."
+        description="False: leave this query out of the query log, if the service keeps one. "
+        "Send it while a reader is still typing, and with a query that is logged already."
     ),
 ]
 SectionTokens = Annotated[
@@ -135,18 +135,10 @@ class SearchQuery(SearchRequest):
 
     model_config = ConfigDict(strict=False)
     query: Annotated[QueryText, Field(alias="q")]
-    top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")] = (
-        DEFAULT_TOP_K
-    )
     module: Annotated[
         list[Annotated[str, Field(pattern=r"\S")]],
         Field(max_length=100, description="Only this module; repeat it for several modules."),
     ] = Field(default_factory=list)
-
-    section_tokens: Annotated[
-        int | None,
-        Field(ge=MIN_TOKENS, le=MAX_TOKENS, description="Also return sections of at most this many tokens."),
-    ] = None
 
     def request(self) -> SearchRequest:
         """Return the same request as a body; the order of modules does not matter."""
@@ -201,6 +193,7 @@ class AnswerRequest(RequestModel):
     query: QueryText
     prefer: Preferred = None
     collection: CollectionName = None
+    log: WithLog = True
 
 
 class AnswerFeedback(RequestModel):

@@ -103,15 +103,10 @@ class SearchService:
         if self._query_log is not None and via is not None:
             self._query_log.add(response, via)
 
-    def log_click(self, query: str, collection: str, url: str, rank: int) -> None:
-        """Add to the query log that a reader opened a result, if there is a log."""
+    def report(self, query: str, collection: str, **report: Any) -> None:
+        """Add what a reader did to the query log, if there is one."""
         if self._query_log is not None:
-            self._query_log.add_click(query, collection, url, rank)
-
-    def log_feedback(self, query: str, collection: str, *, is_helpful: bool) -> None:
-        """Add to the query log whether an answer was helpful, if there is a log."""
-        if self._query_log is not None:
-            self._query_log.add_feedback(query, collection, is_helpful=is_helpful)
+            self._query_log.add_report(query, collection, **report)
 
     @property
     def may_ask(self) -> bool:

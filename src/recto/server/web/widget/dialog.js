@@ -16,7 +16,7 @@ const MAX_CACHED = 50;
 const RECENT = "recto-recent";
 
 export function makeDialog({ t, client, rewrite, prefer }, openRelated) {
-  const answer = makeAnswer({ t, client, rewrite, prefer }, () => element.close());
+  const answer = makeAnswer({ t, client, rewrite, prefer }, () => element.close(), claimLog);
   const input = h("input", {
     dir: "auto",
     type: "text", role: "combobox", "aria-label": t("searchLabel"), "aria-autocomplete": "list",
@@ -55,6 +55,13 @@ export function makeDialog({ t, client, rewrite, prefer }, openRelated) {
     }
     unlogged = "";
   };
+
+  /** Return whether a question must be logged; then its search is not. */
+  function claimLog({ query, query_log: hasLog }) {
+    const isNew = hasLog && query !== logged;
+    if (isNew) logged = query;
+    return isNew;
+  }
 
   const reportOpened = (option) => {
     const hit = opens.get(option);

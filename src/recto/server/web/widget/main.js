@@ -4,6 +4,7 @@ import { RectoClient } from "../client.js";
 import { h } from "../dom.js";
 import { makeDialog } from "./dialog.js";
 import { makePanel } from "./panel.js";
+import { editionOf } from "./results.js";
 import { textsFor, translator } from "./strings.js";
 import { sheet } from "./style.js";
 
@@ -31,12 +32,6 @@ export async function mount({ root, options }) {
       else relatedButton.hide();
     },
   };
-}
-
-/** Return the version and the language of the page, which a site may replace without loading another page. */
-function editionOf({ version, lang }) {
-  const stated = document.querySelector("meta[name='docsearch:version']")?.content;
-  return [version ?? stated, lang ?? document.documentElement.lang].filter(Boolean).join(",") || null;
 }
 
 /** The button below the selected text; it keeps the selection when it is pressed. */
