@@ -80,6 +80,7 @@ def test_serialization(retriever: Retriever, sample_home: Path, monkeypatch: pyt
             "module": ["ros2"],
             "url": None,
             "mode": "hybrid",
+            "section_tokens": None,
             "lang": None,
             "version": None,
         },
