@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Browser, Locator, Request, expect
 
 from recto.search.query_log import read_query_log
 from recto.server.http import ServeOptions
@@ -65,7 +66,7 @@ def site(_site: Site, chat: ChatDouble) -> Iterator[Site]:
     chat.text, chat.size, chat.pause = ANSWER, 5, 0.0
     chat.left.clear()
     yield _site
-    _site.attributes = before
+    _site.attributes, _site.language = before, "en"
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_a_budget_that_is_spent(browser: Browser, spent: Site) -> None:
         reader.settle()
         answer.get_by_role("button", name="Answer this question").click()
         state = answer.get_by_role("status")
-        expect(state).to_have_text("There are no more answers today. The search works on.")
+        expect(state).to_have_text("There are no more answers today. You can still search.")
         expect(reader.options.first).to_be_visible()
 
 
@@ -195,6 +196,21 @@ def test_feedback_is_logged(reader: Reader, settings: Settings) -> None:
     log = settings.query_log.directory
     assert log
     wait_until(lambda: any(entry.get("helpful") is False for entry in read_query_log(log)), 30)
+
+
+def test_a_query_that_becomes_a_question_is_logged_once(reader: Reader) -> None:
+    bodies: list[dict[str, Any]] = []
+
+    def keep(request: Request) -> None:
+        if request.method == "POST" and request.url.endswith(("/v1/search", "/v1/answer")):
+            bodies.append(request.post_data_json or {})
+
+    reader.page.on("request", keep)
+    answer = ask(reader)
+    expect(answer.get_by_text("Written by a language model")).to_be_visible()
+    reader.page.keyboard.press("Escape")  # closing the dialog logs a query that is not logged yet
+    expect(reader.dialog).to_be_hidden()
+    assert [body.get("log", True) for body in bodies].count(True) == 1
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
@@ -252,3 +268,6 @@ def test_page_actions(browser: Browser, site: Site) -> None:
         assert "https://helper.invalid/?q=Read%20" in page.evaluate("window.opened")
         page.evaluate("() => document.querySelector('main').replaceWith(document.createElement('main'))")
         expect(page.locator("recto-page-actions")).to_have_count(1)
+        site.language = "de"
+        actions = reader.read().locator("recto-page-actions")
+        expect(actions.get_by_role("button", name="Seite kopieren")).to_be_visible()

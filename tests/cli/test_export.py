@@ -27,10 +27,15 @@ def publish_pages(home: Path, *urls: str) -> EdgeStore:
 def test_a_book_is_exported(sample_home: Path, tmp_path: Path) -> None:
     done = recto(sample_home, "export", "--llms", str(tmp_path / "out"))
     assert done.returncode == 0, done.stderr
-    files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.md")}
+    files = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.md")} - {
+        "skill.md"
+    }
     assert f"{len(files)} pages of 'recto-sample'" in done.stdout
     listed = (tmp_path / "out" / "llms.txt").read_text("utf-8")
     assert set(re.findall(r"^- \[.*\]\((.*)\)$", listed, re.MULTILINE)) == files
+    skill = (tmp_path / "out" / "skill.md").read_text("utf-8")
+    assert skill.startswith("---\nname: physical-ai-and-humanoid-robotics\ndescription: ")
+    assert "[list of all pages](llms.txt)" in skill
     full = (tmp_path / "out" / "llms-full.txt").read_text("utf-8")
     for name in files:
         text = (tmp_path / "out" / name).read_text("utf-8")

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -17,9 +18,11 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
+import numpy as np
 from pydantic import BaseModel, ValidationError
 from qdrant_client import QdrantClient, models
 from qdrant_client.common import client_warnings
+from qdrant_client.local import sparse_distances
 
 from tests.doubles.server import Answer, Double, Request, answer_json
 
@@ -28,6 +31,24 @@ Shape = TypeVar("Shape", bound=BaseModel)
 
 # Pytest turns warnings into errors, and filters are not per thread: mark this warning as already shown.
 client_warnings.SEEN_MESSAGES.add("large-local-collection")
+
+
+def _sparse_dot_product(vector1: models.SparseVector, vector2: models.SparseVector) -> np.float32 | None:
+    places = [
+        (bisect_left(vector2.indices, index), index, value)
+        for index, value in zip(vector1.indices, vector1.values, strict=True)
+    ]
+    count = len(vector2.indices)
+    products = [
+        value * vector2.values[place]
+        for place, index, value in places
+        if place < count and vector2.indices[place] == index
+    ]
+    return np.float32(sum(products)) if products else None
+
+
+# The client's own function reads all indices of both vectors in Python, which takes a hundred times as long.
+sparse_distances.sparse_dot_product = _sparse_dot_product
 
 OPEN_PATHS = ("/", "/healthz", "/readyz", "/livez")
 """Paths that need no key, as on a real server."""

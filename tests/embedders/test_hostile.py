@@ -7,9 +7,7 @@ import json
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,40 +16,9 @@ from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.embedders.openai import OpenAIEmbedder, open_openai
 from recto.errors import RectoError
 from recto.settings import load_settings
+from tests.doubles.hostile import HostileRequest, drip, hostile_service, sends
 
-Respond = Callable[[BaseHTTPRequestHandler], None]
 _LARGE = 600 << 20  # bytes of a decompressed response
-
-
-@contextmanager
-def service(respond: Respond) -> Iterator[str]:
-    """Answer every request with a function; yield the address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            with suppress(OSError):  # the client has had enough
-                respond(self)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-def sends(body: bytes, encoding: str = "") -> Respond:
-    def respond(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.send_header("Content-Type", "application/json")
-        if encoding:
-            request.send_header("Content-Encoding", encoding)
-        request.end_headers()
-        request.wfile.write(body)
-
-    return respond
 
 
 def openai(url: str, home: Path) -> OpenAIEmbedder:
@@ -80,7 +47,7 @@ def test_a_response_that_expands(
     tracemalloc.start()
     try:
         for body, encoding in bodies:
-            with service(sends(body, encoding)) as url, pytest.raises(RectoError) as caught:
+            with hostile_service(sends(body, encoding)) as url, pytest.raises(RectoError) as caught:
                 make(url, tmp_path).embed_queries(["soil"])
             assert caught.value.hint
         _, peak = tracemalloc.get_traced_memory()
@@ -103,7 +70,7 @@ def test_a_response_that_expands(
 )
 def test_answers_that_are_not_vectors(tmp_path: Path, data: str) -> None:
     for body in (f'{{"data": {data}}}', data):
-        with service(sends(body.encode())) as url, pytest.raises(RectoError) as caught:
+        with hostile_service(sends(body.encode())) as url, pytest.raises(RectoError) as caught:
             openai(url, tmp_path).embed_queries(["soil"])
         assert caught.value.hint
 
@@ -113,7 +80,7 @@ def test_answers_that_are_not_vectors(tmp_path: Path, data: str) -> None:
 )
 def test_cohere_answers_that_are_not_vectors(tmp_path: Path, rows: str) -> None:
     body = f'{{"id": "a", "response_type": "embeddings_by_type", "embeddings": {{"float": {rows}}}}}'
-    with service(sends(body.encode())) as url, pytest.raises(RectoError) as caught:
+    with hostile_service(sends(body.encode())) as url, pytest.raises(RectoError) as caught:
         cohere(url, tmp_path).embed_queries(["soil"])
     assert caught.value.hint
 
@@ -126,21 +93,16 @@ def test_a_response_that_drips_ends(
 ) -> None:
     ended = threading.Event()
 
-    def drip(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.end_headers()
+    def respond(request: HostileRequest) -> None:
         try:
-            for _ in range(600):
-                request.wfile.write(b" ")
-                request.wfile.flush()
-                time.sleep(0.05)
+            drip(request)
         except OSError:
             ended.set()
 
     monkeypatch.setattr("recto.embedders.cohere._QUERY_SECONDS", 1.0)
     monkeypatch.setattr("recto.embedders.cohere._DOCUMENT_SECONDS", 2.0)
     monkeypatch.setattr("recto.embedders.openai._PROBE_SECONDS", 1.0)
-    with service(drip) as url:
+    with hostile_service(respond) as url:
         began = time.monotonic()
         with pytest.raises(RectoError):
             make(url, tmp_path).embed_queries(["soil"])
@@ -149,9 +111,10 @@ def test_a_response_that_drips_ends(
 
 
 def test_good_answers_arrive_compressed(tmp_path: Path) -> None:
-    def respond(request: BaseHTTPRequestHandler) -> None:
-        vectors = [{"index": n, "embedding": [0.6, 0.8]} for n in range(len(request.body["input"]))]  # type: ignore[attr-defined]
+    def respond(request: HostileRequest) -> None:
+        count = len(json.loads(request.body)["input"])
+        vectors = [{"index": n, "embedding": [0.6, 0.8]} for n in range(count)]
         sends(gzip.compress(json.dumps({"data": vectors}).encode()), "gzip")(request)
 
-    with service(respond) as url:
+    with hostile_service(respond) as url:
         assert openai(url, tmp_path).embed_queries(["soil", "seeds"]) == [pytest.approx([0.6, 0.8])] * 2

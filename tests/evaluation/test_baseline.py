@@ -191,7 +191,7 @@ def flipped(numbers: np.random.Generator, ranks: Ranks, down: float, up: float) 
     return before, now
 
 
-def frequency(pairs: Callable[[np.random.Generator], tuple[Ranks, Ranks]], rounds: int = 200) -> float:
+def frequency(pairs: Callable[[np.random.Generator], tuple[Ranks, Ranks]], rounds: int = 60) -> float:
     found = 0
     for seed in range(rounds):
         before, now = pairs(np.random.default_rng(seed))

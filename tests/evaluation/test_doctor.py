@@ -101,6 +101,17 @@ def test_included_files_that_are_missing_are_a_warning(
     assert "recto index" in found.repair
 
 
+def test_markup_that_was_not_resolved_is_counted(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+    shutil.copytree(house, tmp_path / "house")
+    book, home = tmp_path / "house" / "book", tmp_path / "house" / "home"
+    with (book / SOIL).open("a", encoding="utf-8") as page:
+        page.write("\nThe {{ plant }} of the year, and `{{ code }}`.\n")
+    index_house(book, home, embedder)
+    (finding,) = [one for one in examined(home) if one.name == "markup"]
+    assert finding.severity == "note"
+    assert finding.message.endswith("kept as text: 1 {{…}} (template)")
+
+
 def test_another_precision_is_only_information(house: Path) -> None:
     found = examined(house / "home", settings={"RECTO_PRECISION": "int8"})
     assert not bad(found)

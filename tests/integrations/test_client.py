@@ -55,10 +55,8 @@ def test_many_threads_connect_once(
         assert set(pool.map(ask, range(4))) == {retriever.search(QUESTION).hits[0].chunk.id}
     assert connections == ["rag_embedding"]
     assert asyncio.run(CollectionClient("rag_embedding").asearch(QUESTION, 1, "ros2", None)).hits
-    assert (
-        asyncio.run(CollectionClient("rag_embedding").asearch(QUESTION, 1, None, None, "lexical")).mode
-        == "lexical"
-    )
+    lexical = CollectionClient("rag_embedding").asearch(QUESTION, 1, None, None, mode="lexical")
+    assert asyncio.run(lexical).mode == "lexical"
     client.retriever().close()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from recto.errors import InvalidArgument
 from recto.evaluation.drafts import draft
-from recto.search.context import OMISSION, Context, build_context, prefer_page, with_sections
+from recto.search.context import OMISSION, Context, build_context, prefer_page
 from recto.search.markdown import _code_blocks, clean_markdown, one_line
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
@@ -135,6 +135,23 @@ def test_a_truncated_code_block_is_closed(retriever: Retriever) -> None:
     assert section.text.endswith("\n```")
 
 
+def test_the_work_for_a_huge_chunk_is_bounded(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A collection of another pipeline can have chunks of any length."""
+    code = "\n".join(f"value_{number} = compute({number})" for number in range(500))
+    hits = made(retriever, f"Compute:\n\n```python\n{code}\n```")
+    response, opened, counted = retriever.search(QUESTION), retriever.open_index(), [0]
+    count = opened.embedder.count_tokens
+
+    def count_tokens(text: str) -> int:
+        counted[0] += len(text)
+        return count(text)
+
+    monkeypatch.setattr(opened.embedder, "count_tokens", count_tokens)
+    (section,) = build_context(opened, replace(response, hits=hits), None, 200).sections
+    assert section.truncated
+    assert counted[0] < 20 * len(code)
+
+
 def test_a_lead_in_is_shown_with_what_it_introduces(retriever: Retriever) -> None:
     pairs = [
         (before, after)
@@ -152,7 +169,7 @@ def test_a_lead_in_is_shown_with_what_it_introduces(retriever: Retriever) -> Non
 def test_hits_get_the_sections_that_they_stand_in(retriever: Retriever) -> None:
     response = retriever.search(QUESTION, group_by="page")
     assert {hit.section_text for hit in response.hits} == {None}
-    whole = with_sections(retriever.open_index(), response, 300)
+    whole = retriever.search(QUESTION, group_by="page", section_tokens=300)
     count = retriever.embedder.count_tokens
     for hit, before in zip(whole.hits, response.hits, strict=True):
         assert replace(hit, section_text=None) == before
@@ -161,8 +178,8 @@ def test_hits_get_the_sections_that_they_stand_in(retriever: Retriever) -> None:
         assert hit.section_text.startswith(f"# {' > '.join(map(one_line, hit.chunk.headings))}\n")
         assert hit.to_dict()["section_text"] == hit.section_text
     assert [hit for group in whole.groups for hit in group.hits] == list(whole.hits)
-    with pytest.raises(InvalidArgument, match="max_tokens must be between 100"):
-        with_sections(retriever.open_index(), response, 10)
+    with pytest.raises(InvalidArgument, match="section_tokens must be between 100"):
+        retriever.search(QUESTION, section_tokens=10)
 
 
 def test_a_chunk_over_the_budget_ends_after_a_sentence(retriever: Retriever) -> None:
@@ -285,5 +302,5 @@ def test_expected_pages_are_preferred_and_others_are_not(retriever: Retriever) -
         right += prefer_page(book, retriever.search(question.query, filters={"url": own}))[1]
         wrong += prefer_page(book, retriever.search(question.query, filters={"url": other}))[1]
     assert len(asked) == 40
-    assert right >= 30
-    assert wrong <= 4
+    assert right >= 38
+    assert wrong <= 3  # these three pages cover the question too, such as "Why humanoid robots?"

@@ -50,7 +50,7 @@ def write(
     log = QueryLog(QueryLogOptions(directory, text), key)
     for query in queries:
         log.add(response(query), "search")
-    log.add_click(queries[0], "house", "local://docs/a", 2)
+    log.add_report(queries[0], "house", click="local://docs/a", rank=2)
     log.close()
     return list(read_query_log(directory))
 
@@ -245,9 +245,10 @@ def test_everything_that_a_visitor_sends_is_bounded_and_hashed_alike(
     tmp_path: Path, text: QueryLogText
 ) -> None:
     log = QueryLog(QueryLogOptions(tmp_path, text), b"k")
-    filters = Filters(tuple(f"my-name-is-{number}-{'x' * 5000}" for number in range(100)), "my-address" * 900)
+    modules = tuple(f"my-name-is-{number}-{'x' * 5000}" for number in range(100))
+    filters = Filters(modules, "my-address" * 900, "my-language")
     log.add(response("my question", filters=filters), "search")
-    log.add_click("my question", "house", "my-click" * 900, 1)
+    log.add_report("my question", "house", click="my-click" * 900, rank=1)
     log.close()
     (path,) = tmp_path.iterdir()
     stored = path.read_text("utf-8")
@@ -255,6 +256,7 @@ def test_everything_that_a_visitor_sends_is_bounded_and_hashed_alike(
     assert ("my-" in stored) is (text == "keep")
     search, click = read_query_log(tmp_path)
     assert len(search["filters"]["module"]) <= 20
+    assert ("my-language" in search["filters"]["lang"]) is (text == "keep")
     if text == "hash":
         assert re.fullmatch("[0-9a-f]{16}", click["click"])
         assert re.fullmatch("[0-9a-f]{16}", search["filters"]["url"])
@@ -264,7 +266,7 @@ def test_the_log_stays_within_its_size(tmp_path: Path) -> None:
     for _ in range(3):
         log = QueryLog(QueryLogOptions(tmp_path, megabytes=1))
         for number in range(1500):
-            log.add_click(f"{number} {'q' * 1000}", "house", "u" * 400, 1)
+            log.add_report(f"{number} {'q' * 1000}", "house", click="u" * 400, rank=1)
         log.close()
     sizes = [path.stat().st_size for path in tmp_path.iterdir()]
     assert 800_000 < sum(sizes) <= 1_000_000

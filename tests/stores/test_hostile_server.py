@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +16,7 @@ from recto.settings import ServerOptions
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.types.index import IndexQuery
+from tests.doubles.hostile import HostileRequest, drip, hostile_service, sends
 
 BOMB = gzip.compress(bytes(600 << 20), 1)
 INFO = {
@@ -38,35 +36,6 @@ INFO = {
     },
     "payload_schema": {},
 }
-
-
-@contextmanager
-def qdrant(answer: Callable[[BaseHTTPRequestHandler], bytes | None], encoding: str = "") -> Iterator[str]:
-    """Answer every request with the bytes that a function returns, or has sent itself; yield the address."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            with suppress(OSError):  # the client has had enough
-                body = answer(self)
-                if body is None:
-                    return
-                self.send_response(200)
-                self.send_header("Content-Type", "application/json")
-                if encoding:
-                    self.send_header("Content-Encoding", encoding)
-                self.end_headers()
-                self.wfile.write(body)
-
-        do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
 
 
 def use(url: str, home: Path) -> None:
@@ -91,7 +60,7 @@ def use(url: str, home: Path) -> None:
     ],
 )
 def test_answers_that_make_no_sense(body: bytes, tmp_path: Path) -> None:
-    with qdrant(lambda _: body) as url, pytest.raises(RectoError) as caught:
+    with hostile_service(sends(body)) as url, pytest.raises(RectoError) as caught:
         use(url, tmp_path)
     assert caught.value.hint
 
@@ -106,7 +75,7 @@ def test_answers_that_make_no_sense(body: bytes, tmp_path: Path) -> None:
     ],
 )
 def test_points_of_any_shape_are_read_or_refused(point: dict[str, object], tmp_path: Path) -> None:
-    def answer(request: BaseHTTPRequestHandler) -> bytes:
+    def respond(request: HostileRequest) -> None:
         result: object = INFO
         if request.path.endswith("/query/batch"):
             result = [{"points": [point]}]
@@ -116,16 +85,16 @@ def test_points_of_any_shape_are_read_or_refused(point: dict[str, object], tmp_p
             result = {"aliases": []}
         elif request.path.endswith("/collections"):
             result = {"collections": [{"name": "books"}]}
-        return json.dumps({"result": result, "status": "ok", "time": 0.1}).encode()
+        sends(json.dumps({"result": result, "status": "ok", "time": 0.1}).encode())(request)
 
-    with qdrant(answer) as url, suppress(RectoError):
+    with hostile_service(respond) as url, suppress(RectoError):
         use(url, tmp_path)
 
 
 def test_an_answer_that_expands(tmp_path: Path) -> None:
     tracemalloc.start()
     try:
-        with qdrant(lambda _: BOMB, "gzip") as url, pytest.raises(RectoError):
+        with hostile_service(sends(BOMB, "gzip")) as url, pytest.raises(RectoError):
             use(url, tmp_path)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -134,16 +103,8 @@ def test_an_answer_that_expands(tmp_path: Path) -> None:
 
 
 def test_an_answer_that_drips(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def drip(request: BaseHTTPRequestHandler) -> None:
-        request.send_response(200)
-        request.end_headers()
-        for _ in range(600):
-            request.wfile.write(b" ")
-            request.wfile.flush()
-            time.sleep(0.05)
-
     monkeypatch.setattr("recto.stores.qdrant.connection._READ_SECONDS", 1.0)
     began = time.monotonic()
-    with qdrant(drip) as url, pytest.raises(RectoError, match="did not answer in time"):
+    with hostile_service(drip) as url, pytest.raises(RectoError, match="did not answer in time"):
         use(url, tmp_path)
     assert time.monotonic() - began < 20

@@ -39,6 +39,22 @@ def bounded(limit: int, seconds: float, *, is_async: bool = False) -> dict[str, 
     }
 
 
+def owner_client(
+    url: str, headers: dict[str, str], limit: int, seconds: float, *, is_local: bool, is_async: bool
+) -> dict[str, Any]:
+    """Return the arguments of a bounded client that sends its headers, such as a key, to this server only."""
+    options = bounded(limit, seconds, is_async=is_async) | {"follow_redirects": False}
+    options["headers"] |= headers
+    if is_local:  # a proxy cannot reach it, and must not see the key
+        import ssl
+
+        # With SSL_CERT_FILE, which `trust_env` excludes; without TLS, reading certificates takes 50 ms.
+        tls = url.startswith("https:")
+        options["trust_env"] = False
+        options["verify"] = ssl.create_default_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    return options
+
+
 class _BoundedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
     """The decompressed body of a response."""
 

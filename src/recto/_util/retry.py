@@ -75,22 +75,6 @@ def retry(
         sleep(pause)
 
 
-async def aretry(call: Callable[[], Awaitable[Result]], backoff: Backoff) -> Result:
-    """Await a call until it succeeds or `backoff` gives up."""
-    from asyncio import sleep
-
-    failures = 0
-    while True:
-        try:
-            return await call()
-        except Exception as error:
-            failures += 1
-            pause = backoff(failures, error)
-            if pause is None:
-                raise
-        await sleep(pause)
-
-
 def retry_after(headers: Mapping[str, str], clock: Callable[[], float] = time.time) -> float | None:
     """Return the seconds that `retry-after-ms` or `Retry-After` asks for; the latter may be a date."""
     value = headers.get("retry-after", "").strip()

@@ -139,14 +139,13 @@ def add_contract_routes(
         name = collections.name(body.collection)
         response = await collections.search(name, body.query, body.limit, body.mode)
         on_search(response)
-        return respond(
-            {
-                "query": response.query,
-                "results": [_result(hit) for hit in response.hits],
-                "total_results": len(response.hits),
-                "query_time_ms": round((perf_counter() - began) * 1e3, 2),
-            }
-        )
+        data = {
+            "query": response.query,
+            "results": [_result(hit) for hit in response.hits],
+            "total_results": len(response.hits),
+            "query_time_ms": round((perf_counter() - began) * 1e3, 2),
+        }
+        return respond(data)
 
     @router.get(
         "/validate", response_model=ValidationResponse, summary="Validate the retrieval pipeline status."

@@ -101,9 +101,8 @@ class TextbookRetriever:
     ) -> RetrievalResults:
         """Return chunks related to a selected text, without those that contain it."""
         check_top_k(top_k, MAX_TOP_K, least=MIN_TOP_K)
-        return RetrievalResults(
-            self._retriever().related(selected_text, context_query, top_k, mode=self.mode)
-        )
+        retriever = self._retriever()
+        return RetrievalResults(retriever.related(selected_text, context_query, top_k, mode=self.mode))
 
     def validate_connection(self) -> bool:
         """Return whether a search works now; if not, `connection_error` and the log say why."""

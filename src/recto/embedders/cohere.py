@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recto._util.retry import ClientPerLoop, DeadlineExceeded, Notify, redacted, retry_after
-from recto.embedders import normalize_vectors
-from recto.embedders.remote import (
+from recto._util.remote import (
     Call,
     Steps,
     TransientEmbeddingError,
@@ -24,6 +22,8 @@ from recto.embedders.remote import (
     retry_within,
     run,
 )
+from recto._util.retry import ClientPerLoop, DeadlineExceeded, Notify, redacted, retry_after
+from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
 from recto.settings import Settings

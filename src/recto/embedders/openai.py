@@ -18,6 +18,7 @@ from math import hypot, inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto._util.numbers import PROBE_TEXTS, cosine, probe_revision
+from recto._util.remote import Result, Steps, arun, document_backoff, retried, retry_within, run
 from recto._util.retry import ClientPerLoop, Notify
 from recto.embedders.openai_wire import (
     DOCUMENT,
@@ -30,7 +31,6 @@ from recto.embedders.openai_wire import (
     known_model,
     to_vectors,
 )
-from recto.embedders.remote import Result, Steps, arun, document_backoff, retried, retry_within, run
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, missing_extra
 from recto.protocols import Progress
 from recto.settings import OpenAIOptions, Settings
@@ -351,7 +351,7 @@ def _too_long(error: InputTooLarge, text: str) -> EmbeddingError:
 
 
 def _model_names(reply: Any) -> list[str]:
-    """Return the names in the answer of `/v1/models`, which is optional."""
-    with suppress(Exception):
+    """Return the names in the answer of `/v1/models`, which is optional; `reply` may be an error."""
+    with suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return [str(entry["id"]) for entry in reply.json()["data"]]
     return []

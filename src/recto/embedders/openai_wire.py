@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+from recto._util.remote import Call, TransientEmbeddingError
 from recto._util.retry import DeadlineExceeded, redacted, retry_after
 from recto.embedders import normalize_vectors
-from recto.embedders.remote import Call, TransientEmbeddingError
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions, is_local_address
 from recto.types.search import Vector
@@ -88,23 +88,14 @@ class Endpoint:
 
     def client_options(self, *, is_async: bool = False) -> dict[str, Any]:
         """Return the arguments of a client that sends the key to this server only."""
-        import ssl
+        from recto._util.http import owner_client
 
-        from recto._util.http import bounded
-
-        options = bounded(_LARGEST_LIST, _LIST_SECONDS, is_async=is_async) | {"follow_redirects": False}
-        headers = {"Content-Type": "application/json", **options.pop("headers")}
+        headers = {"Content-Type": "application/json"}
         if self._key:
             headers |= {"api-key": self._key} if self._azure else {"Authorization": f"Bearer {self._key}"}
-        options["headers"] = headers
-        if self._local:  # a proxy cannot reach it, and must not see the key
-            options["trust_env"] = False
-            # With SSL_CERT_FILE, which `trust_env` excludes; without TLS, reading certificates takes 50 ms.
-            tls = self._base.startswith("https:")
-            options["verify"] = (
-                ssl.create_default_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            )
-        return options
+        return owner_client(
+            self._base, headers, _LARGEST_LIST, _LIST_SECONDS, is_local=self._local, is_async=is_async
+        )
 
     def embed(self, texts: Sequence[str], kind: int, seconds: float) -> Call:
         """Return the call for the vectors of texts; `kind` is `QUERY` or `DOCUMENT`."""

@@ -20,6 +20,7 @@ from recto._util.languages import UNSPACED
 from recto._util.numbers import cosine
 from recto._util.text import plural
 from recto.book.chunking import chunk_id
+from recto.book.leftovers import leftovers
 from recto.protocols import Embedder, Index, Source
 from recto.types.search import HEADING_SEPARATOR, Chunk, Vector
 
@@ -248,7 +249,11 @@ class _VectorCheck:
 
 @dataclass(frozen=True, slots=True)
 class Integrity:
-    """The result of a check; `agreement` is the median cosine of stored and fresh vectors."""
+    """The result of a check.
+
+    `agreement` is the median cosine of stored and fresh vectors. `markup` counts what the readers of the book
+    did not resolve, by kind.
+    """
 
     chunks: int
     checked: int
@@ -256,6 +261,7 @@ class Integrity:
     sourced: int
     agreement: float | None
     issues: tuple[Issue, ...]
+    markup: Counter[str]
 
     @property
     def complete(self) -> bool:
@@ -281,6 +287,7 @@ def check_integrity(
     vectors = _VectorCheck(own=own)
     pages: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     kept: list[Chunk] = []
+    markup: Counter[str] = Counter()
     content = checked = 0
     chunks = islice(index.scroll(), total if everything else MOST)
     while batch := list(islice(chunks, _BATCH)):
@@ -289,6 +296,7 @@ def check_integrity(
             numbers = chunk.chunk_index, chunk.start_line, chunk.total_chunks
             pages[chunk.source if own else chunk.page_url].append(numbers)
             content ^= _digest(chunk)
+            markup += leftovers(chunk.text)
         if own and source:
             kept += batch
         vectors.add(batch, index.vectors([chunk.id for chunk in batch]), issues)
@@ -299,7 +307,7 @@ def check_integrity(
             issues.add(IssueKind.NOT_AS_PUBLISHED, index.info.collection)
     agreement, embedded = vectors.compare(embedder, issues) if embedder else (None, 0)
     sourced = compare_with_source(kept, source, issues, changed) if own and source else 0
-    return Integrity(total, checked, embedded, sourced, agreement, issues.listed())
+    return Integrity(total, checked, embedded, sourced, agreement, issues.listed(), markup)
 
 
 def _check_fields(chunk: Chunk, issues: Issues, *, own: bool) -> None:

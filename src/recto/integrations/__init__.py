@@ -10,11 +10,10 @@ from typing import Any
 
 from recto import api
 from recto.errors import install_command
-from recto.search.context import with_sections
 from recto.search.display import pick
-from recto.search.query import to_language
+from recto.search.query import make_filters
 from recto.search.retriever import Retriever
-from recto.types.search import Filters, Hit, Mode, SearchResponse
+from recto.types.search import Filters, Hit, SearchResponse
 
 ModuleFilter = str | Sequence[str] | None
 """One module, any of several, or all."""
@@ -55,14 +54,16 @@ class CollectionClient:
         top_k: int,
         module: ModuleFilter,
         url: str | None,
-        mode: Mode = "hybrid",
-        section_tokens: int | None = None,
         lang: str | None = None,
+        version: str | None = None,
+        **options: Any,
     ) -> SearchResponse:
-        """Search; log the reason if there are no hits, because frameworks have no field for it."""
-        retriever = self.retriever()
-        response = _logged(retriever.search(query, top_k, _filters(module, url, lang), mode=mode))
-        return _with_sections(retriever, response, section_tokens)
+        """Search with the options of `Retriever.search`.
+
+        Log the reason if there are no hits, because frameworks have no field for it.
+        """
+        filters = _filters(module, url, lang, version)
+        return _logged(self.retriever().search(query, top_k, filters, **options))
 
     async def asearch(
         self,
@@ -70,16 +71,16 @@ class CollectionClient:
         top_k: int,
         module: ModuleFilter,
         url: str | None,
-        mode: Mode = "hybrid",
-        section_tokens: int | None = None,
         lang: str | None = None,
+        version: str | None = None,
+        **options: Any,
     ) -> SearchResponse:
         """Search without blocking the event loop."""
         retriever = self._retriever
         if retriever is None:
             retriever = await to_thread(self.retriever)
-        response = _logged(await retriever.asearch(query, top_k, _filters(module, url, lang), mode=mode))
-        return await to_thread(_with_sections, retriever, response, section_tokens)
+        filters = _filters(module, url, lang, version)
+        return _logged(await retriever.asearch(query, top_k, filters, **options))
 
 
 def content(hit: Hit) -> str:
@@ -105,18 +106,12 @@ def not_installed(framework: str, extra: str) -> ImportError:
     return ImportError(f"{framework} is not installed. Install it with: {install_command(extra)}")
 
 
-def _filters(module: ModuleFilter, url: str | None, lang: str | None) -> Filters:
-    modules = (module,) if isinstance(module, str) else tuple(module or ())
-    return Filters(modules, url, to_language(lang))
+def _filters(module: ModuleFilter, url: str | None, lang: str | None, version: str | None) -> Filters:
+    modules = (module,) if isinstance(module, str) else module or ()
+    return make_filters(modules, url, lang, version)
 
 
 def _logged(response: SearchResponse) -> SearchResponse:
     if not response.hits:
         _LOG.warning("%s", response.message)
     return response
-
-
-def _with_sections(
-    retriever: Retriever, response: SearchResponse, section_tokens: int | None
-) -> SearchResponse:
-    return with_sections(retriever.open_index(), response, section_tokens) if section_tokens else response

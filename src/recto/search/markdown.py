@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -16,8 +17,9 @@ class _Pattern:
         self._pattern, self._flags = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        """Forward to the compiled expression, which `re` keeps."""
-        return getattr(re.compile(self._pattern, self._flags), name)
+        """Return a method of the compiled expression, and keep it."""
+        method = self.__dict__[name] = getattr(re.compile(self._pattern, self._flags), name)
+        return method
 
 
 _FENCE = _Pattern(
@@ -97,6 +99,7 @@ def without_tags(text: str) -> str:
     )
 
 
+@lru_cache(maxsize=1024)  # the headings of a page occur in many results
 def one_line(text: str) -> str:
     """Return a title or a heading as plain text on one line."""
     return " ".join(plain_text(" ".join(text.split())).split())
@@ -127,7 +130,7 @@ def _code_blocks(lines: Sequence[str]) -> tuple[list[int], int | None]:
     opened: tuple[int, str] | None = None
     count = 0
     for number, line in enumerate(lines):
-        fence = _FENCE.match(line)
+        fence = _FENCE.match(line) if "```" in line or "~~~" in line else None
         if opened is None and fence:
             count += 1
             opened = number, fence["marks"]

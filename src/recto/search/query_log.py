@@ -98,13 +98,9 @@ class QueryLog:
                 entry["filters"]["lang"] = filters.language
         self._put(entry)
 
-    def add_click(self, query: str, collection: str, url: str, rank: int) -> None:
-        """Add that a reader opened a result."""
-        self._put({"query": query, "collection": collection, "click": url, "rank": rank})
-
-    def add_feedback(self, query: str, collection: str, *, is_helpful: bool) -> None:
-        """Add whether a reader found an answer helpful."""
-        self._put({"query": query, "collection": collection, "helpful": is_helpful})
+    def add_report(self, query: str, collection: str, **report: Any) -> None:
+        """Add what a reader did: opened a result (`click` and `rank`), or rated an answer (`helpful`)."""
+        self._put({"query": query, "collection": collection, **report})
 
     def _put(self, entry: dict[str, Any]) -> None:
         if len(self._waiting) >= _MAX_WAITING:
@@ -161,9 +157,9 @@ class QueryLog:
         if "click" in kept:
             kept["click"] = self._text(kept["click"])
         if filters := kept.get("filters"):
-            url = filters["url"] and self._text(filters["url"])
             modules = [self._text(name[:_MAX_NAME]) for name in filters["module"]]
-            kept["filters"] = {"module": modules, "url": url}
+            texts = {name: value and self._text(value) for name, value in filters.items() if name != "module"}
+            kept["filters"] = {"module": modules} | texts
         if self._options.text == "keep":
             return {"query": query, **kept}
         return {"query_hash": self._text(normalize(query)), **kept} if self._options.text == "hash" else kept

@@ -67,7 +67,13 @@ def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[
 
 def _other_language(query: str, lexicon: Lexicon | None) -> tuple[str, ...]:
     """Return a note about a query in a language that the book does not have."""
-    if lexicon is None or any(is_stop_word(word, one) for word in query.split() for one in lexicon.languages):
+    words = query.split()
+    is_too_short = query.isascii() and len(words) < _MIN_STOP_WORDS
+    if (
+        lexicon is None
+        or is_too_short
+        or any(is_stop_word(word, one) for word in words for one in lexicon.languages)
+    ):
         return ()
     language = detect_language(query, _MIN_STOP_WORDS)
     if language in ("", *lexicon.languages):
@@ -106,6 +112,11 @@ def _explain_empty(index: Index, options: SearchOptions) -> tuple[Outcome, str]:
         reasons.append(f"There is no page {filters.page_url!r}.{hint}")
     if filters.language is not None and not index.count(Filters(language=filters.language)):
         reasons.append(f"The book has no page in the language '{filters.language}'.")
+    if filters.versions and not index.count(Filters(versions=filters.versions)):
+        made = index.info.fingerprint
+        names = ", ".join(name for name, _ in made.versions) if made else ""
+        known = f" Versions: {names}." if names else ""
+        reasons.append(f"The book has no version '{filters.versions[0]}'.{known}")
     both = "No page matches all filters together; each of them alone has matches."
     return Outcome.FILTERED_OUT, " ".join(reasons) or both
 

@@ -89,7 +89,8 @@ class Retriever:
             from recto.search.pipeline import OpenIndex
 
             embedder = query_embedder(index, self.embedder)
-            opened = OpenIndex(index, embedder, read_lexicon(index), self.lexical_weight)
+            made = index.info.fingerprint
+            opened = OpenIndex(index, embedder, read_lexicon(index), self.lexical_weight, made)
             self._opened = opened
         return opened
 
@@ -106,9 +107,16 @@ class Retriever:
         *,
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
+        section_tokens: int | None = None,
     ) -> SearchResponse:
-        """Return the best chunks for a query, best first; with `group_by="page"`, by page."""
-        return self.search_batch([query], top_k, filters, min_score, mode=mode, group_by=group_by)[0]
+        """Return the best chunks for a query, best first; with `group_by="page"`, by page.
+
+        With `section_tokens`, each hit has `section_text`: its section, or the part that fits.
+        """
+        responses = self.search_batch(
+            [query], top_k, filters, min_score, mode=mode, group_by=group_by, section_tokens=section_tokens
+        )
+        return responses[0]
 
     def search_batch(
         self,
@@ -119,11 +127,12 @@ class Retriever:
         *,
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
+        section_tokens: int | None = None,
     ) -> list[SearchResponse]:
         """Search for several queries with one call of the model and one of the engine."""
         texts = check_queries(queries)
         options = _checked_options(top_k, filters, min_score, mode, group_by)
-        return _responses(self._find(texts, options), top_k, group_by) if texts else []
+        return _responses(self._find(texts, options), top_k, group_by, section_tokens) if texts else []
 
     async def asearch(
         self,
@@ -134,9 +143,13 @@ class Retriever:
         *,
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
+        section_tokens: int | None = None,
     ) -> SearchResponse:
         """Search without blocking the event loop."""
-        return (await self.asearch_batch([query], top_k, filters, min_score, mode=mode, group_by=group_by))[0]
+        responses = await self.asearch_batch(
+            [query], top_k, filters, min_score, mode=mode, group_by=group_by, section_tokens=section_tokens
+        )
+        return responses[0]
 
     async def asearch_batch(
         self,
@@ -147,6 +160,7 @@ class Retriever:
         *,
         mode: Mode = "hybrid",
         group_by: GroupBy | None = None,
+        section_tokens: int | None = None,
     ) -> list[SearchResponse]:
         """Search for several queries without blocking the event loop; local work runs in threads."""
         from asyncio import to_thread
@@ -155,7 +169,8 @@ class Retriever:
         options = _checked_options(top_k, filters, min_score, mode, group_by)
         if not texts:
             return []
-        return await to_thread(_responses, await self._afind(texts, options), top_k, group_by)
+        searched = await self._afind(texts, options)
+        return await to_thread(_responses, searched, top_k, group_by, section_tokens)
 
     def related(
         self,
@@ -308,6 +323,7 @@ class Retriever:
 
     def _start(self, texts: Sequence[str], options: SearchOptions) -> SearchRun:
         """Open the index and analyse the queries; warn once about each index."""
+        from recto.search.editions import narrowed, other_versions
         from recto.search.lexical import other_analyzer
         from recto.search.pipeline import SearchRun
 
@@ -322,12 +338,13 @@ class Retriever:
                 warnings = (other_analyzer(opened.index.info) or _DENSE_ONLY,)
             elif opened.embedder is not self.embedder:
                 warnings = (other_model(opened.index.info, self.embedder),)
+        filters = narrowed(options.filters, opened.fingerprint)
         return SearchRun(
             self.collection,
             opened,
-            options._replace(mode=mode),
+            options._replace(mode=mode, filters=filters),
             opened.analyze(texts, options.filters.language or ""),
-            warnings,
+            (*warnings, *other_versions(options.filters, filters, opened.fingerprint)),
             started_at,
             opened_at,
         )
@@ -427,8 +444,16 @@ def _checked_options(
     return SearchOptions(limit, mode, filters, min_score)
 
 
-def _responses(searched: SearchedBatch, top_k: int, group_by: GroupBy | None) -> list[SearchResponse]:
+def _responses(
+    searched: SearchedBatch, top_k: int, group_by: GroupBy | None, section_tokens: int | None
+) -> list[SearchResponse]:
     from recto.search.response import build_responses, group_by_page
 
     responses = build_responses(searched)
-    return responses if group_by is None else [group_by_page(response, top_k) for response in responses]
+    if group_by is not None:
+        responses = [group_by_page(response, top_k) for response in responses]
+    if section_tokens is not None:
+        from recto.search.context import with_sections
+
+        responses = [with_sections(searched.run.opened, one, section_tokens) for one in responses]
+    return responses

@@ -147,12 +147,12 @@ def truncate(text: str, fits: Callable[[str], bool], max_length: int) -> str:
         return text
     head = text[:max_length]
     for ends in (_SENTENCE_END, _WORD_END):
-        if cut := _longest(head, [match.end() for match in ends.finditer(head)], fits):
+        if cut := longest_start(head, [match.end() for match in ends.finditer(head)], fits):
             return cut
-    return _longest(head, range(1, len(head) + 1), fits)
+    return longest_start(head, range(1, len(head) + 1), fits)
 
 
-def _longest(text: str, ends: Sequence[int], fits: Callable[[str], bool]) -> str:
+def longest_start(text: str, ends: Sequence[int], fits: Callable[[str], bool]) -> str:
     """Return the longest beginning of a text that fits and stops at one of the ends, by bisection."""
     fitting = ""
     low, high = 0, len(ends)

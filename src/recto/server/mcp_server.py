@@ -82,7 +82,7 @@ class BookServer(MCPServer[None]):
     async def list_tools(self) -> list[wire.Tool]:
         """List the tools, described with words of the book; schemas have no references and are strict."""
         if self._facts is None:
-            with suppress(Exception):  # calls report the error; a slow start must not delay this
+            with suppress(RectoError, TimeoutError):  # calls report the error
                 self._facts = await wait_for(self._read_facts(), _FACTS_TIMEOUT)
         facts = self._facts or BookFacts()
         tools = await super().list_tools()

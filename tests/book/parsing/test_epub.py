@@ -39,9 +39,10 @@ def test_the_spine_and_the_navigation_make_pages() -> None:
         ("OEBPS/text/two.xhtml", "Chapter two", "Part one"),
     ]
     one, two, three = (read(page_of(part.text, "epub", part.title)) for part in volume.parts)
-    assert (one.title, two.title, three.title) == ("Welcome", "Part one", "Two")
+    assert (one.title, two.title, three.title) == ("Introduction", "Part one", "Chapter two")
+    assert one.sections[0].headings == ("Introduction", "Welcome")
     assert one.sections[0].blocks[0].text == "Hello there."
-    assert one.sections[0].anchors == ((3, "here"),)
+    assert one.sections[0].anchors == ((5, "here"),)
     assert two.sections[0].headings == ("Part one", "A section")
     assert two.sections[0].anchor == "s"
     assert [block.text for block in two.sections[0].blocks] == [

@@ -7,7 +7,6 @@ import json
 import logging
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +61,7 @@ def answer_settings(
     """A home of its own, because answers are counted there."""
     root = tmp_path_factory.mktemp("answers")
     shutil.copytree(house_settings.home, root / "home", symlinks=True)
-    options = AnswerOptions(chat.base, "a-model", KEY, seconds=5, rate=1000)
+    options = AnswerOptions(chat.base, "a-model", KEY, seconds=60, rate=1000)
     log = QueryLogOptions(root / "log")
     return replace(house_settings, home=root / "home", answer=options, query_log=log)
 
@@ -153,8 +152,8 @@ def test_not_covered_asks_no_model(asked: Service, chat: ChatDouble) -> None:
         (status(500), "The model refused the question"),
         (status(302, "", {"Location": "http://127.0.0.1:9/"}), "The model refused the question"),
         (rubbish(), "The model refused the question"),
-        (drop(), "The model cannot be reached, or broke off"),
-        (flood(b"x" * 65536), "The model cannot be reached, or broke off"),
+        (drop(), "The model cannot be reached, or its answer broke off"),
+        (flood(b"x" * 65536), "The model cannot be reached, or its answer broke off"),
         (stall(b"data: {not json\n\n"), "The model failed"),
         (stall(b"data: []\n\n"), "The model failed"),
         (stall(b'data: {"choices":[{"delta":{"content":5}}]}\n\n'), "The model failed"),
@@ -187,11 +186,9 @@ def test_the_time_limit(answer_settings: Settings, chat: ChatDouble, fault: Faul
     """A model that is silent, stops, or keeps a connection busy with nothing."""
     chat.script(fault)
     options = replace(answer_settings.answer, seconds=1)
-    with Service(replace(answer_settings, answer=options), ServeOptions(timeout=0.8)) as service:
-        began = time.monotonic()
+    with Service(replace(answer_settings, answer=options)) as service:
         received = events(service.post("/v1/answer", QUESTION))
-    assert received[-1][0] == "error"
-    assert time.monotonic() - began < 10
+    assert received[-1][1]["error"] == "There was no whole answer within 1 s"
 
 
 def test_a_long_text_is_cut(asked: Service, chat: ChatDouble) -> None:
@@ -202,8 +199,8 @@ def test_a_long_text_is_cut(asked: Service, chat: ChatDouble) -> None:
 
 
 def test_an_answer_may_take_longer_than_other_requests(answer_settings: Settings, chat: ChatDouble) -> None:
-    chat.pause = 0.3
-    with Service(answer_settings, ServeOptions(timeout=1)) as service:
+    chat.pause = 0.5  # seven pieces and the end take more than 3 s
+    with Service(answer_settings, ServeOptions(timeout=3)) as service:
         assert events(service.post("/v1/answer", QUESTION))[-1] == ("end", {"cited": [1]})
 
 
@@ -222,7 +219,7 @@ def test_a_model_that_is_not_there(answer_settings: Settings) -> None:
     options = replace(answer_settings.answer, url=refused_url())
     with Service(replace(answer_settings, answer=options)) as service:
         reply = service.post("/v1/answer", QUESTION)
-    assert events(reply)[-1][1]["error"] == "The model cannot be reached, or broke off"
+    assert events(reply)[-1][1]["error"] == "The model cannot be reached, or its answer broke off"
     assert b"127.0.0.1" not in reply.body
 
 
@@ -241,7 +238,7 @@ def test_rate_and_budget(answer_settings: Settings, tmp_path: Path) -> None:
     with Service(replace(own, answer=replace(own.answer, daily=3))) as service:
         assert service.post("/v1/answer", QUESTION).status == 200, "two were counted before the restart"
         spent = service.post("/v1/answer", QUESTION)
-        assert (spent.status, spent.error) == (429, "The answers of this day are spent")
+        assert (spent.status, spent.error) == (429, "Today's answers are used up")
         assert int(spent.headers["retry-after"]) <= 86_400
         assert events(service.post("/v1/answer", UNRELATED))[0][1]["covered"] is False, "costs nothing"
     assert len(list((tmp_path / "home").glob("answers-*"))) == 1
@@ -290,7 +287,8 @@ def test_questions_and_feedback_are_logged(asked: Service, answer_settings: Sett
     log = answer_settings.query_log.directory
     assert log
     question = {"query": "How long is jam boiled?"}
-    assert asked.post("/v1/answer", question).status == 200
+    for body in (question, question | {"log": False}):
+        assert asked.post("/v1/answer", body).status == 200
     assert asked.post("/v1/answer/feedback", question | {"helpful": False}).status == 204
 
     def entries() -> list[dict[str, Any]]:

@@ -43,6 +43,7 @@ ACCESS = {
     "/v1/pages/{address:path}": "search",
     "/llms.txt": "search",
     "/llms-full.txt": "search",
+    "/skill.md": "search",
     "/retrieve": "admin",
     "/validate": "admin",
     "/v1/batch": "admin",

@@ -78,7 +78,7 @@ def test_described_paths(asked: Service) -> None:
     assert set(paths) == {
         "/retrieve", "/validate", "/healthz", "/readyz", "/metrics", "/v1/search", "/v1/related", "/v1/batch", "/v1/collections",
         "/v1/modules", "/v1/pages", "/v1/pages/{address}", "/v1/health", "/v1/click", "/v1/answer",
-        "/v1/answer/feedback", "/llms.txt", "/llms-full.txt",
+        "/v1/answer/feedback", "/llms.txt", "/llms-full.txt", "/skill.md",
     }  # fmt: skip
     for path, operations in paths.items():
         for operation in operations.values():

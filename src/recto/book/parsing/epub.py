@@ -8,6 +8,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
+from html import escape, unescape
 from io import BytesIO
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -25,6 +26,8 @@ _DOCUMENTS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 _EMPTY = re.compile(
     r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([A-Za-z][\w:.-]*)([^<>]*)/>"
 )
+_HEADING = re.compile(r"<h1\b[^<>]*>(.*?)</h1>", re.DOTALL)
+_TAG = re.compile(r"<[^<>]*>")
 _ENCODING = re.compile(rb"<\?xml[^>]*encoding=[\"']([\w.-]+)")
 _DAMAGED = "the EPUB is damaged"
 
@@ -75,7 +78,7 @@ class _Reader:
             label, above = titles.get(name, ("", section))
             section = above or (label if label in groups else "")
             if name in self._names and name not in parts and reference.get("linear") != "no":
-                parts[name] = Part(name, label, _body(self._text(name)), section)
+                parts[name] = Part(name, label, _titled(_body(self._text(name)), label), section)
         if not parts:
             raise ValueError("its spine lists no page that can be read")
         return Volume(" ".join(title.split())[:500], tuple(parts.values()))
@@ -149,6 +152,14 @@ def _body(document: str) -> str:
     start = document.find("<head")
     end = document.find("</head>", start) if start >= 0 else -1
     return _EMPTY.sub(r"<\1\2></\1>", document[:start] + document[end:] if end >= 0 else document)
+
+
+def _titled(document: str, label: str) -> str:
+    """Put the title of the navigation above another top heading, so that it is the title of the page."""
+    heading = _HEADING.search(document)
+    if heading is None or not label or " ".join(unescape(_TAG.sub("", heading[1])).split()) == label:
+        return document
+    return f"{document[: heading.start()]}<h1>{escape(label)}</h1>{document[heading.start() :]}"
 
 
 def _words(element: Element) -> str:

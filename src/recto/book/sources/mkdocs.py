@@ -6,6 +6,7 @@ import re
 import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,10 +40,12 @@ from recto.book.sources.options import (
     BookFile,
     UnreadableSite,
     check_url,
+    chosen_names,
     is_inside,
     read_config,
     read_logo,
     repository_of,
+    title_of,
 )
 from recto.types.book import Page
 
@@ -59,10 +62,14 @@ _INCLUDING = {
 
 
 class MkDocsSite(Generator, SiteRules):
-    """A MkDocs site; it is also the rules of its one directory."""
+    """A MkDocs site; it is also the rules of its one directory.
+
+    With the plugin mkdocs-static-i18n, each locale that is read has its own copy of the rules.
+    """
 
     generator = "mkdocs"
     config_files: ClassVar[tuple[str, ...]] = CONFIG_FILES
+    options: tuple[str, ...] = ("locale", "locales")
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
         SiteRules.__init__(self, book, book_file)
@@ -75,7 +82,9 @@ class MkDocsSite(Generator, SiteRules):
         theme = config.get("theme")
         images = [_text(theme, key) for key in ("logo", "favicon")] if isinstance(theme, dict) else []
         self.logo = read_logo((self.root / image.lstrip("/") for image in images if image), self._bounds)
-        self._locale = _text(theme, "language") or _text(theme, "locale") if isinstance(theme, dict) else ""
+        self.files_of = self.locale = (
+            _text(theme, "language") or _text(theme, "locale") if isinstance(theme, dict) else ""
+        )
         options = book_file.options
         url = options.url or check_url(_text(config, "site_url"), f"{config_file.name}: site_url")
         self._url = url if url.endswith("/") or not url else f"{url}/"
@@ -92,6 +101,14 @@ class MkDocsSite(Generator, SiteRules):
         for name, title, sections in _nav_entries(config.get("nav"), ()):
             self._titles |= {name: title} if title else {}
             self._sections.setdefault(name, sections)
+        self._translations = _translations(config)
+        if self._translations is None:
+            self.options = ()
+        else:
+            names = self._translations.names
+            chosen = chosen_names(options.locale, "locale", names, names[0])
+            self.locale = chosen[0]
+            self.locales = chosen if len(chosen) > 1 else []
 
     @staticmethod
     def load(config_file: Path, bounds: Path) -> dict[str, Any]:
@@ -105,7 +122,26 @@ class MkDocsSite(Generator, SiteRules):
         below = "" if path == self.directory else path.relative_to(self.root).as_posix().removeprefix(".")
         if not is_inside(self.root, self._bounds):
             raise UnreadableSite(f"docs_dir is outside the repository: {self.root}", hint=PLAIN)
-        return [PageDirectory(self.root, self, self._bounds, below, includes=self._includes())]
+        locales = self.locales or [self.locale]
+        if self._translations and below and not self.book_file.options.locale:
+            locales = [self._translations.split(below)[0]]
+        editions = [self._edition(locale, locale) for locale in locales]
+        if self._translations and self._translations.has_fallback:
+            default = self._translations.names[0]
+            editions += [self._edition(locales[0], default)] if default not in locales else []
+        return [
+            PageDirectory(self.root, one, self._bounds, below, includes=self._includes()) for one in editions
+        ]
+
+    def _edition(self, locale: str, files_of: str) -> MkDocsSite:
+        """Return the rules of a locale for the files of the same or of the default locale."""
+        if self._translations is None:
+            return self
+        own = copy(self)
+        own.locale, own.files_of = locale, files_of
+        edition = f"{files_of}/" if self._translations.by_folder else ""
+        own.book_file = replace(self.book_file, edition=edition)
+        return own
 
     def _includes(self) -> Includes:
         """Return the includes, with the directories that the site's extensions and plugins search."""
@@ -136,6 +172,8 @@ class MkDocsSite(Generator, SiteRules):
         """Return whether a file is a page; index.md is published instead of README.md if both exist."""
         if not name.endswith(self._suffixes) or self._ignored(name) or self._excluded(name):
             return False
+        if self._translations and not self._is_read(name, self._translations):
+            return False
         folder, slash, file = name.rpartition("/")
         index = f"{folder}{slash}index.md"
         return file != "README.md" or not is_file(self.root / index) or self._ignored(index)
@@ -144,15 +182,42 @@ class MkDocsSite(Generator, SiteRules):
         """Complete the page of a file."""
         if self._drafts(name):
             return "draft"
-        url = urljoin(self._url, self._relative(name)) if self._url else page.url
-        title = self._titles.get(name) or page.title
+        plain, base, locales = name, "", self._locales_of(name)
+        if self._translations:
+            plain = self._translations.split(name)[1]
+            base = "" if self.locale == self._translations.names[0] else f"{self.locale}/"
+        url = urljoin(self._url, base + self._relative(plain)) if self._url else page.url
+        title = self._titles.get(plain) or (page.title if plain == name else title_of(plain, self.book))
         format = NOTEBOOK if name.endswith(NOTEBOOK.suffixes) else MARKDOWN
-        page = replace(page, url=url, title=title, locale=self._locale)
+        page = replace(page, url=url, title=title, locale=self.locale, locales=locales)
         return replace(page, format=format.name, anchors="python-markdown")
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as `nav` does; pages that it does not list come last."""
-        return Navigation(names, self._sections)
+        if self._translations is None:
+            return Navigation(names, self._sections)
+        files = {self._translations.split(name)[1]: name for name in names}
+        return Navigation(names, {files.get(name, name): above for name, above in self._sections.items()})
+
+    def _is_read(self, name: str, translations: _Translations) -> bool:
+        """Return whether a file is a page of this locale, by itself or because it is not translated."""
+        locale, plain = translations.split(name)
+        is_replaced = name != translations.file(plain, locale) and self._has(plain, locale)
+        is_own = self.files_of == self.locale or not self._has(plain, self.locale)
+        return locale == self.files_of and is_own and not is_replaced
+
+    def _locales_of(self, name: str) -> tuple[str, ...]:
+        """Return the locales whose readers see a page, if several are read."""
+        if not self.locales or not self._translations:
+            return ()
+        plain = self._translations.split(name)[1]
+        others = (
+            self.locales[1:] if self._translations.has_fallback and self.locale == self.locales[0] else ()
+        )
+        return self.locale, *(locale for locale in others if not self._has(plain, locale))
+
+    def _has(self, plain: str, locale: str) -> bool:
+        return self._translations is not None and is_file(self.root / self._translations.file(plain, locale))
 
     def _relative(self, name: str) -> str:
         """Return the URL of a page relative to the site's URL."""
@@ -162,6 +227,50 @@ class MkDocsSite(Generator, SiteRules):
         if not self._directory_urls:
             return quote(f"{folder}{slash}{stem}.html")
         return quote(f"{folder}{slash}" if stem == "index" else f"{folder}{slash}{stem}/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Translations:
+    """The locales of the plugin mkdocs-static-i18n, the default one first.
+
+    A locale has a directory, or its files have its name before their suffix: `index.de.md`.
+    """
+
+    names: tuple[str, ...]
+    unpublished: tuple[str, ...]
+    by_folder: bool
+    has_fallback: bool
+
+    def split(self, name: str) -> tuple[str, str]:
+        """Return the locale of a file, and its name without the locale."""
+        if self.by_folder:
+            locale, _, plain = name.partition("/")
+        else:
+            stem, _, suffix = name.rpartition(".")
+            plain, _, locale = stem.rpartition(".")
+            plain = f"{plain}.{suffix}"
+        is_locale = locale in (*self.names, *self.unpublished)
+        return (locale, plain) if is_locale else (self.names[0], name)
+
+    def file(self, plain: str, locale: str) -> str:
+        """Return the name of the file of a page in a locale."""
+        stem, _, suffix = plain.rpartition(".")
+        return f"{locale}/{plain}" if self.by_folder else f"{stem}.{locale}.{suffix}"
+
+
+def _translations(config: dict[str, Any]) -> _Translations | None:
+    """Return the locales that a site is published in, if it has the plugin."""
+    options = _options(config, "plugins").get("i18n", {})
+    languages, stated = options.get("languages"), options.get("default_language")
+    if isinstance(languages, dict):  # before version 1 of the plugin
+        languages = [{"locale": name, "default": name == stated} for name in languages]
+    listed = [one for one in (languages if isinstance(languages, list) else []) if isinstance(one, dict)]
+    listed = sorted(listed, key=lambda one: one.get("default") is not True)
+    names = [one["locale"] for one in listed if isinstance(one.get("locale"), str)]
+    unpublished = tuple(one["locale"] for one in listed if one.get("build") is False and "locale" in one)
+    built = tuple(name for name in names if name not in unpublished)
+    by_folder, fallback = options.get("docs_structure") == "folder", options.get("fallback_to_default")
+    return _Translations(built, unpublished, by_folder, fallback is not False) if built else None
 
 
 class ZensicalSite(MkDocsSite):

@@ -27,7 +27,7 @@ _DIRECTORY: dict[str, Any] = {"type": click.Path(path_type=Path, file_okay=False
 @click.option(
     "--llms",
     **_DIRECTORY,
-    help="Write llms.txt, llms-full.txt and each page as Markdown to this directory.",
+    help="Write llms.txt, llms-full.txt, skill.md and each page as Markdown to this directory.",
 )
 @click.option(
     "--static",
@@ -78,7 +78,9 @@ def export(
         folder = f"{site_url.rstrip('/')}/" if site_url else ""
         pages = export_llms(index, name, directory, folder)
         summary |= {"pages": pages}
-        text = f"Wrote llms.txt, llms-full.txt and {plural(pages, 'page')} of '{name}' to {directory}."
+        text = (
+            f"Wrote llms.txt, llms-full.txt, skill.md and {plural(pages, 'page')} of '{name}' to {directory}."
+        )
     else:
         with progress_bar("Reading chunks") as progress:
             exported = export_static(index, directory, progress, semantic or "auto", settings.lexical_weight)

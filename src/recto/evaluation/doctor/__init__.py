@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 
 from recto._util.files import disk_error
+from recto._util.languages import ENGLISH
 from recto._util.retry import redacted
 from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
@@ -158,8 +159,11 @@ def dialect(context: DoctorContext, _index: Index) -> Iterator[Finding]:
 
 def calibration(context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Check that the noise floor is measured, and that scores separate the book from other topics."""
-    measured = index.info.calibration
-    if measured is None:
+    measured, lexicon = index.info.calibration, read_lexicon(index)
+    if measured and lexicon and lexicon.languages and ENGLISH not in lexicon.languages:
+        languages = " and ".join(f"'{tag}'" for tag in lexicon.languages)
+        yield ok(f"The noise floor is for English queries: searches in {languages} have none")
+    elif measured is None:
         repair = f"recto calibrate --collection {context.collection}"
         message = "The noise floor is not measured, or another version of Recto measured it"
         yield note("missing", message, repair=repair)
@@ -182,6 +186,16 @@ def languages(context: DoctorContext, index: Index) -> Iterator[Finding]:
         yield note("unknown_language", message, advice)
     else:
         yield ok(message)
+
+
+def editions(_context: DoctorContext, index: Index) -> Iterator[Finding]:
+    """Show the versions and locales of the book, if it has several."""
+    made = index.info.fingerprint
+    if made and made.versions:
+        names = (f"{name} (searched by default)" if current else name for name, current in made.versions)
+        yield ok(f"Versions of the book: {', '.join(names)}")
+    if made and made.locales:
+        yield ok(f"Locales of the book: {', '.join(made.locales)}")
 
 
 def search(context: DoctorContext, index: Index) -> Iterator[Finding]:
@@ -290,6 +304,10 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
         if result.sourced:
             evidence.append(f"{plural(result.sourced, 'text')} found in the book at the indexed lines")
         yield ok(f"{plural(result.checked, 'chunk')} checked, no damage", *evidence)
+    if own and result.markup:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in result.markup.most_common())
+        repair = "Index the built site instead, if these parts of the pages matter"
+        yield note("markup", f"Markup that was not resolved and is kept as text: {kinds}", repair=repair)
     other_model = any(issue.kind is IssueKind.OTHER_MODEL for issue in result.issues)
     if not own and agreement is not None and not other_model:
         message = f"Fresh vectors agree with stored ones (cosine {agreement:.3f}), so it is this model"
@@ -358,6 +376,7 @@ CHECKS: Mapping[str, CheckFunction] = {
     "dialect": _with_index(dialect),
     "calibration": _with_index(calibration),
     "languages": _with_index(languages),
+    "editions": _with_index(editions),
     "search": _with_index(search),
     "source": _with_index(source),
     "includes": _with_index(includes),

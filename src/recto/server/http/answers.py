@@ -168,7 +168,7 @@ class Answers:
             raise AnswerFailed(late) from error
         except httpx.HTTPError as error:
             detail = f"{type(error).__name__}: {error}"
-            raise AnswerFailed("The model cannot be reached, or broke off", detail) from error
+            raise AnswerFailed("The model cannot be reached, or its answer broke off", detail) from error
         finally:
             if response is not None:
                 await response.aclose()
@@ -189,17 +189,15 @@ def import_httpx() -> Any:
 
 
 def _open_client(settings: Settings) -> Any:
-    """Return a client that sends the key to this address only: it follows no redirects."""
     httpx = import_httpx()
-    from recto._util.http import bounded
+    from recto._util.http import owner_client
 
-    options = settings.answer
-    arguments = bounded(_MAX_BYTES, options.seconds, is_async=True) | {"follow_redirects": False}
-    if options.api_key:
-        arguments["headers"] |= {"Authorization": f"Bearer {options.api_key}"}
-    if is_local_address(options.url):  # a proxy cannot reach it, and must not see the key
-        arguments["trust_env"] = False
-    return httpx.AsyncClient(**arguments)
+    url, key, seconds = settings.answer.url, settings.answer.api_key, settings.answer.seconds
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    is_local = is_local_address(url)
+    return httpx.AsyncClient(
+        **owner_client(url, headers, _MAX_BYTES, seconds, is_local=is_local, is_async=True)
+    )
 
 
 def _chat_address(url: str) -> str:
@@ -328,9 +326,9 @@ class DailyBudget:
             try:
                 if os.fstat(file).st_size >= self._limit:
                     wait = _DAY_SECONDS - int(time.time()) % _DAY_SECONDS
-                    hint = "There are new ones from midnight (UTC) on; the search works on."
+                    hint = "The count starts again at midnight (UTC). Search still works."
                     headers = (("Retry-After", str(wait)),)
-                    raise Refused("budget", Refusal(429, "The answers of this day are spent", hint, headers))
+                    raise Refused("budget", Refusal(429, "Today's answers are used up", hint, headers))
                 os.write(file, b".")
             finally:
                 os.close(file)

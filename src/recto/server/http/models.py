@@ -48,6 +48,23 @@ PageUrl = Annotated[str | None, Field(description="Only the page with this URL."
 LanguageTag = Annotated[
     str | None, Field(description="Only pages in this language, such as de.", pattern=r"\S", max_length=35)
 ]
+VersionName = Annotated[
+    str | None,
+    Field(
+        description="This version of the book, or `all`; default: the current one.",
+        pattern=r"\S",
+        max_length=100,
+    ),
+]
+Preferred = Annotated[
+    str | None,
+    Field(
+        description="Versions and languages of the page that the reader is on, separated by commas, such as "
+        "2.0,de: they are searched if the book has them, and there is no `version` or `lang`.",
+        pattern=r"\S",
+        max_length=200,
+    ),
+]
 MinScore = Annotated[
     float | None,
     Field(
@@ -72,8 +89,8 @@ WithHtml = Annotated[
 WithLog = Annotated[
     bool,
     Field(
-        description="False: leave this search out of the query log, if the service keeps one. "
-        "Send it with searches while a reader is still typing."
+        description="False: leave this query out of the query log, if the service keeps one. "
+        "Send it while a reader is still typing, and with a query that is logged already."
     ),
 ]
 SectionTokens = Annotated[
@@ -95,6 +112,8 @@ class SearchParameters(RequestModel):
     module: ModuleNames = None
     url: PageUrl = None
     lang: LanguageTag = None
+    version: VersionName = None
+    prefer: Preferred = None
     collection: CollectionName = None
     mode: SearchMode = "hybrid"
     log: WithLog = True
@@ -116,18 +135,10 @@ class SearchQuery(SearchRequest):
 
     model_config = ConfigDict(strict=False)
     query: Annotated[QueryText, Field(alias="q")]
-    top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")] = (
-        DEFAULT_TOP_K
-    )
     module: Annotated[
         list[Annotated[str, Field(pattern=r"\S")]],
         Field(max_length=100, description="Only this module; repeat it for several modules."),
     ] = Field(default_factory=list)
-
-    section_tokens: Annotated[
-        int | None,
-        Field(ge=MIN_TOKENS, le=MAX_TOKENS, description="Also return sections of at most this many tokens."),
-    ] = None
 
     def request(self) -> SearchRequest:
         """Return the same request as a body; the order of modules does not matter."""
@@ -180,7 +191,9 @@ class AnswerRequest(RequestModel):
 
     model_config = _example(query="What is ROS 2?")
     query: QueryText
+    prefer: Preferred = None
     collection: CollectionName = None
+    log: WithLog = True
 
 
 class AnswerFeedback(RequestModel):

@@ -1,4 +1,4 @@
-"""Prometheus metrics, the latency of recent searches, and the readiness check."""
+"""Prometheus metrics, the latency of recent searches, the readiness check, and the health of an index."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from recto._util.numbers import percentile
 from recto.errors import RectoError
 from recto.server.http import METRICS_DIRECTORY
 from recto.server.http.errors import ENGINE_MESSAGES
+from recto.settings import SAMPLE_COLLECTION
 from recto.types.index import IndexInfo
 from recto.types.search import Timings
 
@@ -197,3 +198,38 @@ def _is_running(process: int) -> bool:
         except ProcessLookupError:
             return False
     return True
+
+
+def index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
+    """Return what `/v1/health` says about an index."""
+    book, calibration = info.fingerprint, info.calibration
+    fields = ("generation", "chunks", "created_at", "noise_floor")
+    return {field: getattr(info, field) for field in fields} | {
+        "collection": name,
+        "model": book.embedder.model if book else None,
+        "auroc": calibration.auroc if calibration else None,
+        "recto_version": book.recto_version if book else None,
+        "warnings": list(warnings),
+    }
+
+
+def advice(
+    name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None
+) -> Iterator[str]:
+    """Yield the commands that fix what is missing or outdated."""
+    here = f"--collection {name}"
+    if info is None:
+        yield f"There is no index: run `recto index PATH {here}`."
+        return
+    if info.noise_floor is None:
+        yield f"The noise floor was never measured: run `recto calibrate {here}`."
+    if coverage is None or not coverage["current"]:
+        state = "was never measured" if coverage is None else "is from an older index"
+        yield f"The coverage {state}: run `recto coverage {here}`."
+    if suite is None and info.collection == SAMPLE_COLLECTION:
+        yield f"No evaluation suite was run: run `recto validate {here}`."
+    elif suite is None:
+        new, run = f"new --out questions.json {here}", f"validate --suite questions.json {here}"
+        yield f"No evaluation suite was run: draft one with `recto suite {new}`, then run `recto {run}`."
+    elif not suite["current"]:
+        yield f"The suite ran on an older index: run `{suite['command']}`."

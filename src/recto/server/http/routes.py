@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from asyncio import gather, to_thread
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from functools import partial
 from operator import methodcaller
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote, urlencode
@@ -22,10 +21,9 @@ from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
-from recto.search.context import with_sections
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
-from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt
-from recto.search.query import MAX_QUERY, check_query, to_language
+from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt, skill_md
+from recto.search.query import MAX_QUERY, check_query, make_filters, split_preferred
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
 from recto.server.http import models
@@ -38,10 +36,10 @@ from recto.server.http.answers import (
     is_answerable,
 )
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
+from recto.server.http.monitoring import advice, index_view
 from recto.server.http.service import MarkedResponse, SearchService
 from recto.server.http.views import add_html
 from recto.server.limits import Refused, current_request, respond, set_deadline
-from recto.settings import SAMPLE_COLLECTION
 from recto.types.index import IndexInfo
 from recto.types.search import Filters, SearchResponse
 
@@ -70,11 +68,16 @@ _ERRORS: Responses = {
     code: {"model": models.ErrorResponse, "description": text} for code, text in _DESCRIPTIONS.items()
 }
 _UNAVAILABLE: Responses = {code: _ERRORS[code] for code in (400, 401, 403, 500, 503)}
+_REPORTED: dict[str, Any] = {
+    "status_code": 204,
+    "response_class": Response,
+    "responses": {204: {"description": "It is logged if the service keeps a query log."}},
+}
 _NOT_READY = {"model": dict[str, str], "description": "The server cannot answer searches now."}
 
 
-def _text_response(description: str) -> Responses:
-    return {200: {"content": {"text/plain": {}}, "description": description}}
+def _text_response(description: str, media_type: str = "text/plain") -> Responses:
+    return {200: {"content": {media_type: {}}, "description": description}}
 
 
 Collection = Annotated[
@@ -176,16 +179,22 @@ async def batch(body: models.BatchRequest, service: Service) -> Response:
     return await _find(service, body, body.queries, convert)
 
 
-@v1_router.post(
-    "/click",
-    status_code=204,
-    response_class=Response,
-    responses={204: {"description": "It is logged if the service keeps a query log."}},
-)
+@v1_router.post("/click", **_REPORTED)
 async def click(body: models.ClickRequest, service: Service) -> Response:
     """Report that a reader opened a result."""
-    name = service.name(body.collection)
-    service.log_click(check_query(body.query), name, body.url, body.rank)
+    return _report(service, body, click=body.url, rank=body.rank)
+
+
+@v1_router.post("/answer/feedback", **_REPORTED)
+async def answer_feedback(body: models.AnswerFeedback, service: Service) -> Response:
+    """Report whether an answer was helpful."""
+    return _report(service, body, helpful=body.helpful)
+
+
+def _report(
+    service: SearchService, body: models.ClickRequest | models.AnswerFeedback, **report: Any
+) -> Response:
+    service.report(check_query(body.query), service.name(body.collection), **report)
     return Response(status_code=204)
 
 
@@ -203,25 +212,13 @@ async def answer(body: models.AnswerRequest, request: Request, service: Service)
         raise Refused("scope", NOT_FOR_ANSWERS)
     answers.check_rate(current_request().caller)
     current_request().charge(_CHARGED_ANSWER)
-    context = await service.context(name, query, service.settings.answer.tokens)
-    service.record(context.response, "answer")
+    filters = Filters(preferred=split_preferred(body.prefer))
+    context = await service.context(name, query, service.settings.answer.tokens, filters)
+    service.record(context.response, "answer" if body.log else None)
     if is_answerable(context):
         await to_thread(answers.spend)
     set_deadline(request.scope, service.settings.answer.seconds + RETRY_SECONDS)
     return EventStream(answers.events(context), headers=STREAM_HEADERS)
-
-
-@v1_router.post(
-    "/answer/feedback",
-    status_code=204,
-    response_class=Response,
-    responses={204: {"description": "It is logged if the service keeps a query log."}},
-)
-async def answer_feedback(body: models.AnswerFeedback, service: Service) -> Response:
-    """Report whether an answer was helpful."""
-    name = service.name(body.collection)
-    service.log_feedback(check_query(body.query), name, is_helpful=body.helpful)
-    return Response(status_code=204)
 
 
 def _to_dict(
@@ -334,6 +331,16 @@ async def llms(service: Service, collection: Collection = None) -> Response:
     return _text(llms_txt(outline.title or name, outline, link), "text/plain")
 
 
+@llms_router.get("/skill.md", response_class=Response, responses=_text_response("Markdown.", _MARKDOWN))
+async def skill(service: Service, collection: Collection = None) -> Response:
+    """Return instructions for an agent that reads a book."""
+    name = service.name(collection)
+    named = "" if collection is None else urlencode({"collection": collection})
+    outline = await service.outline(name)
+    listed, search = f"llms.txt?{named}".rstrip("?"), f"v1/search?{named}&q=".replace("?&", "?")
+    return _text(skill_md(outline.title or name, outline, listed, search), _MARKDOWN)
+
+
 @llms_router.get("/llms-full.txt", response_class=Response, responses=_text_response("Markdown."))
 async def llms_full(service: Service, collection: Collection = None) -> Response:
     """Return all pages of a book as Markdown, in reading order."""
@@ -397,36 +404,22 @@ async def _find(
     convert: Callable[[list[MarkedResponse]], Result],
 ) -> Result:
     arguments = (queries, body.top_k, _filters(body), body.min_score)
-    section_tokens = body.section_tokens if isinstance(body, models.SearchRequest) else None
-
-    def search(retriever: Retriever) -> list[SearchResponse]:
-        responses = retriever.search_batch(*arguments, mode=body.mode, group_by=body.group_by)
-        return _with_sections(retriever, section_tokens, responses)
-
-    async def asearch(retriever: Retriever) -> list[SearchResponse]:
-        responses = await retriever.asearch_batch(*arguments, mode=body.mode, group_by=body.group_by)
-        return await service.in_thread(partial(_with_sections, retriever, section_tokens), responses)
-
+    options: dict[str, Any] = {"mode": body.mode, "group_by": body.group_by}
+    if isinstance(body, models.SearchRequest):
+        options["section_tokens"] = body.section_tokens
     return await service.find(
         service.name(body.collection),
         queries,
         body.mode,
         convert,
-        search,
-        asearch,
+        lambda retriever: retriever.search_batch(*arguments, **options),
+        lambda retriever: retriever.asearch_batch(*arguments, **options),
     )
 
 
-def _with_sections(
-    retriever: Retriever, section_tokens: int | None, responses: list[SearchResponse]
-) -> list[SearchResponse]:
-    if section_tokens is None:
-        return responses
-    return [with_sections(retriever.open_index(), response, section_tokens) for response in responses]
-
-
 def _filters(body: models.SearchParameters) -> Filters:
-    return Filters(tuple(body.module or ()), body.url, to_language(body.lang))
+    filters = make_filters(body.module or (), body.url, body.lang, body.version)
+    return replace(filters, preferred=split_preferred(body.prefer))
 
 
 health_router = APIRouter(route_class=StrictRoute, tags=["health"])
@@ -471,13 +464,13 @@ async def health(service: Service, collection: Collection = None) -> Response:
     return respond(
         {
             "validation": validated,
-            "index": _index_view(info, name, service.redact(info.warnings)) if info else None,
+            "index": index_view(info, name, service.redact(info.warnings)) if info else None,
             "problems": [problem._asdict() for problem in problems],
             "coverage": coverage,
             "suite": suite,
             "gaps": gaps,
             "latency": service.metrics.latency(),
-            "advice": list(_advice(name, info, coverage, suite)),
+            "advice": list(advice(name, info, coverage, suite)),
         }
     )
 
@@ -487,37 +480,3 @@ async def _open_info(service: SearchService, name: str) -> IndexInfo | None:
         return await service.info(name)
     except RectoError:  # counted elsewhere
         return None
-
-
-def _index_view(info: IndexInfo, name: str, warnings: tuple[str, ...]) -> dict[str, Any]:
-    book, calibration = info.fingerprint, info.calibration
-    fields = ("generation", "chunks", "created_at", "noise_floor")
-    return {field: getattr(info, field) for field in fields} | {
-        "collection": name,
-        "model": book.embedder.model if book else None,
-        "auroc": calibration.auroc if calibration else None,
-        "recto_version": book.recto_version if book else None,
-        "warnings": list(warnings),
-    }
-
-
-def _advice(
-    name: str, info: IndexInfo | None, coverage: dict[str, Any] | None, suite: dict[str, Any] | None
-) -> Iterator[str]:
-    """Yield the commands that fix what is missing or outdated."""
-    here = f"--collection {name}"
-    if info is None:
-        yield f"There is no index: run `recto index PATH {here}`."
-        return
-    if info.noise_floor is None:
-        yield f"The noise floor was never measured: run `recto calibrate {here}`."
-    if coverage is None or not coverage["current"]:
-        state = "was never measured" if coverage is None else "is from an older index"
-        yield f"The coverage {state}: run `recto coverage {here}`."
-    if suite is None and info.collection == SAMPLE_COLLECTION:
-        yield f"No evaluation suite was run: run `recto validate {here}`."
-    elif suite is None:
-        new, run = f"new --out questions.json {here}", f"validate --suite questions.json {here}"
-        yield f"No evaluation suite was run: draft one with `recto suite {new}`, then run `recto {run}`."
-    elif not suite["current"]:
-        yield f"The suite ran on an older index: run `{suite['command']}`."

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from recto._util.retry import Notify, redacted
 from recto.api import open_collection, open_embedder, open_store
@@ -30,7 +30,7 @@ from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
 from recto.settings import Settings
 from recto.types.index import IndexInfo, StoreProblem
-from recto.types.search import Mode, SearchResponse
+from recto.types.search import Filters, Mode, SearchResponse
 
 _ADDRESS = re.compile(r"https?://\S+")
 _THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns
@@ -103,15 +103,10 @@ class SearchService:
         if self._query_log is not None and via is not None:
             self._query_log.add(response, via)
 
-    def log_click(self, query: str, collection: str, url: str, rank: int) -> None:
-        """Add to the query log that a reader opened a result, if there is a log."""
+    def report(self, query: str, collection: str, **report: Any) -> None:
+        """Add what a reader did to the query log, if there is one."""
         if self._query_log is not None:
-            self._query_log.add_click(query, collection, url, rank)
-
-    def log_feedback(self, query: str, collection: str, *, is_helpful: bool) -> None:
-        """Add to the query log whether an answer was helpful, if there is a log."""
-        if self._query_log is not None:
-            self._query_log.add_feedback(query, collection, is_helpful=is_helpful)
+            self._query_log.add_report(query, collection, **report)
 
     @property
     def may_ask(self) -> bool:
@@ -173,11 +168,12 @@ class SearchService:
             return await self._await(name, mode, lambda retriever: retriever.asearch(query, top_k, mode=mode))
         return await self.run(name, lambda retriever: retriever.search(query, top_k, mode=mode))
 
-    async def context(self, name: str, query: str, max_tokens: int) -> Context:
+    async def context(self, name: str, query: str, max_tokens: int, filters: Filters) -> Context:
         """Return the sections of a collection for a question."""
+        options: dict[str, Any] = {"max_tokens": max_tokens, "filters": filters}
         if self._awaited:
-            return await self._await(name, "hybrid", lambda retriever: retriever.acontext(query, max_tokens))
-        return await self.run(name, lambda retriever: retriever.context(query, max_tokens))
+            return await self._await(name, "hybrid", lambda retriever: retriever.acontext(query, **options))
+        return await self.run(name, lambda retriever: retriever.context(query, **options))
 
     async def find(
         self,

@@ -18,13 +18,14 @@ export interface RequestOptions {
 
 /** Options of requests that the reader may not wait for. */
 export interface KeepaliveOptions {
-  /** Whether the request goes on after the page is left. */
+  /** Whether the request continues after the reader leaves the page. */
   keepalive?: boolean;
 }
 
 export type SearchOptions = RequestOptions & KeepaliveOptions & Omit<SearchRequest, "query">;
 export type RelatedOptions = RequestOptions & KeepaliveOptions & Omit<RelatedRequest, "selection">;
 export type BatchOptions = RequestOptions & KeepaliveOptions & Omit<BatchRequest, "queries">;
+export type AnswerOptions = RequestOptions & Omit<AnswerRequest, "query">;
 export type ClickOptions = RequestOptions & KeepaliveOptions & { collection?: string | null };
 export type CollectionOptions = RequestOptions & { collection?: string | null };
 export type PagesOptions = CollectionOptions & { module?: string | null };
@@ -68,11 +69,11 @@ export class RectoClient {
   related(selection: string, options?: RelatedOptions): Promise<RelatedResponse>;
   /** Answer several queries at once; a search key may not. */
   batch(queries: string[], options?: BatchOptions): Promise<BatchResponse>;
-  /** Report that a reader opened a result; it goes on after the page is left. */
+  /** Report that a reader opened a result; the request continues after the reader leaves the page. */
   click(query: string, url: string, rank: number, options?: ClickOptions): Promise<void>;
   /** Yield the events of an answer; the loop ends after "end" or "error". */
-  answer(query: string, options?: CollectionOptions): AsyncGenerator<AnswerEvent, void>;
-  /** Report whether an answer was helpful; it goes on after the page is left. */
+  answer(query: string, options?: AnswerOptions): AsyncGenerator<AnswerEvent, void>;
+  /** Report whether an answer was helpful; the request continues after the reader leaves the page. */
   feedback(query: string, helpful: boolean, options?: ClickOptions): Promise<void>;
   collections(options?: RequestOptions): Promise<CollectionsResponse>;
   modules(options?: CollectionOptions): Promise<ModulesResponse>;
@@ -97,8 +98,12 @@ export interface AnswerFeedback {
 export interface AnswerRequest {
   /** The query: 1 to 2000 characters without surrounding white space. */
   query: string;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
+  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
+  log?: boolean;
 }
 
 /** The body of `/v1/batch`. */
@@ -111,11 +116,15 @@ export interface BatchRequest {
   url?: string | null;
   /** Only pages in this language, such as de. */
   lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
   mode?: "hybrid" | "dense" | "lexical";
-  /** False: leave this search out of the query log, if the service keeps one. Send it with searches while a reader is still typing. */
+  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
   log?: boolean;
   /** Together at most 16000 characters. The number of queries times `top_k` is at most 1000. */
   queries: string[];
@@ -306,11 +315,15 @@ export interface RelatedRequest {
   url?: string | null;
   /** Only pages in this language, such as de. */
   lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
   mode?: "hybrid" | "dense" | "lexical";
-  /** False: leave this search out of the query log, if the service keeps one. Send it with searches while a reader is still typing. */
+  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
   log?: boolean;
   /** The selected text; a long one is cut at a sentence. */
   selection: string;
@@ -358,11 +371,15 @@ export interface SearchRequest {
   url?: string | null;
   /** Only pages in this language, such as de. */
   lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
   mode?: "hybrid" | "dense" | "lexical";
-  /** False: leave this search out of the query log, if the service keeps one. Send it with searches while a reader is still typing. */
+  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
   log?: boolean;
   /** The query: 1 to 2000 characters without surrounding white space. */
   query: string;

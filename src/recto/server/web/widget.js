@@ -41,6 +41,8 @@ function readOptions(data) {
     assistants: parseObject(data.assistants, "data-assistants"),
     markdown: data.markdown || null,
     mcp: data.mcp || null,
+    version: data.version ?? null,
+    lang: data.lang ?? null,
   };
 }
 
@@ -69,6 +71,8 @@ function start(options) {
   });
   if (options.related) watchSelection(parts);
   if (options.pageActions) import("./static/widget/actions.js").then(({ addActions }) => addActions(options, followTheme));
+  const modelContext = document.modelContext ?? navigator.modelContext;
+  if (modelContext) import("./static/widget/agents.js").then(({ registerTool }) => registerTool(modelContext, options));
   if (options.button === "auto" && !document.querySelector("[data-recto-open]")) addButton(parts);
 }
 

@@ -16,17 +16,8 @@ import httpx
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from recto._util.http import bounded
-from recto._util.retry import (
-    ClientPerLoop,
-    DeadlineExceeded,
-    Notify,
-    aretry,
-    awith_timeout,
-    redacted,
-    retry,
-    retry_after,
-    with_timeout,
-)
+from recto._util.remote import Call, Steps, arun, retried, run
+from recto._util.retry import ClientPerLoop, DeadlineExceeded, Notify, redacted, retry_after
 from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable
 from recto.settings import is_local_address, split_addresses
 
@@ -126,7 +117,7 @@ class Node:
         """Return whether the node answers and has caught up with its cluster."""
         try:
             return httpx.get(f"{self.url}/readyz", timeout=_PROBE_SECONDS).is_success
-        except Exception:  # noqa: BLE001 - whatever it is, the node cannot be used
+        except (httpx.HTTPError, httpx.InvalidURL):
             return False
 
     def close(self) -> None:
@@ -191,32 +182,21 @@ class Connection:
 
     def read(self, call: Callable[..., Result], *args: Any, **options: Any) -> Result:
         """Call a method of the client with these arguments, up to three times."""
-        tries = _ReadTries(self._order)
-
-        def attempt() -> Result:
-            node, seconds = tries.next()
-            return self._call(node, seconds, _READ_SECONDS, lambda client: call(client, *args, **options))
-
-        return retry(attempt, tries.pause, self._sleep)
+        result: Result = run(self._read(), lambda node: call(node.client(), *args, **options), self._sleep)
+        return result
 
     def read_from(self, node: Node, call: Callable[[QdrantClient], Result]) -> Result:
         """Call one node, once."""
-        return self._call(node, _READ_SECONDS, _READ_SECONDS, call)
+        result: Result = run(self._call(node, _READ_SECONDS), lambda node: call(node.client()), self._sleep)
+        return result
 
     async def aread(self, call: Callable[..., Awaitable[Result]], *args: Any, **options: Any) -> Result:
         """Await a call of the server, up to three times."""
+        return await arun(self._read(), lambda node: call(node.async_client(), *args, **options))
+
+    def _read(self) -> Steps[Any]:
         tries = _ReadTries(self._order)
-
-        async def attempt() -> Result:
-            node, seconds = tries.next()
-            try:
-                result = await awith_timeout(call(node.async_client(), *args, **options), seconds)
-            except Exception as error:  # noqa: BLE001 - as in `_call`
-                raise self._failed(node, error) from None
-            self._preferred = node
-            return result
-
-        return await aretry(attempt, tries.pause)
+        return retried(lambda: self._call(*tries.next()), tries.pause)
 
     def scroll(self, collection: str, limit: int, **options: Any) -> Iterator[Any]:
         """Yield all points of a collection, or the ones that a filter in `options` selects."""
@@ -233,11 +213,10 @@ class Connection:
         """Call each node of the server up to six times, and notify the user of every wait."""
         nodes = self._order()
 
-        def attempt() -> Result:
+        def attempt() -> Steps[Any]:
             nodes.extend([] if nodes else self._order())
             node = nodes.pop(0)
-            seconds = _WRITE_FAILOVER_SECONDS if nodes else _WRITE_SECONDS
-            return self._call(node, seconds, _WRITE_SECONDS, lambda client: call(client, *args, **options))
+            return self._call(node, _WRITE_FAILOVER_SECONDS if nodes else _WRITE_SECONDS)
 
         def backoff(failures: int, error: Exception) -> float | None:
             if _can_fail_over(error, nodes) and isinstance(error, RectoError):
@@ -250,7 +229,11 @@ class Connection:
             self.notify(f"{error.message}: waiting {pause:.1f} s (try {rounds + 1} of {_WRITE_TRIES})")
             return pause
 
-        return retry(attempt, backoff, self._sleep)
+        def send(node: Node) -> Result:
+            return call(node.client(_WRITE_SECONDS), *args, **options)
+
+        result: Result = run(retried(attempt, backoff), send, self._sleep)
+        return result
 
     @contextmanager
     def http(self) -> Iterator[httpx.Client]:
@@ -293,17 +276,13 @@ class Connection:
         up = [node for node in self.nodes if node.failed_at < avoided] or self.nodes
         return sorted(up, key=lambda node: node is not self._preferred)
 
-    def _call(
-        self, node: Node, seconds: float, longest: float, call: Callable[[QdrantClient], Result]
-    ) -> Result:
-        client = node.client(longest)
-        try:
-            result = with_timeout(lambda: call(client), seconds)
-        except Exception as error:  # noqa: BLE001 - the SDK raises errors of several packages
-            # Not `from error`: its text may contain the key.
-            raise self._failed(node, error) from None
+    def _call(self, node: Node, seconds: float) -> Steps[Any]:
+        """Call a node; the SDK raises errors of several packages."""
+        reply = yield Call({"node": node}, seconds)
+        if isinstance(reply, Exception):
+            raise self._failed(node, reply) from None  # not `from reply`: its text may contain the key
         self._preferred = node
-        return result
+        return reply
 
     def _failed(self, node: Node, error: Exception) -> RectoError:
         """Return the error to raise, and avoid a node that does not answer."""

@@ -1,7 +1,7 @@
 // Actions for the page that is read: copy or view it as Markdown, open it in an assistant, add the book to an editor.
 
 import { h } from "../dom.js";
-import { translator } from "./strings.js";
+import { textsFor, translator } from "./strings.js";
 
 const ASSISTANTS = { ChatGPT: "https://chatgpt.com/?q={prompt}", Claude: "https://claude.ai/new?q={prompt}" };
 const SHOWN = 2000; // milliseconds that a message replaces a label
@@ -22,13 +22,14 @@ li > :hover, .main:hover, summary:hover { background: var(--recto-surface, light
 `;
 
 /** Put the actions below the title of the page, or at its top, and again when a site replaces its content. */
-export function addActions(options, followTheme) {
+export async function addActions(options, followTheme) {
+  const t = translator(options.strings, await textsFor(document.documentElement.lang));
   const host = document.createElement("recto-page-actions");
   const root = host.attachShadow({ mode: "open" });
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(CSS);
   root.adoptedStyleSheets = [sheet];
-  root.append(makeActions(options, translator(options.strings)));
+  root.append(makeActions(options, t));
   const place = () => {
     if (host.isConnected) return;
     const slot = document.querySelector("[data-recto-page-actions]");

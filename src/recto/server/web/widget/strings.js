@@ -45,7 +45,7 @@ const ENGLISH = {
   helpful: "Helpful",
   notHelpful: "Not helpful",
   answerFailed: "The answer could not be completed.",
-  answersSpent: "There are no more answers today. The search works on.",
+  answersSpent: "There are no more answers today. You can still search.",
   answersLimited: "Too many questions. Try again in {seconds} seconds.",
   copyPage: "Copy page",
   copied: "Copied",

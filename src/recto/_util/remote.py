@@ -1,4 +1,4 @@
-"""What embedders that call a service share: sending, retries, and how long to wait.
+"""What embedders and stores that call a service share: sending, retries, and how long to wait.
 
 What is sent, checked and retried is the same with and without an event loop. It is therefore written once, as
 generators that yield calls and pauses; `run` and `arun` make the calls and wait.
