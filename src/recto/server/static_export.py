@@ -137,9 +137,8 @@ def export_static(
                 _data_file("vectors", one): compress(data) for one, data in zip(hashes, vectors, strict=True)
             }
         made = info.fingerprint
-        has_editions = made is not None and (made.versions or made.locales)
-        editions = {"versions": made.versions, "locales": made.locales} if made and has_editions else None
-        about = {"collection": info.collection, "editions": editions}
+        editions = {"versions": made.versions, "locales": made.locales} if made else {}
+        about = {"collection": info.collection, "editions": editions if any(editions.values()) else None}
         generation, index_files = _index_files(chunks, about, list(lexicon.languages), meta, progress)
         files |= index_files
         files[_MANIFEST] = _to_json(sorted(files)).encode()
