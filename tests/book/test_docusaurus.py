@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,60 @@ def test_default_version_is_the_last_one(tmp_path: Path, variant: str) -> None:
         if page["last"] and page["locale"] == "en" and not page["unlisted"]
     }
     assert {page.url for page in pages(site(tmp_path, variant))} == expected
+
+
+@pytest.mark.parametrize("variant", ["plain", "at-the-root", "no-slash", "last-is-current"])
+def test_several_versions_and_locales_have_the_urls_that_docusaurus_built(
+    tmp_path: Path, variant: str
+) -> None:
+    source = open_book(site(tmp_path, variant), SiteOptions(version="all", locale="all"))
+    loaded = list(source.pages())
+    assert len({page.path for page in loaded}) == len({page.url for page in loaded}) == len(loaded)
+    expected = {page["url"]: page for page in built(variant) if not page["unlisted"]}
+    for page in loaded:
+        same = expected[page.url]
+        assert (page.locale or "en", page.version) == (same["locale"], same["version"])
+    # A page that is not translated is read once, for the readers of all locales that do not have it.
+    seen = Counter((locale, page.version) for page in loaded for locale in page.locales or ["en"])
+    assert seen == Counter((page["locale"], page["version"]) for page in expected.values())
+    last = {page["version"] for page in expected.values() if page["last"]}
+    assert {name for name, is_current in source.versions if is_current} == last  # type: ignore[attr-defined]
+    first = {page.path: page for page in pages(site(tmp_path / "again", variant))}
+    assert {page.path: page.url for page in loaded if page.path in first} == {
+        path: page.url for path, page in first.items()
+    }
+
+
+def test_other_versions_and_locales_have_the_same_modules(tmp_path: Path) -> None:
+    root = write(site(tmp_path), {"recto.toml": '[modules]\nstart = ["01-module-one"]\n'})
+    loaded = {page.path: page for page in pages(root, version="2.0,current", locale="fr,en")}
+    assert loaded["@current/01-module-one/01-first.mdx"].module_keys[:2] == ("start", "module-one")
+    assert loaded["@fr/@current/01-module-one/01-first.mdx"].module == "start"
+    assert loaded["@current/intro.md"].module == loaded["intro.md"].module == "intro"
+    assert loaded["@current/labs/01-bench.md"].module == loaded["labs/01-bench.md"].module == "labs"
+    assert loaded["labs/01-bench.md"].version == "spring"  # the version that readers of these docs see
+    assert loaded["intro.md"].locales == ("en",)
+    assert loaded["01-module-one/01-first.md"].locales == ("en", "fr")
+    assert not [path for path in loaded if "1.0" in path or "@de" in path]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"version": "2.0,3.0"}, "There is no version 3.0 of this site"),
+        ({"locale": "fr,es"}, "There is no locale es of this site"),
+    ],
+)
+def test_unknown_versions_and_locales_are_errors(
+    tmp_path: Path, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        pages(site(tmp_path), **options)
+
+
+def test_several_versions_need_the_directory_of_the_site(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match="only from the directory of the site"):
+        pages(site(tmp_path) / "docs", version="all")
 
 
 def test_translation_replaces_its_page_only(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
-from recto.errors import ConfigurationError
-from tests.book.files import write
+from recto.errors import ConfigurationError, InvalidOption
+from tests.book.files import write, write_pages
 
 SITE = Path(__file__).parent / "sites" / "mkdocs"
 VARIANTS: dict[str, dict[str, str]] = json.loads((SITE / "variants.json").read_text("utf-8"))
@@ -52,6 +52,69 @@ def test_part_of_the_site_has_the_same_paths_and_urls(tmp_path: Path) -> None:
         part = {page.path: page.url for page in open_book(root / below).pages()}
         assert len(part) == count
         assert part.items() <= whole.items()
+
+
+TRANSLATED = {
+    "folder": (
+        *("about.md", "en/index.md", "en/guide/README.md", "en/guide/install.md", "en/guide/english.md"),
+        *("fr/index.md", "fr/guide/install.md", "fr/extra.md", "it/index.md"),
+    ),
+    "suffix": (
+        *("about.md", "index.md", "guide/README.md", "guide/install.md", "guide/install.en.md"),
+        *("guide/english.md", "index.fr.md", "guide/install.fr.md", "extra.fr.md", "index.it.md"),
+    ),
+}
+ENGLISH = {"", "about/", "guide/", "guide/install/", "guide/english/"}
+I18N = """
+site_url: https://x.org/
+nav: [{Start: index.md}, {Guide: [guide/install.md]}]
+plugins:
+  - search
+  - i18n:
+      docs_structure: STRUCTURE
+      languages:
+        - {locale: fr, name: Français}
+        - {locale: en, name: English, default: true}
+        - {locale: it, name: Italiano, build: false}
+"""
+
+
+def translated_site(folder: Path, structure: str) -> Path:
+    write_pages(folder, *(f"docs/{name}" for name in TRANSLATED[structure]))
+    return write(folder, {"mkdocs.yml": I18N.replace("STRUCTURE", structure)})
+
+
+@pytest.mark.parametrize("structure", TRANSLATED)
+def test_locales_have_the_urls_that_mkdocs_static_i18n_built(tmp_path: Path, structure: str) -> None:
+    """MkDocs 1.6 with mkdocs-static-i18n 1.3 published these URLs; all French ones are below `fr/`."""
+    root = translated_site(tmp_path, structure)
+    french = {f"fr/{name}" for name in (*ENGLISH, "extra/")}
+
+    def urls(locale: str) -> list[str]:
+        loaded = open_book(root, SiteOptions(locale=locale)).pages()
+        return [page.url.removeprefix("https://x.org/") for page in loaded]
+
+    assert (set(urls("")), set(urls("fr"))) == (ENGLISH, french)
+    assert len(urls("")) == len(ENGLISH)
+    assert urls("fr")[:2] == ["fr/", "fr/guide/install/"]  # as in the navigation
+    source = open_book(root, SiteOptions(locale="all"))
+    both = {page.url.removeprefix("https://x.org/"): page for page in source.pages()}
+    assert set(both) == {*ENGLISH, "fr/", "fr/guide/install/", "fr/extra/"}
+    assert source.locales == ("en", "fr")  # type: ignore[attr-defined]
+    assert (both[""].locales, both["fr/"].locales) == (("en",), ("fr",))
+    assert both["guide/english/"].locales == both["about/"].locales == ("en", "fr")
+    assert both["guide/install/"].module == both["fr/guide/install/"].module == "guide"
+    assert len({page.path for page in both.values()}) == len(both)
+
+
+def test_path_below_a_locale_is_read_in_that_locale(tmp_path: Path) -> None:
+    folder = translated_site(tmp_path, "folder") / "docs" / "fr" / "guide"
+    assert [page.url for page in open_book(folder).pages()] == ["https://x.org/fr/guide/install/"]
+
+
+def test_locale_needs_the_plugin(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="--locale has no effect"):
+        open_book(small_site(tmp_path, "site_name: A\n"), SiteOptions(locale="fr"))
 
 
 def test_files_beside_the_pages_are_not_of_the_site(tmp_path: Path) -> None:

@@ -386,3 +386,32 @@ def test_the_widget_is_small() -> None:
     sizes = {file.name: len(gzip.compress(file.read_bytes(), 9)) for file in files}
     texts = [size for name, size in sizes.items() if name.startswith("strings_")]
     assert sum(sizes.values()) - sum(texts) + max(texts) <= 30 * 1024
+
+
+def test_version_and_language_of_the_page_are_preferred(reader: Reader, site: Site) -> None:
+    """Also after the site has replaced the page without loading another one."""
+    site.language, site.body = "de", '<meta name="docsearch:version" content="1.0">'
+    page = reader.read()
+
+    def preferred(query: str) -> str:
+        with page.expect_request(
+            lambda one: one.url.endswith("/v1/search") and query in (one.post_data or "")
+        ) as sent:
+            reader.input.fill(query)
+        reader.settle()
+        return str((sent.value.post_data_json or {})["prefer"])
+
+    page.keyboard.press("Control+k")
+    assert preferred("sensors") == "1.0,de"
+    page.evaluate("document.querySelector('meta[name=\"docsearch:version\"]').content = '2.0'")
+    assert preferred("navigation") == "2.0,de"
+    assert preferred("sensors") == "2.0,de"  # not the cached results of another version
+
+
+def test_script_tag_states_the_version_and_the_language(reader: Reader, site: Site) -> None:
+    site.attributes |= {"data-version": "3.1", "data-lang": "pt-BR"}
+    page = reader.read()
+    reader.select()
+    with page.expect_request("**/v1/related") as sent:
+        page.locator("recto-widget button.related").click()
+    assert (sent.value.post_data_json or {})["prefer"] == "3.1,pt-BR"

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from recto.search.display import SNIPPET
+from tests.book.files import write
 from tests.cli.terminals import Terminal
 from tests.running import recto, retrieve
+from tests.search.test_editions import CURRENT, DE_1, FILES, TEAM
 
 QUERY = "What is DDS in ROS 2?"
 
@@ -122,6 +124,25 @@ def test_matched_words_are_bold_on_a_terminal(sample_home: Path, columns: int) -
         assert terminal.end() == 0
     assert "\x1b[1mDDS\x1b[0m" in terminal.raw
     assert all(len(line) <= min(columns, 100) for line in terminal.text.splitlines() if "://" not in line)
+
+
+def test_versions_and_locales_of_a_site(home: Path, tmp_path: Path) -> None:
+    """All are in one index, and a later run without options reads all of them again."""
+    book = str(write(tmp_path / "garden", FILES))
+    indexed = recto(home, "index", book, "--docs-version", "all", "--locale", "all")
+    assert indexed.returncode == 0, indexed.stderr
+    again = json.loads(recto(home, "index", book, "--json").stdout)
+    assert (again["published"], again["chunks"]) == (False, 9)
+
+    def found(*flags: str) -> tuple[set[str], list[str]]:
+        done = recto(home, "search", "pump", "--json", *flags)
+        data = json.loads(done.stdout)
+        return {hit["page_url"].removeprefix("https://x.org") for hit in data["results"]}, data["warnings"]
+
+    urls, warnings = found()
+    assert urls == CURRENT
+    assert warnings == ["Searched version 2.0. Other versions, by their filter: current, 1.0."]
+    assert found("--docs-version", "1.0", "--lang", "de") == ({TEAM, DE_1}, [])
 
 
 def test_modes_of_the_contract(sample_home: Path) -> None:

@@ -80,7 +80,9 @@ def test_serialization(retriever: Retriever, sample_home: Path, monkeypatch: pyt
             "module": ["ros2"],
             "url": None,
             "mode": "hybrid",
+            "section_tokens": None,
             "lang": None,
+            "version": None,
         },
     }
     assert RectoHaystackRetriever.from_dict(data).to_dict() == data
@@ -112,3 +114,4 @@ def test_errors(retriever: Retriever) -> None:
 def test_results_can_be_limited_to_a_language(retriever: Retriever) -> None:
     assert RectoHaystackRetriever(retriever=retriever).run("sensors", lang="en")["documents"]
     assert RectoHaystackRetriever(retriever=retriever).run("sensors", lang="de")["documents"] == []
+    assert RectoHaystackRetriever(retriever=retriever).run("sensors", version="2.0")["documents"] == []

@@ -144,3 +144,4 @@ def test_errors(retriever: Retriever) -> None:
 def test_results_can_be_limited_to_a_language(retriever: Retriever) -> None:
     assert RectoLangChainRetriever(retriever=retriever, lang="en").invoke("sensors")
     assert RectoLangChainRetriever(retriever=retriever, lang="de").invoke("sensors") == []
+    assert RectoLangChainRetriever(retriever=retriever).invoke("sensors", version="2.0") == []

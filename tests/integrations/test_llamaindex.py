@@ -88,3 +88,4 @@ def test_errors(retriever: Retriever) -> None:
 def test_results_can_be_limited_to_a_language(retriever: Retriever) -> None:
     assert RectoLlamaIndexRetriever(retriever=retriever, lang="en").retrieve("sensors")
     assert RectoLlamaIndexRetriever(retriever=retriever, lang="de").retrieve("sensors") == []
+    assert RectoLlamaIndexRetriever(retriever=retriever, version="2.0").retrieve("sensors") == []

@@ -28,6 +28,7 @@ CHUNK = Chunk(
     locale="de",
     language="ur",
     revision="r" * 64,
+    locales=("ur", "fa"),
 )
 
 
@@ -39,8 +40,8 @@ def test_every_field_is_restored() -> None:
 
 
 def test_fields_missing_in_older_indexes_are_empty() -> None:
-    newer = ("book", "anchors", "version", "locale", "revision", "language")
+    newer = ("book", "anchors", "version", "locale", "revision", "language", "locales")
     payload = {name: value for name, value in to_payload(CHUNK).items() if name not in newer}
     assert from_payload(CHUNK.id, payload) == replace(
-        CHUNK, book="", anchors=(), version="", locale="", revision="", language=""
+        CHUNK, book="", anchors=(), version="", locale="", revision="", language="", locales=()
     )

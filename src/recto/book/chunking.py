@@ -305,6 +305,7 @@ def chunk_page(
             version=page.version,
             locale=page.locale,
             language=language,
+            locales=page.locales,
         )
         chunks.append(EmbeddingInput(chunk, embedded))
     return chunks

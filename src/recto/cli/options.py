@@ -78,6 +78,9 @@ module = click.option(
 )
 url = click.option("--url", metavar="URL", help="Filter by page URL.")
 lang = click.option("--lang", metavar="TAG", help="Filter by language, such as de.")
+version = click.option(
+    "--docs-version", "version", metavar="NAME", help="Filter by version of the book, or `all`."
+)
 min_score = click.option("--min-score", type=float, metavar="SCORE", help="Drop results with a lower score.")
 mode = click.option(
     "--mode",
@@ -106,7 +109,7 @@ html = file_option("--html", "Also write a report as one HTML file.")
 
 def search_options(command: Command) -> Command:
     """Add the options of a search."""
-    return _add(command, top_k, module, url, lang, min_score, mode, collection, verbose, as_json)
+    return _add(command, top_k, module, url, lang, version, min_score, mode, collection, verbose, as_json)
 
 
 def index_options(command: Command) -> Command:
@@ -133,14 +136,15 @@ def index_options(command: Command) -> Command:
         value_option(
             "--docs-version",
             "NAME",
-            "Docusaurus: version to index.",
+            "Docusaurus: version to index, several separated by commas, or `all`.",
             "the one that readers see",
             name="version",
         ),
         value_option(
             "--locale",
             "NAME",
-            "Docusaurus, Hugo, Starlight, VitePress: language to index.",
+            "Docusaurus, MkDocs, Hugo, Starlight, VitePress: language to index. Docusaurus, MkDocs: several "
+            "separated by commas, or `all`.",
             "the site's default",
         ),
     )
@@ -195,11 +199,13 @@ def parse_index(text: str) -> tuple[str, dict[str, str]]:
     return name, {setting: value for setting, _, value in pairs}
 
 
-def make_filters(modules: tuple[str, ...], page_url: str | None, lang: str | None = None) -> Filters:
+def make_filters(
+    modules: tuple[str, ...], page_url: str | None, lang: str | None = None, version: str | None = None
+) -> Filters:
     """Return the filters that the flags describe."""
-    from recto.search.query import to_language
+    from recto.search import query
 
-    return Filters(split_names(modules), page_url, to_language(lang))
+    return query.make_filters(split_names(modules), page_url, lang, version)
 
 
 def _add(command: Command, *options: Callable[[Command], Command]) -> Command:

@@ -84,7 +84,7 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[str]], indent: str = ""
 
 
 def filters_dict(filters: Filters) -> dict[str, Any]:
-    """Return the filters that are set, by the names of their flags."""
+    """Return the filters that are set, by the names of the parameters of a search."""
     flags: dict[str, Any] = {}
     if filters.modules:
         flags["module"] = filters.modules[0] if len(filters.modules) == 1 else list(filters.modules)
@@ -92,4 +92,7 @@ def filters_dict(filters: Filters) -> dict[str, Any]:
         flags["url"] = filters.page_url
     if filters.language is not None:
         flags["lang"] = filters.language
+    for name, values in (("version", filters.versions), ("locale", filters.locales)):
+        if given := ", ".join(filter(None, values)):
+            flags[name] = given
     return flags

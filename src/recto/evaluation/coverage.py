@@ -11,6 +11,7 @@ from recto._util.text import with_anchor
 from recto.evaluation.calibration import first_sentence, heading_question
 from recto.evaluation.integrity import similar
 from recto.protocols import Index, Progress
+from recto.search.editions import current_edition
 from recto.search.pipeline import nearest_chunks
 from recto.search.query import MAX_QUERY
 from recto.search.retriever import Retriever
@@ -154,7 +155,7 @@ def _page(module: str, url: str, sections: Sequence[Reached]) -> dict[str, Any]:
 def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> Coverage:
     """Search for every section in batches."""
     index = retriever.open()
-    sections = sections_of(index.scroll())
+    sections = sections_of(index.scroll(current_edition(index)))
     results: list[Reached] = []
     confusion: dict[str, Counter[str]] = defaultdict(Counter)
     for start in range(0, len(sections), _BATCH):
@@ -197,7 +198,8 @@ def _ask(retriever: Retriever, index: Index, batch: Sequence[CoverageSection], m
     hits = {query: response.hits for query, response in zip(queries, responses, strict=True)}
     vectors = index.vectors([section.first.id for section in batch])
     own = [section.first.id for section in batch if section.first.id in vectors]
-    near = nearest_chunks(index, [vectors[id] for id in own], _COPIES + 1, min_score=_SAME_VECTOR)
+    filters = current_edition(index)
+    near = nearest_chunks(index, [vectors[id] for id in own], _COPIES + 1, filters, _SAME_VECTOR)
     neighbours = dict(zip(own, near, strict=True))
     return [_reached(section, hits, neighbours.get(section.first.id, ())) for section in batch]
 

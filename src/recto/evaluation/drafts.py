@@ -24,6 +24,7 @@ from typing import Any
 from recto.evaluation.binding import section_name
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
+from recto.search.editions import current_edition
 from recto.types.search import Chunk
 
 _MIN_WORDS, _MAX_WORDS = 3, 15
@@ -139,7 +140,7 @@ Questions = dict[DraftedQuestion, tuple[str, ...]]
 
 def draft(index: Index, count: int, name: str = "drafted", seed: int = 0) -> Suite:
     """Draft up to `count` questions, spread over modules, pages and kinds; always the same for a seed."""
-    chosen = choose_drafts(find_questions(index.scroll()), count, seed)
+    chosen = choose_drafts(find_questions(index.scroll(current_edition(index))), count, seed)
     return Suite(
         name,
         tuple(Expectation(one.query, pages=places, tags=(one.kind,), drafted=True) for one, places in chosen),

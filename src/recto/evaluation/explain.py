@@ -122,7 +122,7 @@ def explain(
         response,
         top_k,
         chunks=index.info.chunks,
-        candidates=index.count(filters) if filters else index.info.chunks,
+        candidates=index.count(response.filters) if response.filters else index.info.chunks,
         shown=ranked[:top_k],
         near_misses=ranked[top_k : top_k + _NEAR_MISSES],
         auroc=index.info.calibration.auroc if index.info.calibration else None,
@@ -235,6 +235,9 @@ class _ExpectedPage:
             return f"Its module '{first.module}' is excluded by --module {', '.join(filters.modules)}."
         if page is not None and all(page_key(chunk.page_url) != page_key(page) for chunk in chunks):
             return f"Its page {first.page_url} is excluded by --url {page}."
+        if not any(map(filters.in_edition, chunks)):
+            edition = f"version '{first.version}', language '{first.language}'"
+            return f"Its edition ({edition}) is not searched: use --docs-version and --lang."
         return ""
 
     def _ranked(self, name: str, chunks: Sequence[Chunk], filters: Filters) -> Expected:

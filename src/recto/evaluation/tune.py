@@ -21,6 +21,7 @@ from recto.evaluation.binding import Bound, bind
 from recto.evaluation.measures import Measure, ScoreEstimate, estimate
 from recto.evaluation.runs import batches
 from recto.evaluation.suites import Suite
+from recto.search.editions import narrowed
 from recto.search.pipeline import SearchOptions, index_queries, rank_queries, with_vectors
 from recto.search.retriever import Retriever
 from recto.types.index import Candidates
@@ -232,7 +233,7 @@ def _scores(
     scores = {configuration: [0.0] * len(questions) for configuration in chosen}
     for numbers in batches([question.expectation for question in questions]):
         texts = [questions[number].expectation.query for number in numbers]
-        filters = questions[numbers[0]].expectation.filters
+        filters = narrowed(questions[numbers[0]].expectation.filters, opened.fingerprint)
         vectors = opened.embedder.embed_queries(texts) if is_embedded else [[]] * len(texts)
         candidates: dict[Mode, Sequence[Candidates]] = {}
         for configuration in chosen:

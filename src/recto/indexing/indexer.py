@@ -214,6 +214,8 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
         title=" ".join(getattr(job.source, "title", "").split())[:_MAX_TITLE],
         logo=getattr(job.source, "logo", ""),
         options=getattr(job.source, "index_options", ()),
+        versions=getattr(job.source, "versions", ()),
+        locales=getattr(job.source, "locales", ()),
     )
 
 

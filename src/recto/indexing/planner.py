@@ -331,10 +331,11 @@ class Planner:
     def _revision(self, page: Page) -> str:
         """Return a hash of everything that the chunks of a page depend on."""
         everything = (
-            *astuple(replace(page, text="", lines=(), position=0)),
+            *astuple(replace(page, text="", lines=(), position=0))[:-1],
             self._source.book,
             str(self._job.size),
             self._job.embedder.max_tokens,
+            *page.locales,  # the last field; an index of one locale stays as it was before there were several
         )
         if version := reader_version(page.format):  # a new version of a plugin may read the page differently
             everything += (version,)

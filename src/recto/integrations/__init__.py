@@ -11,7 +11,7 @@ from typing import Any
 from recto import api
 from recto.errors import install_command
 from recto.search.display import pick
-from recto.search.query import to_language
+from recto.search.query import make_filters
 from recto.search.retriever import Retriever
 from recto.types.search import Filters, Hit, SearchResponse
 
@@ -55,13 +55,14 @@ class CollectionClient:
         module: ModuleFilter,
         url: str | None,
         lang: str | None = None,
+        version: str | None = None,
         **options: Any,
     ) -> SearchResponse:
         """Search with the options of `Retriever.search`.
 
         Log the reason if there are no hits, because frameworks have no field for it.
         """
-        filters = _filters(module, url, lang)
+        filters = _filters(module, url, lang, version)
         return _logged(self.retriever().search(query, top_k, filters, **options))
 
     async def asearch(
@@ -71,13 +72,14 @@ class CollectionClient:
         module: ModuleFilter,
         url: str | None,
         lang: str | None = None,
+        version: str | None = None,
         **options: Any,
     ) -> SearchResponse:
         """Search without blocking the event loop."""
         retriever = self._retriever
         if retriever is None:
             retriever = await to_thread(self.retriever)
-        filters = _filters(module, url, lang)
+        filters = _filters(module, url, lang, version)
         return _logged(await retriever.asearch(query, top_k, filters, **options))
 
 
@@ -104,9 +106,9 @@ def not_installed(framework: str, extra: str) -> ImportError:
     return ImportError(f"{framework} is not installed. Install it with: {install_command(extra)}")
 
 
-def _filters(module: ModuleFilter, url: str | None, lang: str | None) -> Filters:
-    modules = (module,) if isinstance(module, str) else tuple(module or ())
-    return Filters(modules, url, to_language(lang))
+def _filters(module: ModuleFilter, url: str | None, lang: str | None, version: str | None) -> Filters:
+    modules = (module,) if isinstance(module, str) else module or ()
+    return make_filters(modules, url, lang, version)
 
 
 def _logged(response: SearchResponse) -> SearchResponse:

@@ -32,6 +32,7 @@ class RectoHaystackRetriever:
         mode: Mode = "hybrid",
         section_tokens: int | None = None,
         lang: str | None = None,
+        version: str | None = None,
         *,
         retriever: Retriever | None = None,
     ) -> None:
@@ -43,6 +44,7 @@ class RectoHaystackRetriever:
             "mode": mode,
             "section_tokens": section_tokens,
             "lang": lang,
+            "version": version,
         }
 
     def warm_up(self) -> None:
@@ -58,9 +60,10 @@ class RectoHaystackRetriever:
         url: str | None = None,
         mode: Mode | None = None,
         lang: str | None = None,
+        version: str | None = None,
     ) -> dict[str, Any]:
         """Return the chunks that answer a query, best first; arguments override the configured values."""
-        options = self._search(top_k=top_k, module=module, url=url, mode=mode, lang=lang)
+        options = self._search(top_k=top_k, module=module, url=url, mode=mode, lang=lang, version=version)
         return _documents(self._client.search(query, **options))
 
     @component.output_types(documents=list[Document])
@@ -72,9 +75,10 @@ class RectoHaystackRetriever:
         url: str | None = None,
         mode: Mode | None = None,
         lang: str | None = None,
+        version: str | None = None,
     ) -> dict[str, Any]:
         """Run without blocking the event loop."""
-        options = self._search(top_k=top_k, module=module, url=url, mode=mode, lang=lang)
+        options = self._search(top_k=top_k, module=module, url=url, mode=mode, lang=lang, version=version)
         return _documents(await self._client.asearch(query, **options))
 
     def to_dict(self) -> dict[str, Any]:

@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
 
 
 class RectoLangChainRetriever(BaseRetriever):
-    """Retrieves chunks of a book; `invoke` also takes its options from `k` to `lang`.
+    """Retrieves chunks of a book; `invoke` also takes its options from `k` to `version`.
 
     With `section_tokens`, documents have the section around the chunk, with at most that many tokens.
     """
@@ -33,6 +33,7 @@ class RectoLangChainRetriever(BaseRetriever):
     mode: Mode = "hybrid"
     section_tokens: int | None = None
     lang: str | None = None
+    version: str | None = None
     _client: CollectionClient = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
@@ -74,6 +75,7 @@ class RectoLangChainRetriever(BaseRetriever):
         mode: Mode | None = None,
         section_tokens: int | None = None,
         lang: str | None = None,
+        version: str | None = None,
     ) -> dict[str, Any]:
         return {
             "top_k": self.k if k is None else k,
@@ -82,6 +84,7 @@ class RectoLangChainRetriever(BaseRetriever):
             "mode": mode or self.mode,
             "section_tokens": section_tokens or self.section_tokens,
             "lang": lang or self.lang,
+            "version": version or self.version,
         }
 
 

@@ -36,6 +36,7 @@ class RectoLlamaIndexRetriever(BaseRetriever):
         mode: Mode = "hybrid",
         section_tokens: int | None = None,
         lang: str | None = None,
+        version: str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -47,6 +48,7 @@ class RectoLlamaIndexRetriever(BaseRetriever):
             "mode": mode,
             "section_tokens": section_tokens,
             "lang": lang,
+            "version": version,
         }
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:

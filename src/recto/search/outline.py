@@ -13,6 +13,7 @@ from recto._util.files import staging
 from recto._util.text import filter_keys, nearest, plural, shortened, slug
 from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
 from recto.protocols import Index
+from recto.search.editions import current_edition
 from recto.search.markdown import one_line
 from recto.search.pages import BookPage, read_page
 from recto.types.search import Chunk
@@ -93,11 +94,12 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
 
 
 def read_outline(index: Index) -> Outline:
-    """Return the outline of an index."""
+    """Return the outline of an index: of its current version, if it has several."""
     fingerprint = index.info.fingerprint
     if fingerprint is None:
         return outline_of(index.scroll())
-    return replace(outline_of(index.scroll(), fingerprint.modules), title=fingerprint.title)
+    chunks = index.scroll(current_edition(index))
+    return replace(outline_of(chunks, fingerprint.modules), title=fingerprint.title)
 
 
 SUFFIX, SKILL = ".md", "skill.md"

@@ -16,7 +16,7 @@ from recto._util.languages import ENGLISH
 from recto.protocols import AsyncIndex, Embedder, Index, known_languages
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, unknown_language_weight
 from recto.stores.points import no_lexical_vectors
-from recto.types.index import Candidates, IndexQuery
+from recto.types.index import Candidates, Fingerprint, IndexQuery
 from recto.types.search import (
     LEXICAL_WEIGHT,
     NO_FILTERS,
@@ -60,12 +60,13 @@ class QueryHits(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpenIndex:
-    """An index, the embedder for its queries, and its vocabulary if it can be searched lexically."""
+    """An index, the embedder for its queries, its vocabulary for lexical search, and how it was made."""
 
     index: Index
     embedder: Embedder
     lexicon: Lexicon | None
     lexical_weight: float = LEXICAL_WEIGHT
+    fingerprint: Fingerprint | None = None
 
     def supported_mode(self, mode: Mode) -> Mode:
         """Return the mode to search in: hybrid falls back to dense, lexical raises an error."""

@@ -22,6 +22,8 @@ CONTRACT_MODES: tuple[Mode, ...] = ("dense", "hybrid")
 """The modes of the contract entry points, whose scores are between 0 and 1; the first is the default."""
 MAX_SCORE = 1000
 """No score reaches it: a cosine similarity is at most 1, a BM25 score some tens."""
+ALL_VERSIONS = "all"
+"""As a version: all versions of the book, in an index run and in a search."""
 _FILTERS_EXAMPLE = 'Such as Filters(modules=("ros2",)).'
 
 
@@ -69,18 +71,30 @@ def check_queries(queries: Iterable[str]) -> list[str]:
 
 
 def to_filters(filters: Filters | Mapping[str, Any]) -> Filters:
-    """Return filters that were passed as `Filters`, or as a mapping with keys `module`, `url` and `lang`."""
+    """Return filters that were passed as `Filters`, or as a mapping with keys such as `module` and `url`."""
     if not isinstance(filters, Mapping):
         return filters
-    if unknown := set(filters) - {"module", "url", "lang"}:
+    if unknown := set(filters) - {"module", "url", "lang", "version"}:
         raise InvalidArgument(
             f"There is no filter {', '.join(map(repr, sorted(map(str, unknown))))}",
-            hint='Filters are "module" (a name, or a list of names), "url" and "lang" (such as "de").',
+            hint='Filters are "module" (a name, or a list of names), "url", "lang" and "version".',
         )
     modules = filters.get("module") or ()
     if isinstance(modules, str) or not isinstance(modules, Iterable):
         modules = (modules,)
-    return Filters(tuple(modules), filters.get("url"), to_language(filters.get("lang")))
+    return make_filters(tuple(modules), filters.get("url"), filters.get("lang"), filters.get("version"))
+
+
+def make_filters(
+    modules: Sequence[str] = (), url: str | None = None, lang: str | None = None, version: str | None = None
+) -> Filters:
+    """Return the filters of the parameters that all entry points have."""
+    return Filters(tuple(modules), url, to_language(lang), () if version is None else (version,))
+
+
+def split_preferred(names: str | None) -> tuple[str, ...]:
+    """Return versions and languages that are separated by commas."""
+    return tuple(filter(None, map(str.strip, (names or "").split(","))))
 
 
 def to_language(tag: str | None) -> str | None:
@@ -119,6 +133,8 @@ def _check_filters(filters: Filters, names: ParameterNames) -> None:
     url = filters.page_url
     if not all(map(is_text, filters.modules)) or not (url is None or is_text(url)):
         raise InvalidArgument("Module names and page addresses must be text", hint=_FILTERS_EXAMPLE)
+    if not all(map(is_text, filters.versions)) or any(not version.strip() for version in filters.versions):
+        raise InvalidArgument("A version must be text and cannot be empty", hint='Such as "2.0", or "all".')
     if any(not module.strip() for module in filters.modules):
         raise InvalidArgument(
             f"{names.module} cannot be empty", hint="Name a module, or leave the filter out."

@@ -112,6 +112,11 @@ def _explain_empty(index: Index, options: SearchOptions) -> tuple[Outcome, str]:
         reasons.append(f"There is no page {filters.page_url!r}.{hint}")
     if filters.language is not None and not index.count(Filters(language=filters.language)):
         reasons.append(f"The book has no page in the language '{filters.language}'.")
+    if filters.versions and not index.count(Filters(versions=filters.versions)):
+        made = index.info.fingerprint
+        names = ", ".join(name for name, _ in made.versions) if made else ""
+        known = f" Versions: {names}." if names else ""
+        reasons.append(f"The book has no version '{filters.versions[0]}'.{known}")
     both = "No page matches all filters together; each of them alone has matches."
     return Outcome.FILTERED_OUT, " ".join(reasons) or both
 

@@ -89,7 +89,8 @@ class Retriever:
             from recto.search.pipeline import OpenIndex
 
             embedder = query_embedder(index, self.embedder)
-            opened = OpenIndex(index, embedder, read_lexicon(index), self.lexical_weight)
+            made = index.info.fingerprint
+            opened = OpenIndex(index, embedder, read_lexicon(index), self.lexical_weight, made)
             self._opened = opened
         return opened
 
@@ -322,6 +323,7 @@ class Retriever:
 
     def _start(self, texts: Sequence[str], options: SearchOptions) -> SearchRun:
         """Open the index and analyse the queries; warn once about each index."""
+        from recto.search.editions import narrowed, other_versions
         from recto.search.lexical import other_analyzer
         from recto.search.pipeline import SearchRun
 
@@ -336,12 +338,13 @@ class Retriever:
                 warnings = (other_analyzer(opened.index.info) or _DENSE_ONLY,)
             elif opened.embedder is not self.embedder:
                 warnings = (other_model(opened.index.info, self.embedder),)
+        filters = narrowed(options.filters, opened.fingerprint)
         return SearchRun(
             self.collection,
             opened,
-            options._replace(mode=mode),
+            options._replace(mode=mode, filters=filters),
             opened.analyze(texts, options.filters.language or ""),
-            warnings,
+            (*warnings, *other_versions(options.filters, filters, opened.fingerprint)),
             started_at,
             opened_at,
         )

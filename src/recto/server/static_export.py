@@ -67,6 +67,8 @@ _FILTERS: dict[str, Callable[[Chunk], Sequence[str]]] = {
     "module": lambda chunk: chunk.module_keys,
     "url": lambda chunk: (page_key(chunk.page_url),),
     "lang": lambda chunk: (chunk.language,),
+    "version": lambda chunk: (chunk.version,),
+    "locale": lambda chunk: chunk.locales,
 }
 """The values of a chunk that each filter of a search compares; the table of the client has the same names."""
 _SHARD = 24_000  # characters of JSON: at most about 7 KB compressed
@@ -134,9 +136,10 @@ def export_static(
             files |= {
                 _data_file("vectors", one): compress(data) for one, data in zip(hashes, vectors, strict=True)
             }
-        generation, index_files = _index_files(
-            chunks, info.collection, list(lexicon.languages), meta, progress
-        )
+        made = info.fingerprint
+        editions = {"versions": made.versions, "locales": made.locales} if made else {}
+        about = {"collection": info.collection, "editions": editions if any(editions.values()) else None}
+        generation, index_files = _index_files(chunks, about, list(lexicon.languages), meta, progress)
         files |= index_files
         files[_MANIFEST] = _to_json(sorted(files)).encode()
         _write(directory, files)
@@ -160,7 +163,7 @@ def _widget_files() -> Iterator[File]:
 
 def _index_files(
     chunks: Sequence[Chunk],
-    collection: str,
+    about: dict[str, Any],
     languages: Sequence[str],
     semantic: dict[str, Any],
     progress: Progress | None,
@@ -183,7 +186,7 @@ def _index_files(
     hashes = {kind: list(map(_hash, contents)) for kind, contents in shards.items()}
     meta = {
         "format": _EXPORT_FORMAT,
-        "collection": collection,
+        **about,
         "bm25": BM25,
         "corrections": CORRECTION_RULES,
         "query": QUERY_RULES,

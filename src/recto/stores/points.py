@@ -15,7 +15,7 @@ from recto.types.search import Chunk, Payload, Vector
 
 LEXICAL = "lexical"
 """The name of the sparse vector; the dense vector has no name."""
-KEYWORD_FIELDS = ("module_name", "module_keys", "page_key", "book", "language")
+KEYWORD_FIELDS = ("module_name", "module_keys", "page_key", "book", "language", "version", "locales")
 INTEGER_FIELDS = ("chunk_index",)
 """The fields with a payload index on a server: for filters, facets and reading in order."""
 
@@ -24,7 +24,8 @@ _KEYS |= {"title": "page_title", "module": "module_name"}
 """The payload key of each attribute; two of them have the names that the attributes had before 0.3."""
 _REQUIRED = frozenset(field.name for field in fields(Chunk) if field.default is MISSING)
 _PACKED = "chunk"
-_TUPLES = ("module_keys", "headings", "anchors")
+_TUPLES = ("module_keys", "headings", "anchors", "locales")
+_PACKED_FIELDS = ("module_name", "module_keys", "page_key", "language", "version", "locales")
 _MORE_CANDIDATES = 12
 """How many candidates a hybrid query fetches beyond its limit, so that the first hits do not depend on it."""
 
@@ -35,6 +36,8 @@ def to_payload(chunk: Chunk) -> Payload:
     """Return the payload of a chunk: all fields but the id, and the normalised page URL for filters."""
     payload = {key: getattr(chunk, name) for name, key in _KEYS.items()}
     payload.update((name, list(payload[name])) for name in _TUPLES)
+    if not chunk.locales:  # as most books
+        del payload["locales"]
     return payload | {"page_key": page_key(chunk.page_url)}
 
 
@@ -44,7 +47,7 @@ def to_packed_payload(chunk: Chunk) -> Payload:
     The engine takes a value of Python at a time, so one text costs a quarter of twenty values.
     """
     payload = to_payload(chunk)
-    packed = {name: payload[name] for name in ("module_name", "module_keys", "page_key", "language")}
+    packed = {name: payload[name] for name in _PACKED_FIELDS if name in payload}
     return packed | {_PACKED: json.dumps(payload, ensure_ascii=False, separators=(",", ":"))}
 
 

@@ -61,6 +61,7 @@ WORDS = [
     for number in range(60)
 ]
 """Sixty chunks on two pages; every third has the word "compost", and is nearest to its own dense vector."""
+VERSIONS, LOCALES = ("2.0", "1.0", ""), ("en", "pt-BR", "zh-TW")
 PAGE_A = Filters(page_url="local://docs/docs/a")
 
 
@@ -100,7 +101,11 @@ class _SearchConformance:
     def test_filters_exclude_all_that_does_not_match(self, store: Store) -> None:
         """Check random filters in `candidates`, `count` and `scroll`, and the counts of modules and pages."""
         chunks = [
-            chunk(number, module=module, directory=directory, page=f"{directory}/{number % 3}")
+            replace(
+                chunk(number, module=module, directory=directory, page=f"{directory}/{number % 3}"),
+                version=VERSIONS[number % 3],
+                locales=LOCALES[: number % 4],
+            )
             for module, directory in MODULES
             for number in range(12)
         ]
@@ -111,12 +116,17 @@ class _SearchConformance:
         for _ in range(self.filters_to_check):
             names = choose.choices(MODULE_NAMES, k=choose.randint(0, 3))
             url, limit = choose.choice(PAGE_URLS), choose.randint(1, 60)
-            filters = Filters(tuple(names), url)
+            versions, locales = (
+                tuple(choose.choices(one, k=choose.choice((0, 0, 1, 2)))) for one in (VERSIONS, LOCALES)
+            )
+            filters = Filters(tuple(names), url, versions=versions, locales=locales)
             expected = {
                 one.id
                 for one in everything
                 if (not names or {name.lower() for name in names} & set(one.module_keys))
                 and (url is None or one.page_url == url.lower().rstrip("/").removesuffix(".md"))
+                and (not versions or one.version in versions)
+                and (not locales or set(locales) & set(one.locales))
             }
             hits = nearest(index, vector(choose.randint(0, 10_000)), limit, filters)
             assert index.count(filters) == len(expected), filters

@@ -17,7 +17,8 @@ class Page:
     `path` identifies the page within the book. `title` is used if the text has no title. `module_keys` are
     all names by which a module filter can refer to its module. If the text was put together from several
     files, `lines` maps each line of it to a line of the page's own file. `position` is the page's place in
-    the reading order, counted from one; zero if the source has no order.
+    the reading order, counted from one; zero if the source has no order. In a book with several locales,
+    `locales` has the locales whose readers see this page: its own, and those that it is not translated to.
     """
 
     path: str
@@ -34,6 +35,7 @@ class Page:
     lines: tuple[int, ...] = ()
     module_title: str = ""
     position: int = 0
+    locales: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

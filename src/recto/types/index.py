@@ -94,7 +94,8 @@ class Fingerprint:
     are the names and titles of the book's modules in reading order. `unresolved_includes` counts the included
     files that could not be read. `options` are the options of the index run, by the names of `SourceOptions`,
     so that the next run can repeat them. Readers see the `title` and the `logo` of the book ("" if it has
-    none); the logo is a `data:` URL.
+    none); the logo is a `data:` URL. A book with several versions has their names in `versions`, each with
+    whether it is current, and a book with several locales has their names in `locales`.
     """
 
     embedder: EmbedderFingerprint
@@ -111,6 +112,8 @@ class Fingerprint:
     title: str = ""
     logo: str = ""
     options: tuple[tuple[str, str | float | bool], ...] = ()
+    versions: tuple[tuple[str, bool], ...] = ()
+    locales: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -126,7 +129,13 @@ class Fingerprint:
         """Read the result of `to_dict`, also of older versions, and of newer ones that added fields."""
         modules = tuple((str(name), str(title)) for name, title in data.get("modules", ()))
         embedder = EmbedderFingerprint(**_known_fields(EmbedderFingerprint, data["embedder"]))
-        own = {"embedder": embedder, "modules": modules, "options": tuple(data.get("options", {}).items())}
+        own: dict[str, Any] = {
+            "embedder": embedder,
+            "modules": modules,
+            "options": tuple(data.get("options", {}).items()),
+            "versions": tuple((str(name), bool(current)) for name, current in data.get("versions", ())),
+            "locales": tuple(data.get("locales", ())),
+        }
         return Fingerprint(**{**_known_fields(Fingerprint, data), **own})
 
 

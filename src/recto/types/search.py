@@ -39,7 +39,8 @@ class Chunk:
 
     `anchor` opens its section. `anchors` also has the anchors of sections that were merged into it, and of
     those before it that have no text. `revision` identifies the page's content and how it was read: while it
-    is the same, so are all chunks of the page.
+    is the same, so are all chunks of the page. In a book with several locales,
+    `locales` has those whose readers see the page.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Chunk:
     revision: str = ""
     module_title: str = ""
     language: str = ""
+    locales: tuple[str, ...] = ()
 
     page_title = _renamed("page_title", "title")
     module_name = _renamed("module_name", "module")
@@ -118,15 +120,23 @@ class Module(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """Restrict a search to chunks of any of the modules, to one page, and to a language such as `de`."""
+    """Restrict a search to chunks of any of the modules, to one page, and to a language such as `de`.
+
+    In a book with several versions or locales, it is restricted to any of `versions` (without them, to the
+    current one, unless there is a page) and of `locales`. `preferred` has versions and languages that are
+    used if the book has them.
+    """
 
     modules: tuple[str, ...] = ()
     page_url: str | None = None
     language: str | None = None
+    versions: tuple[str, ...] = ()
+    locales: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Return whether there is any restriction."""
-        return bool(self.modules) or self.page_url is not None or self.language is not None
+        return self != Filters(preferred=self.preferred)
 
     def matches(self, chunk: Chunk) -> bool:
         """Return whether a chunk passes all filters; spellings of a page are equal."""
@@ -134,9 +144,17 @@ class Filters:
 
         if self.modules and set(filter_keys(self.modules)).isdisjoint(chunk.module_keys):
             return False
-        if self.language not in (None, chunk.language):
+        if not self.in_edition(chunk):
             return False
         return self.page_url is None or page_key(self.page_url) == page_key(chunk.page_url)
+
+    def in_edition(self, chunk: Chunk) -> bool:
+        """Return whether a chunk has the language, and any of the versions and of the locales."""
+        if self.language not in (None, chunk.language) or (
+            self.versions and chunk.version not in self.versions
+        ):
+            return False
+        return not self.locales or not set(self.locales).isdisjoint(chunk.locales)
 
 
 NO_FILTERS = Filters()

@@ -9,11 +9,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
 import yaml
 
+from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
@@ -24,9 +25,11 @@ from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, fingerprint
 from recto.types.search import NO_FILTERS, Filters
+from tests.book.files import write
 from tests.conftest import SHARED
 from tests.running import recto
-from tests.server.http.service import Service
+from tests.search import test_editions
+from tests.server.http.service import Reply, Service
 
 PAGE = "local://docs/docs/module-1-ros2/03-humanoid-urdf"
 INTRO = "local://docs/docs/intro"
@@ -302,6 +305,30 @@ def test_a_new_index_changes_the_tag(tmp_path: Path, embedder: Embedder) -> None
         reply = service.get("/v1/search?q=soil", **{"If-None-Match": tag})
     assert (reply.status, reply.json()["results"][0]["text"]) == (200, "Soil holds air.")
     assert reply.headers["etag"] != tag
+
+
+def test_versions_and_languages(tmp_path: Path, embedder: Embedder) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "cache").symlink_to(SHARED / "cache")
+    source = open_book(
+        write(tmp_path / "garden", test_editions.FILES), SiteOptions(version="all", locale="all")
+    )
+    index_book(IndexJob(source, embedder), EdgeStore(home), "garden", journal=home / "journal")
+    settings = Settings("local", "edge", home, threads=2, precision="fp32", collection="garden")
+
+    def addresses(reply: Reply) -> set[str]:
+        assert reply.status == 200, reply.body
+        return {hit["page_url"].removeprefix("https://x.org") for hit in reply.json()["results"]}
+
+    with Service(settings, ServeOptions()) as service:
+        for options, expected in test_editions.SEARCHES:
+            body = {"query": "pump", "top_k": 50, **options}
+            assert addresses(service.post("/v1/search", body)) == expected, options
+            parameters = urlencode({"q": "pump", "top_k": 50} | options)
+            assert addresses(service.get(f"/v1/search?{parameters}")) == expected, options
+            selected = {"selection": "pump of the garden", **options}
+            assert addresses(service.post("/v1/related", selected)) <= expected, options
 
 
 def test_llms_txt(service: Service) -> None:

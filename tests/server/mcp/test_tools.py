@@ -133,15 +133,19 @@ def test_context_says_what_was_left_out(retriever: Retriever) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments"), [("get_context", {"query": QUESTION}), ("related_chunks", {"selection": QUESTION})]
+    ("tool", "arguments"),
+    [
+        ("get_context", {"query": QUESTION}),
+        ("related_chunks", {"selection": QUESTION}),
+        ("search_book", {"query": QUESTION}),
+    ],
 )
-def test_results_can_be_limited_to_a_language(
+def test_results_can_be_limited_to_a_language_and_a_version(
     retriever: Retriever, tool: str, arguments: dict[str, str]
 ) -> None:
-    outcomes = [
-        call(retriever, tool, **arguments, lang=lang).structured_content["outcome"] for lang in ("en", "de")
-    ]
-    assert outcomes == ["found", "filtered_out"]
+    filters = ({"lang": "en"}, {"lang": "de"}, {"version": "all"}, {"version": "2.0"})
+    outcomes = [call(retriever, tool, **arguments, **one).structured_content["outcome"] for one in filters]
+    assert outcomes == ["found", "filtered_out"] * 2
 
 
 def test_search(retriever: Retriever) -> None:

@@ -207,11 +207,15 @@ class Generator(ABC):
     config_files: ClassVar[tuple[str, ...]]
     signature: ClassVar[str] = ""
     """A regular expression for a configuration, if other programs use files of the same name."""
-    options: ClassVar[tuple[str, ...]] = ()
+    options: tuple[str, ...] = ()
     """The options besides the usual ones that have an effect."""
     title: str
     logo: str
     notes: Sequence[str]
+    versions: Sequence[tuple[str, bool]] = ()
+    """The versions that are read, if there are several, each with whether it is current."""
+    locales: Sequence[str] = ()
+    """The locales that are read, if there are several."""
 
     @abstractmethod
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
@@ -238,7 +242,8 @@ class Generator(ABC):
 class PageDirectory:
     """A directory and its rules.
 
-    `below` limits it to a subdirectory or a file. A file in `translated` replaces the file of the same name.
+    `below` limits it to a subdirectory or a file. A file in `translated` replaces the file of the same name;
+    with `only_translated`, there are no other pages.
     All files must be inside `bounds` after links are resolved. `prefix` is put before all names. `includes`
     inserts included files.
     """
@@ -249,6 +254,7 @@ class PageDirectory:
     below: str = ""
     prefix: str = ""
     translated: Path | None = None
+    only_translated: bool = False
     includes: Includes | None = None
     refused: list[Failure] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -265,6 +271,8 @@ class PageDirectory:
                 suffix, format = Path(name).suffix.lower(), format_of(name)
                 is_page = format is not None and not format.common
                 self.unread[suffix] += is_page or (suffix not in _HTML and bool(skip_advice(suffix)))
+            elif self.only_translated and self.file(name) == self.root / name:
+                continue
             elif self._is_readable(name):
                 pages.append(name)
         return sorted(pages)
@@ -418,7 +426,7 @@ def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> di
             top = book_file.module_directory(name)
             own = not directory.prefix and module == (short_name(top) if top else ROOT_MODULE)
             label = directory.rules.label(top) if own and top else ""
-            folder = f"{book_file.module_root}{top}".rstrip("/")
+            folder = f"{book_file.edition}{book_file.module_root}{top}".rstrip("/")
             title = label or sections.get(module, "") or (directory.index_title(folder) if own else "")
             titles[module] = title or (root_title if own and not top else humanised(module))
     return titles

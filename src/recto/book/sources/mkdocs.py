@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,9 +13,10 @@ from urllib.parse import quote
 
 from recto.book.parsing.formats import MARKDOWN, NOTEBOOK
 from recto.book.parsing.frontmatter import PAGE_RELATIVE
-from recto.book.sources.directory import ignored, is_file
+from recto.book.sources.directory import Navigation, PageDirectory, ignored, is_file
 from recto.book.sources.includes import (
     Directive,
+    Includes,
     InCode,
     Select,
     code_ranges,
@@ -25,7 +27,7 @@ from recto.book.sources.includes import (
     select_lines,
     whole_line,
 )
-from recto.book.sources.options import UnreadableSite, check_url, read_logo
+from recto.book.sources.options import UnreadableSite, check_url, chosen_names, read_logo, title_of
 from recto.book.sources.site import Entry, Site, text_of, texts_of
 from recto.types.book import Page
 
@@ -42,10 +44,14 @@ _INCLUDING = {
 
 
 class MkDocsSite(Site):
-    """A MkDocs site."""
+    """A MkDocs site.
+
+    With the plugin mkdocs-static-i18n, each locale that is read has its own copy of the rules.
+    """
 
     generator = "mkdocs"
     config_files: ClassVar[tuple[str, ...]] = CONFIG_FILES
+    options: tuple[str, ...] = ("locale",)
     anchors = "python-markdown"
 
     def configure(self, config_file: Path) -> None:
@@ -55,7 +61,7 @@ class MkDocsSite(Site):
         self.title = text_of(config, "site_name")
         images = (text_of(config, "theme", key).lstrip("/") for key in ("logo", "favicon"))
         self.logo = read_logo((self.root / image for image in images if image), self.bounds)
-        self._locale = text_of(config, "theme", "language") or text_of(config, "theme", "locale")
+        self.language = text_of(config, "theme", "language") or text_of(config, "theme", "locale")
         options = self.book_file.options
         stated = text_of(config, "site_url")
         self.url = options.url or check_url(stated, f"{config_file.name}: site_url")
@@ -71,6 +77,15 @@ class MkDocsSite(Site):
             self.sections.setdefault(name, sections)
         bases = self._bases(_options(config, "markdown_extensions"), plugins)
         self._includes = MkDocsIncludes((self.directory, self.root, self.bounds), bases)
+        self._translations = _translations(plugins.get("i18n", {}))
+        if self._translations is None:
+            self.options = ()
+        else:
+            names = self._translations.names
+            chosen = chosen_names(options.locale, "locale", names, names[0])
+            self.language = chosen[0]
+            self.locales = chosen if len(chosen) > 1 else []
+        self.files_of = self.language
 
     def load(self, config_file: Path, depth: int = 0) -> dict[str, Any]:
         """Load a configuration and those that it inherits from in the repository."""
@@ -108,6 +123,31 @@ class MkDocsSite(Site):
         base = self.directory / path
         return base.parent if is_file(base) else base
 
+    def directories(self, path: Path) -> list[PageDirectory]:
+        """Return the directory of the pages, once for each locale that is read."""
+        directories = super().directories(path)
+        if self._translations is None or not directories:
+            return directories
+        below, default = directories[0].below, self._translations.names[0]
+        locales = list(self.locales) or [self.language]
+        if below and not self.book_file.options.locale:
+            locales = [self._translations.split(below)[0]]
+        editions = [self._edition(locale, locale, self._translations) for locale in locales]
+        if self._translations.has_fallback and default not in locales:
+            editions.append(self._edition(locales[0], default, self._translations))
+        return [
+            PageDirectory(self.root, one, self.bounds, below, includes=Includes(self.find, self.bounds))
+            for one in editions
+        ]
+
+    def _edition(self, locale: str, files_of: str, translations: _Translations) -> MkDocsSite:
+        """Return the rules of a locale for the files of the same or of the default locale."""
+        own = copy(self)
+        own.language, own.files_of = locale, files_of
+        edition = f"{files_of}/" if translations.by_folder else ""
+        own.book_file = replace(self.book_file, edition=edition)
+        return own
+
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find included files."""
         return self._includes(text, file)
@@ -120,6 +160,8 @@ class MkDocsSite(Site):
         """Return whether a file is a page; index.md is published instead of README.md if both exist."""
         if not name.endswith(self.suffixes) or self._ignored(name) or self._excluded(name):
             return False
+        if self._translations and not self._is_read(name, self._translations):
+            return False
         folder, slash, file = name.rpartition("/")
         index = f"{folder}{slash}index.md"
         return file != "README.md" or not self.exists(index) or self._ignored(index)
@@ -130,16 +172,88 @@ class MkDocsSite(Site):
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, with the language of the theme."""
-        return super().page(name, replace(page, locale=self._locale))
+        if self._translations:
+            plain = self._translations.split(name)[1]
+            title = self.titles.get(plain) or (page.title if plain == name else title_of(plain, self.book))
+            page = replace(page, title=title, locales=self._locales_of(plain, self._translations))
+        return super().page(name, replace(page, locale=self.language))
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Order pages as `nav` does, in which they are without their locale."""
+        if self._translations is None:
+            return super().navigation(names)
+        files = {self._translations.split(name)[1]: name for name in names}
+        return Navigation(names, {files.get(name, name): above for name, above in self.sections.items()})
+
+    def _is_read(self, name: str, translations: _Translations) -> bool:
+        """Return whether a file is a page of this locale, by itself or because it is not translated."""
+        locale, plain = translations.split(name)
+        file, translated = translations.file(plain, locale), translations.file(plain, self.language)
+        is_own = self.files_of == self.language or not self.exists(translated)
+        return locale == self.files_of and is_own and (name == file or not self.exists(file))
+
+    def _locales_of(self, plain: str, translations: _Translations) -> tuple[str, ...]:
+        """Return the locales whose readers see a page, if several are read."""
+        if not self.locales:
+            return ()
+        others = self.locales[1:] if translations.has_fallback and self.language == self.locales[0] else ()
+        return self.language, *(one for one in others if not self.exists(translations.file(plain, one)))
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page: a directory, or a file without `use_directory_urls`."""
+        if self._translations:
+            is_default = self.language == self._translations.names[0]
+            name = self._translations.split(name)[1]
+            name = name if is_default else f"{self.language}/{name}"
         folder, slash, file = name.rpartition("/")
         stem = file.rpartition(".")[0]
         stem = "index" if stem == "README" else stem
         if not self._directory_urls:
             return quote(f"{folder}{slash}{stem}.html")
         return quote(f"{folder}{slash}" if stem == "index" else f"{folder}{slash}{stem}/")
+
+
+@dataclass(frozen=True, slots=True)
+class _Translations:
+    """The locales of the plugin mkdocs-static-i18n, the default one first.
+
+    A locale has a directory, or its files have its name before their suffix: `index.de.md`.
+    """
+
+    names: tuple[str, ...]
+    unpublished: tuple[str, ...]
+    by_folder: bool
+    has_fallback: bool
+
+    def split(self, name: str) -> tuple[str, str]:
+        """Return the locale of a file, and its name without the locale."""
+        if self.by_folder:
+            locale, _, plain = name.partition("/")
+        else:
+            stem, _, suffix = name.rpartition(".")
+            plain, _, locale = stem.rpartition(".")
+            plain = f"{plain}.{suffix}"
+        is_locale = locale in (*self.names, *self.unpublished)
+        return (locale, plain) if is_locale else (self.names[0], name)
+
+    def file(self, plain: str, locale: str) -> str:
+        """Return the name of the file of a page in a locale."""
+        stem, _, suffix = plain.rpartition(".")
+        return f"{locale}/{plain}" if self.by_folder else f"{stem}.{locale}.{suffix}"
+
+
+def _translations(options: dict[str, Any]) -> _Translations | None:
+    """Return the locales that the options of the plugin state, if there are any."""
+    languages, stated = options.get("languages"), options.get("default_language")
+    if isinstance(languages, dict):  # before version 1 of the plugin
+        languages = [{"locale": name, "default": name == stated} for name in languages]
+    listed = [one for one in (languages if isinstance(languages, list) else []) if isinstance(one, dict)]
+    listed = sorted(listed, key=lambda one: one.get("default") is not True)
+    names = [one["locale"] for one in listed if isinstance(one.get("locale"), str)]
+    unpublished = tuple(one["locale"] for one in listed if one.get("build") is False and "locale" in one)
+    built = tuple(name for name in names if name not in unpublished)
+    by_folder, fallback = options.get("docs_structure") == "folder", options.get("fallback_to_default")
+    return _Translations(built, unpublished, by_folder, fallback is not False) if built else None
 
 
 class ZensicalSite(MkDocsSite):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -102,6 +102,7 @@ class SiteOptions:
     """The path below the URL; "" is the root of the site."""
     trailing_slash: bool | None = None
     version: str = ""
+    """A version, several that are separated by commas, or `all`; the same for locales."""
     locale: str = ""
     title: str = ""
     generator: str = ""
@@ -119,7 +120,8 @@ NO_OPTIONS = SiteOptions()
 class BookFile:
     """The content of `recto.toml`; the directories in `module_root` are the modules by default.
 
-    `pages` has the modules of pages that are not in a module's directory.
+    `pages` has the modules of pages that are not in a module's directory. The paths of all pages of one
+    version or locale of the book may begin with `edition`, which is part of no module.
     """
 
     options: SiteOptions = NO_OPTIONS
@@ -127,10 +129,11 @@ class BookFile:
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     module_root: str = ""
     pages: Mapping[str, str] = field(default_factory=dict)
+    edition: str = ""
 
     def module_directory(self, path: str) -> str:
         """Return the name of the directory in `module_root` that holds a page; "" if none does."""
-        directory, slash, _ = path.removeprefix(self.module_root).partition("/")
+        directory, slash, _ = path.removeprefix(self.edition).removeprefix(self.module_root).partition("/")
         return directory if slash else ""
 
     def module_keys(self, path: str) -> tuple[str, ...]:
@@ -138,6 +141,7 @@ class BookFile:
 
         The longest of the paths that match the page wins.
         """
+        path = path.removeprefix(self.edition)
         top = self.module_directory(path)
         keys = (self.pages[path],) if path in self.pages else module_keys(top) if top else (ROOT_MODULE,)
         fitting = [
@@ -147,6 +151,17 @@ class BookFile:
             if path == folder or path.startswith(f"{folder}/") or path.rpartition(".")[0] == folder
         ]
         return tuple(dict.fromkeys((max(fitting)[1], *keys) if fitting else keys))
+
+
+def chosen_names(stated: str, kind: str, names: Sequence[str], default: str) -> list[str]:
+    """Return the versions or locales that an option names, the default one first."""
+    if stated in ("", *names):
+        return [stated or default]
+    chosen = names if stated == "all" else [name.strip() for name in stated.split(",")]
+    for name in chosen:
+        if name not in names:
+            raise unknown_choice(f"There is no {kind} {name} of this site", name, names)
+    return sorted(dict.fromkeys(chosen), key=lambda name: name != default)
 
 
 def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFile:

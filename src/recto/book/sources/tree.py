@@ -146,9 +146,11 @@ def _open_site(
         book_file = read_book_file(folder, site, options=options)
         opened = generator(config, book_file, name)
         if directories := opened.directories(location):
-            _refuse_flags(options, location, generator.options)
+            _refuse_flags(options, location, opened.options)
             title = book_file.options.title or opened.title
-            return BookTree(directories, name, location, opened.notes, title, opened.logo)
+            tree = BookTree(directories, name, location, opened.notes, title, opened.logo)
+            tree.versions, tree.locales = tuple(opened.versions), tuple(opened.locales)
+            return tree
     return None
 
 
@@ -162,6 +164,12 @@ def _refuse_flags(options: SiteOptions, location: Path, effective: Sequence[str]
                 f"--{flag} has no effect on {location}",
                 hint=f"Leave it out, or pass the directory of a site: it is for {', '.join(users)}.",
             )
+    if "," in options.locale and "locales" not in effective:
+        users = [key for key, generator in GENERATORS.items() if "locales" in generator.options]
+        raise InvalidOption(
+            f"{location} can be read in one locale at a time",
+            hint=f"Several locales are for {', '.join(users)}.",
+        )
 
 
 def _sites_below(location: Path) -> list[str]:
@@ -211,6 +219,8 @@ class BookTree:
         self.title = title
         self.logo = logo
         self.location = str(location)
+        self.versions: tuple[tuple[str, bool], ...] = ()
+        self.locales: tuple[str, ...] = ()
         with _readable(location):
             self._directories = [
                 (directory, directory.rules.navigation(directory.names())) for directory in directories

@@ -32,6 +32,7 @@ _HIT_FIELDS = (
 @options.module
 @options.url
 @options.lang
+@options.version
 @options.mode
 @options.collection
 @options.as_json
@@ -43,6 +44,7 @@ def explain(
     modules: tuple[str, ...],
     url: str | None,
     lang: str | None,
+    version: str | None,
     mode: Mode,
     collection: str | None,
     as_json: bool,
@@ -54,7 +56,7 @@ def explain(
 
     Exits with 1 if the expected page is not among the results.
     """
-    filters = options.make_filters(modules, url, lang)
+    filters = options.make_filters(modules, url, lang, version)
     check_query(query)
     check_search(top_k, filters, None, FLAGS, mode)
     from recto.evaluation.explain import explain as explain_query

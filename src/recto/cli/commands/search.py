@@ -29,6 +29,7 @@ def search(
     modules: tuple[str, ...],
     url: str | None,
     lang: str | None,
+    version: str | None,
     min_score: float | None,
     mode: Mode,
     collection: str | None,
@@ -40,7 +41,7 @@ def search(
 
     Exits with 1 if there are no results.
     """
-    filters = options.make_filters(modules, url, lang)
+    filters = options.make_filters(modules, url, lang, version)
     check_query(query)
     check_search(top_k, filters, min_score, FLAGS, mode)
     with connect(collection, single_query=True) as retriever:

@@ -43,6 +43,7 @@ def shell(
     modules: tuple[str, ...],
     url: str | None,
     lang: str | None,
+    version: str | None,
     min_score: float | None,
     mode: Mode,
     collection: str | None,
@@ -54,7 +55,7 @@ def shell(
     Queries can also come from a pipe or a file. The exit code is then 0, or the code that `recto search` has
     for the first line that failed.
     """
-    filters = options.make_filters(modules, url, lang)
+    filters = options.make_filters(modules, url, lang, version)
     check_search(top_k, filters, min_score, FLAGS, mode)
     from recto.cli.render import Style, is_dumb, terminal_style
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 
 from recto._util.files import disk_error
+from recto._util.languages import ENGLISH
 from recto._util.retry import redacted
 from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
@@ -152,8 +153,11 @@ def dialect(context: DoctorContext, _index: Index) -> Iterator[Finding]:
 
 def calibration(context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Check that the noise floor is measured, and that scores separate the book from other topics."""
-    measured = index.info.calibration
-    if measured is None:
+    measured, lexicon = index.info.calibration, read_lexicon(index)
+    if measured and lexicon and lexicon.languages and ENGLISH not in lexicon.languages:
+        languages = " and ".join(f"'{tag}'" for tag in lexicon.languages)
+        yield ok(f"The noise floor is for English queries: searches in {languages} have none")
+    elif measured is None:
         repair = f"recto calibrate --collection {context.collection}"
         message = "The noise floor is not measured, or another version of Recto measured it"
         yield note("missing", message, repair=repair)
@@ -176,6 +180,16 @@ def languages(context: DoctorContext, index: Index) -> Iterator[Finding]:
         yield note("unknown_language", message, advice)
     else:
         yield ok(message)
+
+
+def editions(_context: DoctorContext, index: Index) -> Iterator[Finding]:
+    """Show the versions and locales of the book, if it has several."""
+    made = index.info.fingerprint
+    if made and made.versions:
+        names = (f"{name} (searched by default)" if current else name for name, current in made.versions)
+        yield ok(f"Versions of the book: {', '.join(names)}")
+    if made and made.locales:
+        yield ok(f"Locales of the book: {', '.join(made.locales)}")
 
 
 def search(context: DoctorContext, index: Index) -> Iterator[Finding]:
@@ -356,6 +370,7 @@ CHECKS: Mapping[str, CheckFunction] = {
     "dialect": _with_index(dialect),
     "calibration": _with_index(calibration),
     "languages": _with_index(languages),
+    "editions": _with_index(editions),
     "search": _with_index(search),
     "source": _with_index(source),
     "includes": _with_index(includes),

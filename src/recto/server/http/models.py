@@ -48,6 +48,23 @@ PageUrl = Annotated[str | None, Field(description="Only the page with this URL."
 LanguageTag = Annotated[
     str | None, Field(description="Only pages in this language, such as de.", pattern=r"\S", max_length=35)
 ]
+VersionName = Annotated[
+    str | None,
+    Field(
+        description="This version of the book, or `all`; default: the current one.",
+        pattern=r"\S",
+        max_length=100,
+    ),
+]
+Preferred = Annotated[
+    str | None,
+    Field(
+        description="Versions and languages of the page that the reader is on, separated by commas, such as "
+        "2.0,de: they are searched if the book has them, and there is no `version` or `lang`.",
+        pattern=r"\S",
+        max_length=200,
+    ),
+]
 MinScore = Annotated[
     float | None,
     Field(
@@ -95,6 +112,8 @@ class SearchParameters(RequestModel):
     module: ModuleNames = None
     url: PageUrl = None
     lang: LanguageTag = None
+    version: VersionName = None
+    prefer: Preferred = None
     collection: CollectionName = None
     mode: SearchMode = "hybrid"
     log: WithLog = True
@@ -172,6 +191,7 @@ class AnswerRequest(RequestModel):
 
     model_config = _example(query="What is ROS 2?")
     query: QueryText
+    prefer: Preferred = None
     collection: CollectionName = None
     log: WithLog = True
 

@@ -23,7 +23,7 @@ from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation import records
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
 from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt, skill_md
-from recto.search.query import MAX_QUERY, check_query, to_language
+from recto.search.query import MAX_QUERY, check_query, make_filters, split_preferred
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
 from recto.server.http import models
@@ -212,7 +212,8 @@ async def answer(body: models.AnswerRequest, request: Request, service: Service)
         raise Refused("scope", NOT_FOR_ANSWERS)
     answers.check_rate(current_request().caller)
     current_request().charge(_CHARGED_ANSWER)
-    context = await service.context(name, query, service.settings.answer.tokens)
+    filters = Filters(preferred=split_preferred(body.prefer))
+    context = await service.context(name, query, service.settings.answer.tokens, filters)
     service.record(context.response, "answer" if body.log else None)
     if is_answerable(context):
         await to_thread(answers.spend)
@@ -417,7 +418,8 @@ async def _find(
 
 
 def _filters(body: models.SearchParameters) -> Filters:
-    return Filters(tuple(body.module or ()), body.url, to_language(body.lang))
+    filters = make_filters(body.module or (), body.url, body.lang, body.version)
+    return replace(filters, preferred=split_preferred(body.prefer))
 
 
 health_router = APIRouter(route_class=StrictRoute, tags=["health"])

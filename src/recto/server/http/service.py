@@ -30,7 +30,7 @@ from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
 from recto.settings import Settings
 from recto.types.index import IndexInfo, StoreProblem
-from recto.types.search import Mode, SearchResponse
+from recto.types.search import Filters, Mode, SearchResponse
 
 _ADDRESS = re.compile(r"https?://\S+")
 _THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns
@@ -168,11 +168,12 @@ class SearchService:
             return await self._await(name, mode, lambda retriever: retriever.asearch(query, top_k, mode=mode))
         return await self.run(name, lambda retriever: retriever.search(query, top_k, mode=mode))
 
-    async def context(self, name: str, query: str, max_tokens: int) -> Context:
+    async def context(self, name: str, query: str, max_tokens: int, filters: Filters) -> Context:
         """Return the sections of a collection for a question."""
+        options: dict[str, Any] = {"max_tokens": max_tokens, "filters": filters}
         if self._awaited:
-            return await self._await(name, "hybrid", lambda retriever: retriever.acontext(query, max_tokens))
-        return await self.run(name, lambda retriever: retriever.context(query, max_tokens))
+            return await self._await(name, "hybrid", lambda retriever: retriever.acontext(query, **options))
+        return await self.run(name, lambda retriever: retriever.context(query, **options))
 
     async def find(
         self,

@@ -98,6 +98,8 @@ export interface AnswerFeedback {
 export interface AnswerRequest {
   /** The query: 1 to 2000 characters without surrounding white space. */
   query: string;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
@@ -114,6 +116,10 @@ export interface BatchRequest {
   url?: string | null;
   /** Only pages in this language, such as de. */
   lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
@@ -309,6 +315,10 @@ export interface RelatedRequest {
   url?: string | null;
   /** Only pages in this language, such as de. */
   lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
@@ -361,6 +371,10 @@ export interface SearchRequest {
   url?: string | null;
   /** Only pages in this language, such as de. */
   lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */

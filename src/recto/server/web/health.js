@@ -6,6 +6,7 @@ import { STATES, heatmap, heatmapLegend, latencyChart, milliseconds, shareBar } 
 import { byId, formatDate, h, plural, withCode } from "./dom.js";
 import { announce, errorNotice } from "./messages.js";
 import { NO_PAGE, NO_SEARCH, linkTo, state } from "./state.js";
+import { t } from "./texts.js";
 
 const run = api.latestOnly();
 
@@ -18,7 +19,7 @@ export async function show(now, before) {
   }
   if (before?.view === "health" && before.collection === now.collection && view.hasChildNodes()) return;
   view.setAttribute("aria-busy", "true");
-  if (!view.hasChildNodes()) view.append(header("Loading…"));
+  if (!view.hasChildNodes()) view.append(header(t("Loading…")));
   try {
     const loaded = await run((signal) => Promise.all([api.health(now.collection, signal), outline(now)]));
     if (!loaded) return;
@@ -37,7 +38,7 @@ export async function show(now, before) {
 const outline = (now) => api.outline(now.collection).catch(() => ({ modules: [], pages: [] }));
 
 const header = (text) => {
-  const title = h("h2", { id: "health-title", tabindex: "-1" }, "Health");
+  const title = h("h2", { id: "health-title", tabindex: "-1" }, t("Health"));
   return h("header", {}, title, text && h("p", { class: "summary" }, text));
 };
 const section = (title, ...children) => h("section", {}, h("h3", {}, title), ...children);
@@ -50,16 +51,17 @@ const todo = ({ index, advice }) => [...(index?.warnings ?? []), ...advice];
 
 function summary(health) {
   const { validation, coverage, suite } = health;
-  if (!validation.collection_exists) return "There is no index to search.";
-  if (!validation.sample_search_works) return "A sample search finds nothing.";
+  if (!validation.collection_exists) return t("There is no index to search.");
+  if (!validation.sample_search_works) return t("A sample search finds nothing.");
   const failed = suite ? suite.total - suite.passed : 0;
   const unreached = coverage ? coverage.total - coverage.reached : 0;
+  const things = todo(health).length;
   const problems = [
-    failed > 0 && `${plural(failed, "question")} of the last suite failed.`,
-    unreached > 0 && `${plural(unreached, "section")} cannot be found well.`,
-    todo(health).length > 0 && `${plural(todo(health).length, "thing")} to do.`,
+    failed > 0 && t(failed === 1 ? "1 question of the last suite failed." : "{n} questions of the last suite failed.", { n: failed }),
+    unreached > 0 && t(unreached === 1 ? "1 section cannot be found well." : "{n} sections cannot be found well.", { n: unreached }),
+    things > 0 && t(things === 1 ? "1 thing to do." : "{n} things to do.", { n: things }),
   ].filter(Boolean);
-  return `A sample search works. ${problems.join(" ") || "Nothing is missing."}`;
+  return `${t("A sample search works.")} ${problems.join(" ") || t("Nothing is missing.")}`;
 }
 
 function draw(health, book) {

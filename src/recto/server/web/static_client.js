@@ -363,7 +363,7 @@ function queryWords(text, analyzer, maxWord) {
 
 /** Return the chunks that match a text by words, or also by meaning, and that pass the filters; best first. */
 async function find(index, meaning, text, limit, given, signal) {
-  const { passes, explainEmpty } = await openFilters(index, given);
+  const { passes, explainEmpty } = await openFilters(index, narrowed(index.meta, given));
   const analyzer = index.analyzer(text, given.lang && FILTERS.lang.normalize(given.lang));
   const words = await analyze(index, text, analyzer);
   signal?.throwIfAborted();
@@ -410,7 +410,28 @@ const FILTERS = {
   },
   url: { normalize: pageKey, missing: (url) => `There is no page ${url}.` },
   lang: { normalize: languageOf, missing: (language) => `The book has no page in the language ${language}.` },
+  version: {
+    normalize: (name) => name,
+    missing: (name, all) => `The book has no version ${name}. Versions: ${[...new Set(all.flat())].filter(Boolean).join(", ")}.`,
+  },
+  locale: { normalize: (name) => name },
 };
+
+/** Return filters with the versions and locales that they stand for: editions.py has the rules. */
+function narrowed({ editions }, { prefer, ...given }) {
+  const { versions = [], locales = [] } = editions ?? {};
+  const preferred = (prefer ?? "").split(",").map((name) => name.trim()).filter(Boolean);
+  const older = versions.find(([name, isCurrent]) => !isCurrent && preferred.includes(name));
+  const byDefault = given.url ? [] : older ? [older] : versions.filter(([, isCurrent]) => isCurrent);
+  const chosen = given.version === "all" ? [] : given.version ? [given.version] : byDefault.map(([name]) => name);
+  const isKnown = chosen.length > 0 && chosen.every((name) => versions.some(([known]) => known === name));
+  const version = isKnown ? [...chosen, ""] : chosen.length ? chosen : null; // pages without a version are part of all
+  const tagOf = (name) => name.toLowerCase().replaceAll("_", "-");
+  const forms = [tagOf, (name) => tagOf(name).split("-")[0]];
+  const localesOf = (tag) => forms.map((form) => locales.filter((name) => form(name) === form(tag))).find((one) => one.length);
+  const locale = given.url ? null : (given.lang ? [given.lang] : preferred).map(localesOf).find(Boolean);
+  return { ...given, version, locale, lang: locale ? null : given.lang };
+}
 
 /** Return what tells whether a chunk passes all filters, and why a search finds nothing. */
 async function openFilters(index, given) {

@@ -1,4 +1,4 @@
-// The texts of the web UI in the reader's language, by their English form; the view "Health" is for operators, in English.
+// The texts of the web UI in the reader's language, by their English form; the details of the view "Health" are for operators, in English.
 
 const LANGUAGES = ["ar", "de", "es", "fr", "ja", "pt", "ur", "zh"]; // each has a file in texts/
 const RIGHT_TO_LEFT = ["ar", "ur"];

@@ -41,6 +41,8 @@ function readOptions(data) {
     assistants: parseObject(data.assistants, "data-assistants"),
     markdown: data.markdown || null,
     mcp: data.mcp || null,
+    version: data.version ?? null,
+    lang: data.lang ?? null,
   };
 }
 

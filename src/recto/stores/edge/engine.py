@@ -118,6 +118,8 @@ def payload_indexes() -> dict[str, edge.KeywordIndexParams]:
         "module_name": on_disk,
         "page_key": on_disk,
         "language": on_disk,
+        "version": on_disk,
+        "locales": on_disk,
     }
 
 
@@ -275,19 +277,20 @@ def _sparse(vector: SparseVector) -> edge.SparseVector:
 
 
 def to_edge_filter(filters: Filters) -> edge.Filter | None:
-    """Return the engine's filter: any of the modules, the page, and the language."""
+    """Return the engine's filter: each field has any of its values."""
     if not filters:
         return None
+    values: dict[str, list[str]] = {
+        "module_keys": filter_keys(filters.modules),
+        "page_key": [] if filters.page_url is None else [page_key(filters.page_url)],
+        "language": [] if filters.language is None else [filters.language],
+        "version": list(filters.versions),
+        "locales": list(filters.locales),
+    }
     conditions: list[Any] = []
-    if filters.modules:
-        keys = filter_keys(filters.modules)
-        # MatchAny with a single value is ten times as slow as MatchValue.
-        match = edge.MatchAny(keys) if len(keys) > 1 else edge.MatchValue(keys[0])
-        conditions.append(edge.FieldCondition(key="module_keys", match=match))
-    if filters.page_url is not None:
-        conditions.append(
-            edge.FieldCondition(key="page_key", match=edge.MatchValue(page_key(filters.page_url)))
-        )
-    if filters.language is not None:
-        conditions.append(edge.FieldCondition(key="language", match=edge.MatchValue(filters.language)))
+    for field, given in values.items():
+        if given:
+            # MatchAny with a single value is ten times as slow as MatchValue.
+            match = edge.MatchAny(given) if len(given) > 1 else edge.MatchValue(given[0])
+            conditions.append(edge.FieldCondition(key=field, match=match))
     return edge.Filter(must=conditions)

@@ -178,8 +178,8 @@ class EdgeIndex:
         pythonapi.Py_IncRef(py_object(self._shard))
 
     def _complete(self, points: list[Any], vector: Vector, limit: int, filters: Filters) -> list[Any]:
-        """Search exactly if HNSW returned too few chunks of a module; a page is always searched exactly."""
-        if len(points) >= limit or not filters.modules or filters.page_url or self._info.chunks < HNSW_FROM:
+        """Search exactly if HNSW returned too few chunks of a filter; a page is always searched exactly."""
+        if len(points) >= limit or not filters or filters.page_url or self._info.chunks < HNSW_FROM:
             return points
         return self._shard.query(query_request(vector, limit, filters, params=edge.SearchParams(exact=True)))
 

@@ -485,11 +485,15 @@ def url_filter(dialect: Dialect, filters: Filters) -> FieldFilter | None:
     return FieldFilter(dialect.page_url, tuple(dict.fromkeys(_spellings(filters.page_url.strip()))))
 
 
-def language_filter(dialect: Dialect, filters: Filters) -> FieldFilter | None:
-    """Return the filter for the language; only Recto's own payloads have one."""
-    if filters.language is None:
-        return None
-    return FieldFilter("language", (filters.language,)) if dialect == RECTO else CLIENT_SIDE
+def edition_filters(dialect: Dialect, filters: Filters) -> list[FieldFilter]:
+    """Return the filters for the language, versions and locales; only Recto's own payloads have them."""
+    languages = () if filters.language is None else (filters.language,)
+    values = {"language": languages, "version": filters.versions, "locales": filters.locales}
+    return [
+        FieldFilter(field, given) if dialect == RECTO else CLIENT_SIDE
+        for field, given in values.items()
+        if given
+    ]
 
 
 def address_key(url: str) -> str:
@@ -501,7 +505,7 @@ def matches(chunk: Chunk, filters: Filters) -> bool:
     """Return whether a chunk matches the filters, by any name of its module and any spelling of its page."""
     if filters.modules and not set(filter_keys(filters.modules)) & set(chunk.module_keys):
         return False
-    if filters.language not in (None, chunk.language):
+    if not filters.in_edition(chunk):
         return False
     return filters.page_url is None or address_key(chunk.page_url) == address_key(filters.page_url)
 

@@ -37,7 +37,7 @@ from recto.stores.qdrant.dialects import (
     FieldFilter,
     Stored,
     choose,
-    language_filter,
+    edition_filters,
     matches,
     module_filter,
     stored_modules,
@@ -355,7 +355,7 @@ class ServerIndex:
         """Return the filters for the server, or None if it cannot filter."""
         dialect = self._schema.dialect
         modules = module_filter(dialect, filters, self._schema.known_modules)
-        conditions = [modules, url_filter(dialect, filters), language_filter(dialect, filters)]
+        conditions = [modules, url_filter(dialect, filters), *edition_filters(dialect, filters)]
         if CLIENT_SIDE in conditions:
             self._warn(
                 "This collection has no field to filter by, "

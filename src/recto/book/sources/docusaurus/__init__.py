@@ -1,4 +1,4 @@
-"""A Docusaurus site: its configuration, the directories of one version in one language, and their URLs."""
+"""A Docusaurus site: its configuration, the directories of its versions and locales, and their URLs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from recto._util.languages import ENGLISH
@@ -30,11 +30,11 @@ from recto.book.sources.options import (
     SiteOptions,
     UnreadableSite,
     check_url,
+    chosen_names,
     is_inside,
     read_config,
     read_logo,
     repository_of,
-    unknown_choice,
 )
 from recto.errors import ConfigurationError, InvalidArgument
 
@@ -59,8 +59,19 @@ _FLAGS = {
 _PLUGIN = "docusaurus-plugin-content-docs"
 
 
+class _Locale(NamedTuple):
+    """A locale of the site: where it is published, and the directory of its translations, if there is one."""
+
+    name: str
+    published: Published
+    translations: Path | None
+
+
 class DocusaurusSite(Generator):
-    """A Docusaurus site in one version and one language."""
+    """A Docusaurus site in some of its versions and locales, by default in one version and one locale.
+
+    The paths of pages in another version or locale than the first one begin with its name.
+    """
 
     generator = "docusaurus"
     config_files = CONFIG_FILES
@@ -80,9 +91,15 @@ class DocusaurusSite(Generator):
             docs.id: _read_versions(self._config, self.directory, docs, self._options.version)
             for docs in self._docs
         }
-        self._check_version()
-        self._translations: Path | None = None
-        self._published = self._chosen_locale()
+        self._chosen = self._chosen_versions()
+        self._locales = self._chosen_locales()
+        self._is_single = len(self._locales) == 1 and all(len(one) == 1 for one in self._chosen.values())
+        self.locales = [one.name for one in self._locales] if len(self._locales) > 1 else []
+        current: dict[str, bool] = {}
+        for id, chosen in self._chosen.items():
+            labels = [self._versions[id].label(name) for name in chosen]
+            current |= {one: current.get(one, False) or one == labels[0] for one in labels if one}
+        self.versions = [] if all(current.values()) else list(current.items())
 
     @property
     def notes(self) -> list[str]:  # type: ignore[override]
@@ -92,7 +109,18 @@ class DocusaurusSite(Generator):
     def directories(self, path: Path) -> list[PageDirectory]:
         """Return the directories of pages: all of the site, or the one that holds `path`, limited to it."""
         if path == self.directory:
-            directories = [self._page_directory(docs, self._versions[docs.id].chosen) for docs in self._docs]
+            directories = [
+                self._page_directory(docs, version, locale)
+                for locale in self._locales
+                for docs in self._docs
+                for version in self._chosen[docs.id]
+                if locale is self._locales[0] or self._translated(docs, version, locale)
+            ]
+        elif not self._is_single:
+            raise InvalidArgument(
+                "Several versions or locales can be read only from the directory of the site",
+                hint=f"Pass {self.directory}.",
+            )
         else:
             directories = [directory for docs in self._docs for directory in self._holding(docs, path)][:1]
         there = [directory for directory in directories if directory.root.is_dir()]
@@ -105,60 +133,75 @@ class DocusaurusSite(Generator):
 
     def _holding(self, docs: Docs, path: Path) -> list[PageDirectory]:
         """Return the docs directory that holds a path, in its own version or in the one asked for."""
-        versions = self._versions[docs.id]
-        for version in versions.routes:
-            directory = self._page_directory(docs, version)
+        chosen = self._chosen[docs.id][0]
+        for version in self._versions[docs.id].routes:
+            directory = self._page_directory(docs, version, self._locales[0])
             root = directory.root.resolve()
             if not path.is_relative_to(root):
                 continue
             below = path.relative_to(root).as_posix().removeprefix(".")
-            if self._options.version and version != versions.chosen:
+            if self._options.version and version != chosen:
                 if below:
                     raise InvalidArgument(
-                        f"{path} belongs to version {version}, not {versions.chosen}",
+                        f"{path} belongs to version {version}, not {chosen}",
                         hint="Leave out --docs-version.",
                     )
-                return [self._page_directory(docs, versions.chosen)]
-            if version != versions.chosen:
+                return [self._page_directory(docs, chosen, self._locales[0])]
+            if version != chosen:
                 self._config.notes.append(
                     f"{self._relative(root)} is version {version}, but the site's default is version "
-                    f"{versions.chosen}. Pass the site's directory to read that one."
+                    f"{chosen}. Pass the site's directory to read that one."
                 )
             return [replace(directory, below=below)]
         return []
 
-    def _page_directory(self, docs: Docs, version: str) -> PageDirectory:
+    def _page_directory(self, docs: Docs, version: str, locale: _Locale) -> PageDirectory:
         own = "" if docs.id == _DEFAULT_ID else f"{docs.id}_"
-        below = _CURRENT if version == _CURRENT else f"version-{version}"
         bounds = self._config.bounds
-        stated = docs.path if version == _CURRENT else f"{own}versioned_docs/{below}"
+        stated = docs.path if version == _CURRENT else f"{own}versioned_docs/version-{version}"
         root = (self.directory / stated).resolve()
         if not is_inside(root, bounds):
             raise UnreadableSite(
                 f"{self._config.file.name}: the docs are outside the repository: {stated}", hint=PLAIN
             )
-        translated = None
-        if self._translations is not None:
-            plugin = _PLUGIN if docs.id == _DEFAULT_ID else f"{_PLUGIN}-{docs.id}"
-            translated = (self._translations / plugin / below).resolve()
-            if not is_inside(translated, bounds):
-                self._config.notes.append(
-                    f"The translations in {plugin}/{below} are outside the repository; they are left out."
-                )
-                translated = None
-        versions = self._versions[docs.id]
+        translated, versions = self._translated(docs, version, locale), self._versions[docs.id]
+        first, *others = self._locales
+        untranslated = ((one.name, self._translated(docs, version, one)) for one in others)
         published = replace(
-            self._published,
-            route=join(self._published.base, docs.route, versions.routes[version]),
-            version=version if len(versions.routes) > 1 or version != _CURRENT else "",
+            locale.published,
+            route=join(locale.published.base, docs.route, versions.routes[version]),
+            version=versions.label(version),
+            others=(tuple(untranslated) if locale is first else ()) if others else None,
         )
         folders = (root,) if translated is None else (translated, root)
         sidebar = self._sidebar(docs, version, own)
-        rules = DocsRules(self._book, self._book_file, docs, published, folders, bounds, sidebar)
-        includes = Includes(DocusaurusIncludes(self.directory), bounds)
+        names = (locale.name if locale is not first else "", version)
+        edition = "".join(f"@{name}/" for name in names if name not in ("", self._chosen[docs.id][0]))
+        book_file = replace(self._book_file, edition="" if self._is_single else edition)
+        rules = DocsRules(self._book, book_file, docs, published, folders, bounds, sidebar)
         return PageDirectory(
-            root, rules, bounds, prefix=self._prefix(docs), translated=translated, includes=includes
+            root,
+            rules,
+            bounds,
+            prefix=book_file.edition + self._prefix(docs),
+            translated=translated,
+            only_translated=locale is not first,
+            includes=Includes(DocusaurusIncludes(self.directory), bounds),
         )
+
+    def _translated(self, docs: Docs, version: str, locale: _Locale) -> Path | None:
+        """Return the directory with the translations of a version, if there may be any."""
+        if locale.translations is None:
+            return None
+        plugin = _PLUGIN if docs.id == _DEFAULT_ID else f"{_PLUGIN}-{docs.id}"
+        below = _CURRENT if version == _CURRENT else f"version-{version}"
+        translated = (locale.translations / plugin / below).resolve()
+        if is_inside(translated, self._config.bounds):
+            return translated
+        self._config.notes.append(
+            f"The translations in {plugin}/{below} are outside the repository; they are left out."
+        )
+        return None
 
     def _sidebar(self, docs: Docs, version: str, own: str) -> list[SidebarItem]:
         """Read the sidebars of a version; return nothing if there are none or they cannot be read."""
@@ -190,40 +233,49 @@ class DocusaurusSite(Generator):
         taken = (self.directory / main.path / name).exists()
         return f"@{docs.id}/" if taken else f"{name}/"
 
-    def _check_version(self) -> None:
-        asked = self._options.version
-        if not asked:
-            return
-        names = list(dict.fromkeys(name for versions in self._versions.values() for name in versions.routes))
-        if asked not in names:
-            raise unknown_choice(f"There is no version {asked} of these docs", asked, names)
-        for docs in self._docs:
-            if asked not in self._versions[docs.id].routes:
-                chosen = self._versions[docs.id].chosen
-                self._config.notes.append(
-                    f"The docs in {docs.path} have no version {asked}; version {chosen} is read."
-                )
+    def _chosen_versions(self) -> dict[str, list[str]]:
+        """Return the versions to read of each instance of the docs plugin, the current one first.
 
-    def _chosen_locale(self) -> Published:
+        If several are asked for, other instances than the first are also read in their current version.
+        """
+        names = list(dict.fromkeys(name for versions in self._versions.values() for name in versions.routes))
+        asked = chosen_names(self._options.version, "version", names, "")
+        chosen = {}
+        for docs in self._docs:
+            versions = self._versions[docs.id]
+            own = [one for one in asked if one in versions.routes]
+            if len(asked) > 1 and docs is not self._docs[0] and versions.last not in own:
+                own.append(versions.last)
+            own.sort(key=lambda one: one != versions.last)
+            chosen[docs.id] = own or [versions.last]
+            if self._options.version and not own:
+                self._config.notes.append(
+                    f"The docs in {docs.path} have no version {', '.join(asked)}; "
+                    f"version {versions.last} is read."
+                )
+        return chosen
+
+    def _chosen_locales(self) -> list[_Locale]:
+        """Return the locales to read, the site's default first."""
         config = self._config
         default, folder = get(config.root, "i18n", "defaultLocale"), get(config.root, "i18n", "path")
         first = default if isinstance(default, str) else ENGLISH
         files = self.directory / (folder if isinstance(folder, str) else "i18n")
         names = self._locale_names(get(config.root, "i18n", "locales"), files, first)
-        asked = self._options.locale or first
-        if self._options.locale and asked not in names:
-            raise unknown_choice(f"There is no locale {asked} of this site", asked, names)
-        own = get(config.root, "i18n", "localeConfigs", asked)
-        url, base = self._address(own, "" if asked == first else asked)
-        path = get(own, "path")
-        translated = files / (path if isinstance(path, str) else asked)
-        if get(own, "translate") is not False and translated.is_dir():
-            self._translations = translated
-        slash = self._options.trailing_slash
-        if slash is None and url:
-            slash = config.switch(get(config.root, "trailingSlash"), "trailingSlash")
-        locale = asked if len(names) > 1 or asked != ENGLISH else ""
-        return Published(url, base, locale, slash, config.markdown_format())
+        locales = []
+        for name in chosen_names(self._options.locale, "locale", names, first):
+            own = get(config.root, "i18n", "localeConfigs", name)
+            url, base = self._address(own, "" if name == first else name)
+            path = get(own, "path")
+            translated = files / (path if isinstance(path, str) else name)
+            has_own = get(own, "translate") is not False and translated.is_dir()
+            slash = self._options.trailing_slash
+            if slash is None and url:
+                slash = config.switch(get(config.root, "trailingSlash"), "trailingSlash")
+            shown = name if len(names) > 1 or name != ENGLISH else ""
+            published = Published(url, base, shown, slash, config.markdown_format())
+            locales.append(_Locale(name, published, translated if has_own else None))
+        return locales
 
     def _locale_names(self, locales: Any, files: Path, first: str) -> list[str]:
         listed = locales if isinstance(locales, list) else [locales]
@@ -409,14 +461,18 @@ def _load(directory: Path, path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Versions:
-    """The versions of docs: the parts of the URL that name them, and the one to read."""
+    """The versions of docs: the parts of the URL that name them, and the one that readers see first."""
 
     routes: Mapping[str, str]
-    chosen: str
+    last: str
+
+    def label(self, name: str) -> str:
+        """Return the version of pages; "" if the docs are not versioned."""
+        return name if len(self.routes) > 1 or name != _CURRENT else ""
 
 
 def _read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str) -> _Versions:
-    """Read the versions of an instance of the docs plugin and choose one."""
+    """Read the versions of an instance of the docs plugin."""
     options = docs.options
     released = _released(site, docs, config.bounds)
     if released and config.switch(get(options, "disableVersioning"), "docs.disableVersioning"):
@@ -444,7 +500,7 @@ def _read_versions(config: DocusaurusConfig, site: Path, docs: Docs, asked: str)
     for name in names:
         if (path := get(options, "versions", name, "path")) is not None:
             routes[name] = config.text(path, f"docs.versions.{name}.path")
-    return _Versions(routes, asked if asked in names else last)
+    return _Versions(routes, last)
 
 
 def _released(site: Path, docs: Docs, bounds: Path) -> list[str]:

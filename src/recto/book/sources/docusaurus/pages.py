@@ -15,7 +15,7 @@ from urllib.parse import quote
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.parsing.markdown.text import tag_end
-from recto.book.sources.directory import Navigation, SiteRules, any_of
+from recto.book.sources.directory import Navigation, SiteRules, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get, read_exported, read_json
 from recto.book.sources.includes import (
     MARKDOWN_SUFFIXES,
@@ -116,7 +116,11 @@ class Docs:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Where pages are published: `base` is the URL path of their language, `route` of their version."""
+    """Where pages are published: `base` is the URL path of their language, `route` of their version.
+
+    If several locales are read, `others` has those with the directories of their translations to which a page
+    may not be translated.
+    """
 
     url: str
     base: str
@@ -125,6 +129,14 @@ class Published:
     format: str
     route: str = "/"
     version: str = ""
+    others: tuple[tuple[str, Path | None], ...] | None = None
+
+    def locales(self, name: str) -> tuple[str, ...]:
+        """Return the locales whose readers see a page: its own, and those that it is not translated to."""
+        if self.others is None:
+            return ()
+        untranslated = (locale for locale, folder in self.others if not (folder and is_file(folder / name)))
+        return self.locale, *untranslated
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +251,7 @@ class DocsRules(SiteRules):
             module_keys=tuple(dict.fromkeys((*page.module_keys, *filter(None, [label])))),
             version=published.version,
             locale=published.locale,
+            locales=published.locales(name),
         )
 
     def _format(self, name: str, front_matter: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 // Let an agent in the browser search the book, as the reader does: a tool of WebMCP.
 
 import { RectoClient } from "../client.js";
-import { linkOf } from "./results.js";
+import { editionOf, linkOf } from "./results.js";
 
 const MAX_SECTIONS = 5;
 
@@ -19,7 +19,7 @@ export function registerTool(modelContext, options) {
     annotations: { readOnlyHint: true, untrustedContentHint: true },
     async execute({ query }) {
       try {
-        return asContent(await search(client, String(query)), options);
+        return asContent(await search(client, String(query), editionOf(options)), options);
       } catch ({ message, hint = "" }) {
         return { content: [{ type: "text", text: `${message} ${hint}`.trim() }], isError: true };
       }
@@ -28,8 +28,8 @@ export function registerTool(modelContext, options) {
 }
 
 /** Return the response; a static client answers with words first, then with their meaning. */
-async function search(client, query) {
-  const response = await client.search(query, { top_k: MAX_SECTIONS, group_by: "page" });
+async function search(client, query, prefer) {
+  const response = await client.search(query, { top_k: MAX_SECTIONS, group_by: "page", prefer });
   return response.improved ?? response;
 }
 

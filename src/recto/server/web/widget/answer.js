@@ -9,7 +9,7 @@ const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\[(\d{1,3})\]/gu;
 const SOON = 300; // seconds: a longer wait means that today's answers are used up
 
 /** Return the element of the answer, and functions that offer one or remove it; `onAsk` returns whether to log it. */
-export function makeAnswer({ t, client, rewrite }, onOpen, onAsk) {
+export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
   const element = h("section", { class: "answer", "aria-label": t("answer"), hidden: true });
   let controller = new AbortController();
 
@@ -60,7 +60,7 @@ export function makeAnswer({ t, client, rewrite }, onOpen, onAsk) {
     let sections = [];
     let written = "";
     const draw = makeDrawing(text, (number) => citation(sections.find((one) => one.number === number)));
-    for await (const { name, data } of client.answer(response.query, { signal, log: onAsk(response) })) {
+    for await (const { name, data } of client.answer(response.query, { prefer: prefer(), signal, log: onAsk(response) })) {
       if (name === "sections") {
         sections = data.sections;
         if (data.covered) continue;

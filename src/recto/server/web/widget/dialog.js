@@ -15,8 +15,8 @@ const MAX_RECENT = 5;
 const MAX_CACHED = 50;
 const RECENT = "recto-recent";
 
-export function makeDialog({ t, client, rewrite }, openRelated) {
-  const answer = makeAnswer({ t, client, rewrite }, () => element.close(), claimLog);
+export function makeDialog({ t, client, rewrite, prefer }, openRelated) {
+  const answer = makeAnswer({ t, client, rewrite, prefer }, () => element.close(), claimLog);
   const input = h("input", {
     dir: "auto",
     type: "text", role: "combobox", "aria-label": t("searchLabel"), "aria-autocomplete": "list",
@@ -31,7 +31,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
   const element = h("dialog", { class: "search", "aria-label": t("searchLabel") },
     h("div", { class: "head" }, searchIcon(), input, close),
     h("div", { class: "body" }, answer.element, message, list, note), status, footer(t));
-  const search = makeSearch(client);
+  const search = makeSearch(client, prefer);
   const opens = new WeakMap(); // the hits of options
   let selection = "";
   let retry = 0;
@@ -51,7 +51,7 @@ export function makeDialog({ t, client, rewrite }, openRelated) {
     clearTimeout(settling);
     if (unlogged && unlogged !== logged) {
       logged = unlogged;
-      client.search(logged, { top_k: PAGES, group_by: "page", keepalive: true }).catch(ignore);
+      client.search(logged, { top_k: PAGES, group_by: "page", prefer: prefer(), keepalive: true }).catch(ignore);
     }
     unlogged = "";
   };
@@ -298,17 +298,18 @@ function isOutside({ clientX: x, clientY: y }, element) {
 }
 
 /** Return a function that yields the responses to a query, a preliminary one first if the hybrid mode is slow. */
-function makeSearch(client) {
+function makeSearch(client, prefer) {
   const cache = new Map();
   let controller = new AbortController();
   let isFast = false;
   let last = 0;
 
   const request = async (query, mode, signal) => {
-    const key = `${mode} ${query}`;
+    const key = `${mode} ${prefer()} ${query}`;
     if (cache.has(key)) return cache.get(key);
     const began = performance.now();
-    const response = await client.search(query, { mode, top_k: PAGES, group_by: "page", log: false, signal });
+    const options = { mode, top_k: PAGES, group_by: "page", prefer: prefer(), log: false, signal };
+    const response = await client.search(query, options);
     if (response.improved) return response; // it is not cached: a better one follows
     if (mode === "hybrid") isFast = performance.now() - began <= FAST;
     if (cache.size >= MAX_CACHED || [...cache.values()].some(({ generation }) => generation !== response.generation)) {
@@ -326,7 +327,7 @@ function makeSearch(client) {
     const isBurst = now - last < BURST;
     last = now;
     if (isBurst) await pause(BURST, signal);
-    if (!isFast && !cache.has(`hybrid ${query}`)) {
+    if (!isFast && !cache.has(`hybrid ${prefer()} ${query}`)) {
       const began = performance.now();
       yield { response: await request(query, "lexical", signal), isFinal: false };
       await pause(THINKING_PAUSE - (performance.now() - began), signal);

@@ -4,6 +4,7 @@ import { RectoClient } from "../client.js";
 import { h } from "../dom.js";
 import { makeDialog } from "./dialog.js";
 import { makePanel } from "./panel.js";
+import { editionOf } from "./results.js";
 import { textsFor, translator } from "./strings.js";
 import { sheet } from "./style.js";
 
@@ -13,6 +14,7 @@ export async function mount({ root, options }) {
     t: translator(options.strings, await textsFor(document.documentElement.lang)),
     client: new RectoClient({ url: options.api, key: options.key, collection: options.collection, semantic: options.semantic }),
     rewrite: options.rewrite,
+    prefer: () => editionOf(options),
     root,
   };
   root.adoptedStyleSheets = [...root.adoptedStyleSheets, sheet()];

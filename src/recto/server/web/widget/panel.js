@@ -7,7 +7,7 @@ import { breadcrumb, errorText, linkOf, plainText, sectionOf, snippetOf } from "
 const HITS = 6;
 const MAX_QUESTION = 2000;
 
-export function makePanel({ t, client, rewrite }) {
+export function makePanel({ t, client, rewrite, prefer }) {
   const title = h("h2", { id: "panel-title", tabindex: "-1" }, t("related"));
   const close = h("button", { type: "button", class: "plain", "aria-label": t("close") }, "✕");
   const quote = h("blockquote", {});
@@ -60,7 +60,7 @@ export function makePanel({ t, client, rewrite }) {
     const question = input.value.trim() || null;
     element.classList.add("busy");
     try {
-      const response = await client.related(selection, { question, top_k: HITS, signal });
+      const response = await client.related(selection, { question, top_k: HITS, prefer: prefer(), signal });
       logged = response.query_log && question ? question : "";
       showResponse(response, question);
       element.classList.remove("busy");

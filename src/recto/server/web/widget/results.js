@@ -8,6 +8,12 @@ const MAX_FRAGMENT = 10; // words
 const PROSE = /^[\p{L}\p{N}*_`[("“]/u;
 const FENCE = /^\s*(```|~~~)/u;
 
+/** Return the version and the language of the page, which a site may replace without loading another page. */
+export function editionOf({ version, lang }) {
+  const stated = document.querySelector("meta[name='docsearch:version']")?.content;
+  return [version ?? stated, lang ?? document.documentElement.lang].filter(Boolean).join(",") || null;
+}
+
 /** Return the hits of each page, best first; hits that are probably unrelated count only if there are no others. */
 export function groupByPage({ results, groups }) {
   const pages = groups.map(({ ranks }) => distinctSections(ranks.map((rank) => results[rank - 1])));
