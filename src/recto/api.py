@@ -184,12 +184,12 @@ class IndexRunner:
         """Open a book; options that are not stated are the same as when it was indexed last."""
         cache = self.settings.home / "websites" if cached else None
         source = open_source(location, options, cache, notify, self.settings)
-        made = None
+        recorded = None
         with suppress(RectoError):  # there is no index, or the run repairs it
-            made = self.store.open(self.collection(source)).info.fingerprint
-        if made is None or made.source != source.location:
+            recorded = self.store.open(self.collection(source)).info.fingerprint
+        if recorded is None or recorded.source != source.location:
             return source
-        again = options.repeating(made.options)
+        again = options.repeating(recorded.options)
         if again == options:
             return source
         flags = option_flags([pair for pair in again.stated if pair not in options.stated])

@@ -93,12 +93,6 @@ class OpenAIOptions:
     input_types: tuple[str, str] | None = None
     """The values of `input_type` for queries and for documents."""
 
-    @property
-    def origin(self) -> str:
-        """The scheme, host and port of the address."""
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc}" if self.url else ""
-
 
 @dataclass(frozen=True, slots=True)
 class AnswerOptions:
@@ -117,12 +111,6 @@ class AnswerOptions:
     seconds: int = 60
     rate: int = 5
     daily: int = 200
-
-    @property
-    def origin(self) -> str:
-        """The scheme, host and port of the address."""
-        parts = urlsplit(self.url)
-        return f"{parts.scheme}://{parts.netloc}" if self.url else ""
 
 
 class QueryLogOptions(NamedTuple):
@@ -264,7 +252,7 @@ class Settings:
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses of the engines, which clients of a service must not see."""
-        services = (self.cohere_api_url, self.openai.origin, self.answer.origin)
+        services = (self.cohere_api_url, _origin(self.openai.url), _origin(self.answer.url))
         return tuple(filter(None, (*split_addresses(self.qdrant_url), *services)))
 
     @property
@@ -276,10 +264,8 @@ class Settings:
         name = {"cohere": "COHERE_API_URL", "openai": "RECTO_OPENAI_URL"}.get(self.embedder, "")
         if not self.variables.is_from_project(name):
             return "", ""
-        parts = urlsplit(self.variables[name])
-        if is_loopback(parts.hostname or ""):
-            return "", ""
-        return name, f"{parts.scheme}://{parts.netloc}"
+        url = self.variables[name]
+        return ("", "") if is_loopback(urlsplit(url).hostname or "") else (name, _origin(url))
 
     @property
     def extras(self) -> tuple[str, ...]:
@@ -289,6 +275,12 @@ class Settings:
             "openai": self.embedder == "openai",
         }
         return tuple(extra for extra, is_needed in needed.items() if is_needed)
+
+
+def _origin(url: str) -> str:
+    """Return the scheme, host and port of an address."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}" if url else ""
 
 
 def read_variables(environment: Mapping[str, str] | None = None, directory: Path | None = None) -> Variables:

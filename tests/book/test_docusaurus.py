@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from recto.book.sources import SourceOptions, open_source
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.errors import ConfigurationError, InvalidArgument
+from recto.settings import option_flags
 from recto.types.book import Page
 from tests.book.files import write, write_pages
 
@@ -345,3 +347,13 @@ def test_a_site_in_one_language_has_its_locale_unless_it_is_english(
     i18n = f"{{defaultLocale: '{default}', locales: ['{default}']}}"
     config = f"module.exports = {{url: 'https://x.org', presets: [['classic', {{}}]], i18n: {i18n}}};"
     assert {page.locale for page in pages(small_site(tmp_path, config))} == {locale}
+
+
+def test_an_empty_route_is_repeated_in_the_next_run(tmp_path: Path) -> None:
+    """It is the root of the site; other options are not stated if they are empty."""
+    config = "export default { url: 'https://x.org', baseUrl: '/', presets: ['classic'] }"
+    root = write(tmp_path / "site", {"docusaurus.config.js": config, "docs/a.md": "# A\n\nText.\n"})
+    source = open_source(str(root), SourceOptions(route_base_path="", title=""), None, print)
+    assert [page.url for page in source.pages()] == ["https://x.org/a"]
+    assert source.index_options == (("route_base_path", ""),)  # type: ignore[attr-defined]
+    assert option_flags(source.index_options) == ["--route-base-path ''"]  # type: ignore[attr-defined]

@@ -9,9 +9,10 @@ import pytest
 
 from recto.book.leftovers import leftovers
 from recto.book.parsing.formats import read
-from recto.book.sources.options import SiteOptions
+from recto.book.sources.options import BookFile, SiteOptions
+from recto.book.sources.site import Site
 from recto.book.sources.tree import GENERATORS, open_book
-from recto.errors import InvalidArgument, InvalidOption
+from recto.errors import ConfigurationError, InvalidArgument, InvalidOption, RectoError
 from recto.types.book import Page
 from tests.book.files import write
 
@@ -24,6 +25,11 @@ def pages_of(root: Path, **options: str) -> dict[str, Page]:
     pages = {page.path: page for page in source.pages()}
     assert source.failed == []
     return pages
+
+
+def pages_in(folder: Path, files: Mapping[str, str]) -> dict[str, Page]:
+    """Write a book, and return its pages."""
+    return pages_of(write(folder / "lights", files))
 
 
 def addresses(pages: Mapping[str, Page]) -> dict[str, str]:
@@ -119,8 +125,8 @@ def test_the_generator_can_be_chosen(tmp_path: Path) -> None:
 
 
 def test_quarto_leaves_out_what_it_does_not_render(tmp_path: Path) -> None:
-    root = write(
-        tmp_path / "lights",
+    pages = pages_in(
+        tmp_path,
         {
             "_quarto.yml": "project:\n  type: book\nbook:\n  title: Lights\n  chapters:\n    - index.md\n"
             "    - part: Sea\n      chapters:\n        - sea/waves.md\n",
@@ -130,7 +136,6 @@ def test_quarto_leaves_out_what_it_does_not_render(tmp_path: Path) -> None:
             "README.md": "# About\n\nNo.\n",
         },
     )
-    pages = pages_of(root)
     assert addresses(pages) == {"index.md": "", "sea/waves.md": "sea/waves.html"}
     assert text_of(pages["index.md"]) == "**Mind**\nThe stairs.\nThe beacon is lit."
     assert [anchor for section in read(pages["sea/waves.md"]).sections for _, anchor in section.anchors][
@@ -140,8 +145,8 @@ def test_quarto_leaves_out_what_it_does_not_render(tmp_path: Path) -> None:
 
 
 def test_gitbook(tmp_path: Path) -> None:
-    root = write(
-        tmp_path / "lights",
+    pages = pages_in(
+        tmp_path,
         {
             ".gitbook.yaml": "root: ./docs/\n",
             "docs/SUMMARY.md": "# Table of contents\n\n* [Lights](README.md)\n\n## Sea\n\n* [Waves](sea/waves.md)\n",
@@ -150,15 +155,14 @@ def test_gitbook(tmp_path: Path) -> None:
             "docs/other.md": "# Other\n\nNo.\n",
         },
     )
-    pages = pages_of(root)
     assert addresses(pages) == {"README.md": "", "sea/waves.md": "sea/waves"}
     assert text_of(pages["README.md"]) == "Mind."
     assert pages["sea/waves.md"].module_title == "Sea"
 
 
 def test_nextra(tmp_path: Path) -> None:
-    root = write(
-        tmp_path / "lights",
+    pages = pages_in(
+        tmp_path,
         {
             "next.config.mjs": "import nextra from 'nextra'\nexport default nextra({})({})\n",
             "content/_meta.js": "export default { index: 'Lights', sea: 'The sea', tower: { title: 'Tower' } }\n",
@@ -167,15 +171,14 @@ def test_nextra(tmp_path: Path) -> None:
             "content/sea/waves.md": "# Waves\n\nWaves.\n",
         },
     )
-    pages = pages_of(root)
     assert addresses(pages) == {"index.mdx": "", "sea/waves.md": "sea/waves", "tower.mdx": "tower"}
     assert read(pages["tower.mdx"]).title == "Tower"
     assert pages["sea/waves.md"].module_title == "The sea"
 
 
 def test_d2lbook(tmp_path: Path) -> None:
-    root = write(
-        tmp_path / "lights",
+    pages = pages_in(
+        tmp_path,
         {
             "config.ini": "[project]\nname = lights\ntitle = Lights\n[build]\n[html]\n",
             "index.md": "# Lights\n\n```toc\n:maxdepth: 1\n\nchapter_sea/index\n```\n",
@@ -184,7 +187,6 @@ def test_d2lbook(tmp_path: Path) -> None:
             "README.md": "# About\n\nNo.\n",
         },
     )
-    pages = pages_of(root)
     assert addresses(pages) == {
         "index.md": "index.html",
         "chapter_sea/index.md": "chapter_sea/index.html",
@@ -246,6 +248,80 @@ def test_sphinx_includes_and_text_files(tmp_path: Path) -> None:
     ]
     assert any("1 autodoc directive not resolved" in note for note in book.notes)
     assert any("secret.txt (outside the repository)" in note for note in book.notes)
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "folder"),
+    [
+        (".vitepress/config.js", "export default { locales: { root: {}, fr: {}, de: {} } }\n", "."),
+        (
+            "astro.config.mjs",
+            "export default { integrations: [starlight({ title: 'A', locales: { root: {}, fr: {}, de: {} } })] }\n",
+            "src/content/docs",
+        ),
+        (
+            "hugo.toml",
+            "[languages.en]\n[languages.fr]\ncontentDir = 'content/fr'\n[languages.de]\n",
+            "content",
+        ),
+    ],
+)
+def test_one_language_is_read(tmp_path: Path, config: str, text: str, folder: str) -> None:
+    pages = {f"{folder}/{name}.md": "# A\n\nText.\n" for name in ("a", "fr/b", "de/c")}
+    root = write(tmp_path / "lights", {config: text, **pages})
+    names = {path.removeprefix("fr/") for path in pages_of(root, locale="fr")}
+    assert names == {"b.md"}
+    with pytest.raises(ConfigurationError, match="There is no locale xx of this site") as error:
+        pages_of(root, locale="xx")
+    assert "fr" in error.value.hint
+
+
+OUTSIDE = {
+    "conf.py": ("extensions = ['myst_parser']\n", {"index.md": "# A\n\n```{toctree}\n../*/*\na**\n```\n"}),
+    "astro.config.mjs": (
+        "import starlight from 's'\nexport default { integrations: [starlight({ title: 'A', sidebar: "
+        "[{ label: 'B', autogenerate: { directory: '../../../../outside' } }] })] }\n",
+        {"src/content/docs/index.md": "# A\n"},
+    ),
+    "next.config.mjs": ("import nextra from 'nextra'\n", {"content/index.md": "# A\n"}),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_navigation_does_not_leave_the_book(tmp_path: Path, name: str) -> None:
+    config, files = OUTSIDE[name]
+    root = write(tmp_path / "lights", {name: config, **files})
+    write(tmp_path / "outside", {"secret.md": "# Secret\n"})
+    if name == "next.config.mjs":
+        (root / "content" / "link").symlink_to(tmp_path / "outside")
+    (generator,) = (one for one in GENERATORS.values() if name in one.config_files)
+    site = generator(root / name, BookFile(), "lights")
+    assert isinstance(site, Site)
+    assert not [page for page in site.sections if "secret" in page]
+
+
+@pytest.mark.parametrize(
+    ("config", "page"),
+    [
+        ({"conf.py": "extensions = ['myst_parser']\n"}, "```{toctree}\n"),
+        ({"conf.py": "extensions = ['myst_parser']\n"}, ":::{toctree}\na\n"),
+        ({"_quarto.yml": "project:\n  type: website\n"}, "{{< a "),
+    ],
+)
+def test_much_unclosed_markup_takes_linear_time(tmp_path: Path, config: dict[str, str], page: str) -> None:
+    """With time that grows with the square of the length, each of these pages would take hours."""
+    root = write(tmp_path / "lights", {**config, "index.md": "# Lights\n\n" + page * 60_000})
+    assert len(list(open_book(root).pages())) == 1
+
+
+@pytest.mark.parametrize("generator", ["sphinx", "d2lbook"])
+def test_a_long_chain_of_tables_of_contents(tmp_path: Path, generator: str) -> None:
+    mark = {"sphinx": "{toctree}", "d2lbook": "toc"}[generator]
+    files = {f"p{n}.md": f"```{mark}\np{n + 1}\n```\n" for n in range(1200)}
+    files["index.md"] = f"# Lights\n\n```{mark}\np0\n```\n"
+    files["conf.py"] = "extensions = ['myst_parser']\n" if generator == "sphinx" else ""
+    files["config.ini"] = "[project]\n[build]\n" if generator == "d2lbook" else ""
+    assert len(list(open_book(write(tmp_path / "lights", files)).pages())) == 1201
 
 
 def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:
@@ -315,32 +391,28 @@ def test_an_escaped_underscore_names_the_same_file(tmp_path: Path) -> None:
     assert "The beacon is lit." in text_of(page)
 
 
+BROKEN = (
+    "",
+    "\0",
+    "[[[",
+    "{" * 3_000,
+    "x: &a [*a, *a]",
+    "= 1",
+    "starlight nextra extensions = [" * 9,
+    "export default {integrations: starlight()}",
+    "chapters: 5\nparts: {a: 1}\nproject: {toc: 7}\nbook: 3\nnav: 4\nwebsite: {sidebar: 2}",
+)
+
+
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_a_broken_configuration_is_an_error_with_advice(generator: str, tmp_path: Path) -> None:
     """Broken bytes in each configuration give an error of ours, or a book without the site's own rules."""
     for number, name in enumerate(GENERATORS[generator].config_files):
-        for content in (
-            "",
-            "\0",
-            "[[[",
-            "{" * 3_000,
-            "x: &a [*a, *a]",
-            "= 1",
-            "starlight nextra extensions = [" * 9,
-            "export default {integrations: starlight()}",
-            "chapters: 5\nparts: {a: 1}\nproject: {toc: 7}\nbook: 3\nnav: 4\nwebsite: {sidebar: 2}",
-        ):
-            root = tmp_path / f"{number}-{abs(hash(content)) % 1000}"
-            write(
-                root,
-                {name: content, "page.md": "# A page\n\nText.\n", "content/page.md": "# A page\n\nText.\n"},
-            )
+        for case, content in enumerate(BROKEN):
+            root = tmp_path / f"{number}-{case}"
+            page = "# A page\n\nText.\n"
+            write(root, {name: content, "page.md": page, "content/page.md": page})
             try:
                 list(open_book(root).pages())
-            except (InvalidArgument, InvalidOption, RuntimeError) as error:
-                assert getattr(error, "hint", "")
-            except Exception as error:
-                from recto.errors import RectoError
-
-                assert isinstance(error, RectoError), repr(error)
+            except RectoError as error:
                 assert error.hint

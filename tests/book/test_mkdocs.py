@@ -142,7 +142,7 @@ def test_module_names(tmp_path: Path) -> None:
         ("site_name: [", "mkdocs.yml cannot be read"),
         ("INHERIT: ../other.yml", "INHERIT names ../other.yml"),
         ("INHERIT: mkdocs.yml", "INHERIT names mkdocs.yml"),
-        ("docs_dir: ../../..", "docs_dir is outside the repository"),
+        ("docs_dir: ../../..", "The pages are outside the repository"),
         ("site_url: not an address", "site_url is not the URL of a website"),
     ],
 )
@@ -172,3 +172,14 @@ def test_odd_configurations_are_read(tmp_path: Path, config: str) -> None:
 def test_pages_have_the_language_of_the_theme(tmp_path: Path, config: str, locale: str) -> None:
     (page,) = open_book(small_site(tmp_path, config)).pages()
     assert page.locale == locale
+
+
+def test_a_navigation_may_list_directories(tmp_path: Path) -> None:
+    nav = "site_name: Tools\nnav:\n- z.md\n- Guide: guide/\n- guide/first.md\n- a.md\n"
+    pages = {
+        f"docs/{name}.md": "# Page\n\nText.\n"
+        for name in ("a", "b", "z", "guide/first", "guide/one", "guide/two")
+    }
+    write(tmp_path, {"mkdocs.yml": nav, **pages})
+    names = [page.path for page in open_book(tmp_path).pages()]
+    assert names == ["z.md", "guide/one.md", "guide/two.md", "guide/first.md", "a.md", "b.md"]

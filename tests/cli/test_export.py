@@ -60,7 +60,7 @@ def test_pages_have_their_paths_below_the_site(home: Path, tmp_path: Path) -> No
     )
     assert json.loads(done.stdout) == {"collection": "books", "directory": str(tmp_path), "pages": 5}
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.md")}
-    assert files == {"index.md", "docs/intro.md", "docs/end.md", "a page.html.md", "x.md"}
+    assert files == {"index.md", "docs/intro.md", "docs/end.md", "a page.html.md", "x.md", "skill.md"}
     listed = (tmp_path / "llms.txt").read_text("utf-8")
     assert set(re.findall(r"\]\((.*)\)", listed)) == {
         f"{SITE}index.md", f"{SITE}docs/intro.md", f"{SITE}docs/end.md", f"{SITE}a%20page.html.md", "https://other.org/x.md",
@@ -86,7 +86,7 @@ def test_hostile_urls_stay_in_the_directory(home: Path, tmp_path: Path) -> None:
     out = tmp_path / "some" / "where"
     assert export_llms(publish_pages(home, *urls).open("books"), "Books", out) == len(urls)
     written = {path.resolve() for path in tmp_path.rglob("*.md")}
-    assert len(written) == len(urls)
+    assert len(written) == len(urls) + 1, "skill.md"
     assert all(path.is_relative_to(out.resolve()) for path in written)
 
 
@@ -161,10 +161,10 @@ def test_nothing_is_written_through_links(home: Path, tmp_path: Path) -> None:
 
 
 def test_pages_whose_urls_have_the_same_file(home: Path, tmp_path: Path) -> None:
-    urls = (f"{SITE}dup", f"{SITE}dup/", f"{SITE}Dup")
+    urls = (f"{SITE}dup", f"{SITE}dup/", f"{SITE}Dup", f"{SITE}skill")
     index = publish_pages(home, *urls).open("books")
-    assert export_llms(index, "Books", tmp_path / "out", SITE) == 3
-    files = {path.name for path in (tmp_path / "out").glob("*.md")}
-    assert len({name.casefold() for name in files}) == 3
+    assert export_llms(index, "Books", tmp_path / "out", SITE) == 4
+    files = {path.name for path in (tmp_path / "out").glob("*.md")} - {"skill.md"}
+    assert len({name.casefold() for name in files}) == 4
     listed = (tmp_path / "out" / "llms.txt").read_text("utf-8")
     assert all(f"({SITE}{name})" in listed for name in files)

@@ -53,7 +53,7 @@ _SCRIPTS = {
 }
 """The characters of a script, and the language that most texts in it have."""
 _LETTERS_OF = {"ur": "ٹڈڑںے", "fa": "پچژگ", "uk": "іїєґ", "bg": "ъщ", "sr": "јљњћђ"}
-"""Letters that other languages with the same script do not have, or seldom."""
+"""Letters that other languages with the same script rarely have."""
 _MIN_SHARE = 0.02  # of the letters of a text that must be such letters
 _CODE = r"(?sm)^(`{3,}|~{3,}).*?^\1|`[^`\n]*`|https?://\S+|<[^>\n]*>"
 _LONGEST = 3_000  # characters of a text that are looked at

@@ -13,7 +13,7 @@ _ROLES = {
 }
 _OTHERS = {
     "{{…}} (template)": re.compile(r"(?<!=)\{\{(?![<%])[^{}\n]+\}\}"),
-    "{{<…>}} (shortcode)": re.compile(r"\{\{[<%][^\n]*?[%>]\}\}"),
+    "{{<…>}} (shortcode)": re.compile(r"\{\{[<%][^{}\n]{0,1000}[%>]\}\}"),
     ":::{…} (directive)": re.compile(r"^[ \t>]*:{3,}[ \t]*\{", re.MULTILINE),
     ".. …:: (directive)": re.compile(r"^[ \t]*\.\. [a-z][\w:-]*::", re.MULTILINE),
     "<<< (snippet)": re.compile(r"^[ \t]*<<< \S", re.MULTILINE),

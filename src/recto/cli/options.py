@@ -131,9 +131,7 @@ def index_options(command: Command) -> Command:
         click.option("--new-urls", is_flag=True, help="Accept that most pages get other URLs."),
         value_option("--route-base-path", "PATH", "Docusaurus: `routeBasePath` of the docs plugin."),
         click.option(
-            "--trailing-slash/--no-trailing-slash",
-            default=None,
-            help="Whether URLs end with a slash.",
+            "--trailing-slash/--no-trailing-slash", default=None, help="Whether URLs end with a slash."
         ),
         value_option(
             "--docs-version",

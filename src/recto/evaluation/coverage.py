@@ -208,7 +208,7 @@ def _reached(section: CoverageSection, hits: Mapping[str, Sequence[Hit]], near: 
     by_heading, by_sentence = (hits.get(query, ()) for query in section.queries)
     others = [hit.chunk for hit in near if not section.holds(hit.chunk)]
     copies = [one for one in others if similar(section.first.text, one.text) >= _SAME_TEXT]
-    same = {one.id for one in copies}  # who finds a copy has found the text
+    same = {one.id for one in copies}  # a reader who finds a copy has found the text
     return Reached(
         section,
         _rank(section, by_heading, same),

@@ -101,10 +101,7 @@ def explain(
     """Search like `Retriever.search`, and explain the ranking; `expect` is a page, or `page#anchor`."""
     text = check_query(query)
     check_search(top_k, filters, None, mode=mode)
-    page, _, anchor = (expect or "").strip().partition("#")
-    if expect is not None and not page:
-        hint = "Name it by its address, or by its path in the book."
-        raise InvalidArgument("--expect needs a page, as page#anchor", hint=hint)
+    page, anchor = split_expected(expect)
     began = perf_counter()
     index = retriever.open()
     opened = perf_counter()
@@ -141,6 +138,15 @@ def explain(
         expected = replace(expected, words=matched_query_words(analyzed_text(expected.hit.chunk), words))
     timings = timings | {"find the expected page": (perf_counter() - searched) * 1e3}
     return replace(explanation, expected=expected, timings_ms=timings)
+
+
+def split_expected(expect: str | None) -> tuple[str, str]:
+    """Return the page and the anchor of an expectation; raise an error if it names no page."""
+    page, _, anchor = (expect or "").strip().partition("#")
+    if expect is not None and not page:
+        hint = "Name it by its address, or by its path in the book."
+        raise InvalidArgument("--expect needs a page, as page#anchor", hint=hint)
+    return page, anchor
 
 
 def _append_new(hits: Sequence[Hit], deeper: Sequence[Hit]) -> list[Hit]:

@@ -409,13 +409,7 @@ def _question(cluster: Cluster, names: Mapping[str, str]) -> dict[str, Any]:
         expect, note = {"nothing": True}, f"{asked}; the book does not seem to answer it."
     else:
         expect, note = {"page": nearest}, f"{asked}; this is the nearest section."
-    return {
-        "query": cluster.queries[0][0],
-        "expect": expect,
-        "tags": ["log"],
-        "drafted": True,
-        "note": note,
-    }
+    return {"query": cluster.queries[0][0], "expect": expect, "tags": ["log"], "drafted": True, "note": note}
 
 
 def extended(path: Path, entries: Sequence[Mapping[str, Any]], name: str) -> str:

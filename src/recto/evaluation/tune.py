@@ -1,6 +1,6 @@
 """Choose among indexes, modes and hybrid weights by the questions of a suite.
 
-Every text is embedded once per index, and searched for with each configuration.
+Every text is embedded once per index, and searched for once per mode; weights only change the ranking.
 
 The test corrects for the number of configurations: the differences of all of them from the current one get
 the same random sign for each question, and the largest standardised sum of each draw is the null distribution
@@ -22,8 +22,9 @@ from recto.evaluation.measures import Measure, ScoreEstimate, estimate
 from recto.evaluation.runs import batches
 from recto.evaluation.suites import Suite
 from recto.search.editions import narrowed
-from recto.search.pipeline import SearchOptions, search_index, with_vectors
+from recto.search.pipeline import SearchOptions, index_queries, rank_queries, with_vectors
 from recto.search.retriever import Retriever
+from recto.types.index import Candidates
 from recto.types.search import Mode
 
 if TYPE_CHECKING:
@@ -224,22 +225,26 @@ def configurations(
 
 
 def _scores(
-    retriever: Retriever,
-    questions: Sequence[Bound],
-    chosen: Sequence[SearchConfiguration],
-    measure: Measure,
+    retriever: Retriever, questions: Sequence[Bound], chosen: Sequence[SearchConfiguration], measure: Measure
 ) -> dict[SearchConfiguration, list[float]]:
     """Return the value of each question with each configuration of an index."""
     depth, opened = max(_MIN_DEPTH, measure.cutoff or 1), retriever.open_index()
+    is_embedded = any(configuration.mode != "lexical" for configuration in chosen)
     scores = {configuration: [0.0] * len(questions) for configuration in chosen}
     for numbers in batches([question.expectation for question in questions]):
         texts = [questions[number].expectation.query for number in numbers]
         filters = narrowed(questions[numbers[0]].expectation.filters, opened.fingerprint)
-        vectors = opened.embedder.embed_queries(texts)
+        vectors = opened.embedder.embed_queries(texts) if is_embedded else [[]] * len(texts)
+        candidates: dict[Mode, Sequence[Candidates]] = {}
         for configuration in chosen:
             weighted = replace(opened, lexical_weight=configuration.weight or 0.0)
             queries = with_vectors(weighted.analyze(texts), vectors)
-            results = search_index(opened.index, queries, SearchOptions(depth, configuration.mode, filters))
+            options = SearchOptions(depth, configuration.mode, filters)
+            if options.mode not in candidates:  # the weight changes only how they are ranked
+                asked = index_queries(queries, options.mode)
+                candidates[options.mode] = opened.index.candidates(asked, depth, filters)
+            ranking = rank_queries(queries, candidates[options.mode], options)
+            results = ranking.to_hits(opened.index.chunks(ranking.ids))
             for number, result in zip(numbers, results, strict=True):
                 judged = questions[number].judge(hit.chunk for hit in result.hits)
                 scores[configuration][number] = measure.of(judged) or 0.0

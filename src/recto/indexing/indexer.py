@@ -221,8 +221,8 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
 
 def _check_urls(job: IndexJob, plan: Plan, previous: IndexSnapshot | None) -> None:
     """Raise an error if most pages of a book would get other URLs, so that links to them would break."""
-    made = previous.index.info.fingerprint if previous else None
-    if previous is None or made is None or job.new_urls or made.source != job.source.location:
+    recorded = previous.index.info.fingerprint if previous else None
+    if previous is None or recorded is None or job.new_urls or recorded.source != job.source.location:
         return
     before = previous.pages
     pairs = [(before[page.path].url, page.url) for page in plan.indexed if page.path in before]
@@ -230,7 +230,7 @@ def _check_urls(job: IndexJob, plan: Plan, previous: IndexSnapshot | None) -> No
     others = [(old, new) for old, new in published if old != new]
     if len(others) * 2 > len(published):
         old, new = others[0]
-        flags = " ".join(option_flags(made.options))
+        flags = " ".join(option_flags(recorded.options))
         raise UrlsChange(
             f"{len(others)} of {plural(len(published), 'page')} would get other URLs: {new} instead of {old}",
             hint=f"The last run had {f'the options {flags}' if flags else 'no options'}. "

@@ -74,11 +74,7 @@ VERSIONS = {
     "deprecated": "Deprecated since version",
     "versionremoved": "Removed in version",
 }
-DIRECTIVE_TITLES = {
-    **{name: name.capitalize() for name in _ADMONITIONS},
-    **VERSIONS,
-    "seealso": "See also",
-}
+DIRECTIVE_TITLES = {**{name: name.capitalize() for name in _ADMONITIONS}, **VERSIONS, "seealso": "See also"}
 """The words that a directive shows before its argument."""
 _PATH_ARGUMENTS = frozenset({"figure", "image", "video", "tab-set", "grid", "div", "container", "math"})
 _SHOWN_OPTIONS = frozenset({"alt", "caption", "fig-cap", "tbl-cap", "fig-alt", "lst-cap"})

@@ -26,7 +26,7 @@ _DOCUMENTS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 _EMPTY = re.compile(
     r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([A-Za-z][\w:.-]*)([^<>]*)/>"
 )
-_HEADING = re.compile(r"<h1\b[^<>]*>(.*?)</h1>", re.DOTALL)
+_HEADING = re.compile(r"<h1\b[^<>]*>(.{0,1000}?)</h1>", re.DOTALL)
 _TAG = re.compile(r"<[^<>]*>")
 _ENCODING = re.compile(rb"<\?xml[^>]*encoding=[\"']([\w.-]+)")
 _DAMAGED = "the EPUB is damaged"

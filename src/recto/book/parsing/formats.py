@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from operator import itemgetter
+from typing import Any
 
 from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES
 from recto.errors import ConfigurationError, install_command
@@ -56,69 +58,40 @@ def _read_markdown(page: Page) -> Document:
     return parse(page.text, title=page.title, mdx=page.format == MDX.name, anchors=page.anchors)
 
 
-def _read_dialect(page: Page) -> Document:
-    from recto.book.parsing.dialects import read_dialect
-
-    return read_dialect(page)
-
-
 def _read_html(page: Page) -> Document:
     from recto.book.parsing.html import parse_html
 
     return parse_html(page.text, title=page.title, url=page.url)
 
 
-def _read_notebook(page: Page) -> Document:
-    from recto.book.parsing.notebook import read_notebook
+def _lazy(module: str, name: str) -> Any:
+    """Return a function that imports another one, and calls it."""
 
-    return read_notebook(page)
+    def call(argument: Page | bytes) -> Any:
+        return getattr(import_module(f"{__package__}.{module}"), name)(argument)
 
-
-def _read_rst(page: Page) -> Document:
-    from recto.book.parsing.rst import read_rst
-
-    return read_rst(page)
+    return call
 
 
-def _split_epub(data: bytes) -> Volume:
-    from recto.book.parsing.epub import split_epub
-
-    return split_epub(data)
-
-
-def _read_pdf(page: Page) -> Document:
-    from recto.book.parsing.pdf import read_pdf
-
-    return read_pdf(page)
-
-
-def _split_pdf(data: bytes) -> Volume:
-    from recto.book.parsing.pdf import split_pdf
-
-    return split_pdf(data)
-
-
+_read_dialect = _lazy("dialects", "read_dialect")
 MARKDOWN = Format("markdown", MARKDOWN_SUFFIXES, _read_markdown, common=True)
 MDX = Format("mdx", MDX_SUFFIXES, _read_markdown, common=True)
 HTML = Format("html", (), _read_html)  # websites and built sites; HTML files beside Markdown are build output
 MYST = Format("myst", (), _read_dialect)  # Markdown files of a site that uses MyST
 D2L = Format("d2l", (), _read_dialect)  # Markdown files of a d2lbook
 QUARTO = Format("qmd", (".qmd",), _read_dialect)
-NOTEBOOK = Format("ipynb", (".ipynb",), _read_notebook, largest=_LARGEST_NOTEBOOK)
-RST = Format("rst", (".rst", ".rest"), _read_rst, largest=1 << 20)
+NOTEBOOK = Format("ipynb", (".ipynb",), _lazy("notebook", "read_notebook"), largest=_LARGEST_NOTEBOOK)
+RST = Format("rst", (".rst", ".rest"), _lazy("rst", "read_rst"), largest=1 << 20)
 EPUB = Format(
-    "epub", (".epub",), _read_html, "", _LARGEST_VOLUME, package="selectolax", extra="epub", split=_split_epub
+    "epub", (".epub",), _read_html, "", _LARGEST_VOLUME, "selectolax", "epub", _lazy("epub", "split_epub")
 )
-PDF = Format(
-    "pdf", (".pdf",), _read_pdf, "", _LARGEST_VOLUME, package="pypdfium2", extra="pdf", split=_split_pdf
-)
+_read_pdf, _split_pdf = _lazy("pdf", "read_pdf"), _lazy("pdf", "split_pdf")
+PDF = Format("pdf", (".pdf",), _read_pdf, "", _LARGEST_VOLUME, "pypdfium2", "pdf", _split_pdf)
 BUILT_IN = (MARKDOWN, MDX, HTML, MYST, D2L, QUARTO, NOTEBOOK, RST, EPUB, PDF)
 _FIXED = (MARKDOWN, MDX, HTML)  # a plugin may replace the readers of the other formats
 _NOT_READ = {
-    (
-        ".adoc",
-        ".asciidoc",
-    ): "AsciiDoc is not read; index the HTML that is built from it, or crawl the website",
+    (".adoc", ".asciidoc"): "AsciiDoc is not read; index the HTML that is built from it, "
+    "or crawl the website",
     (".org", ".rmd", ".textile"): "build the site, and index its address or the directory of its HTML files",
     (".html", ".htm"): "HTML files beside pages in other formats are not read; index their directory",
     (".docx", ".odt", ".tex"): "convert them to one of the formats that Recto reads, such as PDF or EPUB",

@@ -12,7 +12,7 @@ from typing import Any
 from recto._util.text import encodable
 from recto.book.parsing.dialects import MYST, plain_markdown
 from recto.book.parsing.markdown import parse
-from recto.book.parsing.rendered import ticks
+from recto.book.parsing.rendered import fenced
 from recto.types.book import Block, Document, Page, Section
 
 _MOST_OUTPUT_LINES, _MOST_OUTPUT = 20, 2_000  # lines and characters of the output of one cell
@@ -87,16 +87,13 @@ class _Writer:
         if kind == "markdown":
             self._write(source.split("\n"))
         elif kind == "code" and source.strip():
-            marks = ticks(source, 3)
-            lines = source.split("\n")
-            language = self.language
-            if magic := re.fullmatch(r"%%(bash|sh|html|latex|javascript|js|R|sql|writefile)\b.*", lines[0]):
+            language, first = self.language, source.partition("\n")[0]
+            if magic := re.fullmatch(r"%%(bash|sh|html|latex|javascript|js|R|sql|writefile)\b.*", first):
                 language = magic[1].lower() if magic[1] != "writefile" else ""
-            self._write([f"{marks}{language}", *lines, marks], inner=True)
+            self._write(fenced(source, language), inner=True)
         if kind == "code":
             for text in _outputs(cell.get("outputs")):
-                marks = ticks(text, 3)
-                self._write([f"{marks}text", *text.split("\n"), marks], known=False)
+                self._write(fenced(text, "text"), known=False)
 
     def _write(self, lines: list[str], *, inner: bool = False, known: bool = True) -> None:
         for index, line in enumerate(lines):
@@ -111,7 +108,7 @@ class _Writer:
         """Move to the line of the file that holds a line; stop searching at the first that is not there."""
         if not line.strip() or not self.is_exact:
             return
-        for ascii_only in (False, True):
+        for ascii_only in (self.file.isascii(), True):
             start = self.file.find(json.dumps(line, ensure_ascii=ascii_only)[1:-1], self.position)
             if start >= 0:
                 self.line += self.file.count("\n", self.position, start)
@@ -158,7 +155,7 @@ def _with_cells(document: Document, cells: list[tuple[int, int]]) -> Document:
 
 
 def _in_file(document: Document, sources: list[int]) -> Document:
-    """Return a document whose lines are those of the file instead of the written Markdown."""
+    """Return a document with the line numbers of the file instead of the written Markdown."""
     numbers = [*sources, sources[-1] if sources else 1]
 
     def at(line: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from recto.types.book import Block, Section
@@ -55,6 +55,27 @@ def joined(kind: str, blocks: Iterable[TextBlock]) -> TextBlock:
         whole.children.append(len(whole.lines))
         whole.append(block)
     return whole
+
+
+def indented(block: TextBlock, mark: str, others: str = "") -> TextBlock:
+    """Put a mark before the first line of a block, and spaces or other marks before the others."""
+    indent = others or " " * len(mark)
+    first, rest = block.lines[:1], block.lines[1:]
+    block.lines = [mark + line for line in first] + [f"{indent}{line}".rstrip() for line in rest]
+    return block
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a Markdown table; the first row is its header."""
+    width = max(map(len, rows))
+    first, *rest = (f"| {' | '.join([*row, *[''] * (width - len(row))])} |" for row in rows)
+    return [first, f"|{' --- |' * width}", *rest]
+
+
+def fenced(text: str, language: str = "") -> list[str]:
+    """Return the lines of a code fence."""
+    marks = ticks(text, 3)
+    return [f"{marks}{language}", *text.split("\n"), marks]
 
 
 def ticks(text: str, shortest: int) -> str:

@@ -17,7 +17,7 @@ from docutils.core import publish_doctree
 from docutils.parsers.rst import Directive, Parser, directives, states
 
 from recto.book.parsing.dialects import DIRECTIVE_TITLES, VERSIONS, role_text
-from recto.book.parsing.rendered import TextBlock, joined, sections, ticks
+from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table, ticks
 from recto.types.book import Document, Page
 
 _SETTINGS = {
@@ -62,6 +62,9 @@ _OWN_TITLE = frozenset(
     | {"topic", "sidebar", "line-block", "pull-quote", "highlights", "compound", "container", "target-notes"}
 )
 """Directives of docutils itself that do what they do in Sphinx."""
+_INVISIBLE = frozenset(
+    {"title", "comment", "substitution_definition", "system_message", "raw", "pending", "transition"}
+)
 _lock = Lock()
 
 
@@ -259,15 +262,7 @@ class _Renderer:
             return []
         if kind == "field_list" and level == 0:  # the metadata of a page
             return []
-        if kind in (
-            "title",
-            "comment",
-            "substitution_definition",
-            "system_message",
-            "raw",
-            "pending",
-            "transition",
-        ):
+        if kind in _INVISIBLE:
             return []
         line = node.line or next((one.line for one in node.findall() if getattr(one, "line", None)), 0) or 0
         anchors = [*self._pending, *sorted(node.get("ids", []), key=_is_numbered)]
@@ -306,8 +301,7 @@ class _Renderer:
     def _literal_block(self, node: Any, _: int) -> list[TextBlock]:
         text, classes = node.astext().strip("\n"), node.get("classes", [])
         language = classes[1] if len(classes) > 1 and classes[0] == "code" else ""
-        marks = ticks(text, 3)
-        return [TextBlock("code", [marks + language, *text.split("\n"), marks])] if text.strip() else []
+        return [TextBlock("code", fenced(text, language))] if text.strip() else []
 
     _doctest_block = _literal_block
 
@@ -319,15 +313,10 @@ class _Renderer:
         return [TextBlock("paragraph", [" ".join(alt.split())])] if alt.strip() else []
 
     def _line_block(self, node: Any, level: int) -> list[TextBlock]:
-        lines = [
-            line
-            for child in node.children
-            for line in (
-                self._line_block(child, level)[0].lines
-                if child.tagname == "line_block" and child.children
-                else [self._words(child)]
-            )
-        ]
+        lines = list[str]()
+        for child in node.children:
+            nested = child.tagname == "line_block" and child.children
+            lines += self._line_block(child, level)[0].lines if nested else [self._words(child)]
         return [TextBlock("paragraph", lines or [""])]
 
     def _bullet_list(self, node: Any, level: int) -> list[TextBlock]:
@@ -341,7 +330,7 @@ class _Renderer:
         items = []
         for mark, child in zip(marks, node.children, strict=True):
             if blocks := self.children(child, level + 1):
-                items.append(_indented(joined("item", blocks), mark))
+                items.append(indented(joined("item", blocks), mark))
         return [joined("list", items)] if items else []
 
     def _definition_list(self, node: Any, level: int) -> list[TextBlock]:
@@ -352,7 +341,7 @@ class _Renderer:
             item.anchors = [(0, name) for one in terms for name in one.get("ids", [])]
             for body in child.children[len(terms) :]:
                 if body.tagname != "classifier" and (blocks := self.children(body, level + 1)):
-                    item.append(_indented(joined("item", blocks), ": "))
+                    item.append(indented(joined("item", blocks), ": "))
             items.append(item)
         return [joined("list", items)] if items else []
 
@@ -360,7 +349,7 @@ class _Renderer:
 
     def _block_quote(self, node: Any, level: int) -> list[TextBlock]:
         blocks = self.children(node, level + 1)
-        return [_indented(joined("group", blocks), "> ", "> ")] if blocks else []
+        return [indented(joined("group", blocks), "> ", "> ")] if blocks else []
 
     def _admonition(self, node: Any, level: int) -> list[TextBlock]:
         """Render an admonition, a topic or a sidebar with its title."""
@@ -377,13 +366,9 @@ class _Renderer:
 
     def _footnote(self, node: Any, level: int) -> list[TextBlock]:
         label = next((child.astext() for child in node.children if child.tagname == "label"), "")
-        blocks = [
-            one
-            for child in node.children
-            if child.tagname != "label"
-            for one in self._block(child, level + 1)
-        ]
-        return [_indented(joined("group", blocks), f"[{label}] ")] if blocks else []
+        children = (child for child in node.children if child.tagname != "label")
+        blocks = [block for child in children for block in self._block(child, level + 1)]
+        return [indented(joined("group", blocks), f"[{label}] ")] if blocks else []
 
     _citation = _footnote
 
@@ -397,11 +382,7 @@ class _Renderer:
             rows.append(cells)
         caption = next((child for child in node.children if child.tagname == "title"), None)
         blocks = [TextBlock("paragraph", [self._words(caption)])] if caption is not None else []
-        if not rows:
-            return blocks
-        width = max(map(len, rows))
-        lines = [f"| {' | '.join(row + [''] * (width - len(row)))} |" for row in rows]
-        return [*blocks, TextBlock("table", [lines[0], f"|{' --- |' * width}", *lines[1:]])]
+        return [*blocks, TextBlock("table", table(rows))] if rows else blocks
 
     def _words(self, node: Any) -> str:
         """Return the text of a node on one line."""
@@ -436,13 +417,3 @@ def _is_numbered(name: str) -> bool:
 
 def _is_inline(node: Any) -> bool:
     return isinstance(node, nodes.Inline)
-
-
-def _indented(block: TextBlock, mark: str, others: str = "") -> TextBlock:
-    """Put a mark before the first line of a block, and spaces or other marks before the others."""
-    indent = others or " " * len(mark)
-    block.lines = [
-        f"{mark}{line}" if number == 0 else f"{indent}{line}".rstrip()
-        for number, line in enumerate(block.lines)
-    ]
-    return block

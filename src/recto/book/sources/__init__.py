@@ -89,21 +89,14 @@ def open_source(
     from recto.book.sources.options import SiteOptions
     from recto.book.sources.tree import open_book
 
-    site = SiteOptions(
-        options.site_url or "",
-        options.route_base_path,
-        options.trailing_slash,
-        options.version or "",
-        options.locale or "",
-        options.title or "",
-        options.generator or "",
-    )
+    site = SiteOptions(**{name.removeprefix("site_"): value for name, value in options.stated})
     return _recorded(open_book(Path(location), site), options)
 
 
 def _recorded(source: Source, options: SourceOptions) -> Source:
-    """Let a source tell the options that it was opened with: they are stored with its index."""
-    stated = tuple((name, value) for name, value in options.stated if value != "")
+    """Record the options that a source was opened with: they are stored with its index."""
+    # An empty text is the default of all options, except that an empty route is the root of the site.
+    stated = tuple(pair for pair in options.stated if pair[1] != "" or pair[0] == "route_base_path")
     source.index_options = stated  # type: ignore[attr-defined]
     return source
 

@@ -28,7 +28,15 @@ from recto.book.parsing.formats import (
     skip_advice,
 )
 from recto.book.sources.includes import Includes
-from recto.book.sources.options import ROOT_TITLE, BookFile, humanised, is_inside, local_url, title_of
+from recto.book.sources.options import (
+    LARGEST_CONFIG,
+    ROOT_TITLE,
+    BookFile,
+    humanised,
+    is_inside,
+    local_url,
+    title_of,
+)
 from recto.book.sources.volume import read_volume, volume_format, volume_pages
 from recto.errors import RectoError
 from recto.types.book import Failure, Page
@@ -144,10 +152,20 @@ class Navigation:
 
     @property
     def names(self) -> list[str]:
-        """All pages in reading order: those that the navigation does not list come last."""
+        """All pages in reading order: those that the navigation does not list come last.
+
+        It may list a directory, such as `guide/`; its other pages come there.
+        """
         there = set(self.pages)
-        listed = [name for name in self.sections if name in there]
-        return [*listed, *(name for name in self.pages if name not in self.sections)]
+        names: dict[str, None] = {}
+        for entry in self.sections:
+            if entry in there:
+                names[entry] = None
+            elif entry.endswith("/"):
+                names |= {
+                    name: None for name in self.pages if name.startswith(entry) and name not in self.sections
+                }
+        return [*names, *(name for name in self.pages if name not in names)]
 
 
 class SiteRules(ABC):
@@ -182,13 +200,15 @@ class SiteRules(ABC):
         return Navigation(names)
 
 
-class Generator:
+class Generator(ABC):
     """A generator of sites: how it is recognised, and which options of an index run it knows."""
 
     generator: ClassVar[str]
     config_files: ClassVar[tuple[str, ...]]
+    signature: ClassVar[str] = ""
+    """A regular expression for a configuration, if other programs use files of the same name."""
     options: tuple[str, ...] = ()
-    """The options besides the usual ones that have an effect; `locales` are several locales at a time."""
+    """The options besides the usual ones that have an effect."""
     title: str
     logo: str
     notes: Sequence[str]
@@ -197,18 +217,25 @@ class Generator:
     locales: Sequence[str] = ()
     """The locales that are read, if there are several."""
 
+    @abstractmethod
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
         """Read the configuration of a site."""
-        raise NotImplementedError
 
     @classmethod
-    def recognises(cls, config_file: Path) -> bool:  # noqa: ARG003
+    def recognises(cls, config_file: Path) -> bool:
         """Return whether a file with the name of a configuration is one."""
-        return True
+        if not cls.signature:
+            return True
+        try:
+            with config_file.open("rb") as file:
+                text = file.read(LARGEST_CONFIG).decode("utf-8", "replace")
+        except OSError:
+            return False
+        return re.search(cls.signature, text, re.MULTILINE) is not None
 
+    @abstractmethod
     def directories(self, path: Path) -> list[PageDirectory]:
         """Return the directories of pages: all of the site, or the one that holds `path`, limited to it."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

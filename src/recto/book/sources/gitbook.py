@@ -10,24 +10,26 @@ from typing import Any
 
 from recto.book.parsing.formats import D2L
 from recto.book.sources.docusaurus.javascript import read_exported, read_json
-from recto.book.sources.includes import Directive, Finder, code_ranges
+from recto.book.sources.includes import Directive, code_ranges
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, read_summary, text_of
 
-_LARGEST = 1 << 20
+_LARGEST = 1 << 20  # bytes of a page
+_DEEPEST = 20  # directories in directories
 _TAG = re.compile(r"\{%[^%\n]*?(?:\b(?:title|description|caption)=\"(?P<shown>[^\"]*)\"[^%\n]*?)?%\}")
 _TOC = re.compile(r"^```(?:toc|eval_rst\s+\.\. toctree::)[ \t]*\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
 
 
 class GitBookSite(Site):
-    """A book of GitBook: the pages that `SUMMARY.md` lists."""
+    """A GitBook book: the pages that `SUMMARY.md` lists."""
 
     generator = "gitbook"
     config_files = (".gitbook.yaml", ".gitbook.yml", "SUMMARY.md")
+    only_listed = True
 
     @classmethod
     def recognises(cls, config_file: Path) -> bool:
-        """Return whether a summary is not a part of a book of mdBook."""
+        """Return whether a summary does not belong to mdBook."""
         folders = (config_file.parent, *config_file.parent.parents[:2])
         return config_file.suffix != ".md" or not any((folder / "book.toml").is_file() for folder in folders)
 
@@ -36,27 +38,13 @@ class GitBookSite(Site):
         config = self.read_yaml(config_file) if config_file.suffix != ".md" else {}
         self.root = self.directory / (text_of(config, "root") or ".")
         summary = self.root / (text_of(config, "structure", "summary") or "SUMMARY.md")
-        self.list_pages(
-            list(read_summary(read_config(summary, self.bounds))),
-            lambda path: path if self.exists(path) else None,
-        )
+        self.list_pages(read_summary(read_config(summary, self.bounds)))
 
-    def wants(self, name: str) -> bool:
-        """Return whether the summary lists a page."""
-        return name in self.sections and super().wants(name)
-
-    def finder(self) -> Finder:
-        """Return the finder of `{% hint %}` and its kin."""
-        return _tags
-
-
-def _tags(text: str, _: Path) -> Sequence[Directive]:
-    in_code = code_ranges(text) if "{%" in text else bool
-    return [
-        Directive(*tag.span(), new=tag["shown"] or "")
-        for tag in _TAG.finditer(text)
-        if not in_code(tag.start())
-    ]
+    def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
+        """Find `{% hint %}` and similar tags, which become their title."""
+        in_code = code_ranges(text) if "{%" in text else bool
+        tags = (tag for tag in _TAG.finditer(text) if not in_code(tag.start()))
+        return [Directive(*tag.span(), new=tag["shown"] or "") for tag in tags]
 
 
 class NextraSite(Site):
@@ -64,52 +52,32 @@ class NextraSite(Site):
 
     generator = "nextra"
     config_files = tuple(f"next.config.{end}" for end in ("mjs", "js", "ts", "cjs"))
-
-    @classmethod
-    def recognises(cls, config_file: Path) -> bool:
-        """Return whether the site uses Nextra."""
-        with suppress(OSError):
-            return "nextra" in config_file.read_text("utf-8", "replace")
-        return False
+    signature = "nextra"
 
     def configure(self, config_file: Path) -> None:  # noqa: ARG002
         """Read the `_meta` files."""
         folders = (self.directory / name for name in ("content", "src/content", "pages", "src/pages"))
         self.root = next((folder for folder in folders if folder.is_dir()), self.directory)
-        self.list_pages(list(self._entries(self.root, (), set())))
+        self.list_pages(self._entries(self.root, ()))
 
-    def _entries(self, folder: Path, sections: tuple[str, ...], seen: set[Path]) -> Iterator[Entry]:
-        """Yield the pages of a directory as its `_meta` file orders them."""
-        if folder in seen or len(seen) > _LARGEST:
+    def _entries(self, folder: Path, sections: tuple[str, ...]) -> Iterator[Entry]:
+        """Yield the pages of a directory as its `_meta` file orders them; links are not followed."""
+        if len(sections) > _DEEPEST:
             return
-        seen.add(folder)
-        meta = self._meta(folder)
-        there = {
-            entry.stem if entry.is_file() else entry.name
-            for entry in folder.iterdir()
-            if entry.is_dir() or entry.name.endswith(self.suffixes)
-        }
-        order = [
-            *(key for key in meta if key in there),
-            *sorted(there - set(meta), key=lambda one: (one != "index", one)),
-        ]
-        for key in order:
+        meta, entries = self._meta(folder), list(folder.iterdir())
+        folders = {one.name for one in entries if one.is_dir() and not one.is_symlink()}
+        folders -= {name for name in folders if name.startswith((".", "_", "node_modules"))}
+        names = folders | {one.stem for one in entries if one.name.endswith(self.suffixes)}
+        unlisted = sorted(names - set(meta), key=lambda name: (name != "index", name))
+        for key in (*(key for key in meta if key in names), *unlisted):
             value = meta.get(key)
             title = value if isinstance(value, str) else text_of(value, "title")
-            below = folder / key
-            name = next(
-                (
-                    file.relative_to(self.root).as_posix()
-                    for end in (".mdx", ".md")
-                    if (file := folder / f"{key}{end}").is_file()
-                ),
-                "",
-            )
-            inner = (*sections, title or key.replace("-", " ").capitalize()) if below.is_dir() else sections
-            if name:
-                yield name, title, inner
-            if below.is_dir() and not key.startswith((".", "_")):
-                yield from self._entries(below, inner, seen)
+            files = (folder / f"{key}{end}" for end in (".mdx", ".md"))
+            inner = (*sections, title or key.replace("-", " ").capitalize()) if key in folders else sections
+            if file := next((one for one in files if one.is_file()), None):
+                yield file.relative_to(self.root).as_posix(), title, inner
+            if key in folders:
+                yield from self._entries(folder / key, inner)
 
     def _meta(self, folder: Path) -> dict[str, Any]:
         for file in (folder / f"_meta.{end}" for end in ("js", "ts", "tsx", "jsx", "mjs", "json")):
@@ -122,54 +90,46 @@ class NextraSite(Site):
 
 
 class D2lBookSite(Site):
-    """A book of d2lbook, such as Dive into Deep Learning: Sphinx with roles of its own in Markdown."""
+    """A d2lbook book, such as Dive into Deep Learning: Sphinx with roles of its own in Markdown."""
 
     generator = "d2lbook"
     config_files = ("config.ini",)
+    signature = r"(?s)\A(?=.*\[project\])(?=.*\[build\])"
+    only_listed = True
     suffixes = (".md",)
     anchors = "docutils"
     markdown = D2L
 
     @classmethod
     def recognises(cls, config_file: Path) -> bool:
-        """Return whether a file has the sections of d2lbook."""
-        with suppress(OSError):
-            text = config_file.read_text("utf-8", "replace")
-            return "[project]" in text and "[build]" in text and config_file.with_name("index.md").is_file()
-        return False
+        """Return whether a file has the sections of d2lbook, and there is a first page beside it."""
+        return super().recognises(config_file) and config_file.with_name("index.md").is_file()
 
     def configure(self, config_file: Path) -> None:
         """Read the title, and the tables of contents from the first page on."""
         text = read_config(config_file, self.bounds)
         title = re.search(r"^title\s*=\s*(.+)$", text, re.MULTILINE)
         self.title = title[1].strip() if title else ""
-        self.list_pages(list(self._toc("index.md", set())))
+        self.list_pages((name, "", ()) for name in self._listed())
 
-    def _toc(self, name: str, seen: set[str]) -> Iterator[Entry]:
-        if name in seen or not self.exists(name):
-            return
-        seen.add(name)
-        yield name, "", ()
-        text = read_config(self.root / name, self.bounds, _LARGEST)
-        for toc in _TOC.finditer(text):
-            for line in map(str.strip, toc["body"].split("\n")):
-                if line and not line.startswith(":"):
-                    folder = name.rpartition("/")[0]
-                    yield from self._toc(f"{folder}/{line}.md".lstrip("/"), seen)
-
-    def wants(self, name: str) -> bool:
-        """Return whether a table of contents lists a page."""
-        return name in self.sections and super().wants(name)
+    def _listed(self) -> Iterator[str]:
+        """Yield the first page and those that the tables of contents list, in reading order."""
+        seen, waiting = set[str](), ["index.md"]
+        while waiting:
+            name = waiting.pop()
+            if name in seen or not self.exists(name):
+                continue
+            seen.add(name)
+            yield name
+            text, folder = read_config(self.root / name, self.bounds, _LARGEST), name.rpartition("/")[0]
+            lines = [line.strip() for toc in _TOC.finditer(text) for line in toc["body"].split("\n")]
+            pages = [line for line in lines if line and not line.startswith(":")]
+            waiting += [f"{folder}/{page}.md".lstrip("/") for page in reversed(pages)]
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the name of the HTML file."""
         return html_address(name)
 
-    def finder(self) -> Finder:
-        """Return the finder of tables of contents; the reader resolves other marks."""
-        return _tables_of_contents
-
-
-def _tables_of_contents(text: str, _: Path) -> Sequence[Directive]:
-    """Remove the tables of contents, which are the site's navigation."""
-    return [Directive(*toc.span()) for toc in _TOC.finditer(text)]
+    def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
+        """Find the tables of contents, which are removed: they are the navigation."""
+        return [Directive(*toc.span()) for toc in _TOC.finditer(text)]

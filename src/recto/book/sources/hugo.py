@@ -8,13 +8,13 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.sources.directory import Navigation
-from recto.book.sources.includes import Directive, Finder, code_ranges, in_order, whole_line
+from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
+from recto.book.sources.options import unknown_choice
 from recto.book.sources.site import Site, text_of
 from recto.types.book import Page
 
@@ -54,12 +54,8 @@ class HugoSite(Site):
     def recognises(cls, config_file: Path) -> bool:
         """Return whether there is content beside a file that may belong to another program."""
         folder = cls.folder_of(config_file)
-        return config_file.stem == "hugo" or (
-            (folder / "content").is_dir()
-            and (
-                (folder / "layouts").is_dir() or (folder / "themes").is_dir() or (folder / "go.mod").is_file()
-            )
-        )
+        has_theme = any((folder / name).exists() for name in ("layouts", "themes", "go.mod"))
+        return config_file.stem == "hugo" or ((folder / "content").is_dir() and has_theme)
 
     def configure(self, config_file: Path) -> None:
         """Read the options that decide where pages are and where they are published."""
@@ -72,6 +68,8 @@ class HugoSite(Site):
         default = text_of(config, "defaultcontentlanguage") or "en"
         language = self.book_file.options.locale or default
         languages = _lower(config.get("languages"))
+        if language != default and language.lower() not in languages:
+            raise unknown_choice(f"There is no locale {language} of this site", language, languages)
         own = _lower(languages.get(language.lower()))
         content = text_of(own, "contentdir") or text_of(config, "contentdir") or _mounted(config, language)
         self.root = self.directory / (content or "content")
@@ -110,7 +108,7 @@ class HugoSite(Site):
         """Complete the page of a file, with its front matter as YAML."""
         return super().page(name, replace(page, text=_with_yaml(page.text)))
 
-    def left_out(self, name: str, head: dict[str, Any]) -> str:
+    def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:
         """Return why a page is not published: its own front matter or a section above it says so."""
         heads = [head, *(self._cascade(section, name) for section in _sections_above(name))]
         for values in heads:
@@ -173,9 +171,9 @@ class HugoSite(Site):
         number = float(weight) if isinstance(weight, int | float) and weight else math.inf
         return number, title.lower()
 
-    def finder(self) -> Finder:
-        """Return the finder of shortcodes."""
-        return partial(_shortcodes, self.root)
+    def find(self, text: str, file: Path) -> Sequence[Directive]:
+        """Find shortcodes."""
+        return _shortcodes(self.root, text, file) if "{{" in text else ()
 
 
 def _lower(values: Any) -> dict[str, Any]:
@@ -204,13 +202,8 @@ def _sections_above(name: str) -> Iterator[str]:
 def _permalink(pattern: str, path: str, slug: str, head: dict[str, Any]) -> str:
     """Return the address that a pattern states; "" if it needs more than names."""
     title = (stated(head, "title") or slug).lower().replace(" ", "-")
-    values = {
-        "slug": slug,
-        "filename": slug,
-        "contentbasename": slug,
-        "slugorfilename": slug,
-        "slugorcontentbasename": slug,
-    }
+    names = ("slug", "filename", "contentbasename", "slugorfilename", "slugorcontentbasename")
+    values = dict.fromkeys(names, slug)
     values |= {"title": title, "section": path.partition("/")[0], "sections": path.rpartition("/")[0]}
     address = re.sub(r":(\w+)", lambda key: values.get(key[1].lower(), ":"), pattern)
     return "" if ":" in address else address.strip("/")
@@ -232,8 +225,6 @@ def _with_yaml(text: str) -> str:
 
 def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
     """Return the shortcodes of a text: included files, code, and the text that others show."""
-    if "{{" not in text:
-        return ()
     in_code = code_ranges(text)
     directives, fences = [], list[str]()
     for match in _SHORTCODE.finditer(text):

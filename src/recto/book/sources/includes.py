@@ -276,6 +276,20 @@ def select_region(name: str, start: re.Pattern[str], end: re.Pattern[str]) -> Se
     return select
 
 
+def select_between(start: str, end: str, *, every: bool = False) -> Select | None:
+    """Select the text between two marks, one of which may be ""; with `every`, all such texts."""
+    if not start and not end:
+        return None
+
+    def select(text: str) -> str | None:
+        if start not in text or end not in text:
+            return None
+        after = text.split(start, -1 if every and end else 1)[1:] if start else [text]
+        return "".join(part.partition(end)[0] for part in after) if end else after[0]
+
+    return select
+
+
 def find_containers(text: str) -> list[Directive]:
     """Find the marks of containers, `::: tip Title` and `:::`; the title, else the kind, becomes a line."""
     in_code = code_ranges(text)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from recto.book.sources.includes import (
     Directive,
-    Finder,
     Select,
     code_ranges,
     select_lines,
@@ -25,10 +25,11 @@ _END = re.compile(r"ANCHOR_END:\s*(?P<name>[\w-]+)")
 
 
 class MdBookSite(Site):
-    """A book of mdBook: only the pages that `SUMMARY.md` lists are published."""
+    """An mdBook book: only the pages that `SUMMARY.md` lists are published."""
 
     generator = "mdbook"
     config_files = ("book.toml",)
+    only_listed = True
 
     def configure(self, config_file: Path) -> None:
         """Read the book's configuration and its summary."""
@@ -41,24 +42,15 @@ class MdBookSite(Site):
             raise UnreadableSite(
                 f"{config_file.name}: there is no SUMMARY.md in {self.root.name}", hint=PLAIN
             )
-        self.list_pages(list(read_summary(read_config(summary, self.bounds))), lambda path: path or None)
-
-    def wants(self, name: str) -> bool:
-        """Return whether the summary lists a page."""
-        return name in self.sections and super().wants(name)
+        self.list_pages(read_summary(read_config(summary, self.bounds)))
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the name of the HTML file; a README is the index of its directory."""
         return re.sub(r"(^|/)README\.html$", r"\1index.html", html_address(name), flags=re.IGNORECASE)
 
-    def finder(self) -> Finder:
-        """Return the finder of `{{#include}}` and its kin."""
-        return find_links
-
-
-def find_links(text: str, file: Path) -> Sequence[Directive]:
-    """Return the `{{#…}}` links of a text."""
-    return list(_links(text, file)) if "{{#" in text else ()
+    def find(self, text: str, file: Path) -> Sequence[Directive]:
+        """Find `{{#include}}` and similar links."""
+        return list(_links(text, file)) if "{{#" in text else ()
 
 
 def _links(text: str, file: Path) -> Iterator[Directive]:
@@ -74,16 +66,8 @@ def _links(text: str, file: Path) -> Iterator[Directive]:
             path, _, part = words[0].partition(":")
             code = "" if link["kind"].startswith("play") and not in_code(link.start()) else None
             start, end, prefix = whole_line(text, *link.span())
-            yield Directive(
-                start,
-                end,
-                path,
-                (file.parent,),
-                select=_select(part),
-                code=code,
-                prefix=prefix or "",
-                otherwise="",
-            )
+            directive = Directive(start, end, path, (file.parent,), select=_select(part), code=code)
+            yield replace(directive, prefix=prefix or "", otherwise="")
 
 
 def _select(part: str) -> Select | None:

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import re
 import textwrap
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import quote, urljoin
+from urllib.parse import quote
 
 from recto.book.parsing.formats import MARKDOWN, NOTEBOOK
-from recto.book.parsing.frontmatter import PAGE_RELATIVE, load_yaml
-from recto.book.sources.directory import (
-    Generator,
-    Navigation,
-    PageDirectory,
-    SiteRules,
-    any_of,
-    ignored,
-    is_file,
-)
+from recto.book.parsing.frontmatter import PAGE_RELATIVE
+from recto.book.sources.directory import Navigation, PageDirectory, ignored, is_file
 from recto.book.sources.includes import (
     Directive,
     Includes,
@@ -32,21 +23,12 @@ from recto.book.sources.includes import (
     in_order,
     line_end,
     line_start,
+    select_between,
     select_lines,
     whole_line,
 )
-from recto.book.sources.options import (
-    PLAIN,
-    BookFile,
-    UnreadableSite,
-    check_url,
-    chosen_names,
-    is_inside,
-    read_config,
-    read_logo,
-    repository_of,
-    title_of,
-)
+from recto.book.sources.options import UnreadableSite, check_url, chosen_names, read_logo, title_of
+from recto.book.sources.site import Entry, Site, text_of, texts_of
 from recto.types.book import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
@@ -61,101 +43,78 @@ _INCLUDING = {
 }
 
 
-class MkDocsSite(Generator, SiteRules):
-    """A MkDocs site; it is also the rules of its one directory.
+class MkDocsSite(Site):
+    """A MkDocs site.
 
     With the plugin mkdocs-static-i18n, each locale that is read has its own copy of the rules.
     """
 
     generator = "mkdocs"
     config_files: ClassVar[tuple[str, ...]] = CONFIG_FILES
-    options: tuple[str, ...] = ("locale", "locales")
+    options: tuple[str, ...] = ("locale",)
+    anchors = "python-markdown"
 
-    def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
-        SiteRules.__init__(self, book, book_file)
-        self.directory = config_file.parent
-        self.notes: list[str] = []
-        self._bounds = repository_of(self.directory)
-        self._config = config = self.load(config_file, self._bounds)
-        self.root = (self.directory / (_text(config, "docs_dir") or "docs")).resolve()
-        self.title = _text(config, "site_name")
-        theme = config.get("theme")
-        images = [_text(theme, key) for key in ("logo", "favicon")] if isinstance(theme, dict) else []
-        self.logo = read_logo((self.root / image.lstrip("/") for image in images if image), self._bounds)
-        self.files_of = self.locale = (
-            _text(theme, "language") or _text(theme, "locale") if isinstance(theme, dict) else ""
-        )
-        options = book_file.options
-        url = options.url or check_url(_text(config, "site_url"), f"{config_file.name}: site_url")
-        self._url = url if url.endswith("/") or not url else f"{url}/"
+    def configure(self, config_file: Path) -> None:
+        """Read the options, the navigation, and what the extensions and plugins include."""
+        config = self.load(config_file)
+        self.root = (self.directory / (text_of(config, "docs_dir") or "docs")).resolve()
+        self.title = text_of(config, "site_name")
+        images = (text_of(config, "theme", key).lstrip("/") for key in ("logo", "favicon"))
+        self.logo = read_logo((self.root / image for image in images if image), self.bounds)
+        self.language = text_of(config, "theme", "language") or text_of(config, "theme", "locale")
+        options = self.book_file.options
+        stated = text_of(config, "site_url")
+        self.url = options.url or check_url(stated, f"{config_file.name}: site_url")
         self._directory_urls = options.trailing_slash
         if self._directory_urls is None:
             self._directory_urls = config.get("use_directory_urls") is not False
-        self._ignored = ignored((*_ALWAYS_IGNORED, *_text(config, "exclude_docs").splitlines()))
-        self._drafts = ignored(_text(config, "draft_docs").splitlines())
-        self._excluded = any_of(book_file.exclude)
-        notebooks = NOTEBOOK.suffixes if "mkdocs-jupyter" in _options(config, "plugins") else ()
-        self._suffixes = (*MARKDOWN.suffixes, *notebooks)
-        self._titles: dict[str, str] = {}
-        self._sections: dict[str, tuple[str, ...]] = {}
+        self._ignored = ignored((*_ALWAYS_IGNORED, *text_of(config, "exclude_docs").splitlines()))
+        self._drafts = ignored(text_of(config, "draft_docs").splitlines())
+        plugins = _options(config, "plugins")
+        self.suffixes = (*MARKDOWN.suffixes, *(NOTEBOOK.suffixes if "mkdocs-jupyter" in plugins else ()))
         for name, title, sections in _nav_entries(config.get("nav"), ()):
-            self._titles |= {name: title} if title else {}
-            self._sections.setdefault(name, sections)
-        self._translations = _translations(config)
+            self.titles |= {name: title} if title else {}
+            self.sections.setdefault(name, sections)
+        bases = self._bases(_options(config, "markdown_extensions"), plugins)
+        self._includes = MkDocsIncludes((self.directory, self.root, self.bounds), bases)
+        self._translations = _translations(plugins.get("i18n", {}))
         if self._translations is None:
             self.options = ()
         else:
             names = self._translations.names
             chosen = chosen_names(options.locale, "locale", names, names[0])
-            self.locale = chosen[0]
+            self.language = chosen[0]
             self.locales = chosen if len(chosen) > 1 else []
+        self.files_of = self.language
 
-    @staticmethod
-    def load(config_file: Path, bounds: Path) -> dict[str, Any]:
-        """Return the values of the configuration."""
-        return _load(config_file, bounds)
+    def load(self, config_file: Path, depth: int = 0) -> dict[str, Any]:
+        """Load a configuration and those that it inherits from in the repository."""
+        values = self.read_yaml(config_file)
+        parent = values.pop("INHERIT", None)
+        if not isinstance(parent, str):
+            return values
+        source = (config_file.parent / parent).resolve()
+        if not source.is_relative_to(self.bounds) or not source.is_file() or depth >= _MOST_PARENTS:
+            raise UnreadableSite(
+                f"{config_file.name}: INHERIT names {parent}, which is not a file in {self.bounds.name}",
+                hint="Pass --site-url and the directory of the pages.",
+            )
+        return {**self.load(source, depth + 1), **values}
 
-    def directories(self, path: Path) -> list[PageDirectory]:
-        """Return the directory of the pages, limited to `path`; nothing if `path` is elsewhere."""
-        if path != self.directory and not path.is_relative_to(self.root):
-            return []
-        below = "" if path == self.directory else path.relative_to(self.root).as_posix().removeprefix(".")
-        if not is_inside(self.root, self._bounds):
-            raise UnreadableSite(f"docs_dir is outside the repository: {self.root}", hint=PLAIN)
-        locales = self.locales or [self.locale]
-        if self._translations and below and not self.book_file.options.locale:
-            locales = [self._translations.split(below)[0]]
-        editions = [self._edition(locale, locale) for locale in locales]
-        if self._translations and self._translations.has_fallback:
-            default = self._translations.names[0]
-            editions += [self._edition(locales[0], default)] if default not in locales else []
-        return [
-            PageDirectory(self.root, one, self._bounds, below, includes=self._includes()) for one in editions
-        ]
-
-    def _edition(self, locale: str, files_of: str) -> MkDocsSite:
-        """Return the rules of a locale for the files of the same or of the default locale."""
-        if self._translations is None:
-            return self
-        own = copy(self)
-        own.locale, own.files_of = locale, files_of
-        edition = f"{files_of}/" if self._translations.by_folder else ""
-        own.book_file = replace(self.book_file, edition=edition)
-        return own
-
-    def _includes(self) -> Includes:
-        """Return the includes, with the directories that the site's extensions and plugins search."""
-        extensions, plugins = _options(self._config, "markdown_extensions"), _options(self._config, "plugins")
+    def _bases(
+        self, extensions: dict[str, dict[str, Any]], plugins: dict[str, dict[str, Any]]
+    ) -> dict[str, tuple[Path | None, ...]]:
+        """Return the directories that the site's extensions and plugins search for included files."""
         bases: dict[str, tuple[Path | None, ...]] = {}
         for syntax, names in _INCLUDING.items():
             if used := [extensions[name] for name in names if name in extensions]:
-                paths = [path for options in used for path in _texts(options.get("base_path"))]
+                paths = [path for options in used for path in texts_of(options.get("base_path"))]
                 bases[syntax] = tuple(map(self._base, paths))
         if "include-markdown" in plugins:
             bases[_TAGS] = (self.root,)
         elif "macros" in plugins:
-            bases[_TAGS] = tuple(map(self._base, _texts(plugins["macros"].get("include_dir"))))
-        return Includes(MkDocsIncludes((self.directory, self.root, self._bounds), bases), self._bounds)
+            bases[_TAGS] = tuple(map(self._base, texts_of(plugins["macros"].get("include_dir"))))
+        return bases
 
     def _base(self, path: str) -> Path | None:
         if path == PAGE_RELATIVE:
@@ -164,63 +123,88 @@ class MkDocsSite(Generator, SiteRules):
         base = self.directory / path
         return base.parent if is_file(base) else base
 
+    def directories(self, path: Path) -> list[PageDirectory]:
+        """Return the directory of the pages, once for each locale that is read."""
+        directories = super().directories(path)
+        if self._translations is None or not directories:
+            return directories
+        below, default = directories[0].below, self._translations.names[0]
+        locales = list(self.locales) or [self.language]
+        if below and not self.book_file.options.locale:
+            locales = [self._translations.split(below)[0]]
+        editions = [self._edition(locale, locale, self._translations) for locale in locales]
+        if self._translations.has_fallback and default not in locales:
+            editions.append(self._edition(locales[0], default, self._translations))
+        return [
+            PageDirectory(self.root, one, self.bounds, below, includes=Includes(self.find, self.bounds))
+            for one in editions
+        ]
+
+    def _edition(self, locale: str, files_of: str, translations: _Translations) -> MkDocsSite:
+        """Return the rules of a locale for the files of the same or of the default locale."""
+        own = copy(self)
+        own.language, own.files_of = locale, files_of
+        edition = f"{files_of}/" if translations.by_folder else ""
+        own.book_file = replace(self.book_file, edition=edition)
+        return own
+
+    def find(self, text: str, file: Path) -> Sequence[Directive]:
+        """Find included files."""
+        return self._includes(text, file)
+
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
         return not folder.rpartition("/")[2].startswith(".") and folder != "templates"
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page; index.md is published instead of README.md if both exist."""
-        if not name.endswith(self._suffixes) or self._ignored(name) or self._excluded(name):
+        if not name.endswith(self.suffixes) or self._ignored(name) or self._excluded(name):
             return False
         if self._translations and not self._is_read(name, self._translations):
             return False
         folder, slash, file = name.rpartition("/")
         index = f"{folder}{slash}index.md"
-        return file != "README.md" or not is_file(self.root / index) or self._ignored(index)
+        return file != "README.md" or not self.exists(index) or self._ignored(index)
+
+    def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return whether the configuration lists a page as a draft."""
+        return "draft" if self._drafts(name) else ""
 
     def page(self, name: str, page: Page) -> Page | str:
-        """Complete the page of a file."""
-        if self._drafts(name):
-            return "draft"
-        plain, base, locales = name, "", self._locales_of(name)
+        """Complete the page of a file, with the language of the theme."""
         if self._translations:
             plain = self._translations.split(name)[1]
-            base = "" if self.locale == self._translations.names[0] else f"{self.locale}/"
-        url = urljoin(self._url, base + self._relative(plain)) if self._url else page.url
-        title = self._titles.get(plain) or (page.title if plain == name else title_of(plain, self.book))
-        format = NOTEBOOK if name.endswith(NOTEBOOK.suffixes) else MARKDOWN
-        page = replace(page, url=url, title=title, locale=self.locale, locales=locales)
-        return replace(page, format=format.name, anchors="python-markdown")
+            title = self.titles.get(plain) or (page.title if plain == name else title_of(plain, self.book))
+            page = replace(page, title=title, locales=self._locales_of(plain, self._translations))
+        return super().page(name, replace(page, locale=self.language))
 
     def navigation(self, names: Sequence[str]) -> Navigation:
-        """Order pages as `nav` does; pages that it does not list come last."""
+        """Order pages as `nav` does, in which they are without their locale."""
         if self._translations is None:
-            return Navigation(names, self._sections)
+            return super().navigation(names)
         files = {self._translations.split(name)[1]: name for name in names}
-        return Navigation(names, {files.get(name, name): above for name, above in self._sections.items()})
+        return Navigation(names, {files.get(name, name): above for name, above in self.sections.items()})
 
     def _is_read(self, name: str, translations: _Translations) -> bool:
         """Return whether a file is a page of this locale, by itself or because it is not translated."""
         locale, plain = translations.split(name)
-        is_replaced = name != translations.file(plain, locale) and self._has(plain, locale)
-        is_own = self.files_of == self.locale or not self._has(plain, self.locale)
-        return locale == self.files_of and is_own and not is_replaced
+        file, translated = translations.file(plain, locale), translations.file(plain, self.language)
+        is_own = self.files_of == self.language or not self.exists(translated)
+        return locale == self.files_of and is_own and (name == file or not self.exists(file))
 
-    def _locales_of(self, name: str) -> tuple[str, ...]:
+    def _locales_of(self, plain: str, translations: _Translations) -> tuple[str, ...]:
         """Return the locales whose readers see a page, if several are read."""
-        if not self.locales or not self._translations:
+        if not self.locales:
             return ()
-        plain = self._translations.split(name)[1]
-        others = (
-            self.locales[1:] if self._translations.has_fallback and self.locale == self.locales[0] else ()
-        )
-        return self.locale, *(locale for locale in others if not self._has(plain, locale))
+        others = self.locales[1:] if translations.has_fallback and self.language == self.locales[0] else ()
+        return self.language, *(one for one in others if not self.exists(translations.file(plain, one)))
 
-    def _has(self, plain: str, locale: str) -> bool:
-        return self._translations is not None and is_file(self.root / self._translations.file(plain, locale))
-
-    def _relative(self, name: str) -> str:
-        """Return the URL of a page relative to the site's URL."""
+    def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return the address of a page: a directory, or a file without `use_directory_urls`."""
+        if self._translations:
+            is_default = self.language == self._translations.names[0]
+            name = self._translations.split(name)[1]
+            name = name if is_default else f"{self.language}/{name}"
         folder, slash, file = name.rpartition("/")
         stem = file.rpartition(".")[0]
         stem = "index" if stem == "README" else stem
@@ -258,9 +242,8 @@ class _Translations:
         return f"{locale}/{plain}" if self.by_folder else f"{stem}.{locale}.{suffix}"
 
 
-def _translations(config: dict[str, Any]) -> _Translations | None:
-    """Return the locales that a site is published in, if it has the plugin."""
-    options = _options(config, "plugins").get("i18n", {})
+def _translations(options: dict[str, Any]) -> _Translations | None:
+    """Return the locales that the options of the plugin state, if there are any."""
     languages, stated = options.get("languages"), options.get("default_language")
     if isinstance(languages, dict):  # before version 1 of the plugin
         languages = [{"locale": name, "default": name == stated} for name in languages]
@@ -279,44 +262,10 @@ class ZensicalSite(MkDocsSite):
     generator = "zensical"
     config_files = ("zensical.toml",)
 
-    @staticmethod
-    def load(config_file: Path, bounds: Path) -> dict[str, Any]:
-        """Return the values of the configuration."""
-        try:
-            project = tomllib.loads(read_config(config_file, bounds)).get("project")
-        except ValueError as error:
-            reason = str(error)[:200]
-            raise UnreadableSite(f"{config_file.name} cannot be read: {reason}", hint=PLAIN) from error
+    def load(self, config_file: Path, depth: int = 0) -> dict[str, Any]:  # noqa: ARG002
+        """Load the configuration."""
+        project = self.read_toml(config_file).get("project")
         return project if isinstance(project, dict) else {}
-
-
-def _load(file: Path, bounds: Path, depth: int = 0) -> dict[str, Any]:
-    """Load a configuration and those that it inherits from in its directory."""
-    try:
-        values = load_yaml(read_config(file, bounds))
-    except ValueError as error:
-        raise UnreadableSite(f"{file.name} cannot be read: {str(error)[:200]}", hint=PLAIN) from error
-    parent = values.pop("INHERIT", None)
-    if not isinstance(parent, str):
-        return values
-    source = (file.parent / parent).resolve()
-    if not source.is_relative_to(bounds) or not source.is_file() or depth >= _MOST_PARENTS:
-        raise UnreadableSite(
-            f"{file.name}: INHERIT names {parent}, which is not a file in {bounds.name}",
-            hint="Pass --site-url and the directory of the pages.",
-        )
-    return {**_load(source, bounds, depth + 1), **values}
-
-
-def _text(config: dict[str, Any], key: str) -> str:
-    value = config.get(key)
-    return value if isinstance(value, str) else ""
-
-
-def _texts(value: Any) -> list[str]:
-    """Return a string or a list of strings as a list."""
-    values = value if isinstance(value, list) else [value]
-    return [item for item in values if isinstance(item, str)]
 
 
 def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
@@ -327,9 +276,7 @@ def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:
     return {str(name): options if isinstance(options, dict) else {} for name, options in pairs}
 
 
-def _nav_entries(
-    nav: Any, sections: tuple[str, ...], title: str = ""
-) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _nav_entries(nav: Any, sections: tuple[str, ...], title: str = "") -> Iterator[Entry]:
     """Yield each file of the navigation, its title, and the titles of the sections above it."""
     if len(sections) > _DEEPEST:
         return
@@ -487,13 +434,4 @@ def _between(options: str) -> Select | None:
         else ""
         for name in ("start", "end")
     )
-    if not start and not end:
-        return None
-
-    def select(text: str) -> str | None:
-        if start not in text or end not in text:
-            return None
-        parts = text.split(start)[1:] if start and end else [text.partition(start)[2]] if start else [text]
-        return "".join(part.partition(end)[0] for part in parts) if end else parts[0]
-
-    return select
+    return select_between(start, end, every=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -18,7 +18,8 @@ from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"
 PLAIN = "Pass the directory of the pages itself; --site-url states where they are published."
-_LARGEST_CONFIG = 1 << 19  # bytes; far more than any configuration has
+LARGEST_CONFIG = 1 << 19  # bytes; far more than any configuration has
+_START = 1 << 14  # bytes of a page that are searched for front matter
 _LARGEST_LOGO = 32 << 10  # bytes; every index has it in its fingerprint
 _IMAGES = {
     ".svg": "svg+xml",
@@ -57,7 +58,7 @@ def is_inside(file: Path, bounds: Path) -> bool:
     return resolved.is_relative_to(bounds) and ".git" not in resolved.relative_to(bounds).parts
 
 
-def read_config(file: Path, bounds: Path, limit: int = _LARGEST_CONFIG) -> str:
+def read_config(file: Path, bounds: Path, limit: int = LARGEST_CONFIG) -> str:
     """Return the text of a site's configuration file; raise `UnreadableSite` if it cannot be read."""
     try:
         if is_inside(file, bounds):
@@ -68,6 +69,17 @@ def read_config(file: Path, bounds: Path, limit: int = _LARGEST_CONFIG) -> str:
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
         reason = getattr(error, "strerror", None) or str(error)
     raise UnreadableSite(f"{file.name} cannot be read: {reason}", hint=PLAIN)
+
+
+def read_start(file: Path, bounds: Path) -> str:
+    """Return the start of a page, which may hold front matter; "" if it cannot be read."""
+    try:
+        if is_inside(file, bounds):
+            with file.open("rb") as opened:
+                return opened.read(_START).decode("utf-8", "replace")
+    except (OSError, RuntimeError):  # it is missing, or reported when it is read
+        pass
+    return ""
 
 
 def read_logo(files: Iterable[Path], bounds: Path) -> str:
@@ -148,11 +160,7 @@ def chosen_names(stated: str, kind: str, names: Sequence[str], default: str) -> 
     chosen = names if stated == "all" else [name.strip() for name in stated.split(",")]
     for name in chosen:
         if name not in names:
-            guess = nearest(name, names)
-            hint = f"Did you mean {guess}? " if guess else ""
-            raise ConfigurationError(
-                f"There is no {kind} {name} of this site", hint=f"{hint}The site has: {', '.join(names)}."
-            )
+            raise unknown_choice(f"There is no {kind} {name} of this site", name, names)
     return sorted(dict.fromkeys(chosen), key=lambda name: name != default)
 
 
@@ -162,7 +170,7 @@ def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFil
     if path is None:
         return BookFile(options)
     try:
-        data = tomllib.loads(read_limited(path, _LARGEST_CONFIG).decode("utf-8"))
+        data = tomllib.loads(read_limited(path, LARGEST_CONFIG).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigurationError(
             f"{path} cannot be read: {error}", hint="It must be a TOML file; see the guide on book files."
@@ -225,6 +233,13 @@ def check_url(url: str, origin: str) -> str:
             hint="Use a URL such as https://example.org/book/.",
         )
     return url
+
+
+def unknown_choice(message: str, asked: str, names: Collection[str]) -> ConfigurationError:
+    """Return the error for a version or a language that a site does not have."""
+    guess = nearest(asked, list(names))
+    hint = f"Did you mean {guess}? " if guess else ""
+    return ConfigurationError(message, hint=f"{hint}The site has: {', '.join(names) or 'only one'}.")
 
 
 def local_parts(path: str) -> list[str]:

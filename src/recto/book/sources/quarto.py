@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from recto.book.parsing.formats import format_of
 from recto.book.sources.directory import any_of
-from recto.book.sources.includes import Directive, Finder, code_ranges, find_containers, in_order, whole_line
+from recto.book.sources.docusaurus.javascript import get
+from recto.book.sources.includes import Directive, code_ranges, find_containers, in_order, whole_line
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
 
-_SHORTCODE = re.compile(r"\{\{<\s*(?P<name>[\w-]+)\s*(?P<arguments>[^\n]*?)\s*>\}\}")
+_SHORTCODE = re.compile(r"\{\{<\s*+(?P<name>[\w-]++)(?P<arguments>[^{}\n]{0,1000})>\}\}")
 _CALLOUT = re.compile(r"^(?P<prefix>[ \t>]*):{3,}[ \t]*\{(?P<attributes>[^{}\n]*)\}[ \t]*$", re.MULTILINE)
 _KIND = re.compile(r"\.callout-(\w+)")
 _TITLE = re.compile(r"\btitle=\"([^\"]*)\"")
@@ -36,20 +36,18 @@ class QuartoSite(Site):
         self.title = text_of(site, "title") or text_of(project, "title")
         self.url = text_of(site, "site-url")
         self.set_logo(text_of(site, "favicon"))
-        render = texts_of(project.get("render") if isinstance(project, dict) else None)
+        render = texts_of(get(project, "render"))
         self._rendered = any_of([one for one in render if not one.startswith("!")] or ["**"])
         self._not_rendered = any_of(one.removeprefix("!") for one in render if one.startswith("!"))
-        entries: list[Entry] = []
-        if isinstance(site, dict):
-            for key in ("chapters", "appendices"):
-                entries += _entries(site.get(key), ())
-            sidebars = site.get("sidebar")
-            for sidebar in sidebars if isinstance(sidebars, list) else [sidebars]:
-                entries += _entries(sidebar.get("contents") if isinstance(sidebar, dict) else None, ())
-        self._book = kind == "book"
-        self.list_pages(
-            entries, lambda name: (one := name.lstrip("/")) if self.exists(name.lstrip("/")) else None
-        )
+        self.only_listed = kind == "book"
+        sidebars = get(site, "sidebar")
+        contents = [get(one, "contents") for one in (sidebars if isinstance(sidebars, list) else [sidebars])]
+        lists = (get(site, "chapters"), get(site, "appendices"), *contents)
+        self.list_pages(entry for one in lists for entry in _entries(one, ()))
+
+    def file_of(self, target: str) -> str | None:
+        """Return the name of a page, which may begin with a slash."""
+        return super().file_of(target.lstrip("/"))
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
@@ -58,11 +56,11 @@ class QuartoSite(Site):
     def wants(self, name: str) -> bool:
         """Return whether a file is a page; a book has only its chapters."""
         file = name.rpartition("/")[2]
-        if not super().wants(name) or format_of(name) is None or file.startswith("_"):
+        if not super().wants(name) or file.startswith("_"):
             return False
         if file.upper().startswith("README.") or (file.endswith(".md") and file.partition(".")[0].isupper()):
             return name in self.sections
-        return name in self.sections if self._book else self._rendered(name) and not self._not_rendered(name)
+        return self.only_listed or (self._rendered(name) and not self._not_rendered(name))
 
     def expands(self, name: str) -> bool:
         """Return whether included files are inserted into a page."""
@@ -72,17 +70,14 @@ class QuartoSite(Site):
         """Return the name of the HTML file; an index page has the address of its directory."""
         return re.sub(r"(^|/)index\.html$", r"\1", html_address(name))
 
-    def finder(self) -> Finder:
-        """Return the finder of included files, callouts and other shortcodes."""
-        return self._find
-
-    def _find(self, text: str, file: Path) -> Sequence[Directive]:
+    def find(self, text: str, file: Path) -> Sequence[Directive]:
+        """Find included files, callouts and other shortcodes."""
         in_code = code_ranges(text) if "{{<" in text or ":::" in text else bool
         directives = []
         for match in _SHORTCODE.finditer(text) if "{{<" in text else ():
             if match["name"] == "include":
                 start, end, prefix = whole_line(text, *match.span())
-                path = match["arguments"].strip("\"'")
+                path = match["arguments"].strip(" \t\"'")
                 bases = (self.root,) if path.startswith("/") else (file.parent, self.root)
                 directives.append(
                     Directive(start, end, path.lstrip("/"), bases, prefix=prefix or "", otherwise="")
@@ -106,17 +101,16 @@ def _entries(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
         if isinstance(item, str):
             yield item, "", sections
         elif isinstance(item, dict):
-            file = (
-                text_of(item, "href")
-                or text_of(item, "file")
-                or text_of(item, "part")
-                or text_of(item, "section")
-            )
-            title = text_of(item, "text") or text_of(item, "section") or text_of(item, "part")
-            below = next(
-                (item[key] for key in ("chapters", "contents") if isinstance(item.get(key), list)), None
-            )
+            file = _first_text(item, "href", "file", "part", "section")
+            title = _first_text(item, "text", "section", "part")
+            lists = (item.get(key) for key in ("chapters", "contents"))
+            below = next((one for one in lists if isinstance(one, list)), None)
             inner = (*sections, title) if below and title and "." not in title else sections
             if "." in file:
                 yield file, text_of(item, "text"), inner
             yield from _entries(below, inner)
+
+
+def _first_text(values: dict[str, Any], *keys: str) -> str:
+    """Return the first of these values that is a text; "" if there is none."""
+    return next(filter(None, (text_of(values, key) for key in keys)), "")

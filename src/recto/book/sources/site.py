@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -16,8 +18,8 @@ from recto.book.parsing.formats import MARKDOWN, MDX, Format, format_of
 from recto.book.parsing.frontmatter import load_yaml, split_front_matter
 from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.directory import Generator, Navigation, PageDirectory, SiteRules, any_of
-from recto.book.sources.docusaurus.javascript import read_exported
-from recto.book.sources.includes import Finder, Includes
+from recto.book.sources.docusaurus.javascript import get, read_exported
+from recto.book.sources.includes import Directive, Includes
 from recto.book.sources.options import (
     PLAIN,
     BookFile,
@@ -27,11 +29,12 @@ from recto.book.sources.options import (
     local_parts,
     read_config,
     read_logo,
+    read_start,
     repository_of,
+    unknown_choice,
 )
 from recto.types.book import AnchorStyle, Page
 
-_HEAD = 1 << 14  # bytes of a page that are searched for front matter
 _LISTED = re.compile(
     r"^(?P<indent>[ \t]*)(?:[-*+][ \t]+)?\[(?P<title>(?:[^\[\]]|\[[^\[\]]*\]){1,500})\]"
     r"\((?P<path>[^()\s]*|<[^<>\n]*>)\)"
@@ -46,10 +49,16 @@ Entry = tuple[str, str, tuple[str, ...]]
 class Site(Generator, SiteRules):
     """A site and the rules of its one directory; a generator overrides what it does in its own way.
 
-    `configure` reads the configuration and sets `root`, `url`, `title` and the navigation.
+    `configure` reads the configuration and sets `root`, `url`, `title` and the navigation. It may set
+    `only_listed` if the navigation lists all pages, `left_out` to globs of files that are not pages, and the
+    directories of languages with `choose_locale`.
     """
 
     suffixes: tuple[str, ...] = (*MARKDOWN.suffixes, *MDX.suffixes)
+    only_listed = False
+    left_out: Sequence[str] = ()
+    locale = ""
+    other_locales: tuple[str, ...] = ()
     anchors: ClassVar[AnchorStyle] = "github"
     markdown: ClassVar[Format] = MARKDOWN
 
@@ -64,16 +73,17 @@ class Site(Generator, SiteRules):
         self._excluded = any_of(book_file.exclude)
         self._heads: dict[str, dict[str, Any]] = {}
         self.configure(config_file)
+        self._left_out = any_of(self.left_out)
         self.root = self.root.resolve()
         url = book_file.options.url or check_url(self.url if "://" in self.url else "", config_file.name)
         self.url = url if url.endswith("/") or not url else f"{url}/"
-        self.book_file = replace(book_file, pages=_flat_modules(self.sections))
 
     @classmethod
     def folder_of(cls, config_file: Path) -> Path:
         """Return the directory of the site, which may be above the directory of its configuration."""
         return config_file.parent
 
+    @abstractmethod
     def configure(self, config_file: Path) -> None:
         """Read the configuration."""
 
@@ -86,13 +96,13 @@ class Site(Generator, SiteRules):
         format = format_of(name)
         return self.markdown if format is MARKDOWN else format
 
-    def left_out(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+    def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return why a page is not published, or ""."""
         return "draft" if head.get("draft") is True else ""
 
-    def finder(self) -> Finder | None:
-        """Return the finder of includes and of markup that Recto resolves before it parses a page."""
-        return None
+    def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
+        """Return the included files and the markup that Recto resolves before it parses a page."""
+        return ()
 
     def directories(self, path: Path) -> list[PageDirectory]:
         """Return the directory of the pages, limited to `path`; nothing if `path` is elsewhere."""
@@ -102,56 +112,57 @@ class Site(Generator, SiteRules):
         below = path.relative_to(self.root).as_posix().removeprefix(".") if inside else ""
         if not is_inside(self.root, self.bounds):
             raise UnreadableSite(f"The pages are outside the repository: {self.root}", hint=PLAIN)
-        finder = self.finder()
-        includes = Includes(finder, self.bounds) if finder else None
+        includes = Includes(self.find, self.bounds)
         return [PageDirectory(self.root, self, self.bounds, below, includes=includes)]
 
     def enters(self, folder: str) -> bool:
         """Return whether a directory may hold pages."""
-        return not folder.rpartition("/")[2].startswith((".", "node_modules"))
+        hidden = folder.rpartition("/")[2].startswith((".", "node_modules"))
+        return not (hidden or self._left_out(folder) or f"{folder}/".startswith(self.other_locales))
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page."""
-        hidden = name.rpartition("/")[2].startswith(".")
-        return name.lower().endswith(self.suffixes) and not hidden and not self._excluded(name)
+        if name.rpartition("/")[2].startswith(".") or not name.startswith(self.locale):
+            return False
+        if self.only_listed and name not in self.sections:
+            return False
+        is_page = name.lower().endswith(self.suffixes) and self.format_of(name) is not None
+        return is_page and not self._excluded(name) and not self._left_out(name)
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file."""
         head = split_front_matter(page.text)[0]
-        if reason := self.left_out(name, head):
+        if reason := self.reason_to_skip(name, head):
             return reason
-        url = (
-            urljoin(self.url, quote(self.address(name, head), safe="/#?&=%~+,;:@!$'()*"))
-            if self.url
-            else page.url
-        )
         format = self.format_of(name) or self.markdown
         title = self.titles.get(name) or page.title
-        return replace(page, url=url, title=title, format=format.name, anchors=self.anchors)
+        page = replace(page, title=title, format=format.name, anchors=self.anchors)
+        if not self.url:
+            return page
+        address = quote(self.address(name, head), safe="/#?&=%~+,;:@!$'()*")
+        return replace(page, url=urljoin(self.url, address))
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as the navigation does; pages that it does not list come last."""
         return Navigation(names, self.sections)
 
-    def list_pages(self, entries: Sequence[Entry], file_of: Callable[[str], str | None] = str) -> None:
-        """Set the navigation; `file_of` turns what it lists into the name of a page."""
+    def list_pages(self, entries: Iterable[Entry]) -> None:
+        """Set the navigation, and the modules that it states."""
         for target, title, sections in entries:
-            if (name := file_of(target)) is None:
+            if (name := self.file_of(target)) is None:
                 continue
             self.titles |= {name: title} if title and name not in self.titles else {}
             self.sections.setdefault(name, sections)
+        self.book_file = replace(self.book_file, pages=_flat_modules(self.sections))
+
+    def file_of(self, target: str) -> str | None:
+        """Return the name of the page that the navigation lists, if there is one."""
+        return target if self.exists(target) else None
 
     def head(self, name: str) -> dict[str, Any]:
         """Return the front matter of a file; {} if it has none."""
         if name not in self._heads:
-            self._heads[name] = {}
-            try:
-                if is_inside(self.root / name, self.bounds):
-                    with (self.root / name).open("rb") as file:
-                        text = file.read(_HEAD).decode("utf-8", "replace")
-                    self._heads[name] = self.read_head(text)
-            except OSError:  # it is missing, or reported when it is read
-                pass
+            self._heads[name] = self.read_head(read_start(self.root / name, self.bounds))
         return self._heads[name]
 
     def read_head(self, text: str) -> dict[str, Any]:
@@ -164,6 +175,16 @@ class Site(Generator, SiteRules):
             return bool(name) and (self.root / name).is_file()
         except (OSError, ValueError):
             return False
+
+    def choose_locale(self, locales: Any, default: str = "root") -> None:
+        """Set the directory of the language to read: the stated one, else the default; "" is the root."""
+        names = list(locales) if isinstance(locales, dict) else []
+        stated = self.book_file.options.locale
+        if stated and stated not in names and not (self.root / stated).is_dir():
+            raise unknown_choice(f"There is no locale {stated} of this site", stated, names)
+        chosen = stated or default
+        self.locale = f"{chosen}/" if chosen != "root" and (stated or chosen in names) else ""
+        self.other_locales = tuple(f"{name}/" for name in names if name not in ("root", chosen))
 
     def set_logo(self, *images: Any) -> None:
         """Set the logo to the first of these files that is a small image."""
@@ -197,9 +218,8 @@ class Site(Generator, SiteRules):
 
 def text_of(values: Any, *keys: str) -> str:
     """Return a string below a path of keys; "" if there is none."""
-    for key in keys:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values if isinstance(values, str) else ""
+    value = get(values, *keys)
+    return value if isinstance(value, str) else ""
 
 
 def texts_of(value: Any) -> list[str]:
@@ -233,12 +253,10 @@ def read_summary(text: str) -> Iterator[Entry]:
 def _flat_modules(sections: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     """Return the module of each page by its outermost section, if the pages are not in directories.
 
-    A section with a single page is no module.
+    A section with a single page is not a module.
     """
     if not sections or sum("/" in name for name in sections) * 2 > len(sections):
         return {}
     first = {name: titles[0] for name, titles in sections.items() if titles}
-    sizes: dict[str, int] = {}
-    for title in first.values():
-        sizes[title] = sizes.get(title, 0) + 1
+    sizes = Counter(first.values())
     return {name: key for name, title in first.items() if sizes[title] > 1 and (key := slug(title))}

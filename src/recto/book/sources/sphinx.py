@@ -13,17 +13,18 @@ from posixpath import normpath
 from typing import Any, ClassVar
 
 from recto._util.text import plural
-from recto.book.parsing.formats import MARKDOWN, MYST, RST, Format, format_of, skip_advice
+from recto.book.parsing.formats import MARKDOWN, MYST, RST, Format, format_of
 from recto.book.parsing.markdown.headings import heading_texts
-from recto.book.sources.directory import any_of
-from recto.book.sources.includes import Directive, Finder, Select, select_lines
+from recto.book.sources.docusaurus.javascript import get
+from recto.book.sources.includes import Directive, Select, select_between, select_lines
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
 
 _TOCTREE = re.compile(
     r"^(?P<indent>[ \t]*)(?:\.\. toctree::[^\n]*\n(?P<rst>(?:(?P=indent)[ \t]+[^\n]*\n|[ \t]*\n)*)"
-    r"|(?P<marks>`{3,}|:{3,})\{toctree\}[^\n]*\n(?P<myst>.*?)^(?P=indent)(?P=marks)[ \t]*$)",
-    re.MULTILINE | re.DOTALL,
+    r"|(?P<marks>`{3,}|:{3,})\{toctree\}[^\n]*\n(?P<myst>(?:(?![ \t]*(?:```|:::))[^\n]*\n)*+)"
+    r"(?P=indent)(?P=marks)[ \t]*$)",
+    re.MULTILINE,
 )
 _OPTION = re.compile(r":(?P<name>[\w-]+):[ \t]*(?P<value>.*)")
 _TITLED = re.compile(r"(?P<title>.*?)[ \t]*<(?P<target>[^<>]+)>")
@@ -51,6 +52,7 @@ class SphinxSite(Site):
     config_files: ClassVar[tuple[str, ...]] = ("conf.py", "source/conf.py")
     anchors = "docutils"
     markdown = MYST
+    signature = r"^(?:extensions|html_theme|master_doc|root_doc|source_suffix)\s*="
     suffixes: tuple[str, ...] = (".rst", ".md", ".txt", ".ipynb")
     first = "index"
 
@@ -59,69 +61,39 @@ class SphinxSite(Site):
         """Return the directory of the project, which may be above `source`."""
         return config_file.parents[1] if config_file.parent.name == "source" else config_file.parent
 
-    @classmethod
-    def recognises(cls, config_file: Path) -> bool:
-        """Return whether a file has settings of Sphinx."""
-        with suppress(OSError):
-            text = config_file.read_text("utf-8", "replace")[:_LARGEST]
-            return bool(
-                re.search(
-                    r"^(?:extensions|html_theme|master_doc|root_doc|source_suffix)\s*=", text, re.MULTILINE
-                )
-            )
-        return False
-
     def configure(self, config_file: Path) -> None:
         """Read the literals of `conf.py`, and the toctrees of the pages from the first one on."""
         self.root = config_file.parent
         self.set_options(_literals(read_config(config_file, self.bounds)))
         self._autodoc = 0
-        self.list_pages(list(self._toctree(self.first, (), set())), self._file)
+        self.list_pages(self._toctree())
         if self._autodoc:
             self.notes.append(
                 f"{plural(self._autodoc, 'autodoc directive')} not resolved, because that runs the "
                 "documented code; to have these texts, index the built HTML or the address of the site."
             )
-        if not RST.is_available and ".txt" in self.suffixes:
-            self.notes.append(f".txt files are not read: {skip_advice('.rst')}.")
 
     def format_of(self, name: str) -> Format | None:
         """Return the format of a file: a suffix that only the configuration names is reStructuredText."""
-        stated = RST if RST.is_available and name.lower().endswith(self.suffixes) else None
-        return super().format_of(name) or stated
+        return super().format_of(name) or (RST if name.lower().endswith(self.suffixes) else None)
 
     def set_options(self, config: dict[str, Any]) -> None:
         """Take over the options of `conf.py`."""
         self.title = text_of(config, "html_title") or text_of(config, "project")
         self.url = text_of(config, "html_baseurl")
         self.first = text_of(config, "root_doc") or text_of(config, "master_doc") or "index"
-        self._left_out = any_of((*texts_of(config.get("exclude_patterns")), "_build/**"))
+        self.left_out = (*texts_of(config.get("exclude_patterns")), "_build/**")
         suffixes = config.get("source_suffix")
         stated = tuple(texts_of(list(suffixes) if isinstance(suffixes, dict) else suffixes))
-        parsers = tuple(texts_of(config.get("extensions")))
-        usual = (
-            ".rst",
-            *(
-                end
-                for end, name in ((".md", "myst"), (".ipynb", "nb"))
-                if any(name in one for one in parsers)
-            ),
-        )
-        self.suffixes = stated or usual
-
-    def enters(self, folder: str) -> bool:
-        """Return whether a directory may hold pages."""
-        return super().enters(folder) and not self._left_out(folder)
-
-    def wants(self, name: str) -> bool:
-        """Return whether a file is a page."""
-        return super().wants(name) and self.format_of(name) is not None and not self._left_out(name)
+        extensions = " ".join(texts_of(config.get("extensions")))
+        parsed = (suffix for suffix, name in ((".md", "myst"), (".ipynb", "nb")) if name in extensions)
+        self.suffixes = stated or (".rst", *parsed)
 
     def expands(self, name: str) -> bool:
         """Return whether included files are inserted into a page."""
         return not name.lower().endswith(".ipynb")
 
-    def left_out(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+    def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return "": Sphinx has no drafts."""
         return ""
 
@@ -131,25 +103,33 @@ class SphinxSite(Site):
             return html_address(name)
         return re.sub(r"(^|/)index/$", r"\1", f"{name.rpartition('.')[0]}/")
 
-    def _file(self, document: str) -> str | None:
-        names = [document, *(document + suffix for suffix in self.suffixes)]
+    def file_of(self, target: str) -> str | None:
+        """Return the file of a document, which is listed without its suffix."""
+        names = [target, *(target + suffix for suffix in self.suffixes)]
         return next((name for name in names if self.format_of(name) and self.exists(name)), None)
 
-    def _toctree(self, document: str, sections: tuple[str, ...], seen: set[str]) -> Iterator[Entry]:
-        """Yield a page and those that its toctrees list; captions and pages with a toctree are sections."""
-        name = self._file(document)
-        if name is None or name in seen or len(seen) > _MOST_LISTED or len(sections) > _DEEPEST:
-            return
-        seen.add(name)
-        text = self._read(name)
-        self._autodoc += len(_AUTODOC.findall(text))
-        trees = list(_toctrees(text)) if "toctree" in text else []
-        own = (*sections, title) if trees and document != self.first and (title := _title(text)) else sections
-        yield name, "", own
-        for caption, entries in trees:
-            for entry in entries:
-                for target in self._targets(entry, document):
-                    yield from self._toctree(target, (*own, caption) if caption else own, seen)
+    def _toctree(self) -> Iterator[Entry]:
+        """Yield the pages from the first one on; captions and pages with a toctree are sections."""
+        seen, waiting = set[str](), [(self.first, tuple[str, ...]())]
+        while waiting and len(seen) <= _MOST_LISTED:
+            document, sections = waiting.pop()
+            name = self.file_of(document)
+            if name is None or name in seen or len(sections) > _DEEPEST:
+                continue
+            seen.add(name)
+            text = self._read(name)
+            self._autodoc += len(_AUTODOC.findall(text))
+            trees = list(_toctrees(text)) if "toctree" in text else []
+            title = _title(text) if trees and document != self.first else ""
+            own = (*sections, title) if title else sections
+            yield name, "", own
+            below = [
+                (target, (*own, caption) if caption else own)
+                for caption, entries in trees
+                for entry in entries
+                for target in self._targets(entry, document)
+            ]
+            waiting += reversed(below)
 
     def _read(self, name: str) -> str:
         try:
@@ -164,14 +144,15 @@ class SphinxSite(Site):
         path = target.lstrip("/") if target.startswith("/") else normpath(folder / target)
         if "*" not in path:
             return [re.sub(r"\.(?:rst|md|ipynb|txt)$", "", path)]
-        matches = (
-            file.relative_to(self.root) for file in self.root.glob(path) if file.name.endswith(self.suffixes)
-        )
-        return sorted({str(file.as_posix()).rpartition(".")[0] for file in matches} - {document})
+        files: list[Path] = []
+        with suppress(ValueError):  # not a glob, such as `a**`
+            files += self.root.glob(path) if not path.startswith("..") else ()
+        matches = (file.relative_to(self.root) for file in files if file.name.endswith(self.suffixes))
+        return sorted({file.as_posix().rpartition(".")[0] for file in matches} - {document})
 
-    def finder(self) -> Finder:
-        """Return the finder of files that pages include."""
-        return partial(_included, self.root)
+    def find(self, text: str, file: Path) -> Sequence[Directive]:
+        """Find the files that a page includes."""
+        return _included(self.root, text, file)
 
 
 class JupyterBookSite(SphinxSite):
@@ -179,34 +160,25 @@ class JupyterBookSite(SphinxSite):
 
     generator = "jupyter-book"
     config_files = ("_toc.yml",)
+    signature = ""
 
     @classmethod
     def folder_of(cls, config_file: Path) -> Path:
         """Return the directory of the table of contents."""
         return config_file.parent
 
-    @classmethod
-    def recognises(cls, config_file: Path) -> bool:  # noqa: ARG003
-        """Return True: no other program has a file of this name."""
-        return True
-
     def configure(self, config_file: Path) -> None:
         """Read the configuration and the table of contents."""
         file = config_file.with_name("_config.yml")
         config = self.read_yaml(file) if file.is_file() else {}
-        sphinx = config.get("sphinx") if isinstance(config.get("sphinx"), dict) else {}
-        options = sphinx.get("config") if isinstance(sphinx, dict) else None
+        options = get(config, "sphinx", "config")
         self.set_options(options if isinstance(options, dict) else {})
         self.suffixes = (".md", ".ipynb", ".rst")
         self.title = text_of(config, "title")
         self.url = text_of(config, "html", "baseurl") or self.url
         self.set_logo(text_of(config, "logo"))
-        self._all = config.get("only_build_toc_files") is False
-        self.list_pages(list(_contents(self.read_yaml(config_file), ())), self._file)
-
-    def wants(self, name: str) -> bool:
-        """Return whether the table of contents lists a page."""
-        return super().wants(name) and (name in self.sections or self._all)
+        self.only_listed = config.get("only_build_toc_files") is not False
+        self.list_pages(_contents(self.read_yaml(config_file), ()))
 
 
 class MystSite(Site):
@@ -215,7 +187,6 @@ class MystSite(Site):
     generator = "myst"
     config_files = ("myst.yml",)
     suffixes = (".md", ".ipynb")
-    anchors = "github"
     markdown = MYST
 
     def configure(self, config_file: Path) -> None:
@@ -223,21 +194,11 @@ class MystSite(Site):
         config = self.read_yaml(config_file)
         project, site = config.get("project"), config.get("site")
         self.title = text_of(project, "title") or text_of(site, "title")
-        toc = project.get("toc") if isinstance(project, dict) else None
-        options = site.get("options") if isinstance(site, dict) else None
-        self._folders = isinstance(options, dict) and options.get("folders") is True
-        self._left_out = any_of(
-            ("_build/**", *texts_of(project.get("exclude") if isinstance(project, dict) else None))
-        )
-        self.list_pages(
-            list(_contents({"chapters": toc}, ())), lambda name: name if self.exists(name) else None
-        )
+        self._folders = get(site, "options", "folders") is True
+        self.left_out = ("_build/**", *texts_of(get(project, "exclude")))
+        self.list_pages(_contents({"chapters": get(project, "toc")}, ()))
+        self.only_listed = bool(self.sections)
         self._first = next(iter(self.sections), "")
-
-    def wants(self, name: str) -> bool:
-        """Return whether a file is a page: the table of contents lists it, if there is one."""
-        readable = super().wants(name) and format_of(name) is not None and not self._left_out(name)
-        return readable and (name in self.sections or not self.sections)
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page; the first one is the home page."""
@@ -250,9 +211,9 @@ class MystSite(Site):
         ]
         return "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
 
-    def finder(self) -> Finder:
-        """Return the finder of files that pages include."""
-        return partial(_included, self.root)
+    def find(self, text: str, file: Path) -> Sequence[Directive]:
+        """Find the files that a page includes."""
+        return _included(self.root, text, file)
 
 
 def _literals(source: str) -> dict[str, Any]:
@@ -308,12 +269,8 @@ def _contents(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
         return
     file = text_of(value, "root") or text_of(value, "file")
     caption, title = text_of(value, "caption"), text_of(value, "title")
-    below = [
-        item
-        for key in ("parts", "chapters", "sections", "children", "entries", "subtrees")
-        if isinstance(value.get(key), list)
-        for item in value[key]
-    ]
+    keys = ("parts", "chapters", "sections", "children", "entries", "subtrees")
+    below = [item for key in keys if isinstance(value.get(key), list) for item in value[key]]
     label = caption or (title if below else "")
     inner = (*sections, label) if label and not text_of(value, "root") else sections
     if file:
@@ -357,14 +314,4 @@ def _rst_code(select: Select | None, language: str, text: str) -> str | None:
 def _selected(options: dict[str, str]) -> Select | None:
     if lines := options.get("lines"):
         return select_lines(lines, "-")
-    start, end = options.get("start-after", ""), options.get("end-before", "")
-    if not start and not end:
-        return None
-
-    def select(text: str) -> str | None:
-        if start not in text or end not in text:
-            return None
-        text = text.partition(start)[2] if start else text
-        return text.partition(end)[0] if end else text
-
-    return select
+    return select_between(options.get("start-after", ""), options.get("end-before", ""))

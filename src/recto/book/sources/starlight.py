@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from recto.book.parsing.frontmatter import stated
 from recto.book.parsing.markdown.headings import slugger
-from recto.book.sources.docusaurus.javascript import Unknown
-from recto.book.sources.includes import Directive, Finder, find_containers
+from recto.book.sources.docusaurus.javascript import Unknown, get
+from recto.book.sources.includes import Directive, find_containers
+from recto.book.sources.options import is_inside
 from recto.book.sources.site import Entry, Site, text_of
 
 _DEEPEST = 10
@@ -22,15 +22,9 @@ class StarlightSite(Site):
 
     generator = "starlight"
     config_files = tuple(f"astro.config.{end}" for end in ("mjs", "ts", "js", "mts", "cjs"))
+    signature = "starlight"
     anchors = "astro"
     options = ("locale",)
-
-    @classmethod
-    def recognises(cls, config_file: Path) -> bool:
-        """Return whether the site uses Starlight: Astro has no rules of its own for docs."""
-        with suppress(OSError):
-            return "starlight" in config_file.read_text("utf-8", "replace")
-        return False
 
     def configure(self, config_file: Path) -> None:
         """Read the options of Starlight among the integrations."""
@@ -48,13 +42,8 @@ class StarlightSite(Site):
         )
         slash = self.book_file.options.trailing_slash
         self._slash = slash if slash is not None else text_of(config, "trailingSlash") != "never"
-        locales = options.get("locales")
-        names = list(locales) if isinstance(locales, dict) else []
-        default = text_of(options, "defaultLocale") or ("root" if "root" in names else "")
-        chosen = self.book_file.options.locale or default
-        self._locale = f"{chosen}/" if chosen in names and chosen != "root" else ""
-        self._others = tuple(f"{name}/" for name in names if name not in ("root", chosen))
-        self.list_pages(list(self._entries(options.get("sidebar"), ())), self._file)
+        self.choose_locale(options.get("locales"), text_of(options, "defaultLocale") or "root")
+        self.list_pages(self._entries(options.get("sidebar"), ()))
 
     def _entries(self, value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
         if isinstance(value, Unknown) or len(sections) > _DEEPEST:
@@ -67,44 +56,30 @@ class StarlightSite(Site):
                 below = (*sections, label) if label else sections
                 yield from self._entries(items, below)
                 if folder := text_of(item, "autogenerate", "directory"):
-                    files = sorted((self.root / self._locale / folder).rglob("*.md*"), key=self._order)
-                    start = self.root / self._locale
+                    start = self.root / self.locale
+                    inside = is_inside(start / folder, self.root.resolve())
+                    files = sorted((start / folder).rglob("*.md*"), key=self._order) if inside else []
                     yield from ((file.relative_to(start).as_posix(), "", below) for file in files)
                 elif items is None and (target := text_of(item, "slug") or text_of(item, "link")):
                     yield target, label, sections
 
     def _order(self, file: Path) -> tuple[float, str]:
-        head = self.head(file.relative_to(self.root).as_posix())
-        sidebar = head.get("sidebar")
-        order = sidebar.get("order") if isinstance(sidebar, dict) else None
+        order = get(self.head(file.relative_to(self.root).as_posix()), "sidebar", "order")
         number = float(order) if isinstance(order, int | float) else float("inf")
         return number, file.with_suffix("").as_posix()
 
-    def _file(self, target: str) -> str | None:
-        path = target.strip("/")
-        names = [f"{path}{end}" for end in ("", ".md", ".mdx", "/index.md", "/index.mdx")]
-        return (
-            None
-            if "://" in target
-            else next(
-                (
-                    one
-                    for name in names
-                    if self.exists(one := f"{self._locale}{name}".replace("//", "/").lstrip("/"))
-                ),
-                None,
-            )
-        )
-
-    def enters(self, folder: str) -> bool:
-        """Return whether a directory may hold pages of the language."""
-        return super().enters(folder) and not f"{folder}/".startswith(self._others)
+    def file_of(self, target: str) -> str | None:
+        """Return the file of a slug, a link or a path."""
+        path = f"{self.locale}{target.strip('/')}"
+        names = (f"{path}{end}" for end in ("", ".md", ".mdx", "/index.md", "/index.mdx"))
+        names = (name.replace("//", "/").lstrip("/") for name in names)
+        return None if "://" in target else next(filter(self.exists, names), None)
 
     def wants(self, name: str) -> bool:
         """Return whether a file is a page; the error page and names that begin with an underscore are not."""
-        is_error = name.rpartition(".")[0] == f"{self._locale}404"
+        is_error = name.rpartition(".")[0] == f"{self.locale}404"
         hidden = is_error or any(part.startswith("_") for part in name.split("/"))
-        return super().wants(name) and not hidden and name.startswith(self._locale or "")
+        return super().wants(name) and not hidden
 
     def address(self, name: str, head: dict[str, Any]) -> str:
         """Return the address of a page: its `slug`, or the slugs of the parts of its path."""
@@ -115,10 +90,6 @@ class StarlightSite(Site):
             slug = "/".join(slugger("github")(part) for part in parts)
         return re.sub(r"/$", "", slug) + "/" * bool(slug and self._slash)
 
-    def finder(self) -> Finder:
-        """Return the finder of asides."""
-        return _asides
-
-
-def _asides(text: str, _: Path) -> Sequence[Directive]:
-    return find_containers(text) if ":::" in text else ()
+    def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
+        """Find asides."""
+        return find_containers(text) if ":::" in text else ()

@@ -1,4 +1,4 @@
-"""A book on disk: a Docusaurus site, a MkDocs site, or a tree of Markdown files."""
+"""A book on disk: the source of a site, a built site, one file, or a plain tree of files."""
 
 from __future__ import annotations
 
@@ -14,14 +14,7 @@ from recto.book.parsing.formats import MARKDOWN, MDX, format_of, skip_advice, su
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.built import BuiltSiteRules, is_built_site
-from recto.book.sources.directory import (
-    Generator,
-    PageDirectory,
-    SiteRules,
-    any_of,
-    is_file,
-    module_titles,
-)
+from recto.book.sources.directory import Generator, PageDirectory, SiteRules, any_of, is_file, module_titles
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
 from recto.book.sources.gitbook import D2lBookSite, GitBookSite, NextraSite
 from recto.book.sources.hugo import HugoSite
@@ -125,10 +118,10 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
 def _generators(name: str) -> list[type[Generator]]:
     """Return the generators to try: all, or the one of this name; none for a plain tree."""
     if name and name != NO_GENERATOR and name not in GENERATORS:
-        known = [*GENERATORS, NO_GENERATOR]
-        guess = nearest(name, known)
+        names = [*GENERATORS, NO_GENERATOR]
+        guess = nearest(name, names)
         hint = f"Did you mean {guess}? " if guess else ""
-        raise InvalidOption(f"There is no generator {name!r}", hint=f"{hint}There are: {', '.join(known)}.")
+        raise InvalidOption(f"There is no generator {name!r}", hint=f"{hint}There are: {', '.join(names)}.")
     return [one for key, one in GENERATORS.items() if name in ("", key)]
 
 
@@ -171,12 +164,6 @@ def _refuse_flags(options: SiteOptions, location: Path, effective: Sequence[str]
                 f"--{flag} has no effect on {location}",
                 hint=f"Leave it out, or pass the directory of a site: it is for {', '.join(users)}.",
             )
-    if "," in options.locale and "locales" not in effective:
-        users = [key for key, generator in GENERATORS.items() if "locales" in generator.options]
-        raise InvalidOption(
-            f"{location} can be read in one locale at a time",
-            hint=f"Several locales are for {', '.join(users)}.",
-        )
 
 
 def _sites_below(location: Path) -> list[str]:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from recto.book.sources.directory import any_of
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import (
     Directive,
-    Finder,
     code_ranges,
     find_containers,
     in_order,
@@ -63,52 +60,48 @@ class VitePressSite(Site):
         self.url = host.rstrip("/") + (base or "/") if host else ""
         slash = self.book_file.options.trailing_slash
         self._suffix = "" if config.get("cleanUrls") is True or slash is not None else ".html"
-        self._left_out = any_of(texts_of(config.get("srcExclude")))
+        self.left_out = texts_of(config.get("srcExclude"))
         rewrites = config.get("rewrites")
-        self._rewrites = (
-            {key: value for key, value in rewrites.items() if isinstance(value, str)}
-            if isinstance(rewrites, dict)
-            else {}
-        )
-        locales = config.get("locales")
-        chosen = self.book_file.options.locale
-        self._others = (
-            tuple(f"{key}/" for key in locales if key not in ("root", chosen))
-            if isinstance(locales, dict)
-            else ()
-        )
-        own = get(locales, chosen or "root", "themeConfig", "sidebar")
+        self._rewrites = rewrites if isinstance(rewrites, dict) else {}
+        self.choose_locale(config.get("locales"))
+        own = get(config, "locales", self.book_file.options.locale or "root", "themeConfig", "sidebar")
         sidebar = own or get(config, "themeConfig", "sidebar")
-        self.list_pages(list(_entries(sidebar, "", ())), self._file)
+        self.list_pages(_entries(sidebar, "", ()))
         if sidebar is not None and not self.sections:
             self.notes.append(
                 "The sidebar cannot be read without running the configuration; "
                 "pages are in the order of their names."
             )
 
-    def _file(self, link: str) -> str | None:
-        path = link.partition("#")[0].strip("/").removesuffix(".html").removesuffix(".md")
+    def file_of(self, target: str) -> str | None:
+        """Return the file of a link."""
+        path = target.partition("#")[0].strip("/").removesuffix(".html").removesuffix(".md")
         names = [f"{path}.md", f"{path}/index.md".lstrip("/")]
-        return None if "://" in link else next(filter(self.exists, names), None)
-
-    def enters(self, folder: str) -> bool:
-        """Return whether a directory may hold pages."""
-        return super().enters(folder) and not f"{folder}/".startswith(self._others)
+        return None if "://" in target else next(filter(self.exists, names), None)
 
     def wants(self, name: str) -> bool:
-        """Return whether a file is a page."""
-        return super().wants(name) and not self._left_out(name) and not name.startswith(self._others)
+        """Return whether a file is a page of the language."""
+        return super().wants(name) and not name.startswith(self.other_locales)
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page; an index page has the address of its directory."""
-        name = self._rewrites.get(name, name)
+        rewritten = self._rewrites.get(name)
+        name = rewritten if isinstance(rewritten, str) else name
         if name.rpartition("/")[2] == "index.md":
             return name.removesuffix("index.md")
         return f"{name.removesuffix('.md')}{self._suffix}"
 
-    def finder(self) -> Finder:
-        """Return the finder of snippets, included files and containers."""
-        return partial(_find, self.root)
+    def find(self, text: str, file: Path) -> Sequence[Directive]:
+        """Find snippets, included files, containers, values of scripts and code in addresses."""
+        directives = find_containers(text) if ":::" in text else []
+        if "<<<" in text or "@include" in text:
+            directives += _files(text, self.root, file)
+        if "{{" in text:
+            in_code = code_ranges(text)
+            values = (one for one in _INTERPOLATION.finditer(text) if one["value"])
+            directives += [Directive(*value.span()) for value in values if not in_code(value.start())]
+        directives += [Directive(*code.span()) for code in _PLAYGROUND.finditer(text)]
+        return in_order(directives)
 
 
 def _entries(value: Any, base: str, sections: tuple[str, ...]) -> Iterator[Entry]:
@@ -119,12 +112,8 @@ def _entries(value: Any, base: str, sections: tuple[str, ...]) -> Iterator[Entry
         for item in value:
             yield from _entries(item, base, sections)
     elif isinstance(value, dict):
-        base, text, link, items = (
-            text_of(value, "base") or base,
-            text_of(value, "text"),
-            text_of(value, "link"),
-            value.get("items"),
-        )
+        base, items = text_of(value, "base") or base, value.get("items")
+        text, link = text_of(value, "text"), text_of(value, "link")
         if link:
             yield base + link if base else link, text, (*sections, text) if items else sections
         if items:
@@ -132,18 +121,6 @@ def _entries(value: Any, base: str, sections: tuple[str, ...]) -> Iterator[Entry
         elif not text:
             for part in value.values():
                 yield from _entries(part, base, sections)
-
-
-def _find(root: Path, text: str, file: Path) -> Sequence[Directive]:
-    directives = find_containers(text) if ":::" in text else []
-    if "<<<" in text or "@include" in text:
-        directives += _files(text, root, file)
-    if "{{" in text:
-        in_code = code_ranges(text)
-        values = (one for one in _INTERPOLATION.finditer(text) if one["value"] and not in_code(one.start()))
-        directives += [Directive(*value.span()) for value in values]
-    directives += [Directive(*code.span()) for code in _PLAYGROUND.finditer(text)]
-    return in_order(directives)
 
 
 def _files(text: str, root: Path, file: Path) -> Iterator[Directive]:

@@ -15,13 +15,7 @@ from recto._util.text import escape_controls, plural
 from recto.cli import options
 from recto.cli.output import echo, emit
 from recto.cli.runner import Exit, close_later, confirm_endpoint, notify, progress_bar, warn
-from recto.errors import (
-    FingerprintMismatch,
-    FormatMismatch,
-    InvalidArgument,
-    InvalidOption,
-    RectoError,
-)
+from recto.errors import FingerprintMismatch, FormatMismatch, InvalidArgument, InvalidOption, RectoError
 from recto.indexing import default_collection
 from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store, Verifiable
 from recto.search.lexical import other_analyzer

@@ -60,7 +60,9 @@ def explain(
     check_query(query)
     check_search(top_k, filters, None, FLAGS, mode)
     from recto.evaluation.explain import explain as explain_query
+    from recto.evaluation.explain import split_expected
 
+    split_expected(expect)
     quotation = " ".join((passage or "").split())
     with connect(collection) as retriever:
         explanation = explain_query(retriever, query, top_k, filters, expect, quotation, mode)

@@ -110,12 +110,14 @@ def watch(
         )
     files = indexing.WatchedFiles(Path(path))
     runner = indexing.open_runner(collection, options.split_names(modules), new_urls=new_urls)
+    chosen = SourceOptions(**source_options)
     notify(f"Watching {files.root}. Press Ctrl-C to stop.")
     while True:
         state = files.state()
         began = perf_counter()
         try:
-            source = runner.open(path, SourceOptions(**source_options), notify, cached=False)
+            source = runner.open(path, chosen, notify, cached=False)
+            chosen = chosen.repeating(getattr(source, "index_options", ()))
             report = indexing.run_index(runner, source)
         except RectoError as error:
             warn(f"{error}. {error.hint}".strip())

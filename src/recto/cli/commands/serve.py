@@ -14,12 +14,7 @@ from recto.cli.runner import Exit, confirm_endpoint, notify, warn
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, missing_extra
 from recto.server.keys import Key, KeyScope, add_key, key_file, read_keys, revoke_key
-from recto.settings import (
-    Settings,
-    check_collection_name,
-    load_settings,
-    parse_directory,
-)
+from recto.settings import Settings, check_collection_name, load_settings, parse_directory
 
 _NEEDS_KEY = "Addresses other than loopback need RECTO_API_KEY."
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -21,7 +20,7 @@ from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
 from recto.search.query import DEFAULT_TOP_K
 from recto.settings import check_collection_name
-from recto.types.search import Filters
+from recto.types.search import Filters, Mode
 
 if TYPE_CHECKING:
     from recto.evaluation.baseline import Baseline, Check, Comparison, Threshold
@@ -38,6 +37,26 @@ Examples:
 """
 _PROGRAM = ("recto", "validate")
 _MAX_LISTED = 10
+
+
+class _Request(NamedTuple):
+    """The options of the command that decide what is run, compared and written."""
+
+    suite: Path | None
+    collection: str | None
+    top_k: int
+    mode: Mode
+    baseline: Path | None
+    update_baseline: bool
+    gates: tuple[str, ...]
+    compare: str | None
+    compare_settings: tuple[str, ...]
+    measures: tuple[str, ...]
+    tags: tuple[str, ...]
+    noise_floor: float | None
+    junit: Path | None
+    markdown: Path | None
+    html: Path | None
 
 
 @click.command(epilog=_EPILOG)
@@ -82,11 +101,8 @@ def validate(
     default_mode = click.get_current_context().get_parameter_source("mode") is ParameterSource.DEFAULT
     if suite is None and default_mode and not any(value for name, value in flags.items() if name != "mode"):
         return validate_contract(None, collection, _PROGRAM, verbose=verbose, as_json=as_json)
-    return _validate(
-        SimpleNamespace(suite=suite, collection=collection, top_k=top_k, **flags),
-        verbose=verbose,
-        as_json=as_json,
-    )
+    request = _Request(suite, collection, top_k, **flags)
+    return _validate(request, verbose=verbose, as_json=as_json)
 
 
 def validate_contract(
@@ -114,7 +130,7 @@ def validate_contract(
     return Exit.OK if run.sufficient else Exit.VALIDATION_FAILED
 
 
-def _validate(request: SimpleNamespace, *, verbose: bool, as_json: bool) -> Exit:
+def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
     from recto.evaluation import records
     from recto.evaluation.baseline import (
         checks,
@@ -164,7 +180,7 @@ def _validate(request: SimpleNamespace, *, verbose: bool, as_json: bool) -> Exit
 
 
 def _write_reports(
-    request: SimpleNamespace,
+    request: _Request,
     run: Run,
     gate: Sequence[Check],
     comparison: Comparison | None,
@@ -212,7 +228,7 @@ def _command(program: tuple[str, ...], suite: Path | None, collection: str, *opt
     return shlex.join([*program, *given, "--collection", collection, *options])
 
 
-def _result_options(request: SimpleNamespace) -> Iterator[str]:
+def _result_options(request: _Request) -> Iterator[str]:
     """Yield the options of a request that change its results."""
     if request.top_k != DEFAULT_TOP_K:
         yield from ("--top-k", str(request.top_k))
@@ -231,7 +247,7 @@ def _warm_up(retriever: Retriever) -> None:
     retriever.warm_up()
 
 
-def _check(request: SimpleNamespace) -> None:
+def _check(request: _Request) -> None:
     if request.update_baseline and request.baseline is None:
         raise InvalidArgument("--update-baseline needs --baseline", hint="Add --baseline FILE.")
     if request.baseline and request.compare is not None:
@@ -252,7 +268,7 @@ def _check(request: SimpleNamespace) -> None:
             )
 
 
-def _measures(request: SimpleNamespace, thresholds: Iterable[Threshold], suite: Suite) -> tuple[Measure, ...]:
+def _measures(request: _Request, thresholds: Iterable[Threshold], suite: Suite) -> tuple[Measure, ...]:
     """Return the measures that --measure, --gate, a comparison or grades need."""
     from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, parse_measure
 
@@ -270,7 +286,7 @@ def _measures(request: SimpleNamespace, thresholds: Iterable[Threshold], suite: 
     return measures
 
 
-def _suites(request: SimpleNamespace) -> tuple[Suite, Suite]:
+def _suites(request: _Request) -> tuple[Suite, Suite]:
     """Return the whole suite, and its questions with the tags of --tag."""
     from recto.evaluation.suites import documented_suite, load_strict_suite
 

@@ -16,7 +16,7 @@ from recto.book.parsing.html.tokens import (
     split_site_name,
     words,
 )
-from recto.book.parsing.rendered import TextBlock, joined, sections, ticks
+from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table, ticks
 from recto.errors import missing_extra
 from recto.types.book import Document
 
@@ -276,9 +276,7 @@ class _Renderer:
             self._table(frame)
         elif frame.blocks:
             block = joined("list" if frame.kind in ("ul", "ol", "dl") else "group", frame.blocks)
-            if frame.kind == "blockquote":
-                block.lines = [f"> {line}".rstrip() for line in block.lines]
-            self._top.blocks.append(block)
+            self._top.blocks.append(indented(block, "> ", "> ") if frame.kind == "blockquote" else block)
 
     def _heading(self, frame: _Frame) -> None:
         text = " ".join("".join(frame.inline).split())
@@ -300,12 +298,7 @@ class _Renderer:
         around = self._top
         mark = {"dt": "", "dd": ": "}.get(frame.kind, f"{around.number}. " if around.kind == "ol" else "- ")
         around.number += 1
-        block = joined("item", frame.blocks)
-        indent = " " * len(mark)
-        block.lines = [
-            f"{mark}{line}" if number == 0 else f"{indent}{line}" if line else ""
-            for number, line in enumerate(block.lines)
-        ]
+        block = indented(joined("item", frame.blocks), mark)
         if frame.kind == "dd" and around.blocks:
             around.blocks[-1].append(block)
         else:
@@ -339,19 +332,16 @@ class _Renderer:
             lines = [" ".join(cell.replace("\\|", "|") for cell in row.lines if cell) for row in rows]
             self._add(TextBlock("paragraph", lines))
             return
-        width = max(len(row.lines) for row in rows)
-        lines = [f"| {' | '.join(row.lines + [''] * (width - len(row.lines)))} |" for row in rows]
         anchors = [
             (number + (number > 0), name) for number, row in enumerate(rows) for _, name in row.anchors
         ]
-        self._add(TextBlock("table", [lines[0], f"|{' --- |' * width}", *lines[1:]], anchors=anchors))
+        self._add(TextBlock("table", table([row.lines for row in rows]), anchors=anchors))
 
     def _code(self, node: LexborNode) -> None:
         text = _code_text(node)
         code = "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
         if code:
-            marks = ticks(text, 3)
-            self._add(TextBlock("code", [marks + _code_language(node), *code.split("\n"), marks]))
+            self._add(TextBlock("code", fenced(code, _code_language(node))))
 
     def _note_id(self, node: LexborNode, tag: str, attributes: Attributes) -> None:
         name = attributes.get("id") or (attributes.get("name") if tag == "x-link" else "") or ""

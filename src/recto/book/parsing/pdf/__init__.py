@@ -27,14 +27,14 @@ from recto.book.parsing.pdf.layout import (
     paragraphs,
     without_running_heads,
 )
-from recto.book.parsing.rendered import TextBlock, sections, ticks
+from recto.book.parsing.rendered import TextBlock, fenced, sections
 from recto.errors import missing_extra
 from recto.types.book import Block, Document, Page, Part, Section, Volume
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfTextPage
 
-_PATIENCE = 600  # seconds
+_TIMEOUT = 600  # seconds
 _MOST_MEMORY = 4 << 30  # bytes
 _MOST_PAGES, _MOST_CHARACTERS = 10_000, 30_000  # of a book, and of a page
 _MOST_ENTRIES = 20_000  # of an outline
@@ -72,9 +72,9 @@ def split_pdf(data: bytes) -> Volume:
         raise missing_extra("Reading a PDF", "pdf")
     command = [sys.executable, "-c", f"from {__name__} import main; main()"]
     try:
-        run = subprocess.run(command, input=data, capture_output=True, check=False, timeout=_PATIENCE)
+        run = subprocess.run(command, input=data, capture_output=True, check=False, timeout=_TIMEOUT)
     except subprocess.TimeoutExpired as error:
-        raise ValueError(f"reading it takes more than {_PATIENCE} seconds") from error
+        raise ValueError(f"reading it takes more than {_TIMEOUT} seconds") from error
     if run.returncode:
         reason = run.stderr.decode("utf-8", "replace").strip().split("\n")[-1]
         raise ValueError(f"the process that read it ended unexpectedly ({reason[:200] or run.returncode})")
@@ -122,8 +122,7 @@ def read_pdf(page: Page) -> Document:
     blocks: list[TextBlock] = []
     last = 0
     for kind, level, number, text in json.loads(page.text):
-        marks = ticks(text, 3)
-        lines = [marks, *text.split("\n"), marks] if kind == "code" else text.split("\n")
+        lines = fenced(text) if kind == "code" else text.split("\n")
         block = TextBlock(kind, lines, level=level, id=f"page={number}" if kind == "heading" else "")
         block.anchors = [(0, f"page={number}")] if number != last or kind == "heading" else []
         last = number
@@ -307,7 +306,7 @@ def _headings_by_size(pages: Sequence[Sequence[Row]]) -> list[_Entry]:
 
 
 def _relocated(entries: list[_Entry], pages: Sequence[Sequence[Row]]) -> list[_Entry]:
-    """Search the titles of an outline whose entries all lead to the same page, in their order."""
+    """Search for the titles of an outline whose entries all point to the same page, in their order."""
     if len(entries) < _FEWEST_ENTRIES or len({entry.page for entry in entries}) > 1:
         return entries
     placed, start = list[_Entry](), 0
@@ -360,9 +359,9 @@ def _matching(entry: _Entry, rows: Sequence[Row]) -> list[Row]:
     top = entry.top
     return max(
         candidates,
-        key=lambda found: (
-            max(row.size for row in found),
-            -abs(found[0].bottom - top) if top is not None else 0.0,
+        key=lambda shown: (
+            max(row.size for row in shown),
+            -abs(shown[0].bottom - top) if top is not None else 0.0,
         ),
     )
 

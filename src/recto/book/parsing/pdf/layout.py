@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import pairwise
 from statistics import median
+
+from recto.book.parsing.rendered import table
 
 _GUTTER = (0.3, 0.7)  # the share of the text's width where the space between two columns may be
 _MOST_CROSSING = 0.2  # the share of rows that may cross it: headings, figures
@@ -29,7 +31,7 @@ _COMMON_HEAD = 3  # pages that have the same first or last row
 class Row:
     """Words on one line of a column, in one or several cells; y grows upwards.
 
-    `pitch` is the width of a character if all have the same, zero if not, and `UNKNOWN` if it cannot be told.
+    `pitch` is the width of a character if all have the same, zero if not, and `UNKNOWN` for a short word.
     """
 
     left: float
@@ -58,7 +60,7 @@ class TextRun:
 
 
 def in_reading_order(segments: Sequence[Row]) -> list[Row]:
-    """Return the rows of a page: those of the left column before those of the right one."""
+    """Return the rows of a page: the left column before the right one."""
     if not segments:
         return []
     gutter = _gutter(segments)
@@ -162,12 +164,10 @@ def paragraphs(rows: Iterable[Row], headings: dict[int, tuple[int, str]], hyphen
     runs: list[TextRun] = []
     ordered = list(rows)
     pitch = _pitch(ordered)
-    for above, row in pairwise(ordered):  # a row of short words is code below code
-        if row.pitch == UNKNOWN and above.pitch > 0 and abs(above.size - row.size) < 0.1 * row.size:
-            row.pitch = above.pitch
-    for row, below in pairwise(ordered):
-        if row.pitch == UNKNOWN and below.pitch > 0 and abs(below.size - row.size) < 0.1 * row.size:
-            row.pitch = below.pitch
+    for near, row in (*pairwise(ordered), *((below, row) for row, below in pairwise(ordered))):
+        # A row of short words is code if the row above or below it is.
+        if row.pitch == UNKNOWN and near.pitch > 0 and abs(near.size - row.size) < 0.1 * row.size:
+            row.pitch = near.pitch
     for row in ordered:
         if id(row) in headings:
             level, title = headings[id(row)]
@@ -244,8 +244,11 @@ def _set_text(run: TextRun, hyphens: Hyphens) -> None:
 def _table(rows: Sequence[Row]) -> str:
     """Return rows as a Markdown table; cells that begin at about the same x are a column."""
     size = median(row.size for row in rows) or 1
-    starts = sorted(x for row in rows for x, _ in row.cells)
-    columns = [next(group) for _, group in groupby(_clustered(starts, 1.5 * size), key=lambda one: one)]
+    columns: list[float] = []
+    last = float("-inf")
+    for x in sorted(x for row in rows for x, _ in row.cells):
+        columns += [x] if x - last > 1.5 * size else []
+        last = x
     lines: list[list[str]] = []
     for row in rows:
         cells = [""] * len(columns)
@@ -256,20 +259,7 @@ def _table(rows: Sequence[Row]) -> str:
             lines[-1] = [f"{one} {more}".strip() for one, more in zip(lines[-1], cells, strict=True)]
         else:
             lines.append(cells)
-    written = [f"| {' | '.join(cells)} |" for cells in lines]
-    return "\n".join([written[0], "|" + " --- |" * len(columns), *written[1:]])
-
-
-def _clustered(values: Sequence[float], distance: float) -> list[float]:
-    """Return, for each of the sorted values, the first value of its cluster."""
-    clusters: list[float] = []
-    start = last = float("-inf")
-    for value in values:
-        if value - last > distance:
-            start = value
-        clusters.append(start)
-        last = value
-    return clusters
+    return "\n".join(table(lines))
 
 
 class Hyphens:

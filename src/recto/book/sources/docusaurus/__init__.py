@@ -75,7 +75,7 @@ class DocusaurusSite(Generator):
 
     generator = "docusaurus"
     config_files = CONFIG_FILES
-    options = ("version", "locale", "locales", "route_base_path")
+    options = ("version", "locale", "route_base_path")
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
         self.directory = config_file.parent

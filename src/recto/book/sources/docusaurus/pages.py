@@ -26,7 +26,7 @@ from recto.book.sources.includes import (
     line_start,
     whole_line,
 )
-from recto.book.sources.options import BookFile, UnreadableSite, is_inside, read_config
+from recto.book.sources.options import BookFile, UnreadableSite, read_config, read_start
 from recto.types.book import Page
 
 _DATE_OR_VERSION = re.compile(r"[0-9]+[-_.][0-9]+")
@@ -35,7 +35,6 @@ _NOT_ENCODED = ";/?:@&=+$,#-_.!~*'()"  # as encodeURI
 _DEEPEST = 20  # categories in categories
 _CATEGORY_FILES = ("_category_.json", "_category_.yml", "_category_.yaml")
 _LARGEST_CATEGORY = 1 << 16
-_HEAD = 1 << 14  # bytes of a page that are searched for front matter
 _IMPORT = re.compile(
     r"^[ \t]*import\s+(?P<name>\w+)\s+from\s+(?P<quote>['\"])(?P<path>[^'\"\n]+)(?P=quote);?[ \t]*$",
     re.MULTILINE,
@@ -294,16 +293,9 @@ class DocsRules(SiteRules):
 
     def _head(self, name: str) -> dict[str, Any]:
         """Return the front matter of a page if it may state a position or an id."""
-        for folder in self._folders:
-            try:
-                with (folder / name).open("rb") as file:
-                    head = file.read(_HEAD).decode("utf-8", "replace")
-            except OSError:
-                continue
-            if not is_inside(folder / name, self._bounds):
-                continue
-            return split_front_matter(head)[0] if "sidebar_position" in head or "id:" in head else {}
-        return {}
+        heads = (read_start(folder / name, self._bounds) for folder in self._folders)
+        head = next(filter(None, heads), "")
+        return split_front_matter(head)[0] if "sidebar_position" in head or "id:" in head else {}
 
     def _id(self, name: str, head: dict[str, Any]) -> str:
         parts = name.rpartition(".")[0].split("/")
