@@ -141,7 +141,7 @@ def test_versions_and_locales_of_a_site(home: Path, tmp_path: Path) -> None:
 
     urls, warnings = found()
     assert urls == CURRENT
-    assert warnings == ["Searched version 2.0. Other versions, by their filter: current, 1.0."]
+    assert warnings == ["Only version 2.0 was searched. The book also has: current, 1.0."]
     assert found("--docs-version", "1.0", "--lang", "de") == ({TEAM, DE_1}, [])
 
 

@@ -18,8 +18,8 @@ from recto.book.sources.tree import open_book
 from recto.cli.commands.doctor import exit_code
 from recto.embedders.granite.embedder import VARIANTS
 from recto.evaluation.calibration import calibrate
-from recto.evaluation.doctor import examine
-from recto.evaluation.doctor.environment import Finding
+from recto.evaluation.doctor import calibration, examine
+from recto.evaluation.doctor.environment import DoctorContext, Finding
 from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.promotion import promote
 from recto.protocols import Embedder
@@ -29,7 +29,7 @@ from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.collections import LEXICON_KEY
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
-from recto.testing.values import chunk, publish
+from recto.testing.values import chunk, publish, publish_lexical
 from recto.types.index import Calibration
 from recto.types.search import Vector
 from tests import breaking
@@ -503,3 +503,15 @@ def test_a_home_that_others_can_read_is_noted(home: Path) -> None:
     assert found[-1].repair == f"chmod 700 {home}"
     home.chmod(0o700)
     assert [finding.severity for finding in examined(home, None) if finding.check == "home"] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    ("language", "message"), [("en", "Scores below 0.500 are noise"), ("de", "in 'de' have none")]
+)
+def test_noise_floor_is_for_english_books(tmp_path: Path, language: str, message: str) -> None:
+    store = EdgeStore(tmp_path)
+    publish_lexical(store, "house", [replace(chunk(number), language=language) for number in range(3)])
+    store.save_calibration(store.open("house").info, Calibration(0.5, 0.9, 40, 40))
+    (finding,) = calibration(DoctorContext({}, tmp_path, "house"), store.open("house"))
+    assert finding.severity == "ok"
+    assert message in finding.message

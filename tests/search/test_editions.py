@@ -114,7 +114,7 @@ def test_static_client_finds_the_same(book: Retriever, tmp_path: Path) -> None:
 
 def test_response_names_the_other_versions_unless_one_was_chosen(book: Retriever) -> None:
     (note,) = search(book, {}).warnings
-    assert note == "Searched version 2.0. Other versions, by their filter: current, 1.0."
+    assert note == "Only version 2.0 was searched. The book also has: current, 1.0."
     for options in ({"version": "1.0"}, {"version": "all"}, {"prefer": "1.0"}):
         assert search(book, options).warnings == ()
 

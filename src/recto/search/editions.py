@@ -44,7 +44,7 @@ def other_versions(given: Filters, used: Filters, made: Fingerprint | None) -> t
         return ()
     names = [name for name in used.versions if name]
     others = [name for name, _ in made.versions if name not in names]
-    return (f"Searched version {', '.join(names)}. Other versions, by their filter: {', '.join(others)}.",)
+    return (f"Only version {', '.join(names)} was searched. The book also has: {', '.join(others)}.",)
 
 
 def _default_versions(preferred: Sequence[str], made: Fingerprint) -> tuple[str, ...]:

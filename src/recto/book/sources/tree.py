@@ -164,12 +164,6 @@ def _refuse_flags(options: SiteOptions, location: Path, effective: Sequence[str]
                 f"--{flag} has no effect on {location}",
                 hint=f"Leave it out, or pass the directory of a site: it is for {', '.join(users)}.",
             )
-    if "," in options.locale and "locales" not in effective:
-        users = [key for key, generator in GENERATORS.items() if "locales" in generator.options]
-        raise InvalidOption(
-            f"{location} can be read in one locale at a time",
-            hint=f"Several locales are for {', '.join(users)}.",
-        )
 
 
 def _sites_below(location: Path) -> list[str]:

@@ -18,6 +18,7 @@ from recto._util.text import absolute_url, encodable, is_absolute_url
 from recto.api import Connection
 from recto.contracts import DEFAULT_COLLECTIONS, TEST_COLLECTION
 from recto.errors import ErrorKind, InvalidArgument, RectoError
+from recto.search.editions import current_edition
 from recto.search.pipeline import nearest_chunks
 from recto.search.query import DEFAULT_TOP_K, FLAGS, check_query, check_top_k, vector_problem
 from recto.settings import Settings, check_collection_name
@@ -177,7 +178,7 @@ class Backend(Connection):
         vector = checked_vector(query_embedding, index.info.dim or self.embedder.dim)
         began = perf_counter()
         with raising(QdrantAPIError):
-            (hits,) = nearest_chunks(index, [vector], top_k)
+            (hits,) = nearest_chunks(index, [vector], top_k, current_edition(index))
         _SEARCH.debug("%d results in %.1f ms", len(hits), (perf_counter() - began) * 1e3)
         return hits
 
