@@ -19,6 +19,7 @@ from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Double, hang, reset, status
+from tests.running import wait_until
 from tests.server.http.service import Service, index_cloud_book
 
 
@@ -155,7 +156,7 @@ def test_an_engine_is_down_at_the_start(
         assert service.get("/v1/health").status == 503
         qdrant.always(None)
         recovers(service)
-        assert service.get("/readyz").status == 200
+        wait_until(lambda: service.get("/readyz").status == 200, 60)
 
 
 def test_a_refused_key_and_a_rate_limit(settings: Settings, cohere: CohereDouble) -> None:

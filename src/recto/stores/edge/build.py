@@ -260,6 +260,8 @@ def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
             return None
         if not points:
             break
+        if not count and any(payload.get("version") or payload.get("locales") for *_, payload in points):
+            engine.index_editions(shard)
         for start in range(0, len(points), _BATCH):
             engine.upsert(shard, points[start : start + _BATCH])
         count += len(points)

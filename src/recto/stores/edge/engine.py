@@ -112,15 +112,26 @@ def payload_indexes() -> dict[str, edge.KeywordIndexParams]:
     Only the modules are part of the HNSW graph, and in memory for it: the few chunks of a page are searched
     exactly.
     """
-    on_disk = edge.KeywordIndexParams(enable_hnsw=False, memory=edge.Memory.Cold)
+    on_disk = _on_disk()
     return {
         "module_keys": edge.KeywordIndexParams(memory=edge.Memory.Pinned),
         "module_name": on_disk,
         "page_key": on_disk,
         "language": on_disk,
-        "version": on_disk,
-        "locales": on_disk,
     }
+
+
+def index_editions(shard: edge.EdgeShard) -> None:
+    """Add the payload indexes of versions and locales, for a book that has several.
+
+    Each takes 4 MiB, which would be digested at every start of a small index.
+    """
+    for field in ("version", "locales"):
+        shard.update(edge.UpdateOperation.create_field_index(field, _on_disk()))
+
+
+def _on_disk() -> edge.KeywordIndexParams:
+    return edge.KeywordIndexParams(enable_hnsw=False, memory=edge.Memory.Cold)
 
 
 def upsert(shard: edge.EdgeShard, points: Sequence[tuple[str, Vector, SparseVector | None, Payload]]) -> None:
