@@ -246,6 +246,9 @@ def test_meaning_needs_no_network_after_the_first_search(reader: Reader) -> None
     page = reader.read(PAGE)
     reader.type(OFF_TOPIC)
     expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
+    loaded = -1
+    while loaded != (loaded := page.evaluate("performance.getEntriesByType('resource').length")):
+        page.wait_for_timeout(1000)  # until nothing is being loaded any more
     page.route(re.compile(r"/(data|model)/"), lambda route: route.abort("internetdisconnected"))
     page.reload(wait_until="networkidle")
     reader.type(OFF_TOPIC)

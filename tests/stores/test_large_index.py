@@ -109,14 +109,7 @@ def build_large_index(size: int, tmp_path_factory: pytest.TempPathFactory) -> It
     engine.finish_shard(shard, path, size, DIM)
     shard = engine.load_shard(path)
     assert shard.info().indexed_vectors_count == COUNT
-    assert set(shard.info().payload_schema) == {
-        "language",
-        "locales",
-        "module_keys",
-        "module_name",
-        "page_key",
-        "version",
-    }
+    assert set(shard.info().payload_schema) == {"language", "module_keys", "module_name", "page_key"}
     index = EdgeIndex(shard, IndexInfo("sized", "gen-000001", size, fingerprint(), (), DIM), path / "notes")
     yield LargeIndex(
         index, [part.id for part in chunks], vectors, clustered_vectors(np.random.default_rng(3), QUESTIONS)
