@@ -25,6 +25,10 @@ print(json.dumps({found.metadata["Name"].lower(): found.version for found in dis
 """
 
 
+_MODEL = ("RECTO_MODEL", "RECTO_PRECISION")
+"""The variables that choose the model, which all systems share."""
+
+
 @dataclass(frozen=True, slots=True)
 class Environment:
     """An interpreter with a system, the installed versions, and their size."""
@@ -39,7 +43,7 @@ class Environment:
         mine = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("PYTHON", "RECTO_", "COHERE_", "QDRANT_"))
+            if name in _MODEL or not name.startswith(("PYTHON", "RECTO_", "COHERE_", "QDRANT_"))
         }
         quiet = {
             "ANONYMIZED_TELEMETRY": "False",
