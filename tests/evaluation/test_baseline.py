@@ -200,7 +200,7 @@ def frequency(pairs: Callable[[np.random.Generator], tuple[Ranks, Ranks]], round
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("share", [0.0, 0.05, 0.2, 1.0])
+@pytest.mark.parametrize("share", [0.05, 1.0])
 def test_equal_runs_fail_at_most_in_one_of_twenty(share: float) -> None:
     assert frequency(lambda numbers: swapped(numbers, suite_of(numbers), share)) <= 0.05
 
@@ -208,8 +208,8 @@ def test_equal_runs_fail_at_most_in_one_of_twenty(share: float) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("down", "up", "least", "most"),
-    [(0.05, 0.0, 0.9, 1), (0.075, 0.025, 0.5, 0.9), (0.125, 0.025, 0.9, 1), (0.0, 0.05, 0, 0)],
-    ids=["five points", "five points in noise", "ten points in noise", "a gain"],
+    [(0.075, 0.025, 0.5, 0.9), (0.125, 0.025, 0.9, 1), (0.0, 0.05, 0, 0)],
+    ids=["five points in noise", "ten points in noise", "a gain"],
 )
 def test_how_often_a_loss_is_caught(down: float, up: float, least: float, most: float) -> None:
     assert least <= frequency(lambda numbers: flipped(numbers, suite_of(numbers), down, up)) <= most
