@@ -195,6 +195,7 @@ def test_each_node_is_killed_in_turn(
     record_testsuite_property("slowest_s", round(searches.slowest, 2))
 
 
+@pytest.mark.long  # tests/stores/test_failover.py has nodes that hang, which are doubles
 @pytest.mark.usefixtures("promoted")
 def test_a_node_hangs(
     cluster: Cluster,
