@@ -379,13 +379,11 @@ def test_agents_in_the_browser_search_the_book(browser: Browser, site: Site) -> 
 
 
 def test_the_widget_is_small() -> None:
-    """A page loads the texts of one language at most; only browsers with WebMCP load `agents.js`."""
+    """A page loads the texts of one language at most."""
     names = ("widget.js", "client.js", "dom.js", "highlight.js")
     files = [*(WEB / name for name in names), *(WEB / "widget").glob("*.js")]
     assert len(files) > len(names)
-    sizes = {
-        file.name: len(gzip.compress(file.read_bytes(), 9)) for file in files if file.name != "agents.js"
-    }
+    sizes = {file.name: len(gzip.compress(file.read_bytes(), 9)) for file in files}
     texts = [size for name, size in sizes.items() if name.startswith("strings_")]
     assert sum(sizes.values()) - sum(texts) + max(texts) <= 30 * 1024
 

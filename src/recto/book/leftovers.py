@@ -33,3 +33,9 @@ def leftovers(text: str) -> Counter[str]:
     for kind, mark in _OTHERS.items():
         counts[kind] = len(mark.findall(text))
     return +counts
+
+
+def describe_leftovers(counts: Counter[str]) -> str:
+    """Return a sentence about markup that was not resolved, without a full stop."""
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.most_common())
+    return f"Markup that was not resolved and is kept as text: {kinds}"

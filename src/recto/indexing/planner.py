@@ -14,7 +14,7 @@ from typing import Self
 
 from recto._util.text import filter_keys, nearest
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize, EmbeddingInput
-from recto.book.leftovers import leftovers
+from recto.book.leftovers import describe_leftovers, leftovers
 from recto.book.parsing.formats import reader_version
 from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument
 from recto.indexing.journal import Journal
@@ -272,6 +272,7 @@ class Planner:
         self._keep_and_drop()
         if self._emit is not None and self._ready:
             self._flush(self._emit)
+        leftover_notes = [f"{describe_leftovers(self._leftovers)}."] if self._leftovers else []
         return Plan(
             pages=tuple(self._pages),
             chunks=self._chunks,
@@ -281,13 +282,8 @@ class Planner:
             changes=self._previous is None or not self._unchanged == self._chunks == len(self._previous),
             content_hash=f"{self._content:064x}",
             failed=tuple(self._failed),
-            notes=(*self._source.notes, *self._notes, *self._leftover_notes()),
+            notes=(*self._source.notes, *self._notes, *leftover_notes),
         )
-
-    def _leftover_notes(self) -> list[str]:
-        """Return a note on the markup that no rule resolved in the pages that were read."""
-        kinds = ", ".join(f"{number:,} {kind}" for kind, number in self._leftovers.most_common())
-        return [f"Markup that was not resolved and is kept as text: {kinds}."] if kinds else []
 
     def _jobs(self) -> Iterator[PageJob]:
         """Yield the pages of the modules to index."""

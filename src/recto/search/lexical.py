@@ -262,7 +262,8 @@ def unknown_languages(lexicon: Lexicon, embedder: Embedder) -> str:
     if not unknown:
         return ""
     return (
-        f"The book is in {' and '.join(unknown)}, and {embedder.fingerprint.model} knows only "
+        f"{'The book' if len(unknown) == len(lexicon.languages) else 'Part of the book'} is in "
+        f"{' and '.join(unknown)}, and {embedder.fingerprint.model} knows only "
         f"{', '.join(known)}: it is searched by its words first. Set RECTO_MODEL to a multilingual model to "
         "search it by meaning, too."
     )

@@ -17,6 +17,7 @@ from recto._util.languages import ENGLISH
 from recto._util.retry import redacted
 from recto._util.text import plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize
+from recto.book.leftovers import describe_leftovers
 from recto.book.sources import WEBSITE_SCHEMES, SourceOptions, open_source, sample_source, scheme_of
 from recto.errors import CollectionMissing, ErrorKind, IndexDamaged, RectoError
 from recto.evaluation.calibration import heading_question
@@ -299,9 +300,8 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
             evidence.append(f"{plural(result.sourced, 'text')} found in the book at the indexed lines")
         yield ok(f"{plural(result.checked, 'chunk')} checked, no damage", *evidence)
     if own and result.markup:
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in result.markup.most_common())
         repair = "Index the built site instead, if these parts of the pages matter"
-        yield note("markup", f"Markup that was not resolved and is kept as text: {kinds}", repair=repair)
+        yield note("markup", describe_leftovers(result.markup), repair=repair)
     other_model = any(issue.kind is IssueKind.OTHER_MODEL for issue in result.issues)
     if not own and agreement is not None and not other_model:
         message = f"Fresh vectors agree with stored ones (cosine {agreement:.3f}), so it is this model"

@@ -28,7 +28,7 @@ if (!document.querySelector(HOST)) start(readOptions(script?.dataset ?? {}));
 function readOptions(data) {
   const [from = "", to = ""] = (data.rewrite ?? "").trim().split(/\s+/u);
   return {
-    api: new URL(data.api || ".", data.api ? document.baseURI : import.meta.url).href,
+    url: new URL(data.api || ".", data.api ? document.baseURI : import.meta.url).href,
     collection: data.collection || null,
     key: data.key || null,
     button: data.button ?? "auto",
@@ -132,7 +132,6 @@ function openSearch(parts, query = "") {
 
 /** Load the rest of the widget once, and call one of its functions. */
 async function load(parts, name, ...values) {
-  const { api } = parts.options;
   try {
     parts.widget ??= import("./static/widget/main.js").then(({ mount }) => mount(parts));
     const widget = await parts.widget;
@@ -141,7 +140,7 @@ async function load(parts, name, ...values) {
     widget[name](...values);
   } catch (error) {
     parts.widget = null; // a later attempt may succeed
-    console.warn(`Recto: the widget could not be loaded from ${api}.`, error);
+    console.warn(`Recto: the widget could not be loaded from ${parts.options.url}.`, error);
   }
 }
 

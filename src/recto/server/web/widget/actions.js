@@ -120,7 +120,7 @@ function markdownUrl(options) {
     const path = location.pathname.replace(/\/$/u, "") || "/index";
     return new URL(options.markdown.replace("{path}", path), document.baseURI).href;
   }
-  const url = new URL(`v1/pages/${encodeURIComponent(pageUrl(options))}.md`, options.api.replace(/\/*$/u, "/"));
+  const url = new URL(`v1/pages/${encodeURIComponent(pageUrl(options))}.md`, options.url.replace(/\/*$/u, "/"));
   if (options.collection) url.searchParams.set("collection", options.collection);
   return url.href;
 }

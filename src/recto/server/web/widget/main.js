@@ -12,7 +12,7 @@ import { sheet } from "./style.js";
 export async function mount({ root, options }) {
   const context = {
     t: translator(options.strings, await textsFor(document.documentElement.lang)),
-    client: new RectoClient({ url: options.api, key: options.key, collection: options.collection, semantic: options.semantic }),
+    client: new RectoClient(options),
     rewrite: options.rewrite,
     prefer: () => editionOf(options),
     root,
