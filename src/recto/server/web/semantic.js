@@ -11,10 +11,36 @@ const GROUPS = 6; // scales of a token's row
 const SLOW = ["slow-2g", "2g"];
 const LEAST_MEMORY = 2; // GB
 
-/** Return whether this device may load the model without being asked. */
-export function mayLoad() {
+/** Return what this device loads without being asked: "on" for the model, "light" for a small file instead of it, "off". */
+export function chooseTier() {
   const { connection, deviceMemory = LEAST_MEMORY } = globalThis.navigator ?? {};
-  return !connection?.saveData && !SLOW.includes(connection?.effectiveType) && deviceMemory >= LEAST_MEMORY;
+  if (connection?.saveData) return "off";
+  return SLOW.includes(connection?.effectiveType) || deviceMemory < LEAST_MEMORY ? "light" : "on";
+}
+
+/** The light tier: the vector of a query is the mean of the chunks that its words find, weighted by their scores. */
+export class Light {
+  constructor({ light: [hash], light_rules: rules }, url) {
+    this.rules = rules;
+    this.ready = loadFile(new URL(fileName("light", hash), url), hash);
+  }
+
+  async similarity() {
+    const { dim, candidates, power } = this.rules;
+    const numbers = new Int8Array(await this.ready);
+    return (ranked) => {
+      if (!ranked.length) return null;
+      const query = new Float64Array(dim);
+      for (const [number, score] of ranked.slice(0, candidates)) {
+        for (let place = 0; place < dim; place += 1) query[place] += score ** power * numbers[number * dim + place];
+      }
+      const length = 127 * Math.hypot(...query) || 1;
+      return Array.from({ length: numbers.length / dim }, (_, number) => {
+        const own = numbers.subarray(number * dim, (number + 1) * dim);
+        return query.reduce((sum, value, place) => sum + value * own[place], 0) / length;
+      });
+    };
+  }
 }
 
 /** The model and the vectors of the chunks; `onProgress` is called with the loaded share of the bytes. */
@@ -26,19 +52,13 @@ export class Semantic {
   #tokenizer = null;
   #vectors = [];
   #shards = new Map();
-  isReady = false;
-  isBroken = false;
+  rules = {};
 
   constructor(meta, url, onProgress) {
     this.#meta = meta;
     this.#url = new URL(`../${meta.model.folder}/`, url);
     this.#data = url;
-    this.ready = this.#load(onProgress).then(() => {
-      this.isReady = true;
-    });
-    this.ready.catch(() => {
-      this.isBroken = true;
-    });
+    this.ready = this.#load(onProgress);
   }
 
   async #load(onProgress) {
@@ -58,13 +78,13 @@ export class Semantic {
     return loadFile(new URL(name, this.#url), hash, { key, onBytes });
   }
 
-  /** Return the cosine similarity of a text and each chunk. */
-  async cosines(text) {
+  /** Return a function that returns the cosine similarity of a text and each chunk. */
+  async similarity(text) {
     await this.ready;
     const tokens = this.#tokenizer.encode(text, this.#model.arrays.positions.length / HIDDEN);
     const rows = await Promise.all(tokens.map((token) => this.#row(token)));
     const vector = await runInSlices(embed(this.#model, rows));
-    return this.#vectors.flatMap(({ scales, upper, lower }) => Array.from(scales, (scale, chunk) => {
+    const cosines = this.#vectors.flatMap(({ scales, upper, lower }) => Array.from(scales, (scale, chunk) => {
       let sum = 0;
       for (let place = 0, at = chunk * HIDDEN; place < HIDDEN; place += 2, at += 2) {
         const low = lower[at >> 1];
@@ -72,6 +92,7 @@ export class Semantic {
       }
       return sum * scale;
     }));
+    return () => cosines;
   }
 
   async #row(token) {
@@ -173,8 +194,10 @@ async function decode(bytes, hash) {
 
 // Ranking
 
-/** Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage. */
-export function fuse(meta, cosines, query, words, ranked, limit, { passes, language }) {
+/** Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage; or null. */
+export function fuse(meta, similarity, query, words, ranked, limit, { passes, language }) {
+  const cosines = similarity(ranked);
+  if (!cosines) return null;
   const lexical = new Map(ranked);
   const isSingle = query.trim().split(/\s+/u).length === 1;
   const weight = Math.max(meta.lexical_weight, isSingle ? meta.single_word_weight : 0, meta.language_weights[language] ?? 0);

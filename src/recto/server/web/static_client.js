@@ -23,7 +23,7 @@ export class RectoError extends Error {
 /**
  * The part of the service's client that the widget uses. While the files for search by meaning are being loaded, responses
  * are lexical, and `improved` is a promise of the hybrid one. `onstatus` is called with the loaded share of the files, or
- * once with the error if hybrid search is not possible. `semantic` is "on" or "off", or depends on the device.
+ * once with the error if hybrid search is not possible. `semantic` is "on", "light" or "off", or depends on the device.
  */
 export class RectoClient {
   #index = null;
@@ -69,31 +69,36 @@ export class RectoClient {
   /** Search by words and meaning, or by words alone if the mode is lexical or the rest is not loaded. */
   #answer(text, mode, search) {
     return this.#use(async (index) => {
-      const semantic = mode !== "lexical" && (await this.#openSemantic(index));
-      if (!semantic || semantic.isBroken) return search(index, null);
+      const opened = mode !== "lexical" && (await this.#openSemantic(index));
+      if (!opened || opened.isBroken) return search(index, null);
+      const { semantic } = opened;
       const byMeaning = async () => {
-        const cosines = await semantic.cosines(text).catch((error) => this.#fail(error));
+        const similarity = await semantic.similarity(text).catch((error) => this.#fail(error));
         const { fuse } = await import("./semantic.js");
-        return search(index, cosines && ((...values) => fuse(index.meta.semantic, cosines, ...values)));
+        const rules = { ...index.meta.semantic, ...semantic.rules };
+        return search(index, similarity && ((...values) => fuse(rules, similarity, ...values)));
       };
-      if (semantic.isReady) return byMeaning();
+      if (opened.isReady) return byMeaning();
       const improved = byMeaning();
       improved.catch(() => undefined); // a later search has begun
       return { ...(await search(index, null)), improved };
     });
   }
 
-  /** Return the model and the vectors, which may still be loading, or null if this device or this export has none. */
+  /** Return what searches by meaning, which may still be loading, or null if this device or this export has nothing. */
   async #openSemantic({ meta }) {
     if (!meta.semantic || this.semantic === "off") return null;
     try {
-      const { mayLoad, Semantic } = await import("./semantic.js");
-      if (this.semantic !== "on" && !mayLoad()) return null;
+      const { chooseTier, Light, Semantic } = await import("./semantic.js");
+      const tier = ["on", "light"].includes(this.semantic) ? this.semantic : chooseTier();
+      if (tier === "off" || (tier === "light" && !meta.semantic.light.length)) return null;
       if (this.#meaning?.generation !== meta.generation) {
-        const semantic = new Semantic(meta.semantic, this.url, (loaded) => this.onstatus({ loaded }));
-        this.#meaning = { generation: meta.generation, semantic };
+        const semantic = new (tier === "light" ? Light : Semantic)(meta.semantic, this.url, (loaded) => this.onstatus({ loaded }));
+        const opened = { generation: meta.generation, semantic, isReady: false, isBroken: false };
+        semantic.ready.then(() => { opened.isReady = true; }, () => { opened.isBroken = true; });
+        this.#meaning = opened;
       }
-      return this.#meaning.semantic;
+      return this.#meaning;
     } catch (error) {
       return this.#fail(error);
     }
@@ -151,7 +156,7 @@ export async function openCache() {
 
 /** Remove what an earlier export of the book left in the cache. */
 async function forgetOthers(url, { files, semantic }) {
-  const own = Object.entries({ ...files, vectors: semantic?.vectors ?? [] });
+  const own = Object.entries({ ...files, vectors: semantic?.vectors ?? [], light: semantic?.light ?? [] });
   const names = own.flatMap(([kind, hashes]) => hashes.map((hash) => fileName(kind, hash)));
   const kept = new Set(["meta.bin", ...names].map((name) => url + name));
   const cache = await openCache();
