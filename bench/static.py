@@ -1,13 +1,13 @@
 """Measure the static export with readers' questions: `python -m bench.static --home DIRECTORY`.
 
 It compares static search (the exported client in Node) with the lexical and the hybrid mode: before the model
-is loaded ("static words"), with the light tier ("static light"), and afterwards ("static"); also for rare words
-with a typo. It counts the bytes that a browser loads for the first answer to each question, for the model, and
-for the tokens of a later question. It uses the books of `bench.books`; the directory keeps their indexes. The
-int8 graph embeds the questions, as in the browser. Chromium times questions of about 12 tokens, and the longest
-task of the page's thread. Pagefind, which npm installs into the directory, searches the same pages and
-headings. It finds pages with all words of a question that the book has, so it is also asked without the stop
-words.
+is loaded ("static words"), with the light tier ("static light"), and afterwards ("static"). Rare words with a
+typo are searched for, too. It counts the bytes that a browser loads for the first answer to each question,
+for the model, and for the tokens of a later question. It uses the books of `bench.books`; the directory keeps
+their indexes. The int8 graph embeds the questions, as in the browser. Chromium times questions of about 12
+tokens, and the longest task of the page's thread. Pagefind, which npm installs into the directory, searches
+the same pages and headings. It finds pages with all words of a question that the book has, so it is also
+asked without the stop words.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def main() -> None:
     embedder = open_embedder(Settings("local", "edge", options.home, precision="int8"), lambda _: None)
     program = pagefind.install(options.home / "pagefind")
     answers: dict[str, dict[str, list[Answer]]] = {system: {} for system in SYSTEMS}
-    loads: dict[str, list[int]] = {"static words": [], "static light": [], **{system: [] for system in PAGEFIND}}
+    loads: dict[str, list[int]] = {system: [] for system in ("static words", "static light", *PAGEFIND)}
     times: dict[str, list[float]] = {"static": [], **{system: [] for system in PAGEFIND}}
     rows, scripts = [], {}
     with tempfile.TemporaryDirectory() as folder, closing(EdgeStore(options.home)) as store:
