@@ -68,7 +68,7 @@ def measure(directory: Path, queries: Sequence[str]) -> Times:
         page.keyboard.press("Control+k")
         tasks = []
         for query in (queries[0], *queries):
-            page.locator("recto-widget input").fill(query)
+            page.locator("recto-widget [role=combobox]").fill(query)
             page.wait_for_timeout(1000)
             page.wait_for_function(_DRAWN)
             tasks.append(max(page.evaluate(_TASKS), default=0.0))

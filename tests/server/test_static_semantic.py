@@ -69,7 +69,8 @@ EMBED = """
 import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
 const [url, texts, model] = process.argv.slice(2);
-const { embed, readModel, runInSlices, Tokenizer } = await import(new URL("static/model.js", url));
+const { embed, readModel, Tokenizer } = await import(new URL("static/model.js", url));
+const { runInSlices } = await import(new URL("static/client.js", url));
 const read = async (name) => {
   const bytes = gunzipSync(await readFile(new URL(`${model}/${name}.bin`, url)));
   return bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length);

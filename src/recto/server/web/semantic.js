@@ -1,8 +1,8 @@
 // Search a static copy of an index by meaning: load the model and the vectors of the chunks, and rank as the hybrid mode does.
 // pipeline.py, points.py and response.py explain the rules; semantic_export.py writes the files.
 
-import { fileName, openCache } from "./client.js";
-import { embed, pause, readModel, runInSlices, Tokenizer } from "./model.js";
+import { fileName, openCache, pause, runInSlices } from "./client.js";
+import { embed, readModel, Tokenizer } from "./model.js";
 
 const STALLED = 30_000; // milliseconds without a byte
 const BLOCK = 131_072; // bytes that are decompressed at a time
@@ -84,14 +84,7 @@ export class Semantic {
     const tokens = this.#tokenizer.encode(text, this.#model.arrays.positions.length / HIDDEN);
     const rows = await Promise.all(tokens.map((token) => this.#row(token)));
     const vector = await runInSlices(embed(this.#model, rows));
-    const cosines = this.#vectors.flatMap(({ scales, upper, lower }) => Array.from(scales, (scale, chunk) => {
-      let sum = 0;
-      for (let place = 0, at = chunk * HIDDEN; place < HIDDEN; place += 2, at += 2) {
-        const low = lower[at >> 1];
-        sum += vector[place] * (upper[at] * 16 + (low & 15)) + vector[place + 1] * (upper[at + 1] * 16 + (low >> 4));
-      }
-      return sum * scale;
-    }));
+    const cosines = await runInSlices(compare(vector, this.#vectors));
     return () => cosines;
   }
 
@@ -124,6 +117,23 @@ function readVectors(buffer) {
     upper: new Int8Array(buffer, 4 * count, count * HIDDEN),
     lower: new Uint8Array(buffer, end),
   };
+}
+
+/** Compute the cosine similarity of a vector and each chunk, in steps of a file. */
+function* compare(vector, files) {
+  const cosines = [];
+  for (const { scales, upper, lower } of files) {
+    cosines.push(...Array.from(scales, (scale, chunk) => {
+      let sum = 0;
+      for (let place = 0, at = chunk * HIDDEN; place < HIDDEN; place += 2, at += 2) {
+        const low = lower[at >> 1];
+        sum += vector[place] * (upper[at] * 16 + (low & 15)) + vector[place + 1] * (upper[at + 1] * 16 + (low >> 4));
+      }
+      return sum * scale;
+    }));
+    yield;
+  }
+  return cosines;
 }
 
 // Files: checked by their hashes, and kept in the cache of the browser

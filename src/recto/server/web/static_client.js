@@ -4,6 +4,7 @@
 
 const FORMAT = 2;
 const TIMEOUT = 30_000; // milliseconds
+const SLICE = 12; // milliseconds
 const MAX_WORDS = 50; // words of a query that are searched for: each of them may need another file
 const MAX_PAIRS = 200; // the same for pairs of characters, of which a question has more
 const WORD = /[\p{L}\p{N}_]+/gu;
@@ -44,7 +45,7 @@ export class RectoClient {
       const chosen = groupBy ? groups.flat() : ranked;
       const hits = await Promise.all(chosen.map(async ([number, score]) => ({ number, score, chunk: await index.chunk(number) })));
       signal?.throwIfAborted();
-      return respond(index, query, hits, found, found.words, groups.map((group) => group.length));
+      return runInSlices(respond(index, query, hits, found, found.words, groups.map((group) => group.length)));
     });
   }
 
@@ -58,7 +59,7 @@ export class RectoClient {
       signal?.throwIfAborted();
       const asked = question ? await analyze(index, question, index.analyzer(question)) : [];
       const chosen = { text: selection, given: selection.length, cut: false, left_out: leftOut };
-      return { ...respond(index, question ?? selection, hits, found, asked), selection: chosen };
+      return { ...(await runInSlices(respond(index, question ?? selection, hits, found, asked))), selection: chosen };
     });
   }
 
@@ -133,6 +134,23 @@ export class RectoClient {
     });
     opened.then(({ meta }) => forgetOthers(this.url, meta)).catch(() => undefined); // the next visit tries again
     return opened;
+  }
+}
+
+/** Let the page work. */
+export function pause() {
+  return globalThis.scheduler?.yield ? scheduler.yield() : new Promise((resolve) => setTimeout(resolve));
+}
+
+/** Run the steps of a computation without blocking the thread for long; return its result. */
+export async function runInSlices(steps) {
+  let end = performance.now() + SLICE;
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    if (performance.now() < end) continue;
+    await pause();
+    end = performance.now() + SLICE;
   }
 }
 
@@ -566,13 +584,15 @@ function groupByPage(index, ranked, pages) {
 
 // The response: display.py and the models of the HTTP API
 
-function respond(index, query, hits, { fused, words, explainEmpty }, shownWords, groupSizes = []) {
+function* respond(index, query, hits, { fused, words, explainEmpty }, shownWords, groupSizes = []) {
   const { ranked, scores = (_, score) => ({ dense: null, lexical: score, above_noise: null }), ...coverage } = fused ?? {};
-  const results = hits.map(({ number, score, chunk }, place) => ({
-    ...chunk, rank: place + 1, score, ...scores(number, score),
-    snippet: makeSnippet(chunk.text, shownWords, index),
-    matches: matchedWords(`${chunk.headings.join(" > ")}\n\n${chunk.text}`, shownWords, index),
-  }));
+  const results = [];
+  for (const { number, score, chunk } of hits) {
+    const snippet = makeSnippet(chunk.text, shownWords, index);
+    const matches = matchedWords(`${chunk.headings.join(" > ")}\n\n${chunk.text}`, shownWords, index);
+    results.push({ ...chunk, rank: results.length + 1, score, ...scores(number, score), snippet, matches });
+    yield;
+  }
   let end = 0;
   const groups = groupSizes.map((size) => results.slice(end, (end += size))).map((group) => ({
     page_url: group[0].page_url, title: group[0].title, score: group[0].score, ranks: group.map((hit) => hit.rank),

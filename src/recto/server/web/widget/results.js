@@ -47,7 +47,7 @@ export function snippetOf({ snippet, matches }) {
   return element;
 }
 
-/** Return inline Markdown as text; code stays as it is written. */
+/** Return inline Markdown as text; code stays as it is. */
 export function plainText(markdown) {
   const parts = markdown.split(/(`+[^`]+`+)/u);
   return parts.map((part, index) => (index % 2 ? part.replaceAll("`", "") : withoutMarkup(part))).join("").trim();
@@ -106,7 +106,7 @@ function shorten(words, index) {
   return words.slice(start, start + MAX_FRAGMENT).join(" ");
 }
 
-/** Return how many passages and pages were found, in words. */
+/** Say how many passages and pages were found. */
 export function countOf(pages, t) {
   const passages = pages.reduce((sum, hits) => sum + hits.length, 0);
   if (passages === 1) return t("foundOne");
