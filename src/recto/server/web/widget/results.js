@@ -99,7 +99,7 @@ function quotedText({ text, matches }) {
   return best;
 }
 
-/** Return at most ten words, from the first match or as near to it as the words allow. */
+/** Return at most ten words, from near the first match. */
 function shorten(words, index) {
   const before = words.join(" ").slice(0, index).split(" ").length - 1;
   const start = Math.max(0, Math.min(before, words.length - MAX_FRAGMENT));
