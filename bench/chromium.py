@@ -73,7 +73,8 @@ def measure(directory: Path, queries: Sequence[str]) -> Times:
             page.wait_for_function(_DRAWN)
             tasks.append(max(page.evaluate(_TASKS), default=0.0))
         browser.close()
-    return Times(*(median(column) for column in zip(*times, strict=True)), tasks[0], max(tasks[1:]))
+    first, again = (median(column) for column in zip(*times, strict=True))
+    return Times(first, again, tasks[0], max(tasks[1:]))
 
 
 @contextmanager
