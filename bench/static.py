@@ -50,7 +50,7 @@ SYSTEMS = ("hybrid", "lexical", *STATIC, *PAGEFIND)
 _MODES: tuple[Mode, ...] = ("hybrid", "lexical")
 _DEEP = 100  # chunks requested for each question
 _RARE = 500  # rare words of each book
-_TIMED = 20  # questions about each book in Chromium
+_TIMED = 10  # questions about each book in Chromium
 _RUN = """
 import { readFile } from "node:fs/promises";
 const [url] = process.argv.slice(2);
