@@ -219,6 +219,7 @@ def book_row(
         f"{found['ready'] / 1e6:.1f}",
         f"{median(tokens) / 1000:.0f} / {tokens[-1] / 1000:.0f}",
         f"{times.first:.0f} / {times.again:.0f}",
+        f"{times.cpu:.0f}",
         f"{times.loading:.0f} / {times.searching:.0f}",
         *(f"{share:.3f}" for share in same),
         f"{measured.gap:.3f}",
@@ -320,7 +321,8 @@ def _print_books(rows: list[list[str]]) -> None:
         "ready for meaning, MB",
         "tokens of a later question, KB: median / maximum",
         "ms in Chromium, median: new / repeated",
-        "longest task, ms: loading / searching",
+        "CPU ms of the page's thread, repeated",
+        "longest task, CPU ms: loading / searching",
     ]
     same = [
         "same five pages: words, lexical",

@@ -168,9 +168,10 @@ async function read(url, cache = "default") {
 }
 
 /** Return the cache for files, or null if the browser has none for this page: it may forbid it, or require HTTPS. */
-export async function openCache() {
-  return globalThis.caches?.open("recto-static").catch(() => null);
+export function openCache() {
+  return (cacheOfFiles ??= globalThis.caches?.open("recto-static").catch(() => null)); // opening it takes milliseconds
 }
+let cacheOfFiles;
 
 /** Remove what an earlier export of the book left in the cache. */
 async function forgetOthers(url, { files, semantic }) {
