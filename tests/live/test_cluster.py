@@ -27,8 +27,9 @@ from tests.live.nodes import Cluster, Node, wait_until
 from tests.running import recto
 
 QUERIES = int(os.environ.get("RECTO_TEST_QUERIES", "10"))
-NODES = 3 if "RECTO_TEST_QUERIES" in os.environ else 1  # to kill: each takes a minute to recover
 """Searches while the nodes are killed in turn; the guide's figure is for 1000."""
+NODES = 3 if "RECTO_TEST_QUERIES" in os.environ else 1
+"""Nodes to kill; each takes a minute to recover."""
 DEADLINE = 20.0  # seconds for one search, failover included
 Answers = dict[tuple[str, Mode], list[Hit]]
 
