@@ -86,7 +86,8 @@ def measure(directory: Path, queries: Sequence[str]) -> Times:
 
 def _thread_time(metrics: dict[str, Any]) -> float:
     """Return the CPU time of the page's thread so far, in milliseconds."""
-    return next(1000.0 * one["value"] for one in metrics["metrics"] if one["name"] == "ThreadTime")
+    values = {one["name"]: float(one["value"]) for one in metrics["metrics"]}
+    return 1000 * values["ThreadTime"]
 
 
 def _longest_task(trace: bytes) -> float:
