@@ -40,6 +40,8 @@ _RST_INCLUDE = re.compile(
     re.MULTILINE,
 )
 _AUTODOC = re.compile(r"^[ \t]*(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
+_EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
+"""The marks that begin and end a part, and the lines between a mark and the edge."""
 _LARGEST = 1 << 20
 _MOST_LISTED = 10_000
 _DEEPEST = 20
@@ -287,7 +289,7 @@ def _included(root: Path, text: str, file: Path) -> Sequence[Directive]:
         options = {option["name"]: option["value"].strip() for option in _OPTION.finditer(match["options"])}
         is_code = match["kind"] == "literalinclude" or bool({"code", "literal"} & set(options))
         language = options.get("language") or options.get("code") or ""
-        select = _selected(options)
+        select = _selected(match["kind"], options)
         directives.append(
             Directive(
                 *match.span(),
@@ -311,7 +313,47 @@ def _rst_code(select: Select | None, language: str, text: str) -> str | None:
     return f".. code-block:: {language}\n\n" + textwrap.indent(part.strip("\n"), "   ")
 
 
-def _selected(options: dict[str, str]) -> Select | None:
+def _selected(kind: str, options: dict[str, str]) -> Select | None:
+    if kind == "literalinclude":
+        return partial(_code_part, options)
     if lines := options.get("lines"):
         return select_lines(lines, "-")
     return select_between(options.get("start-after", ""), options.get("end-before", ""))
+
+
+def _code_part(options: dict[str, str], text: str) -> str | None:
+    """Return the part of a file of code that options select; None if the file does not have it."""
+    lines = text.split("\n")
+    if name := options.get("pyobject"):
+        lines = _python_object(name, lines)
+    for option, more in _EDGES.items():
+        if not (mark := options.get(option)):
+            continue
+        first = int(option == "end-before")  # Sphinx does not search the first line for it
+        index = next((index for index, line in enumerate(lines[first:], first) if mark in line), None)
+        if index is None:
+            return None
+        lines = lines[index + more :] if option.startswith("start") else lines[: index + more]
+    part = textwrap.dedent("\n".join(lines)).strip("\n")
+    return (select_lines(options["lines"], "-")(part) if options.get("lines") else part) or None
+
+
+def _python_object(name: str, lines: Sequence[str]) -> Sequence[str]:
+    """Return the lines of a class or function such as `Tower.climb`, by indentation; [] if there is none.
+
+    Parsing the file would take long for a hostile one, and fail for another version of Python.
+    """
+    part: Sequence[str] = []
+    for step in name.split(".", _DEEPEST):
+        opening = re.compile(rf"([ \t]*)(?:async[ \t]+def|def|class)[ \t]+{re.escape(step)}\b")
+        heads = [(len(found[1]), at) for at, line in enumerate(lines) if (found := opening.match(line))]
+        if not heads:
+            return []
+        indent, head = min(heads)  # the outermost one
+        inner = re.compile(rf"[ \t]{{{indent + 1}}}|[ \t]*$|[ \t]*[)\]}}]")
+        end = next((at for at in range(head + 1, len(lines)) if not inner.match(lines[at])), len(lines))
+        start = head
+        while start and lines[start - 1].lstrip().startswith("@"):
+            start -= 1
+        part, lines = lines[start:end], lines[head + 1 : end]
+    return part
