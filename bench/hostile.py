@@ -321,13 +321,13 @@ def formats(count: int, seed: int) -> dict[str, Any]:
             outcome = _outcome(partial(_read_file, data, name), data.hex())
         slowest = max(slowest, (process_time() - began, name))
         outcomes[f"{name}: {outcome}"] += 1
+    return {"files": count, **outcomes, **_limits(slowest)}
+
+
+def _limits(slowest: tuple[float, str]) -> dict[str, Any]:
+    """Return the slowest input and the peak memory for the table."""
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return {
-        "files": count,
-        **outcomes,
-        "slowest": f"{slowest[0]:.2f} s ({slowest[1]})",
-        "megabytes": megabytes,
-    }
+    return {"slowest": f"{slowest[0]:.2f} s ({slowest[1]})", "megabytes": megabytes}
 
 
 _SMALL_SITES: dict[str, dict[str, str]] = {
@@ -390,7 +390,7 @@ def sites(count: int, seed: int) -> dict[str, Any]:
             began = process_time()
             outcomes[f"{name}: {_outcome(lambda: read_book(Path(folder)), mutated)}"] += 1
             slowest = max(slowest, (process_time() - began, name))
-    return {"files": done, **dict(sorted(outcomes.items())), "slowest": f"{slowest[0]:.2f} s ({slowest[1]})"}
+    return {"files": done, **dict(sorted(outcomes.items())), **_limits(slowest)}
 
 
 def _outcome(call: Callable[[], object], given: object) -> str:

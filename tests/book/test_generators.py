@@ -429,6 +429,26 @@ def test_literalinclude_selects_a_part(
     assert any("has no such part" in note for note in book.notes) == (expected is None)
 
 
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ("conf.py", "extensions = ['myst_parser']\nmyst_substitutions = {'lamp': 'a **lamp**'}\n"),
+        ("_config.yml", "parse:\n  myst_substitutions:\n    lamp: a **lamp**\n"),
+    ],
+)
+def test_myst_substitutions(tmp_path: Path, config: str, text: str) -> None:
+    page = (
+        "---\nmyst:\n  substitutions:\n    sea: |\n      Two\n      lines\n---\n# Lights\n\n"
+        "{{ sea }}\n\nIn {{sea}}: {{ lamp }}, `{{ lamp }}`, {{ other }}.\n\n```\n{{ lamp }}\n```\n"
+    )
+    files = {config: text, "index.md": page}
+    files |= {"_toc.yml": "format: jb-book\nroot: index\n"} if config == "_config.yml" else {}
+    (page_read,) = open_book(write(tmp_path, files)).pages()
+    assert text_of(page_read) == (
+        "Two\nlines\n\nIn Two lines: a **lamp**, `{{ lamp }}`, {{ other }}.\n\n```\n{{ lamp }}\n```"
+    ).replace("\n\n", "\n")
+
+
 def test_zensical_names_a_page_without_a_heading_by_its_file(tmp_path: Path) -> None:
     site = write(
         tmp_path,

@@ -14,9 +14,18 @@ from typing import Any, ClassVar
 
 from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MYST, RST, Format, format_of
+from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.docusaurus.javascript import get
-from recto.book.sources.includes import Directive, Select, select_between, select_lines
+from recto.book.sources.includes import (
+    Directive,
+    Select,
+    code_ranges,
+    in_order,
+    select_between,
+    select_lines,
+    whole_line,
+)
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
 
@@ -40,6 +49,7 @@ _RST_INCLUDE = re.compile(
     re.MULTILINE,
 )
 _AUTODOC = re.compile(r"^[ \t]*(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
+_SUBSTITUTION = re.compile(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|\{\{[ \t]*(?P<name>\w+)[ \t]*\}\}")
 _EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
 """The marks that begin and end a part, and the lines between a mark and the edge."""
 _LARGEST = 1 << 20
@@ -90,6 +100,8 @@ class SphinxSite(Site):
         extensions = " ".join(texts_of(config.get("extensions")))
         parsed = (suffix for suffix, name in ((".md", "myst"), (".ipynb", "nb")) if name in extensions)
         self.suffixes = stated or (".rst", *parsed)
+        values = config.get("myst_substitutions")
+        self._substitutions = values if isinstance(values, dict) else {}
 
     def expands(self, name: str) -> bool:
         """Return whether included files are inserted into a page."""
@@ -153,8 +165,26 @@ class SphinxSite(Site):
         return sorted({file.as_posix().rpartition(".")[0] for file in matches} - {document})
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
-        """Find the files that a page includes."""
-        return _included(self.root, text, file)
+        """Find the files that a page includes, and the names that MyST replaces."""
+        is_markdown = "{{" in text and format_of(file.name) is MARKDOWN
+        return in_order(
+            [*_included(self.root, text, file), *(self._substituted(text) if is_markdown else ())]
+        )
+
+    def _substituted(self, text: str) -> Iterator[Directive]:
+        """Find the names for which the configuration or the front matter has a text."""
+        own = get(split_front_matter(text)[0], "myst", "substitutions")
+        values = {**self._substitutions, **(own if isinstance(own, dict) else {})}
+        in_code, added = code_ranges(text), 0
+        for one in _SUBSTITUTION.finditer(text):
+            value = values.get(one["name"]) if one["name"] else None
+            if not isinstance(value, str | int | float) or in_code(one.start()):
+                continue
+            is_block = whole_line(text, *one.span())[2] is not None
+            new = str(value).strip() if is_block else " ".join(str(value).split())
+            added += len(new)
+            if added <= _LARGEST:
+                yield Directive(*one.span(), new=new)
 
 
 class JupyterBookSite(SphinxSite):
@@ -174,7 +204,13 @@ class JupyterBookSite(SphinxSite):
         file = config_file.with_name("_config.yml")
         config = self.read_yaml(file) if file.is_file() else {}
         options = get(config, "sphinx", "config")
-        self.set_options(options if isinstance(options, dict) else {})
+        parsing = config.get("parse")
+        self.set_options(
+            {
+                **(parsing if isinstance(parsing, dict) else {}),
+                **(options if isinstance(options, dict) else {}),
+            }
+        )
         self.suffixes = (".md", ".ipynb", ".rst")
         self.title = text_of(config, "title")
         self.url = text_of(config, "html", "baseurl") or self.url
