@@ -49,10 +49,11 @@ _RST_INCLUDE = re.compile(
     re.MULTILINE,
 )
 _AUTODOC = re.compile(r"^[ \t]*(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
-_SUBSTITUTION = re.compile(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|\{\{[ \t]*(?P<name>\w+)[ \t]*\}\}")
+_SUBSTITUTION = re.compile(r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|\{\{[ \t]*(?P<name>\w+)[ \t]*\}\}")
 _EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
 """The marks that begin and end a part, and the lines between a mark and the edge."""
 _LARGEST = 1 << 20
+_CHARGE = 64  # characters that each substitution adds to its own, to limit their number
 _MOST_LISTED = 10_000
 _DEEPEST = 20
 
@@ -182,9 +183,10 @@ class SphinxSite(Site):
                 continue
             is_block = whole_line(text, *one.span())[2] is not None
             new = str(value).strip() if is_block else " ".join(str(value).split())
-            added += len(new)
-            if added <= _LARGEST:
-                yield Directive(*one.span(), new=new)
+            added += len(new) + _CHARGE
+            if added > _LARGEST:
+                return
+            yield Directive(*one.span(), new=new)
 
 
 class JupyterBookSite(SphinxSite):
@@ -359,9 +361,7 @@ def _selected(kind: str, options: dict[str, str]) -> Select | None:
 
 def _code_part(options: dict[str, str], text: str) -> str | None:
     """Return the part of a file of code that options select; None if the file does not have it."""
-    lines = text.split("\n")
-    if name := options.get("pyobject"):
-        lines = _python_object(name, lines)
+    lines = (_python_object(name, text) if (name := options.get("pyobject")) else text).split("\n")
     for option, more in _EDGES.items():
         if not (mark := options.get(option)):
             continue
@@ -374,22 +374,22 @@ def _code_part(options: dict[str, str], text: str) -> str | None:
     return (select_lines(options["lines"], "-")(part) if options.get("lines") else part) or None
 
 
-def _python_object(name: str, lines: Sequence[str]) -> Sequence[str]:
-    """Return the lines of a class or function such as `Tower.climb`, by indentation; [] if there is none.
+def _python_object(name: str, text: str) -> str:
+    """Return the code of a class or function such as `Tower.climb`, by indentation; "" if there is none.
 
     Parsing the file would take long for a hostile one, and fail for another version of Python.
     """
-    part: Sequence[str] = []
+    code, inside = "", text
     for step in name.split(".", _DEEPEST):
-        opening = re.compile(rf"([ \t]*)(?:async[ \t]+def|def|class)[ \t]+{re.escape(step)}\b")
-        heads = [(len(found[1]), at) for at, line in enumerate(lines) if (found := opening.match(line))]
+        definition = rf"^([ \t]*)(?:async[ \t]+def|def|class)[ \t]+{re.escape(step)}\b.*\n?"
+        heads = list(re.finditer(definition, inside, re.MULTILINE))
         if not heads:
-            return []
-        indent, head = min(heads)  # the outermost one
-        inner = re.compile(rf"[ \t]{{{indent + 1}}}|[ \t]*$|[ \t]*[)\]}}]")
-        end = next((at for at in range(head + 1, len(lines)) if not inner.match(lines[at])), len(lines))
-        start = head
-        while start and lines[start - 1].lstrip().startswith("@"):
-            start -= 1
-        part, lines = lines[start:end], lines[head + 1 : end]
-    return part
+            return ""
+        head = min(heads, key=lambda one: len(one[1]))  # the outermost one
+        outside = rf"^(?![ \t]{{{len(head[1]) + 1}}}|[ \t]*$|[ \t]*[)\]}}])"
+        outer = re.compile(outside, re.MULTILINE).search(inside, head.end())
+        start, end = head.start(), outer.start() if outer else len(inside)
+        while inside[(line := inside.rfind("\n", 0, max(start - 1, 0)) + 1) : start].lstrip().startswith("@"):
+            start = line
+        code, inside = inside[start:end], inside[head.end() : end]
+    return code

@@ -32,7 +32,7 @@ _START = re.compile(r"#?region\s+(?P<name>[\w*-]+)")
 _END = re.compile(r"#?endregion\b\s*(?P<name>[\w*-]*)")
 _PLAYGROUND = re.compile(r"(?<=[\w/])#[\w+/=-]{100,}(?=\))")  # code that the address of a link holds
 _INTERPOLATION = re.compile(  # a value of a script; in code and in elements with `v-pre` it is text
-    r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<(\w+) v-pre>.*?</\2>|(?P<value>\{\{[^{}\n]*\}\})"
+    r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|<(\w+) v-pre>.{0,500}?</\2>|(?P<value>\{\{[^{}\n]*\}\})"
 )
 _SEGMENT = re.compile(  # of a path with parameters: `docs-:version`, `:slug*`
     r"(?P<before>[^:()*+?{}\\]*)(?::(?P<name>\w+)(?P<many>[*+?]?)|(?P<any>\(\.\*\)))?(?P<after>[^:()*+?{}\\]*)"
