@@ -15,13 +15,14 @@ _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 
 
 class BuiltPage(HTMLParser):
-    """The ids, the titles and the links in the navigation of an HTML page."""
+    """The ids and titles of an HTML page, the links in its navigation, and the page that comes next."""
 
     def __init__(self, file: Path, url: str = "") -> None:
         super().__init__()
         self.ids: set[str] = set()
         self.titles: dict[str, list[str]] = {"h1": [], "title": []}
         self._links: list[list[str]] = [[]]
+        self.next = ""
         self._url = url
         self._open: list[str] = []
         self._navigation = self._hidden = 0
@@ -30,6 +31,8 @@ class BuiltPage(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         self.ids |= {value for name in ("id", "name") if (value := given.get(name))}
+        if tag == "link" and given.get("rel") == "next":
+            self.next = urljoin(self._url, given.get("href"))
         if tag in _HEADINGS and not self.titles[tag]:
             self._open.append(tag)
             self.titles[tag].append("")
@@ -85,13 +88,15 @@ class Comparison:
     other_titles: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
     listed: list[str] = field(default_factory=list)
+    following: dict[str, str] = field(default_factory=dict)
 
     @property
     def in_order(self) -> bool:
-        """Whether the pages that the navigation of the first page lists come in its order."""
-        listed = [url for url in dict.fromkeys(self.listed) if url in self.urls]
-        there = set(listed)
-        return [url for url in self.urls if url in there] == listed
+        """Whether the pages come as the first page lists them, and before the ones that they link as next."""
+        places = {url: place for place, url in enumerate(self.urls)}
+        listed = [places[url] for url in dict.fromkeys(self.listed) if url in places]
+        pairs = [(places[url], places[after]) for url, after in self.following.items() if after in places]
+        return listed == sorted(listed) and all(place < after for place, after in pairs)
 
     def __str__(self) -> str:
         def share(missing: list[str], total: int) -> str:
@@ -116,7 +121,8 @@ def compare(source: Source, build: Path, site_url: str) -> Comparison:
             result.missing_pages.append(f"{page.path}: {page.url}")
             continue
         built = BuiltPage(file, page.url)
-        result.listed += built.links if not result.listed else []
+        result.listed += built.links if result.pages == 1 else []
+        result.following |= {page.url: built.next} if built.next else {}
         document = read(page)
         if not built.has_title:
             result.untitled.append(page.path)
