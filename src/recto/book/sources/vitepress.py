@@ -35,10 +35,10 @@ _INTERPOLATION = re.compile(  # a value of a script; in code and in elements wit
     r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|<(\w+) v-pre>.{0,500}?</\2>|(?P<value>\{\{[^{}\n]*\}\})"
 )
 _SEGMENT = re.compile(  # of a path with parameters: `docs-:version`, `:slug*`
-    r"(?P<before>[^:()*+?{}\\]*)(?::(?P<name>\w+)(?P<many>[*+?]?)|(?P<any>\(\.\*\)))?(?P<after>[^:()*+?{}\\]*)"
+    r"(?P<before>[^/:()*+?{}\\]*)(?::(?P<name>\w+)(?P<many>[*+?]?)|(?P<any>\(\.\*\)))?(?P<after>[^/:()*+?{}\\]*)"
 )
 _PARAMETER = re.compile(r"(?P<slash>/?)(?::(?P<name>\w+)[*+?]?|\(\.\*\))")
-_MOST_PATTERNS = 100
+_MOST_PATTERNS, _MOST_SEGMENTS = 100, 50
 _DEEPEST = 10
 
 Rewrite = Callable[[str], str | None]
@@ -87,8 +87,9 @@ class VitePressSite(Site):
         pairs = [(source, target) for source, target in stated.items() if isinstance(target, str)]
         self._rewritten = dict(pairs)
         self._sources = {target: source for source, target in pairs}
-        patterns = [(_rewrite(*pair), _rewrite(*pair[::-1])) for pair in pairs if re.search("[:(^]", pair[0])]
-        self._patterns = [pair for pair in patterns if pair[0]][:_MOST_PATTERNS]
+        patterns = [pair for pair in pairs if re.search("[:(^]", pair[0])]
+        both = [(_rewrite(*pair), _rewrite(*pair[::-1])) for pair in patterns[:_MOST_PATTERNS]]
+        self._patterns = [pair for pair in both if pair[0]]
         unread = len(stated) - len(pairs) + len(patterns) - len(self._patterns)
         if unread or not isinstance(rewrites, dict | None):
             self.notes.append(
@@ -135,8 +136,8 @@ def _rewrite(source: str, target: str) -> Rewrite | None:
     Only one parameter may stand for several directories or none, so that matching takes little time.
     """
     expressions, many = list[str](), 0
-    for segment in map(_SEGMENT.fullmatch, source.strip("/").split("/")):
-        if segment is None:
+    for segment in map(_SEGMENT.fullmatch, source.strip("/").split("/", _MOST_SEGMENTS)):
+        if segment is None or source.startswith("^"):
             return None
         name = f"p{segment['name']}" if segment["name"] else "any"
         several = "(?:/[^/]+)*" if segment["many"] in ("*", "+") else ""
