@@ -126,6 +126,26 @@ CONFIGS: dict[str, dict[str, str]] = {
         }.items()
         for name, text in pages.items()
     },
+    "SUMMARY.md: parts that are missing": {
+        "book.toml": "[book]\n",
+        "src/SUMMARY.md": "- [A](a.md)\n",
+        "src/a.md": _filled("{{#include x.rs:q}}\n"),
+        "src/x.rs": "x = 1\n" * 170_000,
+    },
+    "conf.py: objects that are missing": {
+        "conf.py": "extensions = ['myst_parser']\n",
+        "index.md": _filled("```{literalinclude} x.py\n:pyobject: A.b\n```\n"),
+        "x.py": "class A:\n" + "  a\n" * 250_000,
+    },
+    "conf.py: substitutions": {
+        "conf.py": f"extensions = ['myst_parser']\nmyst_substitutions = {{'a': '{'b' * (CONFIG - 99)}'}}\n",
+        "index.md": _filled("{{a}} "),
+    },
+    "config.js: rewrites": {
+        ".vitepress/config.js": "export default {rewrites: {"
+        + ", ".join(f"'{n}/:a/:b*': ':b*'" for n in range(20_000))
+        + "}}",
+    },
     "versions.json: depth": {"docusaurus.config.js": _SITE, "versions.json": "[" * CONFIG},
 }
 

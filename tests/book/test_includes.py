@@ -418,7 +418,7 @@ def test_unresolved_raw_files_are_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "size", "count"), [("large.md", (1 << 20) - 10, 16), ("gone.md", 0, (16 << 20) // (1 << 13))]
+    ("file", "size", "count"), [("large.md", (1 << 20) - 10, 8), ("gone.md", 0, (8 << 20) // (1 << 12))]
 )
 def test_a_page_does_not_search_files_without_end(tmp_path: Path, file: str, size: int, count: int) -> None:
     page = f'--8<-- "{file}:no-such-section"\n' * (count + 50)

@@ -25,8 +25,8 @@ from recto.book.sources.options import is_inside
 _DEEPEST = 10  # files within files
 _LARGEST_FILE = 1 << 20  # bytes
 _LARGEST_ADDED = 1 << 20  # characters that included files may add to a page
-_LARGEST_READ = 16 << 20  # characters of files that are searched for the parts that a page includes
-_READ_CHARGE = 1 << 13  # characters that each file adds to its own, to limit the number of missing ones
+_LARGEST_READ = 8 << 20  # characters of files that are searched for the parts that a page includes
+_READ_CHARGE = 1 << 12  # characters that each file adds to its own, to limit the number of missing ones
 _CHARGE = 64  # characters that each included file adds to its own, to limit the number of empty ones
 _SHOWN = 5  # unresolved files in a note
 _FAR = 1_000  # characters that are searched for the start and end of a line
