@@ -157,10 +157,6 @@ class Includes:
             raise _UnresolvedError("it includes itself")
         if len(stack) > _DEEPEST:
             raise _UnresolvedError(f"more than {_DEEPEST} files deep")
-        if self._unread < 0:
-            raise _UnresolvedError(
-                f"the files that the page includes have more than {_LARGEST_READ >> 20} MiB"
-            )
         text: str | None = self._read(file)
         self._unread -= len(text or "")
         if directive.select is not None:
