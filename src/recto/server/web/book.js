@@ -24,7 +24,7 @@ export function pagesByModule({ modules, pages }) {
 
 export function start() {
   byId("collection").addEventListener("change", (event) =>
-    go({ ...NO_PAGE, collection: event.target.value, modules: [], url: "", top_k: 10 }));
+    go({ ...NO_PAGE, collection: event.target.value, modules: [], url: "", version: "", top_k: 10 }));
   // Nothing that is scrolled to or focused may be below the header.
   const measure = () => document.documentElement.style.setProperty("--top", `${byId("top").offsetHeight}px`);
   new ResizeObserver(measure).observe(byId("top"));

@@ -68,7 +68,7 @@ function disjunction(words) {
 
 function noResults({ outcome, message }) {
   if (outcome !== "filtered_out") return notice(t("Nothing matches."), [message, t("Try other words.")]);
-  const link = h("a", { class: "button", ...linkTo({ modules: [], url: "" }) }, t("Search the whole book"));
+  const link = h("a", { class: "button", ...linkTo({ modules: [], url: "", version: "" }) }, t("Search the whole book"));
   return notice(t("The filters exclude every passage."), [message], link);
 }
 
