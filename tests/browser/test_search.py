@@ -230,3 +230,20 @@ def test_a_version_can_be_chosen(ui: WebUI, browser: Browser, embedder: Embedder
         other.page.go_back()
         other.settle()
         expect(choice).to_have_value("")
+
+
+def test_the_language_decides_the_direction_of_a_passage(ui: WebUI) -> None:
+    """A passage in Urdu can begin with a Latin word, by which the browser would decide."""
+
+    def in_urdu(route: Route) -> None:
+        response = route.fetch()
+        data = response.json()
+        for result in data["results"]:
+            result["language"] = "ur"
+        route.fulfill(response=response, json=data)
+
+    ui.page.route("**/v1/search", in_urdu)
+    ui.open(q="How do ROS 2 nodes communicate?")
+    for part in ("h3", ".chunk-text"):
+        direction = ui.results.first.locator(part).evaluate("one => getComputedStyle(one).direction")
+        assert direction == "rtl", part

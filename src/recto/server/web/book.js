@@ -52,11 +52,11 @@ function current() {
 }
 
 function draw() {
-  const { title, logo } = current();
+  const { title, logo, default: isDefault } = current();
   const image = logo?.startsWith("data:image/") ? logo : "";
   byId("book-title").textContent = title;
   byId("home").setAttribute("href", urlOf(NO_SEARCH));
-  byId("collection").value = state().collection;
+  byId("collection").value = isDefault ? "" : state().collection;
   byId("logo")?.remove();
   if (image) byId("home").prepend(h("img", { id: "logo", src: image, alt: "" }));
   byId("icon").setAttribute("href", image || "static/icon.svg");
