@@ -191,7 +191,7 @@ def test_filters_are_those_of_the_service(
     reader: Reader, site: StaticSite, books: Path, shared_home: Path
 ) -> None:
     """With the model, and as the int8 graph ranks; tests/server compares the filters of lexical search."""
-    retriever = Retriever(built_in_embedder(shared_home, 2, "int8"), EdgeStore(books), SAMPLE)
+    retriever = Retriever(built_in_embedder(shared_home, 1, "int8"), EdgeStore(books), SAMPLE)
     reader.page.goto(f"{site.origin}{PAGE}")
     answers = reader.page.evaluate(
         """async ({ query, filters }) => {
