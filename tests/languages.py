@@ -20,6 +20,9 @@ SENTENCES = {
     "th": "ฉันจะส่งอีเมลหลังจากตอบกลับได้อย่างไร ไฟล์อยู่ในโฟลเดอร์ static ของระบบ",
 }
 
+MARKED = {"th": "ก็ได้น้ำผึ้ง", "km": "ស្រ្តីក្រុម", "hi": "क्षत्रियोंस्त्रियाँ", "my": "မြန်မာစာ"}
+"""Words with many marks and joined letters, which are part of the character before them."""
+
 
 def random_sentences(language: str, count: int) -> list[str]:
     """Return sentences of pieces of a language's sentence, of code, and of some characters of others."""

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Browser, Route, expect
 
+from recto.book.sources.options import SiteOptions
+from recto.book.sources.tree import open_book
+from recto.indexing.indexer import IndexJob, index_book
+from recto.protocols import Embedder
+from recto.settings import Settings
+from recto.stores.edge.store import EdgeStore
+from tests.book.files import write
 from tests.browser.webui import SAMPLE_TITLE, WebUI
+from tests.search.test_editions import FILES
+from tests.server.http.service import Service
 
 
 def test_results_have_a_path_and_a_score(ui: WebUI) -> None:
@@ -193,3 +203,47 @@ def test_a_collection_can_be_chosen(ui: WebUI) -> None:
     expect(ui.page.get_by_label("Book", exact=True)).to_have_value("")
     expect(ui.page.locator("#book-title")).to_have_text(SAMPLE_TITLE)
     assert "Danger" not in ui.results.locator(".module").all_text_contents()
+
+
+def test_a_version_can_be_chosen(ui: WebUI, browser: Browser, embedder: Embedder, tmp_path: Path) -> None:
+    ui.open(q="robot")
+    ui.open_filters()
+    expect(ui.page.locator("#version-field")).to_be_hidden()  # the book has one version
+    source = open_book(write(tmp_path / "garden", FILES), SiteOptions(version="all", locale="all"))
+    index_book(IndexJob(source, embedder), EdgeStore(tmp_path), "garden", journal=tmp_path / "journal")
+    settings = Settings("local", "edge", tmp_path, threads=2, precision="fp32", collection="garden")
+    with Service(settings) as service, WebUI(browser, service.port) as other:
+        other.open(q="pump")
+        other.open_filters()
+        choice = other.page.get_by_label("Version", exact=True)
+        assert choice.locator("option").all_text_contents() == [
+            "Current version", "2.0", "current", "1.0", "All versions"
+        ]  # fmt: skip
+        choice.select_option("1.0")
+        expect(other.page).to_have_url(re.compile("version=1.0"))
+        other.settle()
+        pages = other.results.evaluate_all("all => all.map(one => one.dataset.page)")
+        assert "https://x.org/docs/1.0/water" in pages
+        assert "https://x.org/docs/water" not in pages
+        expect(other.page.locator("#chosen")).to_have_text("1.0")
+        expect(other.page.get_by_label("Page", exact=True)).to_be_hidden()
+        other.page.go_back()
+        other.settle()
+        expect(choice).to_have_value("")
+
+
+def test_the_language_decides_the_direction_of_a_passage(ui: WebUI) -> None:
+    """A passage in Urdu can begin with a Latin word, by which the browser would decide."""
+
+    def in_urdu(route: Route) -> None:
+        response = route.fetch()
+        data = response.json()
+        for result in data["results"]:
+            result["language"] = "ur"
+        route.fulfill(response=response, json=data)
+
+    ui.page.route("**/v1/search", in_urdu)
+    ui.open(q="How do ROS 2 nodes communicate?")
+    for part in ("h3", ".chunk-text"):
+        direction = ui.results.first.locator(part).evaluate("one => getComputedStyle(one).direction")
+        assert direction == "rtl", part

@@ -122,8 +122,14 @@ def test_an_unknown_model_names_fastembed(shared_home: Path) -> None:
     assert "fastembed" in str(caught.value)
 
 
-def test_a_fastembed_model(model_directory: Path, embedder: Embedder) -> None:
-    """fastembed reads the same directory as after a download."""
+@pytest.mark.parametrize(
+    ("name", "query", "document"),
+    [("recto/test", "", ""), ("recto/multilingual-e5-small", "query: ", "passage: ")],
+)
+def test_a_fastembed_model(
+    model_directory: Path, embedder: Embedder, name: str, query: str, document: str
+) -> None:
+    """fastembed reads the same directory as after a download, and adds no prefixes."""
     fastembed = pytest.importorskip(
         "fastembed", reason="the extra `fastembed` is not installed; .ci/run installs it"
     )
@@ -136,18 +142,21 @@ def test_a_fastembed_model(model_directory: Path, embedder: Embedder) -> None:
     )
     (model_directory / "special_tokens_map.json").write_text(json.dumps({"pad_token": "<pad>"}))
     fastembed.TextEmbedding.add_custom_model(
-        model="recto/test",
+        model=name,
         pooling=PoolingType.DISABLED,
         normalization=True,
-        sources=ModelSource(hf="recto/test"),
+        sources=ModelSource(hf=name),
         dim=384,
         model_file="model.onnx",
     )
-    hub = FastembedEmbedder("recto/test", 2, specific_model_path=str(model_directory))
+    hub = FastembedEmbedder(name, 2, specific_model_path=str(model_directory))
     assert (hub.dim, hub.max_tokens) == (384, 512)
-    assert hub.embed_query("What is ROS 2?") == pytest.approx(
-        embedder.embed_query("What is ROS 2?"), abs=1e-4
-    )
+    assert hub.fingerprint.variant == "fastembed" + (f", prefix {document!r}" if document else "")
+    text = "What is ROS 2?"
+    assert hub.embed_query(text) == pytest.approx(embedder.embed_query(query + text), abs=1e-4)
+    (vector,) = hub.embed_documents([text])
+    assert vector == pytest.approx(embedder.embed_query(document + text), abs=1e-4)
+    assert hub.count_tokens(text) == embedder.count_tokens(document + text)
     assert hub.count_tokens("robot " * 600) > 512
     with pytest.raises(Exception, match="longer than the 512 tokens"):
         hub.embed_documents(["robot " * 600])

@@ -103,6 +103,8 @@ def test_lines_say_the_same_as_a_json_file(tmp_path: Path) -> None:
         ({"id": 3}, '"id" must be text'),
         ({"filters": "ros2"}, '"filters" must be'),
         ({"filters": {"url": ["a", "b"]}}, "one address"),
+        ({"filters": {"version": ["1.0", "2.0"]}}, "one version"),
+        ({"filters": {"lang": "???"}}, "not a language"),
     ],
 )
 def test_what_is_refused_in_an_entry(tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -130,6 +132,7 @@ VALID: list[dict[str, Any]] = [
     GOOD,
     {"query": "x", "expect": {"page": ["a", "b#c", "https://x.org/y#z"]}},
     GOOD | {"tags": ["t"], "filters": {"module": ["m"], "url": "u"}, "drafted": True},
+    GOOD | {"filters": {"lang": "de", "version": "2.0"}},
     {"query": "x", "expect": {"passage": "a b"}},
     {"query": "x", "expect": {"nothing": True}, "note": "off topic", "id": "n1"},
     {"query": "x", "expect": {"page": ["a", "b"], "grades": {"a": 2, "c#d": 0}}},
@@ -197,14 +200,15 @@ def test_a_question_that_is_asked_twice(tmp_path: Path) -> None:
     entries = [
         {"query": "What is it?", "expect": {"module": "a"}},
         {"query": "what  is it?", "expect": {"module": "b"}, "filters": {"module": "b"}},
+        {"query": "What is it?", "expect": {"module": "b"}, "filters": {"version": "1.0", "lang": "de"}},
     ]
-    assert len(load_strict_suite(write(tmp_path, {"queries": entries})).expectations) == 2, (
-        "other filters make another question"
-    )
+    expectations = load_strict_suite(write(tmp_path, {"queries": entries})).expectations
+    keys = ["What is it?", "what  is it? [b]", "What is it? [de, 1.0]"]
+    assert [one.key for one in expectations] == keys, "other filters make another question"
     path = write(tmp_path, {"queries": [*entries, {"query": "What is IT?", "expect": {"module": "c"}}]})
-    with pytest.raises(InvalidArgument, match="query 3.*query 1"):
+    with pytest.raises(InvalidArgument, match="query 4.*query 1"):
         load_strict_suite(path)
-    assert len(load_suite(path).expectations) == 3, "the contract's report takes it"
+    assert len(load_suite(path).expectations) == 4, "the contract's report takes it"
 
 
 def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from recto.evaluation.coverage import cover
 from recto.evaluation.doctor import editions
 from recto.evaluation.doctor.environment import DoctorContext
 from recto.evaluation.explain import Verdict, explain
+from recto.evaluation.runs import Options, run_suite
+from recto.evaluation.suites import Expectation, Suite
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.outline import read_outline
 from recto.search.query import make_filters, split_preferred
@@ -123,6 +125,19 @@ def test_page_of_any_version_can_be_searched_by_its_url(book: Retriever) -> None
     response = book.search("pump", filters=Filters(page_url=f"https://x.org{WATER_1}"))
     assert addresses(response) == {WATER_1}
     assert response.warnings == ()
+
+
+def test_questions_of_a_suite_have_their_version_and_language(book: Retriever) -> None:
+    """A path means the page of this version and language, and so does its address."""
+    old, german, current = Filters(versions=("1.0",)), Filters(language="de"), Filters()
+    both = Filters(language="de", versions=("1.0",))
+    paths = tuple(
+        Expectation("pump", pages=("water.md",), filters=filters) for filters in (old, german, both, current)
+    )
+    address = Expectation("pump", pages=(f"https://x.org{WATER_1}",), filters=old, id="address")
+    run = run_suite(book, Suite("garden", (*paths, address)), Options(10))
+    assert (len(run.answers), run.unmeasured) == (5, ())
+    assert all(answer.rank for answer in run.answers)
 
 
 def test_unknown_version_is_explained(book: Retriever) -> None:

@@ -163,7 +163,8 @@ def is_inside_character(text: str, cut: int) -> bool:
     is_flag = "\U0001f1e6" <= after <= "\U0001f1ff" and flag_letters % 2 == 1
     is_syllable = "\u1100" <= before <= "\u11ff" and "\u1160" <= after <= "\u11ff"
     is_mark = unicodedata.category(after).startswith("M") or "\U0001f3fb" <= after <= "\U0001f3ff"
-    return is_flag or is_syllable or is_mark or "\u200d" in (before, after)
+    is_conjunct = before in "\u094d\u17d2" and unicodedata.category(after) == "Lo"  # Devanagari, Khmer
+    return is_flag or is_syllable or is_mark or is_conjunct or "\u200d" in (before, after)
 
 
 def check_cuts(text: str, parts: list[str]) -> None:

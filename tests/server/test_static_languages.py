@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 from recto.search.analyzer import is_stop_word, query_words, tokens
+from recto.search.display import ELLIPSIS, make_snippet
 from recto.server.static_export import _analysis, export_static
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, publish_lexical
-from tests.languages import SENTENCES, random_sentences
+from tests.languages import MARKED, SENTENCES, random_sentences
 from tests.running import ROOT
+from tests.search.test_languages import is_inside_character
 from tests.server.test_static_export import ask, lexical_search
 
 _MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
@@ -88,6 +90,35 @@ def test_results_can_be_limited_to_a_language(tmp_path: Path) -> None:
     assert [hit["language"] for hit in answer["results"]] == ["de"] * 3
     (answer,) = ask(tmp_path / "recto", [["related", "config.yaml", {"top_k": 10, "lang": "de"}]])
     assert {hit["language"] for hit in answer["results"]} == {"de"}
+
+
+@pytest.mark.parametrize("language", MARKED)
+def test_snippets_are_cut_between_characters(language: str, tmp_path: Path) -> None:
+    """In Python and in the static client; the number of dots moves the cut."""
+    word = MARKED[language]
+    dots = ["." * number for number in range(2, len(word) + 2)]
+    texts = [f"{word * 60}{one}config.yaml{one}{word * 60}" for one in dots] + [
+        one + word * 60 for one in dots
+    ]
+    chunks = [
+        replace(chunk(number, text=text), language=language, headings=("config.yaml",))
+        for number, text in enumerate(texts)
+    ]
+    store = EdgeStore(tmp_path / "books")
+    publish_lexical(store, "book", chunks)
+    index = store.open("book")
+    export_static(index, tmp_path / "recto")
+    (answer,) = ask(tmp_path / "recto", [["search", "config.yaml", {"top_k": len(texts)}]])
+    query, _ = lexical_search(index, "config.yaml")
+    shown = [(hit["text"], hit["snippet"]) for hit in answer["results"]]
+    shown += [(text, make_snippet(text, query.words).text) for text in texts]
+    assert len(shown) == 2 * len(texts)
+    for text, snippet in shown:
+        inner = snippet.removeprefix(ELLIPSIS).removesuffix(ELLIPSIS)
+        start = text.index(inner)
+        assert inner != text
+        for cut in (start, start + len(inner)):
+            assert not is_inside_character(text, cut), snippet
 
 
 @pytest.mark.parametrize("language", ["ar", "de", "es", "fr", "ja", "pt", "ur", "zh"])

@@ -61,6 +61,8 @@ _WORD = r"[^\W\d_]+"
 _MIN_HITS = 3  # stop words of a language that a text must have
 _CLEAR = 1.5  # how many more stop words the detected language must have than English
 
+_JOINING_SIGNS = "\u094d\u09cd\u0acd\u0b4d\u0c4d\u0d4d\u1039\u17d2"
+"""Signs that join two consonants, in Indic scripts, Burmese and Khmer."""
 _ENGLISH_STOP_WORDS = """
     a about above after again all also am an and any are as at be because been before being below
     between both but by can could did do does doing don down during each few for from further get
@@ -91,11 +93,14 @@ def is_between_characters(text: str, cut: int) -> bool:
     before, after = text[cut - 1], text[cut]
     is_joined = before == "\u200d" or after in "\u200c\u200d" or "\U0001f3fb" <= after <= "\U0001f3ff"
     is_flag = "\U0001f1e6" <= after <= "\U0001f1ff" and _flag_letters(text[max(0, cut - 64) : cut]) % 2 == 1
+    kind = category(after)
     # Thai and Lao sara am is a letter to Unicode, but is drawn with the consonant before it.
     is_syllable = (
-        "\u1100" <= before <= "\u11ff" and "\u1160" <= after <= "\u11ff"
-    ) or after in "\u0e33\u0eb3"
-    return not (is_joined or is_flag or is_syllable or category(after).startswith("M"))
+        ("\u1100" <= before <= "\u11ff" and "\u1160" <= after <= "\u11ff")
+        or after in "\u0e33\u0eb3"
+        or (before in _JOINING_SIGNS and kind.startswith("L"))
+    )
+    return not (is_joined or is_flag or is_syllable or kind.startswith("M"))
 
 
 def _flag_letters(text: str) -> int:

@@ -210,20 +210,24 @@ def _pool(output: Any, mask: Any, pooling: str) -> Any:
 
 
 class FastembedEmbedder:
-    """Runs a fastembed model, which fastembed downloads once."""
+    """Runs a fastembed model, which fastembed downloads once; the prefixes are those of its model card."""
 
     def __init__(self, name: str, threads: int, **options: Any) -> None:
+        from recto.embedders.openai_wire import known_model
+
         self._name = name
         self._threads = threads
         self._options = options
         self._dim = _known_dim(name)
+        self._card = known_model(name)
         self._model: TextEmbedding | None = None
         self._loading = threading.Lock()
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
         """The name of the model; fastembed has no revisions."""
-        return EmbedderFingerprint(self._name, "fastembed", self._dim, variant="fastembed")
+        prefix = f", prefix {self._card.document!r}" if self._card.document else ""
+        return EmbedderFingerprint(self._name, "fastembed", self._dim, variant=f"fastembed{prefix}")
 
     @property
     def dim(self) -> int:
@@ -245,11 +249,11 @@ class FastembedEmbedder:
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, including those beyond the model's limit."""
-        return _count(self._tokenizer(), text)
+        return _count(self._tokenizer(), self._card.document, text)
 
     def token_counter(self) -> Callable[[str], int]:
         """Return what counts the tokens of texts in other processes."""
-        return partial(_count, self._tokenizer())
+        return partial(_count, self._tokenizer(), self._card.document)
 
     def embed_query(self, text: str) -> Vector:
         """Embed one query."""
@@ -257,7 +261,8 @@ class FastembedEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries."""
-        return self._collect(self._loaded().query_embed(list(texts)), len(texts), None)
+        prefixed = [self._card.query + text for text in texts]
+        return self._collect(self._loaded().query_embed(prefixed), len(texts), None)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks."""
@@ -267,7 +272,8 @@ class FastembedEmbedder:
                 f"A text is longer than the {self.max_tokens} tokens of the model: {too_long[:60]!r} …",
                 hint="Split the text. `recto index` does this automatically.",
             )
-        stream = self._loaded().passage_embed(list(texts), batch_size=_FASTEMBED_BATCH)
+        prefixed = [self._card.document + text for text in texts]
+        stream = self._loaded().passage_embed(prefixed, batch_size=_FASTEMBED_BATCH)
         return self._collect(stream, len(texts), progress)
 
     def _collect(self, stream: Iterable[Any], count: int, progress: Progress | None) -> list[Vector]:
@@ -300,8 +306,8 @@ class FastembedEmbedder:
             return self._model
 
 
-def _count(tokenizer: Any, text: str) -> int:
-    encoding = tokenizer.encode(text)
+def _count(tokenizer: Any, prefix: str, text: str) -> int:
+    encoding = tokenizer.encode(prefix + text)
     return len(encoding.ids) + sum(len(rest.ids) - 2 for rest in encoding.overflowing)
 
 

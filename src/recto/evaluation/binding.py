@@ -20,7 +20,7 @@ from recto._util.text import filter_keys, nearest, page_key, plural, with_anchor
 from recto.evaluation.measures import Judged
 from recto.evaluation.suites import Expectation, Suite, survey
 from recto.protocols import Index
-from recto.types.search import HEADING_SEPARATOR, Chunk
+from recto.types.search import HEADING_SEPARATOR, Chunk, Filters
 
 _SUGGESTIONS = 50
 _MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the same by accident
@@ -274,15 +274,15 @@ class _Book:
 
     def bound(self, expectation: Expectation) -> Bound:
         """Look up the finest targets of a question, its modules, and what was judged not to answer it."""
-        grades = dict(expectation.grades)
+        grades, filters = dict(expectation.grades), expectation.filters
         modules = [self._module(name) for name in expectation.modules]
         looked_up = modules
         if expectation.passages:
             looked_up = [self._passage(passage) for passage in expectation.passages]
-            looked_up += [self._page(page) for page in expectation.pages if page in grades]
+            looked_up += [self._page(page, filters) for page in expectation.pages if page in grades]
         elif expectation.pages:
-            looked_up = [self._page(page) for page in expectation.pages]
-        rejected = [self._rejected(name) for name, grade in expectation.grades if grade == 0]
+            looked_up = [self._page(page, filters) for page in expectation.pages]
+        rejected = [self._rejected(name, filters) for name, grade in expectation.grades if grade == 0]
         graded = [replace(target, grade=grades.get(target.name, 1)) for target in _targets(looked_up)]
         missing = [name for name in dict.fromkeys((*looked_up, *modules)) if isinstance(name, str)]
         return Bound(
@@ -303,26 +303,32 @@ class _Book:
         short = self._modules[key].lower()
         return Target(name, module=short if short in self._modules else key)
 
-    def _page(self, name: str) -> Target | str:
-        key, anchor, heading = self._parts(name)
+    def _page(self, name: str, filters: Filters) -> Target | str:
+        key, anchor, heading = self._parts(name, filters)
         if key is None or (anchor and anchor not in self._anchors[key]):
             return name
         if heading and heading not in map(heading_key, self._headings[key]):
             return name
         return Target(name, page=key, anchor=anchor, heading=heading)
 
-    def _parts(self, name: str) -> tuple[str | None, str, str]:
-        """Return the key of a target's page, its anchor, and its heading for comparison."""
+    def _parts(self, name: str, filters: Filters) -> tuple[str | None, str, str]:
+        """Return the key of a target's page, its anchor, and its heading for comparison.
+
+        A path means the page of the filters' language and version, if there is one.
+        """
         address, _, heading = name.partition(HEADING_SEPARATOR)
         page, _, anchor = address.partition("#")
-        return self._pages.get(page_key(page)), unquote(anchor), heading_key(heading)
+        editions = [f"@{one}/" for one in (filters.language, *filters.versions) if one]
+        keys = (page_key(f"{prefix}{page}") for prefix in ("".join(editions), *editions, ""))
+        key = next((self._pages[key] for key in keys if key in self._pages), None)
+        return key, unquote(anchor), heading_key(heading)
 
     def _passage(self, passage: str) -> Target | str:
         chunks = self._passages[passage]
         return Target(passage, chunks=chunks) if chunks else passage
 
-    def _rejected(self, name: str) -> Target | str:
-        page = self._page(name)
+    def _rejected(self, name: str, filters: Filters) -> Target | str:
+        page = self._page(name, filters)
         return self._passage(name) if isinstance(page, str) and is_quotation(name) else page
 
     def _near(self, name: str, expectation: Expectation) -> str:
@@ -332,7 +338,7 @@ class _Book:
         if name in expectation.modules:
             return nearest(name, sorted(set(self._modules.values()))) or ""
         page = name.partition(HEADING_SEPARATOR)[0].partition("#")[0]
-        key, _, heading = self._parts(name)
+        key, _, heading = self._parts(name, expectation.filters)
         if key is not None:
             if similar := self._similar_section(
                 key, f"{heading or name.partition('#')[2]} {expectation.query}"

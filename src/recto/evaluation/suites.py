@@ -13,7 +13,7 @@ from typing import Any
 
 from recto._util.text import encodable, nearest, plural
 from recto.errors import InvalidArgument, InvalidQuery
-from recto.search.query import check_query
+from recto.search.query import check_query, make_filters
 from recto.types.search import HEADING_SEPARATOR, NO_FILTERS, Filters
 
 SUITE_FORMAT, GRADED_FORMAT = "recto-suite-1", "recto-suite-2"
@@ -35,6 +35,7 @@ _SUITE_KEYS = ("$schema", "format", "name", "description", "threshold", "queries
 _ENTRY_KEYS = ("id", "query", "expect", "nothing", "tags", "filters", "drafted", "note")
 _TARGET_KEYS = ("module", "page", "passage", "nothing")
 _EXPECT_KEYS = (*_TARGET_KEYS, "grades")
+_SINGLE_FILTERS = {"url": "address", "lang": "language", "version": "version"}
 _QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
 _NO_QUERIES = "there are no queries in it"
 
@@ -150,7 +151,10 @@ class Expectation:
         """The identity of the question across runs: its id, or its query and filters."""
         if self.id:
             return self.id
-        narrowed = ", ".join(filter(None, (*sorted(self.filters.modules), self.filters.page_url)))
+        used = self.filters
+        narrowed = ", ".join(
+            filter(None, (*sorted(used.modules), used.page_url, used.language, *used.versions))
+        )
         return f"{self.query} [{narrowed}]" if narrowed else self.query
 
     def to_dict(self) -> dict[str, Any]:
@@ -162,7 +166,14 @@ class Expectation:
             "query": self.query,
             "expect": _given(expect | {"nothing": self.nothing, "grades": dict(self.grades)}),
             "tags": list(self.tags),
-            "filters": _given({"module": list(self.filters.modules), "url": self.filters.page_url}),
+            "filters": _given(
+                {
+                    "module": list(self.filters.modules),
+                    "url": self.filters.page_url,
+                    "lang": self.filters.language,
+                    "version": next(iter(self.filters.versions), None),
+                }
+            ),
             "drafted": self.drafted,
         }
         return _given(entry)
@@ -358,11 +369,17 @@ def check_id(id: str, position: str, ids: dict[str, str]) -> None:
 def _filters(value: Any, position: str) -> Filters:
     if not isinstance(value, dict):
         raise invalid(position, '"filters" must be like {"module": "ros2", "url": "..."}')
-    check_keys(value, ("module", "url"), position)
-    urls = parse_names(value.get("url"), position, "url")
-    if len(urls) > 1:
-        raise invalid(position, '"url" must be one address', "A search filters by one page at most.")
-    return Filters(parse_names(value.get("module"), position, "module"), urls[0] if urls else None)
+    check_keys(value, ("module", *_SINGLE_FILTERS), position)
+    values = {}
+    for key, what in _SINGLE_FILTERS.items():
+        names = parse_names(value.get(key), position, key)
+        if len(names) > 1:
+            raise invalid(position, f'"{key}" must be one {what}', f"A search filters by one {what} at most.")
+        values[key] = names[0] if names else None
+    try:
+        return make_filters(parse_names(value.get("module"), position, "module"), **values)
+    except InvalidArgument as error:
+        raise invalid(position, error.message, error.hint) from error
 
 
 def parse_names(value: Any, position: str, key: str) -> tuple[str, ...]:

@@ -149,7 +149,9 @@ def test_the_configured_collection_replaces_the_default(house_settings: Settings
             assert body["results"][0]["payload"]["metadata"]["module"] == "garden"
         assert service.post("/retrieve", {"query": "beans", "collection": "physical-ai-book"}).status == 404
         assert service.get("/v1/collections").json() == {
-            "collections": [{"name": "house", "default": True, "title": "house", "logo": None}]
+            "collections": [
+                {"name": "house", "default": True, "title": "house", "logo": None, "versions": []}
+            ]
         }
 
 

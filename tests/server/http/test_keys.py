@@ -164,7 +164,7 @@ def test_a_search_key_reads_its_collections_only(served: Service, key: str) -> N
     """A stolen key learns neither the content nor the names of other collections."""
     headers = {"Authorization": f"Bearer {key}"}
     assert served.get("/v1/collections", **headers).json() == {
-        "collections": [{"name": "garden", "default": True, "title": "garden", "logo": None}]
+        "collections": [{"name": "garden", "default": True, "title": "garden", "logo": None, "versions": []}]
     }
     refused = [
         ask_collection(served, path, name, headers)

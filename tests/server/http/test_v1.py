@@ -381,3 +381,23 @@ def test_a_page_as_markdown(service: Service) -> None:
     missing = service.get("/v1/pages/local%3A%2F%2Fdocs%2Fnope.md")
     assert missing.status == 404
     assert missing.error
+
+
+def test_a_book_in_another_language_is_ranked_as_in_python(real_embedder: Embedder, tmp_path: Path) -> None:
+    """The built-in model knows only English, so words have more weight in this book."""
+    files = {
+        "wasser.md": "# Wasser\n\nDie Pumpe und der Schlauch sind für den Garten, und das Wasser ist kalt.\n",
+        "licht.md": "# Licht\n\nDie Lampe ist im Haus, und der Schalter ist neben der Tür.\n",
+        "luft.md": "# Luft\n\nDas Fenster ist offen, und die Luft im Zimmer ist frisch.\n",
+    }
+    store = EdgeStore(tmp_path / "home")
+    job = IndexJob(open_book(write(tmp_path / "haus", files)), real_embedder)
+    index_book(job, store, "haus", journal=tmp_path / "journal")
+    query = "Wo ist der Schalter für die Lampe?"
+    expected = Retriever(real_embedder, store, "haus").search(query)
+    settings = Settings("local", "edge", tmp_path / "home", threads=2, precision="fp32", collection="haus")
+    with Service(settings) as service:
+        results = service.post("/v1/search", {"query": query}).json()["results"]
+    assert [(hit["url"], hit["score"]) for hit in results] == [
+        (hit.chunk.url, pytest.approx(hit.score, abs=1e-4)) for hit in expected.hits
+    ]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from recto.errors import ErrorKind, RectoError, Unreachable
-from recto.protocols import Embedder, MultiModel, Progress
+from recto.protocols import Embedder, MultiModel, Progress, known_languages
 from recto.server.limits import CallCancelled, CurrentRequest, current_request
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
@@ -116,6 +116,11 @@ class BatchingEmbedder:
     def max_tokens(self) -> int:
         """The maximum number of tokens of a text."""
         return self._inner.max_tokens
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """The languages that the model knows, or nothing if it is for all languages."""
+        return known_languages(self._inner)
 
     def for_index(self, fingerprint: EmbedderFingerprint) -> Embedder | None:
         """Return the embedder of the model that made an index, which batches, too."""

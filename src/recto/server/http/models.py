@@ -301,6 +301,7 @@ class CollectionModel(ResponseModel):
     default: bool
     title: Annotated[str, Field(description="The book's title; the collection's name if it is unknown.")]
     logo: Annotated[str | None, Field(description="The book's logo as a `data:` URL.")]
+    versions: Annotated[list[str], Field(description="The versions of the book, if it has several.")]
 
 
 class CollectionsResponseModel(ResponseModel):

@@ -242,10 +242,9 @@ async def collections(service: Service) -> Response:
     listed = []
     for name, info in zip(names, infos, strict=True):
         book = info.fingerprint if info else None
-        title, logo = (book.title, book.logo) if book else ("", "")
-        listed.append(
-            {"name": name, "default": name == names[0], "title": title or name, "logo": logo or None}
-        )
+        title, logo, versions = (book.title, book.logo, book.versions) if book else ("", "", ())
+        about = {"title": title or name, "logo": logo or None, "versions": [one for one, _ in versions]}
+        listed.append({"name": name, "default": name == names[0], **about})
     return respond({"collections": listed})
 
 

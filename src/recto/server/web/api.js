@@ -68,6 +68,7 @@ const parameters = (state, signal) => ({
   top_k: state.top_k,
   module: state.modules.length ? state.modules : null,
   url: state.url || null,
+  version: state.version || null,
   collection: state.collection,
   mode: state.mode || "hybrid",
   html: true,
@@ -93,19 +94,31 @@ export const related = async (state, signal) => {
   logged = response.query_log && question ? { query: question, collection: state.collection } : null;
   return response;
 };
-export const collections = () => send(() => client.collections());
 export const page = ({ page: url, collection, q }, signal) =>
   send(() => client.page(url, { collection, query: q || null, html: true, signal }));
 export const health = (collection, signal) => send(() => client.health({ collection, signal }));
 
 const outlines = new Map();
+let listed = null;
 
-/** Return `{modules, pages}` of a collection; request them once for each generation of the index. */
+/** Return the books, the default one first; failures are not cached. */
+export function collections() {
+  listed ??= send(() => client.collections()).catch((error) => {
+    listed = null;
+    throw error;
+  });
+  return listed;
+}
+
+/** Return `{modules, pages, versions}` of a collection; request them once for each generation of the index. */
 export function outline(collection) {
   let entry = outlines.get(collection);
   if (!entry) {
     const requests = [() => client.modules({ collection }), () => client.pages({ collection })];
-    const result = Promise.all(requests.map(send)).then(([{ modules }, { pages }]) => ({ modules, pages }));
+    const result = Promise.all([...requests.map(send), collections()]).then(([{ modules }, { pages }, books]) => {
+      const book = books.collections.find((one) => (collection ? one.name === collection : one.default));
+      return { modules, pages, versions: book?.versions ?? [] };
+    });
     entry = { generation: null, result };
     outlines.set(collection, entry);
     // Failures are not cached.
@@ -120,6 +133,9 @@ export function dropOldOutline(collection, generation) {
   if (!entry) return false;
   const isOld = entry.generation !== null && entry.generation !== generation;
   entry.generation = generation;
-  if (isOld) outlines.delete(collection);
+  if (isOld) {
+    outlines.delete(collection);
+    listed = null;
+  }
   return isOld;
 }

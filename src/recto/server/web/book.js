@@ -24,7 +24,7 @@ export function pagesByModule({ modules, pages }) {
 
 export function start() {
   byId("collection").addEventListener("change", (event) =>
-    go({ ...NO_PAGE, collection: event.target.value, modules: [], url: "", top_k: 10 }));
+    go({ ...NO_PAGE, collection: event.target.value, modules: [], url: "", version: "", top_k: 10 }));
   // Nothing that is scrolled to or focused may be below the header.
   const measure = () => document.documentElement.style.setProperty("--top", `${byId("top").offsetHeight}px`);
   new ResizeObserver(measure).observe(byId("top"));
@@ -52,11 +52,11 @@ function current() {
 }
 
 function draw() {
-  const { title, logo } = current();
+  const { title, logo, default: isDefault } = current();
   const image = logo?.startsWith("data:image/") ? logo : "";
   byId("book-title").textContent = title;
   byId("home").setAttribute("href", urlOf(NO_SEARCH));
-  byId("collection").value = state().collection;
+  byId("collection").value = isDefault ? "" : state().collection;
   byId("logo")?.remove();
   if (image) byId("home").prepend(h("img", { id: "logo", src: image, alt: "" }));
   byId("icon").setAttribute("href", image || "static/icon.svg");

@@ -190,6 +190,8 @@ export interface Collection {
   title: string;
   /** The book's logo as a `data:` URL. */
   logo: string | null;
+  /** The versions of the book, if it has several. */
+  versions: string[];
 }
 
 /** The collections that the server serves. */

@@ -22,7 +22,7 @@ const kindOf = (now) => (now.selection ? "related" : now.q ? "search" : "content
 function keyOf(now) {
   const kind = kindOf(now);
   const text = { related: [now.selection, now.ask && now.q], search: [now.q], contents: [] }[kind];
-  const parameters = kind === "contents" ? [] : [now.modules, now.url, now.mode, now.top_k];
+  const parameters = kind === "contents" ? [] : [now.modules, now.url, now.version, now.mode, now.top_k];
   return JSON.stringify([kind, now.collection, ...text, ...parameters]);
 }
 

@@ -2,7 +2,7 @@
 
 import * as api from "./api.js";
 import { pagesByModule, setTitle } from "./book.js";
-import { byId, externalLink, h, parseHtml } from "./dom.js";
+import { byId, directionOf, externalLink, h, parseHtml } from "./dom.js";
 import { highlightSelection, highlightWords, matchPattern } from "./highlight.js";
 import { focusResult } from "./list.js";
 import { announce, errorNotice } from "./messages.js";
@@ -96,7 +96,7 @@ function drawText(page, pages) {
   let path = [page.title];
   let lastHeading = ""; // of the chunk before, which may continue into the next section
   const sections = page.chunks.map((chunk) => {
-    const body = h("div", { class: "body", dir: "auto" }, ...parseHtml(chunk.html, link));
+    const body = h("div", { class: "body", dir: directionOf(chunk) }, ...parseHtml(chunk.html, link));
     const own = [...body.querySelectorAll("h1, h2, h3, h4, h5, h6")];
     const statesTitle = own.some(({ textContent }) => textContent === chunk.headings.at(-1));
     const above = statesTitle ? chunk.headings.slice(0, -1) : chunk.headings;

@@ -2,7 +2,7 @@
 
 import { reportOpened } from "./api.js";
 import { scoreBar } from "./charts.js";
-import { externalLink, h, parseHtml } from "./dom.js";
+import { directionOf, externalLink, h, parseHtml } from "./dom.js";
 import { excerpt, markMatches, matchPattern } from "./highlight.js";
 import { notice } from "./messages.js";
 import { linkTo } from "./state.js";
@@ -68,7 +68,7 @@ function disjunction(words) {
 
 function noResults({ outcome, message }) {
   if (outcome !== "filtered_out") return notice(t("Nothing matches."), [message, t("Try other words.")]);
-  const link = h("a", { class: "button", ...linkTo({ modules: [], url: "" }) }, t("Search the whole book"));
+  const link = h("a", { class: "button", ...linkTo({ modules: [], url: "", version: "" }) }, t("Search the whole book"));
   return notice(t("The filters exclude every passage."), [message], link);
 }
 
@@ -84,7 +84,7 @@ function entry([best, ...rest], noiseFloor) {
     isWeak(best) && h("span", { class: "verdict" }, t("weak")));
   return h("li", { class: isWeak(best) ? "entry weak" : "entry", ...dataOf(best) },
     h("p", { class: "path" }, h("span", { class: "module" }, best.module_title), ...steps),
-    h("h3", { dir: "auto" }, resultLink(best, title)),
+    h("h3", { dir: directionOf(best) }, resultLink(best, title)),
     score,
     ...chunkText(best, title),
     others.length > 0 && h("details", { class: "others" },
@@ -93,7 +93,7 @@ function entry([best, ...rest], noiseFloor) {
 }
 
 function otherSection(hit) {
-  const snippet = h("p", { class: "snippet", dir: "auto" }, hit.snippet);
+  const snippet = h("p", { class: "snippet", dir: directionOf(hit) }, hit.snippet);
   markMatches(snippet, matchPattern(hit.matches));
   const score = h("span", { class: "count" }, ...scoreText(hit));
   return h("li", { class: isWeak(hit) ? "other weak" : "other", ...dataOf(hit) },
@@ -123,7 +123,7 @@ function chunkText(hit, title) {
   const pattern = matchPattern(hit.matches);
   const blocks = parseHtml(hit.html).map(asSmallHeading);
   const { shown, before, after } = excerpt(blocks, pattern);
-  const box = h("div", { dir: "auto" });
+  const box = h("div", { dir: directionOf(hit) });
   const button = h("button", { type: "button", class: "quiet" });
   const draw = (isWhole) => {
     const visible = isWhole ? blocks : shown;

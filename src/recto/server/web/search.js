@@ -1,4 +1,4 @@
-// The search form: the query, filters by module and page, and the mode.
+// The search form: the query, filters by module, page and version, and the mode.
 
 import * as api from "./api.js";
 import { pagesByModule } from "./book.js";
@@ -16,6 +16,7 @@ export function start() {
     else byId("q").focus();
   });
   byId("page-filter").addEventListener("change", (event) => go({ url: event.target.value, top_k: 10 }));
+  byId("version").addEventListener("change", (event) => go({ version: event.target.value, url: "", top_k: 10 }));
   byId("mode").addEventListener("change", (event) => go({ mode: event.target.value, top_k: 10 }));
   byId("modules").addEventListener("change", () => {
     const modules = [...byId("modules").querySelectorAll("input:checked")].map((box) => box.value);
@@ -40,11 +41,12 @@ export async function showFilters() {
     return;
   }
   if (state() !== now) return; // a later state draws its own filters
-  const key = JSON.stringify([book, now.modules, now.url, now.mode]);
+  const key = JSON.stringify([book, now.modules, now.url, now.version, now.mode]);
   if (key === drawn) return;
   drawn = key;
   drawModules(book.modules, now.modules);
   drawPages(book, now);
+  drawVersions(book.versions, now.version);
   drawChosen(book, now);
   byId("filters").hidden = false;
 }
@@ -75,10 +77,20 @@ function drawPages(book, { modules, url }) {
   byId("page-filter").replaceChildren(option({ url: "", title: t("All pages") }), ...unknown, ...options);
 }
 
+/** Offer the versions, if there are several. The listed pages are those of the current version. */
+function drawVersions(versions, chosen) {
+  const names = chosen && chosen !== "all" && !versions.includes(chosen) ? [...versions, chosen] : versions;
+  const option = (value, title) => h("option", { value, selected: value === chosen }, title);
+  const named = names.map((name) => option(name, name));
+  byId("version").replaceChildren(option("", t("Current version")), ...named, option("all", t("All versions")));
+  byId("version-field").hidden = names.length < 2 && !chosen;
+  byId("page-field").hidden = Boolean(chosen);
+}
+
 /** Name the chosen filters where they are folded. */
 function drawChosen({ modules, pages }, now) {
   const module = (name) => modules.find((one) => one.name === name)?.title ?? name;
   const page = pages.find(({ url }) => url === now.url)?.title ?? now.url;
-  const mode = now.mode && byId("mode").selectedOptions[0].text;
-  byId("chosen").textContent = [...now.modules.map(module), page, mode].filter(Boolean).join(" · ");
+  const [version, mode] = ["version", "mode"].map((name) => now[name] && byId(name).selectedOptions[0].text);
+  byId("chosen").textContent = [...now.modules.map(module), page, version, mode].filter(Boolean).join(" · ");
 }

@@ -4,6 +4,7 @@ const DEFAULTS = {
   q: "",
   modules: [],
   url: "",
+  version: "",
   page: "",
   anchor: "",
   chunk: null,
@@ -21,7 +22,7 @@ const MODES = ["dense", "lexical"]; // besides the default, hybrid
 /** Changes that close the page and the related passages. */
 export const NO_PAGE = { page: "", anchor: "", chunk: null, selection: "", ask: false };
 /** Changes that remove everything but the collection and the mode. */
-export const NO_SEARCH = { ...NO_PAGE, q: "", modules: [], url: "", view: "", top_k: DEFAULTS.top_k };
+export const NO_SEARCH = { ...NO_PAGE, q: "", modules: [], url: "", version: "", view: "", top_k: DEFAULTS.top_k };
 
 const listeners = [];
 let current = read(location.search);
@@ -44,6 +45,7 @@ function read(search) {
     q: text("q"),
     modules: [...new Set(modules)].slice(0, 50),
     url: text("url"),
+    version: text("version"),
     page: text("page"),
     anchor: text("anchor"),
     chunk: integer("chunk", 0, 1e6),

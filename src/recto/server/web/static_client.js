@@ -622,7 +622,8 @@ function findMatches(text, words, { meta }) {
 function matchedWords(text, words, index) {
   const spelled = new Map();
   const spans = [];
-  for (const { start, end } of findMatches(text, words, index)) {
+  for (const match of findMatches(text, words, index)) {
+    const [start, end] = [cutBack(text, match.start), cutForward(text, match.end)];
     if (spans.length && start < spans.at(-1).end) spans.at(-1).end = end;
     else spans.push({ start, end });
   }
@@ -653,7 +654,25 @@ function makeSnippet(text, words, index) {
     const space = flat.lastIndexOf(" ", stop - 1);
     stop = space >= end && space > 0 ? space : isUnspaced(flat, stop) ? stop : end || stop;
   }
+  [start, stop] = [cutBack(flat, start), cutForward(flat, stop)];
   return `${start ? "…" : ""}${flat.slice(start, stop)}${stop < flat.length ? "…" : ""}`;
+}
+
+const graphemes = Intl.Segmenter && new Intl.Segmenter(undefined, { granularity: "grapheme" });
+
+/** Return whether a position is inside a character: before a mark, or inside an emoji or a syllable. */
+function isInside(text, position) {
+  if (position <= 0 || position >= text.length || isAscii(text[position])) return false;
+  if (/^\p{M}/u.test(text.slice(position, position + 2))) return true; // some marks are graphemes in Burmese
+  return Boolean(graphemes) && graphemes.segment(text).containing(position).index < position;
+}
+
+function cutBack(text, position) {
+  return isInside(text, position) ? cutBack(text, position - 1) : position;
+}
+
+function cutForward(text, position) {
+  return isInside(text, position) ? cutForward(text, position + 1) : position;
 }
 
 /** Return whether a text has no spaces between words at a position. */

@@ -1,7 +1,7 @@
 // The search dialog: a combobox that searches while the reader types.
 
 import { RectoError } from "../client.js";
-import { h, svg } from "../dom.js";
+import { directionOf, h, svg } from "../dom.js";
 import { makeAnswer } from "./answer.js";
 import { breadcrumb, countOf, errorText, groupByPage, linkOf, plainText, sectionOf, snippetOf } from "./results.js";
 
@@ -174,7 +174,7 @@ export function makeDialog({ t, client, rewrite, prefer }, openRelated) {
     const { section, above } = sectionOf(hit);
     const link = linkOf(hit, rewrite);
     const path = above.length > 0 && h("span", { class: "trail" }, ...breadcrumb(above.map(plainText)));
-    const heading = h("span", { class: "section", dir: "auto" }, plainText(section || hit.title));
+    const heading = h("span", { class: "section", dir: directionOf(hit) }, plainText(section || hit.title));
     const option = makeOption(link, [path, heading, snippetOf(hit)]);
     if (!link) heading.append(` (${t("unpublished")})`);
     opens.set(option, hit);

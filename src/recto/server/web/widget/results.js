@@ -1,6 +1,6 @@
 // Draw hits: headings, snippets with marked words, and links that open the published page at the passage.
 
-import { h } from "../dom.js";
+import { directionOf, h } from "../dom.js";
 import { markMatches, matchPattern } from "../highlight.js";
 
 const MAX_PER_PAGE = 3;
@@ -41,9 +41,9 @@ export function breadcrumb(steps) {
 }
 
 /** Return the snippet of a hit with the matching words marked. */
-export function snippetOf({ snippet, matches }) {
-  const element = h("span", { class: "snippet", dir: "auto" }, plainText(snippet));
-  markMatches(element, matchPattern(matches));
+export function snippetOf(hit) {
+  const element = h("span", { class: "snippet", dir: directionOf(hit) }, plainText(hit.snippet));
+  markMatches(element, matchPattern(hit.matches));
   return element;
 }
 
