@@ -156,7 +156,10 @@ def chunks_of(folder: Path) -> Iterator[Chunk]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not CORPORA, reason="RECTO_CORPORA names the folder of the books")
-@pytest.mark.parametrize("book", ["docusaurus", "fastapi", "gurupak-physical-ai", "material", "pydantic"])
+@pytest.mark.parametrize(
+    "book",
+    ["docusaurus", "fastapi", "gurupak-physical-ai", "material", "physical-ai-curriculum", "pydantic"],
+)
 def test_no_snippet_of_a_book_has_markup(book: str) -> None:
     wrong = [
         (chunk.source, chunk.start_line, fault)
