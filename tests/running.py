@@ -27,7 +27,7 @@ SAMPLE_DOCS = ROOT / "src" / "recto" / "sample" / "docs"
 def environment(home: Path, **more: str) -> dict[str, str]:
     """Return the variables of a fresh process: fp32, as in this process, unless `more` says otherwise."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(CONFIGURATION)}
-    return {**clean, "RECTO_HOME": str(home), "RECTO_THREADS": "2", "RECTO_PRECISION": "fp32", **more}
+    return {**clean, "RECTO_HOME": str(home), "RECTO_THREADS": "1", "RECTO_PRECISION": "fp32", **more}
 
 
 def recto(home: Path, *arguments: str, **more: str) -> Done:

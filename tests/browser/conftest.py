@@ -71,14 +71,14 @@ def books(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPa
 @pytest.fixture(scope="package")
 def service(books: Path) -> Iterator[Service]:
     with Service(
-        Settings("local", "edge", books, threads=2, precision="fp32"), ServeOptions(collections=("hostile",))
+        Settings("local", "edge", books, threads=1, precision="fp32"), ServeOptions(collections=("hostile",))
     ) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def house_settings(house: Path) -> Settings:
-    return Settings("local", "edge", house / "home", threads=2, precision="fp32", collection="house")
+    return Settings("local", "edge", house / "home", threads=1, precision="fp32", collection="house")
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def chat() -> Iterator[ChatDouble]:
 def settings(home: Path, chat: ChatDouble, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     answer = AnswerOptions(chat.base, "a-model", "sk-secret", rate=1000, seconds=20)
     log = QueryLogOptions(tmp_path_factory.mktemp("log"))
-    return Settings("local", "edge", home, threads=2, precision="fp32", answer=answer, query_log=log)
+    return Settings("local", "edge", home, threads=1, precision="fp32", answer=answer, query_log=log)
 
 
 @pytest.fixture(scope="module")

@@ -74,7 +74,7 @@ def test_a_hostile_title_and_logo(ui: WebUI, logo: str) -> None:
 @pytest.mark.parametrize("size", [WIDE, PHONE])
 def test_the_header_stays_and_hides_nothing(browser: Browser, books: Path, size: tuple[int, int]) -> None:
     """With several books, the header of a phone has two lines."""
-    settings = Settings("local", "edge", books, threads=2, precision="fp32")
+    settings = Settings("local", "edge", books, threads=1, precision="fp32")
     with Service(settings) as service, WebUI(browser, service.port, size, reduced_motion="reduce") as ui:
         ui.open(q="nodes", page=SAMPLE_PAGE, anchor="workspaces", chunk=99)
         expect(ui.page.locator("#book-title")).to_have_text(SAMPLE_TITLE)

@@ -39,7 +39,7 @@ def test_the_service_stops(browser: Browser, house_settings: Settings) -> None:
 
 def test_the_engine_is_down(browser: Browser, tmp_path: Path, closed_port: int) -> None:
     url = f"http://127.0.0.1:{closed_port}"
-    settings = Settings("local", "server", tmp_path, threads=2, collection="house", qdrant_url=url)
+    settings = Settings("local", "server", tmp_path, threads=1, collection="house", qdrant_url=url)
     with Service(settings) as service, WebUI(browser, service.port) as ui:
         ui.open(q="When are beans sown?")
         notice = ui.page.locator("#list .notice")

@@ -44,7 +44,7 @@ def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathF
     )
     run = run_suite(retriever, Suite("household", questions))
     records.keep_run(home, retriever.open().info, run, "recto validate --suite household.json")
-    return Settings("local", "edge", home, threads=2, collection="broken")
+    return Settings("local", "edge", home, threads=1, collection="broken")
 
 
 def test_measurements_are_shown(browser: Browser, measured: Settings) -> None:

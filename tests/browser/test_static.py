@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import mimetypes
 import re
 from collections.abc import Iterator
@@ -177,11 +178,12 @@ def test_words_of_other_languages_are_cut_as_in_python(
         """async ({ language, meta, texts }) => {
           const { makeAnalyzer } = await import("/book/recto/static/client.js");
           const { spans, terms, isStopWord } = makeAnalyzer(language, meta);
-          return texts.map((text) => spans(text).map(({ word }) => [word, terms(word), isStopWord(word)]));
+          const cut = (text) => spans(text).map(({ word }) => [word, terms(word), isStopWord(word)]);
+          return JSON.stringify(texts.map(cut)); // a text is much faster to hand over than nested lists
         }""",
         given,
     )
-    for text, cut, ours in zip(texts, theirs, python_cuts(language, texts), strict=True):
+    for text, cut, ours in zip(texts, json.loads(theirs), python_cuts(language, texts), strict=True):
         assert cut == ours, text
 
 
@@ -189,7 +191,7 @@ def test_filters_are_those_of_the_service(
     reader: Reader, site: StaticSite, books: Path, shared_home: Path
 ) -> None:
     """With the model, and as the int8 graph ranks; tests/server compares the filters of lexical search."""
-    retriever = Retriever(built_in_embedder(shared_home, 2, "int8"), EdgeStore(books), SAMPLE)
+    retriever = Retriever(built_in_embedder(shared_home, 1, "int8"), EdgeStore(books), SAMPLE)
     reader.page.goto(f"{site.origin}{PAGE}")
     answers = reader.page.evaluate(
         """async ({ query, filters }) => {
@@ -300,20 +302,19 @@ def test_words_are_searched_for_without_the_model(reader: Reader, answer: str) -
 
 
 def test_the_page_stays_responsive(reader: Reader) -> None:
-    """No task of the model takes longer than 50 ms on a machine that is not busy; the test allows for others."""
+    """The model gives the page its turn again and again; `bench.static` measures the longest task."""
     page = reader.read(PAGE)
     reader.type(OFF_TOPIC)
     expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)
     page.evaluate(
-        "() => { window.tasks = []; new PerformanceObserver((list) => window.tasks.push(...list.getEntries()"
-        ".map(({ duration }) => duration))).observe({ type: 'longtask' }); }"
+        "() => { const pause = scheduler.yield.bind(scheduler); window.pauses = 0;"
+        " scheduler.yield = () => { window.pauses += 1; return pause(); }; }"
     )
     reader.input.fill(
         "which controller keeps a walking robot from falling over when it is pushed from the side"
     )
     reader.settle()
-    page.wait_for_timeout(1000)
-    assert all(duration < 400 for duration in page.evaluate("window.tasks"))
+    page.wait_for_function("window.pauses >= 3")
 
 
 def test_the_device_decides(reader: Reader) -> None:

@@ -46,7 +46,7 @@ def published(home: Path, log: Path | None = None, **options: Any) -> Iterator[S
     with Site() as site:
         _, key = add_key(home, key_name(site), "search", [site.origin], (SAMPLE, "hostile"))
         settings = Settings(
-            "local", "edge", home, threads=2, precision="fp32", query_log=QueryLogOptions(log)
+            "local", "edge", home, threads=1, precision="fp32", query_log=QueryLogOptions(log)
         )
         serve = ServeOptions(collections=(SAMPLE, "hostile"), has_stored_keys=True, **options)
         with Service(settings, serve) as site.service:

@@ -32,7 +32,7 @@ QUESTION = "What is a digital twin?"
 @pytest.fixture(scope="module")
 def textbook(sample_home: Path) -> Iterator[TextbookRetriever]:
     with TextbookRetriever(
-        settings=Settings("local", "edge", sample_home, threads=2, precision="fp32")
+        settings=Settings("local", "edge", sample_home, threads=1, precision="fp32")
     ) as made:
         yield made
 
@@ -118,7 +118,7 @@ class TestBasicSemanticSearch:
         ] == [(hit.chunk.id, hit.score) for hit in core.hits]
 
     def test_hybrid_mode(self, sample_home: Path, retriever: Retriever) -> None:
-        settings = Settings("local", "edge", sample_home, threads=2, precision="fp32")
+        settings = Settings("local", "edge", sample_home, threads=1, precision="fp32")
         with TextbookRetriever(settings=settings, mode="hybrid") as textbook:
             results = textbook.search(QUESTION)
         core = retriever.search(QUESTION, mode="hybrid")

@@ -516,7 +516,7 @@ def test_query_deadline(
     began = time.monotonic()
     with pytest.raises(EmbeddingError, match="did not answer in time"):
         embedder.embed_query("x")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_a_server_that_loads_the_model(waits: list[float], make: Make) -> None:

@@ -53,7 +53,7 @@ def examined(
     settings: Mapping[str, str] = NOTHING_SET,
     directory: Path | None = None,
 ) -> list[Finding]:
-    values = {"RECTO_HOME": str(home), "RECTO_THREADS": "2", "RECTO_PRECISION": "fp32", **settings}
+    values = {"RECTO_HOME": str(home), "RECTO_THREADS": "1", "RECTO_PRECISION": "fp32", **settings}
     return list(examine(values, directory, collection))
 
 

@@ -273,7 +273,7 @@ def test_another_precision_embeds_and_publishes_only_what_changed(
 ) -> None:
     first = indexed.index()
     before = indexed.vectors()
-    indexed.counting = Counting(built_in_embedder(shared_home, 2, "int8"))
+    indexed.counting = Counting(built_in_embedder(shared_home, 1, "int8"))
     second = indexed.index()
     assert (second.published, second.info.generation, indexed.counting.embedded) == (
         False,

@@ -39,7 +39,7 @@ QUESTIONS = [f"What does the book say about {topic} and {other}?" for topic in T
 
 @pytest.fixture
 def shared(sample_home: Path) -> Iterator[TextbookRetriever]:
-    settings = Settings("local", "edge", sample_home, threads=2, precision="fp32")
+    settings = Settings("local", "edge", sample_home, threads=1, precision="fp32")
     with TextbookRetriever(settings=settings) as retriever:
         yield retriever
 

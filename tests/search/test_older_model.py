@@ -34,13 +34,13 @@ QUERY = "How do I make bread rise?"
 def older(small_book: Path, home: Path) -> EdgeStore:
     """A store with an index that the older model made."""
     store = EdgeStore(home)
-    job = IndexJob(MarkdownTree(small_book, "small"), shared_embedder(SHARED, 2, "fp32", "granite"))
+    job = IndexJob(MarkdownTree(small_book, "small"), shared_embedder(SHARED, 1, "fp32", "granite"))
     index_book(job, store, NAME, journal=home / "journal")
     return store
 
 
 def test_the_model_of_the_index_embeds_queries(older: EdgeStore, embedder: Embedder) -> None:
-    granite = shared_embedder(SHARED, 2, "fp32", "granite")
+    granite = shared_embedder(SHARED, 1, "fp32", "granite")
     expected = Retriever(granite, older, NAME).search(QUERY)
     for mine in (embedder, BatchingEmbedder(embedder)):
         retriever = Retriever(mine, older, NAME)
@@ -62,7 +62,7 @@ def test_batches_of_the_other_model_are_shared(embedder: Embedder) -> None:
 def test_the_older_model_searches_new_indexes_as_well(
     small_book: Path, home: Path, embedder: Embedder
 ) -> None:
-    store, granite = EdgeStore(home), shared_embedder(SHARED, 2, "fp32", "granite")
+    store, granite = EdgeStore(home), shared_embedder(SHARED, 1, "fp32", "granite")
     index_book(IndexJob(MarkdownTree(small_book, "small"), embedder), store, NAME, journal=home / "journal")
     found, expected = (Retriever(each, store, NAME).search(QUERY) for each in (granite, embedder))
     assert [hit.score for hit in found.hits] == pytest.approx([hit.score for hit in expected.hits])
@@ -90,7 +90,7 @@ def test_the_command_line(older: EdgeStore, small_book: Path, home: Path) -> Non
 
 
 def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embedder: Embedder) -> None:
-    granite = Retriever(shared_embedder(SHARED, 2, "fp32", "granite"), older, NAME)
+    granite = Retriever(shared_embedder(SHARED, 1, "fp32", "granite"), older, NAME)
     mine = Retriever(embedder, older, NAME)
     asked = Asked({QUERY: AskedQuery(Counter([QUERY]))})
     suite = Suite("bread", (Expectation(QUERY, ("kitchen",)),))
@@ -106,7 +106,7 @@ def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embed
 def test_document_004_with_the_older_model(older: EdgeStore, home: Path) -> None:
     with Backend(load_settings({"RECTO_HOME": str(home), "RECTO_PRECISION": "fp32"})) as backend:
         hits = ask(backend, QUERY, 1, NAME).hits
-        granite = Retriever(shared_embedder(SHARED, 2, "fp32", "granite"), older, NAME)
+        granite = Retriever(shared_embedder(SHARED, 1, "fp32", "granite"), older, NAME)
         (expected,) = granite.search(QUERY, 1, mode="dense").hits
         assert [hit.score for hit in hits] == pytest.approx([expected.score])
         with pytest.raises(QdrantAPIError, match="was indexed with .* but embed_query embeds with"):

@@ -123,7 +123,7 @@ def broken(exported: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def int8(shared_home: Path) -> BuiltInEmbedder:
     """The precision of the exported model."""
-    return built_in_embedder(shared_home, 2, "int8")
+    return built_in_embedder(shared_home, 1, "int8")
 
 
 def questions() -> list[str]:

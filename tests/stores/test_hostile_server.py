@@ -18,7 +18,6 @@ from recto.stores.qdrant.store import ServerStore
 from recto.types.index import IndexQuery
 from tests.doubles.hostile import HostileRequest, drip, hostile_service, sends
 
-BOMB = gzip.compress(bytes(600 << 20), 1)
 INFO = {
     "status": "green",
     "optimizer_status": "ok",
@@ -92,9 +91,10 @@ def test_points_of_any_shape_are_read_or_refused(point: dict[str, object], tmp_p
 
 
 def test_an_answer_that_expands(tmp_path: Path) -> None:
+    body = gzip.compress(bytes(600 << 20), 1)
     tracemalloc.start()
     try:
-        with hostile_service(sends(BOMB, "gzip")) as url, pytest.raises(RectoError):
+        with hostile_service(sends(body, "gzip")) as url, pytest.raises(RectoError):
             use(url, tmp_path)
         _, peak = tracemalloc.get_traced_memory()
     finally:

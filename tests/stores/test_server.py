@@ -163,7 +163,7 @@ def test_the_deadline_holds(
     began = time.monotonic()
     with pytest.raises(Unreachable, match="did not answer in time"):
         store.open("books")
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 20
 
 
 def test_keys_are_not_sent_over_plain_http(told: list[str]) -> None:

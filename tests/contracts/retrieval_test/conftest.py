@@ -59,7 +59,7 @@ def workdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     workdir = tmp_path / "workdir"
     workdir.mkdir()
     monkeypatch.chdir(workdir)
-    monkeypatch.setenv("RECTO_THREADS", "2")
+    monkeypatch.setenv("RECTO_THREADS", "1")
     return workdir
 
 

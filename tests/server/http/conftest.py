@@ -14,12 +14,12 @@ from tests.server.http.service import Service
 
 @pytest.fixture(scope="session")
 def settings(sample_home: Path) -> Settings:
-    return Settings("local", "edge", sample_home, threads=2, precision="fp32")
+    return Settings("local", "edge", sample_home, threads=1, precision="fp32")
 
 
 @pytest.fixture(scope="session")
 def house_settings(house: Path) -> Settings:
-    return Settings("local", "edge", house / "home", threads=2, precision="fp32", collection="house")
+    return Settings("local", "edge", house / "home", threads=1, precision="fp32", collection="house")
 
 
 @pytest.fixture(scope="session")

@@ -75,7 +75,7 @@ def keys_settings(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) 
         book.mkdir()
         (book / "page.md").write_text(f"# Page\n\n{text}\n", "utf-8")
         index_book(IndexJob(open_book(book), embedder), EdgeStore(home), name, journal=home / "journal")
-    return Settings("local", "edge", home, threads=2, precision="fp32", collection="vault")
+    return Settings("local", "edge", home, threads=1, precision="fp32", collection="vault")
 
 
 @pytest.fixture(scope="module")

@@ -57,8 +57,6 @@ GENERATED = settings(
 )
 
 
-# Hypothesis notices that threads of the service use `random` while it draws a request.
-@pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 @pytest.mark.parametrize("label", OPERATIONS)
 @pytest.mark.parametrize(
     "mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value

@@ -75,7 +75,7 @@ def test_a_collection_without_lexical_vectors(tmp_path: Path, embedder: Embedder
         build.add(chunks, vectors)
         build.publish(fingerprint(embedder=embedder.fingerprint))
     with Service(
-        Settings("local", "edge", tmp_path, threads=2, precision="fp32", collection="plain"), ServeOptions()
+        Settings("local", "edge", tmp_path, threads=1, precision="fp32", collection="plain"), ServeOptions()
     ) as service:
         body = service.post("/v1/search", {"query": chunks[0].text}).json()
         assert (body["mode"], len(body["results"])) == ("dense", 2)
@@ -298,7 +298,7 @@ def test_a_new_index_changes_the_tag(tmp_path: Path, embedder: Embedder) -> None
         index_book(IndexJob(open_book(book), embedder), EdgeStore(home), "garden", journal=home / "journal")
 
     index("Soil holds water.")
-    settings = Settings("local", "edge", home, threads=2, precision="fp32", collection="garden")
+    settings = Settings("local", "edge", home, threads=1, precision="fp32", collection="garden")
     with Service(settings, ServeOptions()) as service:
         tag = service.get("/v1/search?q=soil").headers["etag"]
         index("Soil holds air.")
@@ -315,7 +315,7 @@ def test_versions_and_languages(tmp_path: Path, embedder: Embedder) -> None:
         write(tmp_path / "garden", test_editions.FILES), SiteOptions(version="all", locale="all")
     )
     index_book(IndexJob(source, embedder), EdgeStore(home), "garden", journal=home / "journal")
-    settings = Settings("local", "edge", home, threads=2, precision="fp32", collection="garden")
+    settings = Settings("local", "edge", home, threads=1, precision="fp32", collection="garden")
 
     def addresses(reply: Reply) -> set[str]:
         assert reply.status == 200, reply.body
