@@ -126,6 +126,26 @@ CONFIGS: dict[str, dict[str, str]] = {
         }.items()
         for name, text in pages.items()
     },
+    "SUMMARY.md: parts that are missing": {
+        "book.toml": "[book]\n",
+        "src/SUMMARY.md": "- [A](a.md)\n",
+        "src/a.md": _filled("{{#include x.rs:q}}\n"),
+        "src/x.rs": "x = 1\n" * 170_000,
+    },
+    "conf.py: objects that are missing": {
+        "conf.py": "extensions = ['myst_parser']\n",
+        "index.md": _filled("```{literalinclude} x.py\n:pyobject: A.b\n```\n"),
+        "x.py": "class A:\n" + "  a\n" * 250_000,
+    },
+    "conf.py: substitutions": {
+        "conf.py": f"extensions = ['myst_parser']\nmyst_substitutions = {{'a': '{'b' * (CONFIG - 99)}'}}\n",
+        "index.md": _filled("{{a}} "),
+    },
+    "config.js: rewrites": {
+        ".vitepress/config.js": "export default {rewrites: {"
+        + ", ".join(f"'{n}/:a/:b*': ':b*'" for n in range(20_000))
+        + "}}",
+    },
     "versions.json: depth": {"docusaurus.config.js": _SITE, "versions.json": "[" * CONFIG},
 }
 
@@ -321,13 +341,13 @@ def formats(count: int, seed: int) -> dict[str, Any]:
             outcome = _outcome(partial(_read_file, data, name), data.hex())
         slowest = max(slowest, (process_time() - began, name))
         outcomes[f"{name}: {outcome}"] += 1
+    return {"files": count, **outcomes, **_limits(slowest)}
+
+
+def _limits(slowest: tuple[float, str]) -> dict[str, Any]:
+    """Return the slowest input and the peak memory for the table."""
     megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return {
-        "files": count,
-        **outcomes,
-        "slowest": f"{slowest[0]:.2f} s ({slowest[1]})",
-        "megabytes": megabytes,
-    }
+    return {"slowest": f"{slowest[0]:.2f} s ({slowest[1]})", "megabytes": megabytes}
 
 
 _SMALL_SITES: dict[str, dict[str, str]] = {
@@ -390,7 +410,7 @@ def sites(count: int, seed: int) -> dict[str, Any]:
             began = process_time()
             outcomes[f"{name}: {_outcome(lambda: read_book(Path(folder)), mutated)}"] += 1
             slowest = max(slowest, (process_time() - began, name))
-    return {"files": done, **dict(sorted(outcomes.items())), "slowest": f"{slowest[0]:.2f} s ({slowest[1]})"}
+    return {"files": done, **dict(sorted(outcomes.items())), **_limits(slowest)}
 
 
 def _outcome(call: Callable[[], object], given: object) -> str:

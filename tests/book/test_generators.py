@@ -331,6 +331,141 @@ def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:
     assert page.text == text.replace("Count: {{ count }}", "Count: ", 1)
 
 
+def test_vitepress_rewrites_with_parameters(tmp_path: Path) -> None:
+    config = """export default {
+  rewrites: { 'packages/:pkg/src/:slug*': ':pkg/:slug*', 'v-:version/(.*)': 'old/:version/(.*)', 'en/:rest*': ':rest*',
+    'one.md': 'two.md' },
+  themeConfig: { sidebar: [{ text: 'Deep', link: '/lamp/deep/oil' }, { text: 'Start', link: '/start' },
+    { text: 'Two', link: '/two' }, { text: 'Lamp', link: '/lamp/' }] }
+}"""
+    names = ("en/start", "one", "packages/lamp/src/deep/oil", "packages/lamp/src/index", "plain", "v-1/a/b")
+    site = write(
+        tmp_path, {".vitepress/config.js": config, **{f"{name}.md": "# A\n\nText.\n" for name in names}}
+    )
+    assert list(addresses(pages_of(site)).items()) == [
+        ("packages/lamp/src/deep/oil.md", "lamp/deep/oil.html"),
+        ("en/start.md", "start.html"),
+        ("one.md", "two.html"),
+        ("packages/lamp/src/index.md", "lamp/"),
+        ("plain.md", "plain.html"),
+        ("v-1/a/b.md", "old/1/a/b.html"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rewrites", "count"),
+    [
+        ("(id) => id.slice(1)", 1),
+        ("{ 'a/:b(\\\\d+)': ':b', 'a.md': 'b.md' }", 1),
+        ("{ ':a*/:b*': ':b*', '^(a+)+$': 'b', ':a/:a': 'c', 'd.md': d(), '^a.md': 'b.md' }", 5),
+        ("{ " + ", ".join(f"'a{n}/:b': ':b/{n}'" for n in range(150)) + " }", 50),
+        ("{ '" + "a/" * 60 + ":b': ':b' }", 1),
+    ],
+)
+def test_rewrites_that_cannot_be_applied_are_noted(tmp_path: Path, rewrites: str, count: int) -> None:
+    config = f"export default {{ rewrites: {rewrites} }}"
+    site = write(tmp_path, {".vitepress/config.js": config, "a.md": "# A\n\nText.\n"})
+    book = open_book(site)
+    assert any(f"{count} rewrite" in note for note in book.notes), book.notes
+
+
+def test_a_hostile_rewrite_takes_little_time(tmp_path: Path) -> None:
+    pattern = "/".join(f":p{n}" for n in range(40)) + "/:rest*/end.md"
+    config = f"export default {{ rewrites: {{ '{pattern}': 'x.md' }} }}"
+    name = "a/" * 700 + "b.md"
+    site = write(tmp_path, {".vitepress/config.js": config, name: "# A\n\nText.\n"})
+    assert list(pages_of(site)) == [name]
+
+
+CODE = """import sea
+
+@sea.cached
+@sea.high
+class Tower(
+    Building,
+):
+    height = 1
+
+    def climb(self):
+        # begin
+        stairs()
+        # end
+
+    async def light(self): ...
+
+# About the lamp
+def climb():
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (":pyobject: Tower.climb", "def climb(self):\n    # begin\n    stairs()\n    # end"),
+        (":pyobject: climb", "def climb():\n    pass"),
+        (":pyobject: Tower.light", "async def light(self): ..."),
+        (":pyobject: Tower\n:end-before: height", "@sea.cached\n@sea.high\nclass Tower(\n    Building,\n):"),
+        (":pyobject: Tower\n:lines: 1,3", "@sea.cached\nclass Tower("),
+        (":start-at: begin\n:end-at: # end", "# begin\nstairs()\n# end"),
+        (":start-after: begin\n:end-before: # end", "stairs()"),
+        (":start-after: About\n:lines: 2-", "pass"),
+        (":end-before: import\n:start-at: About", None),
+        (":pyobject: Tower.gone", None),
+        (":start-at: gone", None),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".md", ".rst"])
+def test_literalinclude_selects_a_part(
+    tmp_path: Path, suffix: str, options: str, expected: str | None
+) -> None:
+    if suffix == ".md":
+        text = f"# Lights\n\n```{{literalinclude}} code.py\n{options}\n```\n"
+    else:
+        indented = options.replace("\n", "\n   ")
+        text = f"Lights\n======\n\n.. literalinclude:: code.py\n   {indented}\n   :language: python\n"
+    files = {"conf.py": "extensions = ['myst_parser']\n", f"index{suffix}": text, "code.py": CODE}
+    book = open_book(write(tmp_path, files))
+    (page,) = book.pages()
+    assert text_of(page) == ("" if expected is None else f"```python\n{expected}\n```")
+    assert any("has no such part" in note for note in book.notes) == (expected is None)
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ("conf.py", "extensions = ['myst_parser']\nmyst_substitutions = {'lamp': 'a **lamp**'}\n"),
+        ("_config.yml", "parse:\n  myst_substitutions:\n    lamp: a **lamp**\n"),
+    ],
+)
+def test_myst_substitutions(tmp_path: Path, config: str, text: str) -> None:
+    page = (
+        "---\nmyst:\n  substitutions:\n    sea: |\n      Two\n      lines\n---\n# Lights\n\n"
+        "{{ sea }}\n\nIn {{sea}}: {{ lamp }}, `{{ lamp }}`, {{ other }}.\n\n```\n{{ lamp }}\n```\n"
+    )
+    files = {config: text, "index.md": page}
+    files |= {"_toc.yml": "format: jb-book\nroot: index\n"} if config == "_config.yml" else {}
+    (page_read,) = open_book(write(tmp_path, files)).pages()
+    assert text_of(page_read) == (
+        "Two\nlines\n\nIn Two lines: a **lamp**, `{{ lamp }}`, {{ other }}.\n\n```\n{{ lamp }}\n```"
+    ).replace("\n\n", "\n")
+
+
+def test_zensical_names_a_page_without_a_heading_by_its_file(tmp_path: Path) -> None:
+    site = write(
+        tmp_path,
+        {
+            "zensical.toml": '[project]\nsite_name = "Lights"\nnav = [{ "Sea" = "sea/index.md" }, "API-keys.md"]\n',
+            "docs/sea/index.md": "Waves.\n",
+            "docs/API-keys.md": "Keys.\n",
+            "docs/old.md": "---\ntemplate: redirect.html\nlocation: sea/\n---\n\n# Old\n",
+        },
+    )
+    book = open_book(site)
+    assert [read(page).title for page in book.pages()] == ["Index", "API keys"]
+    assert "Left out: 1 redirect page." in book.notes
+
+
 def test_markup_in_code_is_not_left_over() -> None:
     assert not leftovers("`` `{{r}} x` `` <code v-pre>{{ a }}</code> `a={b}` `c` <i style={{a: 1}} />")
     assert leftovers("{{ a }} {ref}`b` :ref:`c`").total() == 3

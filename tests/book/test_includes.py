@@ -415,3 +415,16 @@ def test_unresolved_raw_files_are_reported(tmp_path: Path) -> None:
     root = docusaurus(tmp_path, page, {})
     assert unresolved(root) == "1 included file could not be resolved: guide/page.mdx: ./gone.js (missing)."
     assert stored(opened(root)[1]) == "Words."
+
+
+@pytest.mark.parametrize(
+    ("file", "size", "count"), [("large.md", (1 << 20) - 10, 8), ("gone.md", 0, (8 << 20) // (1 << 12))]
+)
+def test_a_page_does_not_search_files_without_end(tmp_path: Path, file: str, size: int, count: int) -> None:
+    page = f'--8<-- "{file}:no-such-section"\n' * (count + 50)
+    source, _ = opened(mkdocs(tmp_path, page, {"docs/large.md": "a" * size}))
+    reasons = [line.rpartition(" (")[2] for line in source._includes[0].unresolved]
+    refused = [
+        reason for reason in reasons if reason.startswith("the files that the page includes have more")
+    ]
+    assert (len(reasons), 50 <= len(refused) <= 52) == (count + 50, True)

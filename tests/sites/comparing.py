@@ -11,16 +11,18 @@ from recto.book.parsing.formats import read
 from recto.protocols import Source
 
 _HEADINGS = ("h1", "title")
+_NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 
 
 class BuiltPage(HTMLParser):
-    """The ids, the titles and the links in the navigation of an HTML page."""
+    """The ids and titles of an HTML page, the links in its navigation, and the page that comes next."""
 
     def __init__(self, file: Path, url: str = "") -> None:
         super().__init__()
         self.ids: set[str] = set()
         self.titles: dict[str, list[str]] = {"h1": [], "title": []}
-        self.links: list[str] = []
+        self._links: list[list[str]] = [[]]
+        self.next = ""
         self._url = url
         self._open: list[str] = []
         self._navigation = self._hidden = 0
@@ -29,15 +31,18 @@ class BuiltPage(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         self.ids |= {value for name in ("id", "name") if (value := given.get(name))}
+        if tag == "link" and given.get("rel") == "next":
+            self.next = urljoin(self._url, given.get("href"))
         if tag in _HEADINGS and not self.titles[tag]:
             self._open.append(tag)
             self.titles[tag].append("")
         if tag in ("nav", "aside"):
+            self._links += [] if self._navigation else [[]]
             self._navigation += 1
         if self._open and tag == "a":
             self._hidden += 1
         if tag == "a" and self._navigation and (href := given.get("href")):
-            self.links.append(urljoin(self._url, href).partition("#")[0])
+            self._links[-1].append(urljoin(self._url, href).partition("#")[0])
 
     def handle_endtag(self, tag: str) -> None:
         if self._open and tag == self._open[-1]:
@@ -51,6 +56,16 @@ class BuiltPage(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self._open and not self._hidden:
             self.titles[self._open[-1]][0] += data
+
+    @property
+    def links(self) -> list[str]:
+        """The links of the navigation with the most links; others are tabs, or lead to the next page."""
+        return max(self._links, key=len)
+
+    @property
+    def has_title(self) -> bool:
+        """Whether the generator found a title."""
+        return not "".join(self.titles["title"]).startswith(_NO_TITLE)
 
     def is_titled(self, title: str) -> bool:
         """Return whether the page has a title, in its heading or before the name of the site."""
@@ -69,16 +84,19 @@ class Comparison:
     anchors: int = 0
     missing_pages: list[str] = field(default_factory=list)
     missing_anchors: list[str] = field(default_factory=list)
+    untitled: list[str] = field(default_factory=list)
     other_titles: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
     listed: list[str] = field(default_factory=list)
+    following: dict[str, str] = field(default_factory=dict)
 
     @property
     def in_order(self) -> bool:
-        """Whether the pages that the navigation of the first page lists come in its order."""
-        listed = [url for url in dict.fromkeys(self.listed) if url in self.urls]
-        there = set(listed)
-        return [url for url in self.urls if url in there] == listed
+        """Whether the pages come as the first page lists them, and before the ones that they link as next."""
+        places = {url: place for place, url in enumerate(self.urls)}
+        listed = [places[url] for url in dict.fromkeys(self.listed) if url in places]
+        pairs = [(places[url], places[after]) for url, after in self.following.items() if after in places]
+        return listed == sorted(listed) and all(place < after for place, after in pairs)
 
     def __str__(self) -> str:
         def share(missing: list[str], total: int) -> str:
@@ -87,7 +105,8 @@ class Comparison:
         return (
             f"{self.pages} pages, addresses {share(self.missing_pages, self.pages)}, "
             f"anchors {share(self.missing_anchors, self.anchors)} of {self.anchors}, "
-            f"titles {share(self.other_titles, self.pages)}, order {'equal' if self.in_order else 'differs'}"
+            f"titles {share(self.other_titles, self.pages - len(self.untitled))} "
+            f"({len(self.untitled)} pages without one), order {'equal' if self.in_order else 'differs'}"
         )
 
 
@@ -102,9 +121,12 @@ def compare(source: Source, build: Path, site_url: str) -> Comparison:
             result.missing_pages.append(f"{page.path}: {page.url}")
             continue
         built = BuiltPage(file, page.url)
-        result.listed += built.links if not result.listed else []
+        result.listed += built.links if result.pages == 1 else []
+        result.following |= {page.url: built.next} if built.next else {}
         document = read(page)
-        if not built.is_titled(document.title):
+        if not built.has_title:
+            result.untitled.append(page.path)
+        elif not built.is_titled(document.title):
             result.other_titles.append(f"{page.path}: {document.title!r} {built.titles}")
         anchors = {anchor for section in document.sections for _, anchor in section.anchors}
         result.anchors += len(anchors)

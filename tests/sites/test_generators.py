@@ -69,23 +69,33 @@ VITEPRESS = Book(
 import {{ defineConfig }} from 'vitepress'
 export default defineConfig({{
   title: 'Lights', srcDir: 'src', srcExclude: ['**/draft.md', '**/part.md'], sitemap: {{ hostname: '{URL}' }},
-  rewrites: {{ 'old.md': 'moved/new.md' }},
+  rewrites: {{ 'old.md': 'moved/new.md', 'packages/:pkg/src/:slug*': ':pkg/:slug*' }},
   themeConfig: {{ sidebar: [
     {{ text: 'Start', items: [{{ text: 'Tower', link: '/guide/tower' }}, {{ text: 'Lamp', link: '/guide/lamp' }}] }},
-    {{ text: 'More', items: [{{ text: 'Moved', link: '/moved/new' }}] }} ] }}
+    {{ text: 'More', items: [{{ text: 'Moved', link: '/moved/new' }},
+      {{ text: 'Oil', link: '/oil/deep/whale' }}, {{ text: 'Oils', link: '/oil/' }}] }} ] }}
 }})
 """,
         "src/index.md": "# Lights\n\nWelcome.\n",
         "src/guide/lamp.md": f"# Lamp {{#lamp}}\n{HEADINGS}\n## Stated {{#my-id}}\n\n<!--@include: ../part.md-->\n",
         "src/guide/tower.md": '# Tower <Badge text="new" />\n\n::: tip Mind\nThe stairs.\n:::\n\n<<< ../../code.py#climb\n',
         "src/old.md": "# Moved\n\nIt moved.\n",
+        "src/packages/oil/src/index.md": "# Oils\n\nKinds of oil.\n",
+        "src/packages/oil/src/deep/whale.md": "# Whale oil\n\nIt smells.\n",
         "src/part.md": INCLUDED,
         "src/draft.md": "# Draft\n\nNot published.\n",
         "code.py": "a = 1\n# #region climb\nclimb()\n# #endregion climb\n",
     },
     ("node", "node_modules/vitepress/bin/vitepress.js", "build", "."),
     ".vitepress/dist",
-    ("guide/tower.md", "guide/lamp.md", "index.md", "old.md"),
+    (
+        "guide/tower.md",
+        "guide/lamp.md",
+        "old.md",
+        "packages/oil/src/deep/whale.md",
+        "packages/oil/src/index.md",
+        "index.md",
+    ),
     ("beacon is lit", "climb()", "**Mind**"),
 )
 STARLIGHT = Book(
@@ -147,11 +157,13 @@ SPHINX = Book(
         "conf.py": f"import sys\nsys.exit if False else None\nproject = 'Lights'\nextensions = ['myst_parser']\nhtml_baseurl = '{URL}'\n"
         "exclude_patterns = ['drafts/*', 'part.md']\nhtml_theme = 'alabaster'\n",
         "index.md": "# Lights\n\nWelcome.\n\n```{toctree}\n:caption: Start\ntower\nguide/lamp\n```\n\n"
-        "```{toctree}\n:caption: More\nThe sea <more/sea>\nwind\n```\n",
+        "```{toctree}\n:caption: More\nThe sea <more/sea>\nwind\ntide\n```\n",
         "wind.rst": ".. _wind:\n\n``Wind``\n========\n\nThe Web_.\n\n.. _Web: https://example.org\n\n"
         ".. include:: part.inc\n\n.. currentmodule:: sea\n\n.. class:: Wave(height)\n\n   A wave.\n\n"
         "   .. method:: break_()\n\n      It breaks.\n\n.. envvar:: WIND\n\n   The wind.\n",
         "part.inc": "The tide is high.\n",
+        "tide.rst": "It rises.\n\n.. literalinclude:: code.py\n   :pyobject: Sea.rise\n",
+        "code.py": "class Sea:\n    def rise(self):\n        return 'flood'\n\n    def fall(self):\n        return 'ebb'\n",
         "tower.md": "# Tower\n\nThe stairs.\n",
         "guide/lamp.md": f"# Lamp\n{HEADINGS}\n```{{include}} ../part.md\n```\n\n(the/lamp_oil)=\n## Oil\n\n"
         "```{math}\n:label: flow_1\nx\n```\n",
@@ -161,8 +173,8 @@ SPHINX = Book(
     },
     python("sphinx==9.0.4", "sphinx-build", "-q", ".", "_build", extra=("myst-parser==5.2.0",)),
     "_build",
-    ("index.md", "tower.md", "guide/lamp.md", "more/sea.md", "wind.rst"),
-    ("beacon is lit", "tide is high", "A wave."),
+    ("index.md", "tower.md", "guide/lamp.md", "more/sea.md", "wind.rst", "tide.rst"),
+    ("beacon is lit", "tide is high", "A wave.", "'flood'"),
 )
 JUPYTER_BOOK = Book(
     {
@@ -182,14 +194,15 @@ JUPYTER_BOOK = Book(
 ZENSICAL = Book(
     {
         "zensical.toml": f'[project]\nsite_name = "Lights"\nsite_url = "{URL}"\n'
-        'nav = [{ "Home" = "index.md" }, { "Guide" = [{ "Tower" = "guide/tower.md" }, { "Lamp" = "guide/lamp.md" }] }]\n',
+        'nav = [{ "Home" = "index.md" }, { "Guide" = [{ "Tower" = "guide/tower.md" }, { "Lamp" = "guide/lamp.md" }] }, { "The sea" = "API-sea.md" }]\n',
         "docs/index.md": "# Lights\n\nWelcome.\n",
         "docs/guide/lamp.md": f"# Lamp\n{HEADINGS}",
         "docs/guide/tower.md": "# Tower\n\n!!! tip\n    The stairs.\n",
+        "docs/API-sea.md": "A page without a heading.\n",
     },
     python("zensical==0.0.50", "zensical", "build"),
     "site",
-    ("index.md", "guide/tower.md", "guide/lamp.md"),
+    ("index.md", "guide/tower.md", "guide/lamp.md", "API-sea.md"),
 )
 BOOKS = {
     "vitepress": VITEPRESS,

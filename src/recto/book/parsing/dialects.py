@@ -47,6 +47,7 @@ _THEOREM = re.compile(r"#(thm|lem|cor|prp|def|exm|exr)-")
 _HIDDEN = re.compile(
     r"\.content-hidden(?!.*when-format=\"?pdf)|\.content-visible.*when-format=\"?pdf|\.hidden\b"
 )
+_RST_DIRECTIVE = re.compile(r"[ \t]*(?:\.\. (?:([\w:-]+)::)?[ \t]*(.*)|:[\w-]+:.*)")
 _YAML_OPTION = re.compile(r"[ \t]*([\w-]+):(?:[ \t]+(.*))?")
 _LONGEST_HEADING, _LONGEST_INFO = 1_000, 1_000  # characters
 _WORD_BREAK = re.compile(r"[-_:/.\s]+")
@@ -76,6 +77,7 @@ VERSIONS = {
 }
 DIRECTIVE_TITLES = {**{name: name.capitalize() for name in _ADMONITIONS}, **VERSIONS, "seealso": "See also"}
 """The words that a directive shows before its argument."""
+_FIRST_LINES = {"math": ("math", "$$"), "eval-rst": ("rst", "")}
 _PATH_ARGUMENTS = frozenset({"figure", "image", "video", "tab-set", "grid", "div", "container", "math"})
 _SHOWN_OPTIONS = frozenset({"alt", "caption", "fig-cap", "tbl-cap", "fig-alt", "lst-cap"})
 _EQUATION = "equation-"  # Sphinx puts it before the labels of equations
@@ -84,6 +86,7 @@ _CODE_ROLES = frozenset(
     {"class", "func", "meth", "mod", "attr", "exc", "data", "obj", "const", "file", "command", "code", "samp"}
     | {"envvar", "option", "program", "literal", "function", "type", "macro", "member", "kbd", "pep8", "cls"}
 )
+_ICON_ROLE = re.compile(r"octicon|fa[bsr]?|material-\w+")
 _INVISIBLE_ROLES = frozenset({"label", "eqlabel", "width", "height"})
 
 
@@ -123,6 +126,8 @@ def role_text(name: str, text: str) -> str:  # noqa: PLR0911 - a table
     last = name.rpartition(":")[2].lower()
     if last == "math":
         return f"${text}$"
+    if _ICON_ROLE.fullmatch(last):
+        return ""
     if last in ("pep", "rfc"):
         return f"{last.upper()} {text}"
     if name.startswith(("cite", "footcite")):
@@ -254,7 +259,7 @@ class _Rewriter:
         if top.kind == "table":
             self._flush()
             first = len(self.lines) - len(top.rows)
-            self.lines[first:] = _list_table(top.rows)
+            self.lines[first:] = [self._inline(line, self._number) for line in _list_table(top.rows)]
 
     def _open(self, marks: re.Match[str]) -> None:
         before, info = marks["before"], marks["info"].strip()[:_LONGEST_INFO]
@@ -295,8 +300,9 @@ class _Rewriter:
             if base == "raw":  # a target before it has no element on the page
                 self.pending.clear()
             return "drop", ""
-        if base == "math":
-            return "math", "$$"
+        if base in _FIRST_LINES:
+            return _FIRST_LINES[base]
+        argument = self._inline(argument, self._number).strip()
         if base == "list-table":
             return "table", f"**{argument}**" if argument else ""
         if words := DIRECTIVE_TITLES.get(base):
@@ -343,8 +349,8 @@ class _Rewriter:
 
     def _verbatim(self, line: str, top: _Opened) -> str:
         """Return a line of a fence that is not prose."""
-        if top.kind == "drop":
-            return ""
+        if top.kind in ("drop", "rst"):
+            return self._rst(line) if top.kind == "rst" else ""
         if top.kind == "table":
             if _OPTION.fullmatch(line):
                 line = ""
@@ -366,6 +372,13 @@ class _Rewriter:
                 return ""
             top.options = False
         return line
+
+    def _rst(self, line: str) -> str:
+        """Return the words of a line of reStructuredText."""
+        if directive := _RST_DIRECTIVE.fullmatch(line):
+            words = DIRECTIVE_TITLES.get(directive[1] or "")
+            line = f"**{words}** {directive[2]}" if words else ""
+        return self._inline(line.strip(), self._number)
 
     def _inline(self, text: str, start: int) -> str:
         """Resolve the roles, shortcodes and references of prose; the number of lines stays the same."""

@@ -25,6 +25,8 @@ from recto.book.sources.options import is_inside
 _DEEPEST = 10  # files within files
 _LARGEST_FILE = 1 << 20  # bytes
 _LARGEST_ADDED = 1 << 20  # characters that included files may add to a page
+_LARGEST_READ = 8 << 20  # characters of files that are searched for the parts that a page includes
+_READ_CHARGE = 1 << 12  # characters that each file adds to its own, to limit the number of missing ones
 _CHARGE = 64  # characters that each included file adds to its own, to limit the number of empty ones
 _SHOWN = 5  # unresolved files in a note
 _FAR = 1_000  # characters that are searched for the start and end of a line
@@ -95,7 +97,7 @@ class Includes:
     def reset(self) -> None:
         """Reset the counts."""
         self._page = ""
-        self._left = 0
+        self._left = self._unread = 0
         self.resolved = 0
         self.pages = 0
         self.unresolved: list[str] = []
@@ -104,7 +106,7 @@ class Includes:
 
     def expand(self, name: str, file: Path, text: str) -> tuple[str, tuple[int, ...]]:
         """Return a page's text with included files, and the page's line of each line if the text changed."""
-        self._page, self._left = name, _LARGEST_ADDED
+        self._page, self._left, self._unread = name, _LARGEST_ADDED, _LARGEST_READ
         before, normal = self.resolved, _normal(text)
         expanded, lines = self._expanded(normal, (file.resolve(),))
         self.pages += self.resolved > before
@@ -145,12 +147,18 @@ class Includes:
         return f"\n\n{text}\n\n" if directive.apart else prefix + text
 
     def _included(self, directive: Directive, stack: tuple[Path, ...]) -> str:
+        self._unread -= _READ_CHARGE
+        if self._unread < 0:
+            raise _UnresolvedError(
+                f"the files that the page includes have more than {_LARGEST_READ >> 20} MiB"
+            )
         file = self._file(directive)
         if file in stack:
             raise _UnresolvedError("it includes itself")
         if len(stack) > _DEEPEST:
             raise _UnresolvedError(f"more than {_DEEPEST} files deep")
         text: str | None = self._read(file)
+        self._unread -= len(text or "")
         if directive.select is not None:
             text = directive.select(text or "")
         elif file.suffix.lower() in MARKDOWN_SUFFIXES and directive.code is None:

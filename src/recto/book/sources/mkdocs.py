@@ -33,6 +33,7 @@ from recto.types.book import Page
 
 CONFIG_FILES = ("mkdocs.yml", "mkdocs.yaml")
 _ALWAYS_IGNORED = (".*", "/templates/")
+_REDIRECT = "redirect.html"  # a template of Material and Zensical, which shows nothing of the page
 _MOST_PARENTS = 10
 _DEEPEST = 50
 _BRACES, _VARIANTS, _SNIPPETS, _TAGS = "{!", "{*", "8<-", "{%"
@@ -166,9 +167,9 @@ class MkDocsSite(Site):
         index = f"{folder}{slash}index.md"
         return file != "README.md" or not self.exists(index) or self._ignored(index)
 
-    def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
-        """Return whether the configuration lists a page as a draft."""
-        return "draft" if self._drafts(name) else ""
+    def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:
+        """Return whether the configuration lists a page as a draft, or its theme sends readers elsewhere."""
+        return "redirect" if head.get("template") == _REDIRECT else "draft" if self._drafts(name) else ""
 
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, with the language of the theme."""
@@ -266,6 +267,12 @@ class ZensicalSite(MkDocsSite):
         """Load the configuration."""
         project = self.read_toml(config_file).get("project")
         return project if isinstance(project, dict) else {}
+
+    def page(self, name: str, page: Page) -> Page | str:
+        """Complete the page of a file; without a heading, its title is its file name, not that of `nav`."""
+        stem = Path(name).stem.replace("-", " ").replace("_", " ")
+        self.titles[name] = stem[:1].upper() + stem[1:] if stem == stem.lower() else stem
+        return super().page(name, page)
 
 
 def _options(config: dict[str, Any], key: str) -> dict[str, dict[str, Any]]:

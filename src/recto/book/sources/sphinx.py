@@ -14,9 +14,18 @@ from typing import Any, ClassVar
 
 from recto._util.text import plural
 from recto.book.parsing.formats import MARKDOWN, MYST, RST, Format, format_of
+from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.docusaurus.javascript import get
-from recto.book.sources.includes import Directive, Select, select_between, select_lines
+from recto.book.sources.includes import (
+    Directive,
+    Select,
+    code_ranges,
+    in_order,
+    select_between,
+    select_lines,
+    whole_line,
+)
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
 
@@ -40,7 +49,11 @@ _RST_INCLUDE = re.compile(
     re.MULTILINE,
 )
 _AUTODOC = re.compile(r"^[ \t]*(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
+_SUBSTITUTION = re.compile(r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|\{\{[ \t]*(?P<name>\w+)[ \t]*\}\}")
+_EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
+"""The marks that begin and end a part, and the lines between a mark and the edge."""
 _LARGEST = 1 << 20
+_CHARGE = 64  # characters that each substitution adds to its own, to limit their number
 _MOST_LISTED = 10_000
 _DEEPEST = 20
 
@@ -88,6 +101,8 @@ class SphinxSite(Site):
         extensions = " ".join(texts_of(config.get("extensions")))
         parsed = (suffix for suffix, name in ((".md", "myst"), (".ipynb", "nb")) if name in extensions)
         self.suffixes = stated or (".rst", *parsed)
+        values = config.get("myst_substitutions")
+        self._substitutions = values if isinstance(values, dict) else {}
 
     def expands(self, name: str) -> bool:
         """Return whether included files are inserted into a page."""
@@ -151,8 +166,27 @@ class SphinxSite(Site):
         return sorted({file.as_posix().rpartition(".")[0] for file in matches} - {document})
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
-        """Find the files that a page includes."""
-        return _included(self.root, text, file)
+        """Find the files that a page includes, and the names that MyST replaces."""
+        is_markdown = "{{" in text and format_of(file.name) is MARKDOWN
+        return in_order(
+            [*_included(self.root, text, file), *(self._substituted(text) if is_markdown else ())]
+        )
+
+    def _substituted(self, text: str) -> Iterator[Directive]:
+        """Find the names for which the configuration or the front matter has a text."""
+        own = get(split_front_matter(text)[0], "myst", "substitutions")
+        values = {**self._substitutions, **(own if isinstance(own, dict) else {})}
+        in_code, added = code_ranges(text), 0
+        for one in _SUBSTITUTION.finditer(text):
+            value = values.get(one["name"]) if one["name"] else None
+            if not isinstance(value, str | int | float) or in_code(one.start()):
+                continue
+            is_block = whole_line(text, *one.span())[2] is not None
+            new = str(value).strip() if is_block else " ".join(str(value).split())
+            added += len(new) + _CHARGE
+            if added > _LARGEST:
+                return
+            yield Directive(*one.span(), new=new)
 
 
 class JupyterBookSite(SphinxSite):
@@ -172,7 +206,13 @@ class JupyterBookSite(SphinxSite):
         file = config_file.with_name("_config.yml")
         config = self.read_yaml(file) if file.is_file() else {}
         options = get(config, "sphinx", "config")
-        self.set_options(options if isinstance(options, dict) else {})
+        parsing = config.get("parse")
+        self.set_options(
+            {
+                **(parsing if isinstance(parsing, dict) else {}),
+                **(options if isinstance(options, dict) else {}),
+            }
+        )
         self.suffixes = (".md", ".ipynb", ".rst")
         self.title = text_of(config, "title")
         self.url = text_of(config, "html", "baseurl") or self.url
@@ -287,7 +327,7 @@ def _included(root: Path, text: str, file: Path) -> Sequence[Directive]:
         options = {option["name"]: option["value"].strip() for option in _OPTION.finditer(match["options"])}
         is_code = match["kind"] == "literalinclude" or bool({"code", "literal"} & set(options))
         language = options.get("language") or options.get("code") or ""
-        select = _selected(options)
+        select = _selected(match["kind"], options)
         directives.append(
             Directive(
                 *match.span(),
@@ -311,7 +351,45 @@ def _rst_code(select: Select | None, language: str, text: str) -> str | None:
     return f".. code-block:: {language}\n\n" + textwrap.indent(part.strip("\n"), "   ")
 
 
-def _selected(options: dict[str, str]) -> Select | None:
+def _selected(kind: str, options: dict[str, str]) -> Select | None:
+    if kind == "literalinclude":
+        return partial(_code_part, options)
     if lines := options.get("lines"):
         return select_lines(lines, "-")
     return select_between(options.get("start-after", ""), options.get("end-before", ""))
+
+
+def _code_part(options: dict[str, str], text: str) -> str | None:
+    """Return the part of a file of code that options select; None if the file does not have it."""
+    lines = (_python_object(name, text) if (name := options.get("pyobject")) else text).split("\n")
+    for option, more in _EDGES.items():
+        if not (mark := options.get(option)):
+            continue
+        first = int(option == "end-before")  # Sphinx does not search the first line for it
+        index = next((index for index, line in enumerate(lines[first:], first) if mark in line), None)
+        if index is None:
+            return None
+        lines = lines[index + more :] if option.startswith("start") else lines[: index + more]
+    part = textwrap.dedent("\n".join(lines)).strip("\n")
+    return (select_lines(options["lines"], "-")(part) if options.get("lines") else part) or None
+
+
+def _python_object(name: str, text: str) -> str:
+    """Return the code of a class or function such as `Tower.climb`, by indentation; "" if there is none.
+
+    Parsing the file would take long for a hostile one, and fail for another version of Python.
+    """
+    code, inside = "", text
+    for step in name.split(".", _DEEPEST):
+        definition = rf"^([ \t]*)(?:async[ \t]+def|def|class)[ \t]+{re.escape(step)}\b.*\n?"
+        heads = list(re.finditer(definition, inside, re.MULTILINE))
+        if not heads:
+            return ""
+        head = min(heads, key=lambda one: len(one[1]))  # the outermost one
+        outside = rf"^(?![ \t]{{{len(head[1]) + 1}}}|[ \t]*$|[ \t]*[)\]}}])"
+        outer = re.compile(outside, re.MULTILINE).search(inside, head.end())
+        start, end = head.start(), outer.start() if outer else len(inside)
+        while inside[(line := inside.rfind("\n", 0, max(start - 1, 0)) + 1) : start].lstrip().startswith("@"):
+            start = line
+        code, inside = inside[start:end], inside[head.end() : end]
+    return code

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from recto._util.text import plural
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import (
     Directive,
@@ -31,9 +32,17 @@ _START = re.compile(r"#?region\s+(?P<name>[\w*-]+)")
 _END = re.compile(r"#?endregion\b\s*(?P<name>[\w*-]*)")
 _PLAYGROUND = re.compile(r"(?<=[\w/])#[\w+/=-]{100,}(?=\))")  # code that the address of a link holds
 _INTERPOLATION = re.compile(  # a value of a script; in code and in elements with `v-pre` it is text
-    r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<(\w+) v-pre>.*?</\2>|(?P<value>\{\{[^{}\n]*\}\})"
+    r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|<(\w+) v-pre>.{0,500}?</\2>|(?P<value>\{\{[^{}\n]*\}\})"
 )
+_SEGMENT = re.compile(  # of a path with parameters: `docs-:version`, `:slug*`
+    r"(?P<before>[^/:()*+?{}\\]*)(?::(?P<name>\w+)(?P<many>[*+?]?)|(?P<any>\(\.\*\)))?(?P<after>[^/:()*+?{}\\]*)"
+)
+_PARAMETER = re.compile(r"(?P<slash>/?)(?::(?P<name>\w+)[*+?]?|\(\.\*\))")
+_MOST_PATTERNS, _MOST_SEGMENTS = 100, 50
 _DEEPEST = 10
+
+Rewrite = Callable[[str], str | None]
+"""Returns the new path of a file; None if its path does not match."""
 
 
 class VitePressSite(Site):
@@ -61,8 +70,7 @@ class VitePressSite(Site):
         slash = self.book_file.options.trailing_slash
         self._suffix = "" if config.get("cleanUrls") is True or slash is not None else ".html"
         self.left_out = texts_of(config.get("srcExclude"))
-        rewrites = config.get("rewrites")
-        self._rewrites = rewrites if isinstance(rewrites, dict) else {}
+        self._set_rewrites(config.get("rewrites"))
         self.choose_locale(config.get("locales"))
         own = get(config, "locales", self.book_file.options.locale or "root", "themeConfig", "sidebar")
         sidebar = own or get(config, "themeConfig", "sidebar")
@@ -73,10 +81,28 @@ class VitePressSite(Site):
                 "pages are in the order of their names."
             )
 
+    def _set_rewrites(self, rewrites: Any) -> None:
+        """Take over the paths that the site changes, with parameters such as `:slug*`; note the others."""
+        stated = rewrites if isinstance(rewrites, dict) else {}
+        pairs = [(source, target) for source, target in stated.items() if isinstance(target, str)]
+        self._rewritten = dict(pairs)
+        self._sources = {target: source for source, target in pairs}
+        patterns = [pair for pair in pairs if re.search("[:(^]", pair[0])]
+        both = [(_rewrite(*pair), _rewrite(*pair[::-1])) for pair in patterns[:_MOST_PATTERNS]]
+        self._patterns = [pair for pair in both if pair[0]]
+        unread = len(stated) - len(pairs) + len(patterns) - len(self._patterns)
+        if unread or not isinstance(rewrites, dict | None):
+            self.notes.append(
+                f"{plural(max(unread, 1), 'rewrite')} of addresses cannot be read without running the "
+                "configuration; if addresses are wrong, index the address of the site."
+            )
+
     def file_of(self, target: str) -> str | None:
         """Return the file of a link."""
         path = target.partition("#")[0].strip("/").removesuffix(".html").removesuffix(".md")
         names = [f"{path}.md", f"{path}/index.md".lstrip("/")]
+        names += [self._sources[name] for name in names if name in self._sources]
+        names += [file for name in names[:2] for _, back in self._patterns if back and (file := back(name))]
         return None if "://" in target else next(filter(self.exists, names), None)
 
     def wants(self, name: str) -> bool:
@@ -85,8 +111,8 @@ class VitePressSite(Site):
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page; an index page has the address of its directory."""
-        rewritten = self._rewrites.get(name)
-        name = rewritten if isinstance(rewritten, str) else name
+        patterns = (new for rewrite, _ in self._patterns if rewrite and (new := rewrite(name)) is not None)
+        name = self._rewritten.get(name) or next(patterns, name)
         if name.rpartition("/")[2] == "index.md":
             return name.removesuffix("index.md")
         return f"{name.removesuffix('.md')}{self._suffix}"
@@ -102,6 +128,40 @@ class VitePressSite(Site):
             directives += [Directive(*value.span()) for value in values if not in_code(value.start())]
         directives += [Directive(*code.span()) for code in _PLAYGROUND.finditer(text)]
         return in_order(directives)
+
+
+def _rewrite(source: str, target: str) -> Rewrite | None:
+    """Return a function that rewrites the paths that match a pattern; None for other regular expressions.
+
+    Only one parameter may stand for several directories or none, so that matching takes little time.
+    """
+    expressions, many = list[str](), 0
+    for segment in map(_SEGMENT.fullmatch, source.strip("/").split("/", _MOST_SEGMENTS)):
+        if segment is None or source.startswith("^"):
+            return None
+        name = f"p{segment['name']}" if segment["name"] else "any"
+        several = "(?:/[^/]+)*" if segment["many"] in ("*", "+") else ""
+        value = f"(?P<{name}>{'.*' if segment['any'] else f'[^/]+{several}'})"
+        before, after = re.escape(segment["before"]), re.escape(segment["after"])
+        expression = f"/{before}{value if segment['name'] or segment['any'] else ''}{after}"
+        expressions.append(f"(?:{expression})?" if segment["many"] in ("*", "?") else expression)
+        many += bool(segment["many"] or segment["any"])
+    try:
+        pattern = re.compile("".join(expressions), re.IGNORECASE)
+    except re.error:  # two parameters have the same name
+        return None
+
+    def rewrite(path: str) -> str | None:
+        match = pattern.fullmatch(f"/{path}")
+        values = match.groupdict() if match else {}
+
+        def value_of(parameter: re.Match[str]) -> str:
+            value = values.get(f"p{parameter['name']}" if parameter["name"] else "any")
+            return f"{parameter['slash']}{value}" if value else ""
+
+        return _PARAMETER.sub(value_of, f"/{target}").lstrip("/") if match else None
+
+    return rewrite if many <= 1 else None
 
 
 def _entries(value: Any, base: str, sections: tuple[str, ...]) -> Iterator[Entry]:
