@@ -119,7 +119,7 @@ def test_delete(home: Path, small_book: Path) -> None:
     (home / "journal").mkdir(exist_ok=True)
     (home / "journal" / "garden.vectors").write_bytes(b"left by a killed run")
     refused = recto(home, "delete", "garden")
-    assert refused.returncode == 2
+    assert refused.returncode == 4
     assert "--yes" in refused.stderr
     done = recto(home, "delete", "garden", "--yes")
     assert done.returncode == 0, done.stderr

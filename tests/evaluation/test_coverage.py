@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from recto.testing.values import chunk
 from recto.types.search import MODES
 from tests.breaking import Passages, publish_broken
 from tests.library import PAGES, write_library
+from tests.running import recto
 
 
 def test_every_section_of_a_sound_book_is_reached(house: Path, embedder: Embedder) -> None:
@@ -131,6 +133,12 @@ def test_shadows_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> N
     assert mulch.shadowed_by == "workshop"
     assert mulch.heading_rank is not None
     assert mulch.heading_rank <= WITHIN
+    # The command lists what is not found; mulch is found, though never first.
+    arguments = ("coverage", "--collection", "broken")
+    brief, verbose = (recto(tmp_path / "home", *arguments, *more).stdout for more in ((), ("--verbose",)))
+    assert "#mulch (" not in brief
+    assert re.search(r"Shadowed: \d+; --verbose lists them", brief)
+    assert re.search(r"#mulch \(.*\): outranked by module 'workshop'", verbose)
 
 
 def test_a_section_is_asked_for_by_its_first_passage() -> None:

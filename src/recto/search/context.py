@@ -29,7 +29,7 @@ _CHARACTERS_PER_TOKEN = 8  # more than any tokenizer needs for prose
 # Chosen on readers' questions about five books (`python -m bench.context`).
 _DECAY = 0.6  # of the relevance of a chunk, with each chunk between it and a hit of its section
 _PAGE_BONUS = 0.3  # of the relevance of a page's best hit, for all chunks of the page
-_REPEATED = 0.8  # of the runs of words in a chunk: from this share on, earlier chunks said the same
+_REPEATED = 0.65  # of the runs of words in a chunk: from this share on, earlier chunks said the same
 _LARGEST_SHARE = 0.25  # of a budget, for a lead-in with what it introduces
 _LEAST_TOKENS = 16  # a chunk with fewer is rare
 _MIN_RUNS = 3  # a shorter text is a lead-in or a line that occurs everywhere

@@ -68,9 +68,10 @@ _BLANK_LINES = _Pattern(r"\n[ \t]*\n(?:[ \t]*\n)+")
 def clean_markdown(text: str, hits: Sequence[str] = (), *, all_tabs: bool = False) -> str:
     """Return Markdown without tags, addresses and other marks that say nothing; code stays as it is.
 
-    Code blocks are complete. Of several tabs, one is kept: the one with a line of `hits`, or else the first.
+    Code blocks are complete. Of several tabs, one is kept: the one with the most lines of the first of `hits`
+    that is in a tab, or else the first.
     """
-    hit_lines = {line.strip() for hit in hits for line in hit.split("\n") if len(line) > _LONG_LINE}
+    hit_lines = [{line.strip() for line in hit.split("\n") if len(line) > _LONG_LINE} for hit in hits]
     lines = _choose_tabs(close_fences(text).split("\n"), hit_lines, all_tabs=all_tabs)
     parts = (
         _clean_code(part) if is_code else _clean_prose("\n".join(part)) for is_code, part in _parts(lines)
@@ -81,7 +82,7 @@ def clean_markdown(text: str, hits: Sequence[str] = (), *, all_tabs: bool = Fals
 def plain_text(text: str) -> str:
     """Return what a reader of the page sees, without any markup; each line stays a line."""
     shown: list[str] = []
-    for is_code, part in _parts(_choose_tabs(close_fences(text).split("\n"), set(), all_tabs=True)):
+    for is_code, part in _parts(_choose_tabs(close_fences(text).split("\n"), (), all_tabs=True)):
         if is_code:
             shown += (title[1] for title in _CODE_TITLE.finditer(part[0]))
             shown += (_STRAY_FENCE.sub("", line) for line in _clean_code(part).split("\n"))
@@ -148,7 +149,7 @@ def _parts(lines: Sequence[str]) -> Iterator[tuple[bool, list[str]]]:
         yield bool(block), [line for _, line in numbered]
 
 
-def _choose_tabs(lines: Sequence[str], hit_lines: set[str], *, all_tabs: bool) -> list[str]:
+def _choose_tabs(lines: Sequence[str], hit_lines: Sequence[set[str]], *, all_tabs: bool) -> list[str]:
     """Return the lines with one tab of each group, or all of them; a line with its title is before each."""
     kept: list[str] = []
     group: list[tuple[str, list[str]]] = []  # titles and lines of tabs that follow each other
@@ -189,12 +190,14 @@ def _tab_body(lines: Sequence[str], first: int, tab: re.Match[str]) -> tuple[int
 
 
 def _shown_tabs(
-    group: Sequence[tuple[str, list[str]]], hit_lines: set[str], *, all_tabs: bool
+    group: Sequence[tuple[str, list[str]]], hit_lines: Sequence[set[str]], *, all_tabs: bool
 ) -> Iterator[str]:
     filled = [tab for tab in group if any(line.strip() for line in tab[1])]
     if not all_tabs:
-        with_hit = [tab for tab in filled if not hit_lines.isdisjoint(line.strip() for line in tab[1])]
-        filled = (with_hit or filled)[:1]
+        shared = ([sum(line.strip() in lines for line in body) for _, body in filled] for lines in hit_lines)
+        counts = next(filter(any, shared), [0])
+        first = counts.index(max(counts))
+        filled = filled[first : first + 1]
     for title, body in filled:
         yield from ("", f"{title.strip()}:", "", *body, "")
 

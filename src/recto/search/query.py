@@ -16,8 +16,8 @@ MAX_TOP_K = 100
 DEFAULT_TOP_K = 5
 DEFAULT_CONTEXT_TOKENS = 4000
 """Every MCP client accepts a tool result of this size."""
-DEFAULT_CONTEXT_TOP_K = 30
-"""Ten hits with their sections have about 1500 tokens in the sample book, so the budget rarely cuts them."""
+DEFAULT_CONTEXT_TOP_K = MAX_TOP_K
+"""The budget of tokens limits a context; scores of more chunks say which parts of a section matter."""
 CONTRACT_MODES: tuple[Mode, ...] = ("dense", "hybrid")
 """The modes of the contract entry points, whose scores are between 0 and 1; the first is the default."""
 MAX_SCORE = 1000

@@ -15,7 +15,7 @@ from recto._util.text import escape_controls, plural
 from recto.cli import options
 from recto.cli.output import echo, emit
 from recto.cli.runner import Exit, close_later, confirm_endpoint, notify, progress_bar, warn
-from recto.errors import FingerprintMismatch, FormatMismatch, InvalidArgument, InvalidOption, RectoError
+from recto.errors import FingerprintMismatch, FormatMismatch, InvalidArgument, RectoError
 from recto.indexing import default_collection
 from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store, Verifiable
 from recto.search.lexical import other_analyzer
@@ -139,7 +139,7 @@ def delete(collection: str, yes: bool) -> Exit:
     chunks = plural(store.open(collection).info.chunks, "chunk")
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
-            raise InvalidOption("There is no terminal to confirm the deletion", hint="Pass --yes.")
+            raise InvalidArgument("There is no terminal to confirm the deletion", hint="Pass --yes.")
         if not click.confirm(f"Delete '{escape_controls(collection)}' with {chunks}?", err=True):
             echo("Nothing was deleted.")
             return Exit.OK

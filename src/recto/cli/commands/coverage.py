@@ -36,7 +36,7 @@ _MAX_EXAMPLES = 3
 )
 @options.mode
 @options.html
-@click.option("--verbose", is_flag=True, help="List all sections, not only the first of each kind.")
+@click.option("--verbose", is_flag=True, help="Also list duplicate and shadowed sections, all of each kind.")
 @options.as_json
 def coverage(
     collection: str | None,
@@ -78,19 +78,20 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
     yield f"  In the top {WITHIN} by first sentence:  {by_sentence} ({by_sentence / max(total, 1):.1%})"
     yield f"  By at least one of them:      {total - len(measured.unreachable)} ({measured.share:.1%})"
     yield ""
-    kinds: tuple[tuple[str, list[Reached], Callable[[Reached], str]], ...] = (
-        ("Unreachable", measured.unreachable, _first_result),
-        ("Duplicates", measured.duplicates, lambda reached: f"the same as {', '.join(reached.copies)}"),
-        ("Shadowed", measured.shadowed, lambda reached: f"outranked by module '{reached.shadowed_by}'"),
+    kinds: tuple[tuple[str, list[Reached], int, Callable[[Reached], str]], ...] = (
+        ("Unreachable", measured.unreachable, _MAX_LISTED, _first_result),
+        ("Duplicates", measured.duplicates, 0, lambda reached: f"the same as {', '.join(reached.copies)}"),
+        ("Shadowed", measured.shadowed, 0, lambda reached: f"outranked by module '{reached.shadowed_by}'"),
     )
-    for title, sections, reason in kinds:
-        yield f"{title}: {len(sections) or 'none'}"
-        shown = sections if verbose else sections[:_MAX_LISTED]
+    for title, sections, most, reason in kinds:
+        shown = sections if verbose else sections[:most]
+        more = len(sections) - len(shown)
+        yield f"{title}: {len(sections) or 'none'}" + ("; --verbose lists them" if more and not shown else "")
         for reached in shown:
             section = reached.section
             yield one_line(f"{section.url} ({' > '.join(section.headings)}): {reason(reached)}")
-        if len(shown) < len(sections):
-            yield f"... and {len(sections) - len(shown)} more; --verbose lists them"
+        if more and shown:
+            yield f"... and {more} more; --verbose lists them"
     yield "First results by module (rows: the module of the section)"
     names = sorted({*measured.confusion, *(name for row in measured.confusion.values() for name in row)})
     counts = [
