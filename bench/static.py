@@ -1,11 +1,13 @@
 """Measure the static export with readers' questions: `python -m bench.static --home DIRECTORY`.
 
-It compares static search (the exported client in Node) with the lexical and the hybrid mode, before and after
-the model is loaded ("static words" and "static"), also for rare words with a typo. It counts the bytes that a
-browser loads for the first answer to each question, for the model, and for the tokens of a later question. It
-uses the books of `bench.books`; the directory keeps their indexes. The int8 graph embeds the questions, as in
-the browser. Pagefind, which npm installs into the directory, searches the same pages and headings. It finds
-pages with all words of a question that the book has, so it is also asked without the stop words.
+It compares static search (the exported client in Node) with the lexical and the hybrid mode: before the model
+is loaded ("static words"), with the light tier ("static light"), and afterwards ("static"). Rare words with a
+typo are searched for, too. It counts the bytes that a browser loads for the first answer to each question,
+for the model, and for the tokens of a later question. It uses the books of `bench.books`; the directory keeps
+their indexes. The int8 graph embeds the questions, as in the browser. Chromium times questions of about 12
+tokens, and the longest task of the page's thread. Pagefind, which npm installs into the directory, searches
+the same pages and headings. It finds pages with all words of a question that the book has, so it is also
+asked without the stop words.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from bench import pagefind, rare_words
+from bench import chromium, pagefind, rare_words
 from bench.peers.environments import ROOT
 from bench.peers.table import table
 from bench.question_sets import MEASURES, Answer, AnswerChunk, Book, lead, load_books, measure
@@ -43,10 +45,12 @@ from recto.stores.edge.store import EdgeStore
 from recto.types.search import Chunk, Mode
 
 PAGEFIND = ("pagefind", "pagefind, without stop words")
-SYSTEMS = ("hybrid", "lexical", "static words", "static", *PAGEFIND)
+STATIC = {"static words": "words", "static light": "light", "static": "hits"}
+SYSTEMS = ("hybrid", "lexical", *STATIC, *PAGEFIND)
 _MODES: tuple[Mode, ...] = ("hybrid", "lexical")
 _DEEP = 100  # chunks requested for each question
 _RARE = 500  # rare words of each book
+_TIMED = 10  # questions about each book in Chromium
 _RUN = """
 import { readFile } from "node:fs/promises";
 const [url] = process.argv.slice(2);
@@ -69,13 +73,17 @@ for (const query of questions) {
   loaded = [];
   await new RectoClient({ url, semantic: "off" }).search(query, options);
   const first = { bytes: sum(), files: loaded.length };
+  const light = new RectoClient({ url, semantic: "light" });
+  loaded = [];
+  await (await light.search(query, options)).improved;
+  const byLight = { lightBytes: sum(), light: hits(await light.search(query, { top_k: 100 })) };
   const answer = await deep.search(query, { top_k: 100 });
   const { answerable } = answer;
   const began = performance.now();
   await deep.search(query, options);
   const ms = performance.now() - began;
   const byWords = hits(await deep.search(query, { top_k: 100, mode: "lexical" }));
-  answers.push({ ...first, ms, answerable, words: byWords, hits: hits(answer) });
+  answers.push({ ...first, ...byLight, ms, answerable, words: byWords, hits: hits(answer) });
 }
 const found = [];
 for (const word of words) found.push(hits(await deep.search(word, { top_k: 20, mode: "lexical" })));
@@ -93,6 +101,12 @@ def search_static(directory: Path, questions: Sequence[str], words: Sequence[str
     done = subprocess.run(command, check=True, cwd=work, capture_output=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
+
+
+def middle_questions(questions: Sequence[str]) -> list[str]:
+    """Return questions of about 12 tokens."""
+    tokenizer = new_tokenizer(read_tokenizer(find_pack()))
+    return [one for one in questions if 11 <= len(tokenizer.encode(one).ids) <= 13][:_TIMED]
 
 
 def token_bytes(directory: Path, questions: Sequence[str]) -> list[int]:
@@ -145,7 +159,7 @@ def measure_book(book: Book, retriever: Retriever, directory: Path, words: Seque
     found = search_static(directory, queries, words)
     found["found"] = [[by_link[url, text].text for url, text in hits] for hits in found["found"]]
     results = found["answers"]
-    for system, name in (("static words", "words"), ("static", "hits")):
+    for system, name in STATIC.items():
         answers[system] = [to_answer([by_link[url, text] for url, text in one[name]]) for one in results]
     words_share, first_share, five_share = (
         sum(
@@ -190,7 +204,10 @@ def book_row(
             lambda word: texts[word][: rare_words.TOP],
         )
     )
-    tokens = token_bytes(directory, [question.query for question in book.questions])
+    queries = [question.query for question in book.questions]
+    tokens = token_bytes(directory, queries)
+    light = sorted(one["lightBytes"] for one in found["answers"])
+    times = chromium.measure(directory, middle_questions(queries))
     sizes = (median(measured.loads), measured.loads[-1], measured.export.bytes)
     same = (measured.same_words, measured.same_first, measured.same_five)
     return [
@@ -198,9 +215,12 @@ def book_row(
         str(measured.export.chunks),
         *(f"{size / 1000:.0f}" for size in sizes),
         f"{median(one['files'] for one in found['answers']):.0f}",
+        f"{median(light) / 1000:.0f} / {light[-1] / 1000:.0f}",
         f"{found['ready'] / 1e6:.1f}",
         f"{median(tokens) / 1000:.0f} / {tokens[-1] / 1000:.0f}",
-        f"{median(one['ms'] for one in found['answers']):.0f}",
+        f"{times.first:.0f} / {times.again:.0f}",
+        f"{times.cpu:.0f}",
+        f"{times.loading:.0f} / {times.searching:.0f}",
         *(f"{share:.3f}" for share in same),
         f"{measured.gap:.3f}",
         *(f"{one.exact:.3f} / {one.typo:.3f}" for one in rare),
@@ -227,7 +247,7 @@ def main() -> None:
     embedder = open_embedder(Settings("local", "edge", options.home, precision="int8"), lambda _: None)
     program = pagefind.install(options.home / "pagefind")
     answers: dict[str, dict[str, list[Answer]]] = {system: {} for system in SYSTEMS}
-    loads: dict[str, list[int]] = {"static words": [], **{system: [] for system in PAGEFIND}}
+    loads: dict[str, list[int]] = {system: [] for system in ("static words", "static light", *PAGEFIND)}
     times: dict[str, list[float]] = {"static": [], **{system: [] for system in PAGEFIND}}
     rows, scripts = [], {}
     with tempfile.TemporaryDirectory() as folder, closing(EdgeStore(options.home)) as store:
@@ -254,6 +274,7 @@ def main() -> None:
             for system in SYSTEMS:
                 answers[system][book.name] = measured.answers[system]
             loads["static words"] += measured.loads
+            loads["static light"] += [one["lightBytes"] for one in measured.found["answers"]]
             times["static"] += [one["ms"] for one in measured.found["answers"]]
             scripts = {
                 "static words": [path.read_bytes() for path in directory.rglob("*.js")],
@@ -296,9 +317,12 @@ def _print_quality(
 def _print_books(rows: list[list[str]]) -> None:
     sizes = ["data of the first answer, KB: median", "maximum", "export, KB", "files of the first answer"]
     meaning = [
+        "with the light tier, KB: median / maximum",
         "ready for meaning, MB",
         "tokens of a later question, KB: median / maximum",
-        "ms in Node, median",
+        "ms in Chromium, median: new / repeated",
+        "CPU ms of the page's thread, repeated",
+        "longest task, CPU ms: loading / searching",
     ]
     same = [
         "same five pages: words, lexical",

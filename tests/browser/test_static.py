@@ -331,6 +331,35 @@ def test_the_device_decides(reader: Reader) -> None:
     expect(reader.dialog).not_to_contain_text(WORDS_ONLY)
 
 
+def test_a_small_device_uses_the_light_tier(reader: Reader) -> None:
+    """A small file replaces the model. It orders the results, and nothing is said about coverage."""
+    page = reader.page
+    page.add_init_script("Object.defineProperty(navigator, 'deviceMemory', { value: 1 })")
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
+    reader.read(PAGE)
+    reader.type(OFF_TOPIC + " or use a robot")
+    expect(reader.options.first).to_be_visible()
+    light, words = (
+        page.evaluate(
+            """async ([query, semantic]) => {
+              const { RectoClient } = await import("/book/recto/static/client.js");
+              const first = await new RectoClient({ semantic }).search(query, { top_k: 6, group_by: "page" });
+              const found = (await first.improved) ?? first;
+              return [found.mode, found.answerable, ...found.groups.map(({ title }) => title)];
+            }""",
+            [OFF_TOPIC + " or use a robot", semantic],
+        )
+        for semantic in ("light", "off")
+    )
+    assert light[:2] == ["hybrid", None]
+    assert light[2:] != words[2:]
+    expect(reader.dialog.locator(".page strong")).to_have_text(light[2:])
+    assert sum("/data/light-" in url for url in urls) == 1
+    assert not any("/model/" in url or "/vectors-" in url for url in urls)
+    expect(reader.dialog).not_to_contain_text(NOT_COVERED)
+
+
 def test_related_passages_are_found_by_meaning(reader: Reader) -> None:
     """The panel lists passages with the same words at once, and replaces them when the model is loaded."""
     page = reader.read(PAGE)

@@ -1,4 +1,4 @@
-// Highlight matching words: marks in results, highlights on a page, and the excerpt of a result.
+// Highlight matching words in results and on a page, and choose the excerpt of a result.
 
 import { h } from "./dom.js";
 
@@ -14,7 +14,8 @@ export function matchPattern(words) {
   const escaped = bare.map((word) => word.replace(/[.*+?^${}()|[\]\\/]/gu, "\\$&"));
   const inRuns = escaped.filter((word) => UNSPACED.test(word));
   const whole = escaped.filter((word) => !UNSPACED.test(word));
-  const bounded = whole.length ? [`(?<![\\p{L}\\p{N}\\p{M}])_*(?:${whole.join("|")})_*(?![\\p{L}\\p{N}\\p{M}])`] : [];
+  const letter = /[^\0-\x7f]/u.test(whole) ? "[\\p{L}\\p{N}\\p{M}]" : "[a-z0-9à-ɏ]"; // it compiles faster
+  const bounded = whole.length ? [`(?<!${letter})_*(?:${whole.join("|")})_*(?!${letter})`] : [];
   return new RegExp([...bounded, ...inRuns].join("|"), "giu");
 }
 

@@ -6,7 +6,6 @@ const HEADS = 12;
 const HEAD = HIDDEN / HEADS;
 const GROUP = 64; // numbers of a token's row that share a scale
 const EPSILON = 1e-12;
-const SLICE = 12; // milliseconds
 const STEP = 65_536; // weights between two looks at the clock: the first steps are slow, until the code is compiled
 const START = 0;
 const END = 2;
@@ -28,23 +27,6 @@ export function readModel(buffer) {
   const types = { b: Int8Array, f: Float32Array, I: Uint32Array, H: Uint16Array };
   const read = ([name, [type, offset, length]]) => [name, new types[type](buffer, end + 1 + offset, length)];
   return { ...header, arrays: Object.fromEntries(Object.entries(header.arrays).map(read)) };
-}
-
-/** Let the page work. */
-export function pause() {
-  return globalThis.scheduler?.yield ? scheduler.yield() : new Promise((resolve) => setTimeout(resolve));
-}
-
-/** Run the steps of a computation without blocking the thread for long; return its result. */
-export async function runInSlices(steps) {
-  let end = performance.now() + SLICE;
-  for (;;) {
-    const { done, value } = steps.next();
-    if (done) return value;
-    if (performance.now() < end) continue;
-    await pause();
-    end = performance.now() + SLICE;
-  }
 }
 
 /** Byte-pair encoding: of all neighbouring pairs that a rule joins, the one of the earliest rule is joined first. */

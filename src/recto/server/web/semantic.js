@@ -1,8 +1,8 @@
 // Search a static copy of an index by meaning: load the model and the vectors of the chunks, and rank as the hybrid mode does.
 // pipeline.py, points.py and response.py explain the rules; semantic_export.py writes the files.
 
-import { fileName, openCache } from "./client.js";
-import { embed, pause, readModel, runInSlices, Tokenizer } from "./model.js";
+import { fileName, openCache, pause, runInSlices } from "./client.js";
+import { embed, readModel, Tokenizer } from "./model.js";
 
 const STALLED = 30_000; // milliseconds without a byte
 const BLOCK = 131_072; // bytes that are decompressed at a time
@@ -11,10 +11,36 @@ const GROUPS = 6; // scales of a token's row
 const SLOW = ["slow-2g", "2g"];
 const LEAST_MEMORY = 2; // GB
 
-/** Return whether this device may load the model without being asked. */
-export function mayLoad() {
+/** Return what this device loads without being asked: "on" for the model, "light" for a small file instead of it, "off". */
+export function chooseTier() {
   const { connection, deviceMemory = LEAST_MEMORY } = globalThis.navigator ?? {};
-  return !connection?.saveData && !SLOW.includes(connection?.effectiveType) && deviceMemory >= LEAST_MEMORY;
+  if (connection?.saveData) return "off";
+  return SLOW.includes(connection?.effectiveType) || deviceMemory < LEAST_MEMORY ? "light" : "on";
+}
+
+/** The light tier: the vector of a query is the mean of the chunks that its words find, weighted by their scores. */
+export class Light {
+  constructor({ light: [hash], light_rules: rules }, url) {
+    this.rules = rules;
+    this.ready = loadFile(new URL(fileName("light", hash), url), hash);
+  }
+
+  async similarity() {
+    const { dim, candidates, power } = this.rules;
+    const numbers = new Int8Array(await this.ready);
+    return (ranked) => {
+      if (!ranked.length) return null;
+      const query = new Float64Array(dim);
+      for (const [number, score] of ranked.slice(0, candidates)) {
+        for (let place = 0; place < dim; place += 1) query[place] += score ** power * numbers[number * dim + place];
+      }
+      const length = 127 * Math.hypot(...query) || 1;
+      return Array.from({ length: numbers.length / dim }, (_, number) => {
+        const own = numbers.subarray(number * dim, (number + 1) * dim);
+        return query.reduce((sum, value, place) => sum + value * own[place], 0) / length;
+      });
+    };
+  }
 }
 
 /** The model and the vectors of the chunks; `onProgress` is called with the loaded share of the bytes. */
@@ -26,19 +52,13 @@ export class Semantic {
   #tokenizer = null;
   #vectors = [];
   #shards = new Map();
-  isReady = false;
-  isBroken = false;
+  rules = {};
 
   constructor(meta, url, onProgress) {
     this.#meta = meta;
     this.#url = new URL(`../${meta.model.folder}/`, url);
     this.#data = url;
-    this.ready = this.#load(onProgress).then(() => {
-      this.isReady = true;
-    });
-    this.ready.catch(() => {
-      this.isBroken = true;
-    });
+    this.ready = this.#load(onProgress);
   }
 
   async #load(onProgress) {
@@ -58,20 +78,14 @@ export class Semantic {
     return loadFile(new URL(name, this.#url), hash, { key, onBytes });
   }
 
-  /** Return the cosine similarity of a text and each chunk. */
-  async cosines(text) {
+  /** Return a function that returns the cosine similarity of a text and each chunk. */
+  async similarity(text) {
     await this.ready;
     const tokens = this.#tokenizer.encode(text, this.#model.arrays.positions.length / HIDDEN);
     const rows = await Promise.all(tokens.map((token) => this.#row(token)));
     const vector = await runInSlices(embed(this.#model, rows));
-    return this.#vectors.flatMap(({ scales, upper, lower }) => Array.from(scales, (scale, chunk) => {
-      let sum = 0;
-      for (let place = 0, at = chunk * HIDDEN; place < HIDDEN; place += 2, at += 2) {
-        const low = lower[at >> 1];
-        sum += vector[place] * (upper[at] * 16 + (low & 15)) + vector[place + 1] * (upper[at + 1] * 16 + (low >> 4));
-      }
-      return sum * scale;
-    }));
+    const cosines = await runInSlices(compare(vector, this.#vectors));
+    return () => cosines;
   }
 
   async #row(token) {
@@ -103,6 +117,23 @@ function readVectors(buffer) {
     upper: new Int8Array(buffer, 4 * count, count * HIDDEN),
     lower: new Uint8Array(buffer, end),
   };
+}
+
+/** Compute the cosine similarity of a vector and each chunk, in steps of a file. */
+function* compare(vector, files) {
+  const cosines = [];
+  for (const { scales, upper, lower } of files) {
+    cosines.push(...Array.from(scales, (scale, chunk) => {
+      let sum = 0;
+      for (let place = 0, at = chunk * HIDDEN; place < HIDDEN; place += 2, at += 2) {
+        const low = lower[at >> 1];
+        sum += vector[place] * (upper[at] * 16 + (low & 15)) + vector[place + 1] * (upper[at + 1] * 16 + (low >> 4));
+      }
+      return sum * scale;
+    }));
+    yield;
+  }
+  return cosines;
 }
 
 // Files: checked by their hashes, and kept in the cache of the browser
@@ -173,8 +204,10 @@ async function decode(bytes, hash) {
 
 // Ranking
 
-/** Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage. */
-export function fuse(meta, cosines, query, words, ranked, limit, { passes, language }) {
+/** Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage; or null. */
+export function fuse(meta, similarity, query, words, ranked, limit, { passes, language }) {
+  const cosines = similarity(ranked);
+  if (!cosines) return null;
   const lexical = new Map(ranked);
   const isSingle = query.trim().split(/\s+/u).length === 1;
   const weight = Math.max(meta.lexical_weight, isSingle ? meta.single_word_weight : 0, meta.language_weights[language] ?? 0);

@@ -4,6 +4,7 @@
 
 const FORMAT = 2;
 const TIMEOUT = 30_000; // milliseconds
+const SLICE = 12; // milliseconds
 const MAX_WORDS = 50; // words of a query that are searched for: each of them may need another file
 const MAX_PAIRS = 200; // the same for pairs of characters, of which a question has more
 const WORD = /[\p{L}\p{N}_]+/gu;
@@ -23,7 +24,7 @@ export class RectoError extends Error {
 /**
  * The part of the service's client that the widget uses. While the files for search by meaning are being loaded, responses
  * are lexical, and `improved` is a promise of the hybrid one. `onstatus` is called with the loaded share of the files, or
- * once with the error if hybrid search is not possible. `semantic` is "on" or "off", or depends on the device.
+ * once with the error if hybrid search is not possible. `semantic` is "on", "light" or "off", or depends on the device.
  */
 export class RectoClient {
   #index = null;
@@ -44,7 +45,7 @@ export class RectoClient {
       const chosen = groupBy ? groups.flat() : ranked;
       const hits = await Promise.all(chosen.map(async ([number, score]) => ({ number, score, chunk: await index.chunk(number) })));
       signal?.throwIfAborted();
-      return respond(index, query, hits, found, found.words, groups.map((group) => group.length));
+      return runInSlices(respond(index, query, hits, found, found.words, groups.map((group) => group.length)));
     });
   }
 
@@ -58,7 +59,7 @@ export class RectoClient {
       signal?.throwIfAborted();
       const asked = question ? await analyze(index, question, index.analyzer(question)) : [];
       const chosen = { text: selection, given: selection.length, cut: false, left_out: leftOut };
-      return { ...respond(index, question ?? selection, hits, found, asked), selection: chosen };
+      return { ...(await runInSlices(respond(index, question ?? selection, hits, found, asked))), selection: chosen };
     });
   }
 
@@ -69,31 +70,36 @@ export class RectoClient {
   /** Search by words and meaning, or by words alone if the mode is lexical or the rest is not loaded. */
   #answer(text, mode, search) {
     return this.#use(async (index) => {
-      const semantic = mode !== "lexical" && (await this.#openSemantic(index));
-      if (!semantic || semantic.isBroken) return search(index, null);
+      const opened = mode !== "lexical" && (await this.#openSemantic(index));
+      if (!opened || opened.isBroken) return search(index, null);
+      const { semantic } = opened;
       const byMeaning = async () => {
-        const cosines = await semantic.cosines(text).catch((error) => this.#fail(error));
+        const similarity = await semantic.similarity(text).catch((error) => this.#fail(error));
         const { fuse } = await import("./semantic.js");
-        return search(index, cosines && ((...values) => fuse(index.meta.semantic, cosines, ...values)));
+        const rules = { ...index.meta.semantic, ...semantic.rules };
+        return search(index, similarity && ((...values) => fuse(rules, similarity, ...values)));
       };
-      if (semantic.isReady) return byMeaning();
+      if (opened.isReady) return byMeaning();
       const improved = byMeaning();
       improved.catch(() => undefined); // a later search has begun
       return { ...(await search(index, null)), improved };
     });
   }
 
-  /** Return the model and the vectors, which may still be loading, or null if this device or this export has none. */
+  /** Return what searches by meaning, which may still be loading, or null if this device or this export has nothing. */
   async #openSemantic({ meta }) {
     if (!meta.semantic || this.semantic === "off") return null;
     try {
-      const { mayLoad, Semantic } = await import("./semantic.js");
-      if (this.semantic !== "on" && !mayLoad()) return null;
+      const { chooseTier, Light, Semantic } = await import("./semantic.js");
+      const tier = ["on", "light"].includes(this.semantic) ? this.semantic : chooseTier();
+      if (tier === "off" || (tier === "light" && !meta.semantic.light.length)) return null;
       if (this.#meaning?.generation !== meta.generation) {
-        const semantic = new Semantic(meta.semantic, this.url, (loaded) => this.onstatus({ loaded }));
-        this.#meaning = { generation: meta.generation, semantic };
+        const semantic = new (tier === "light" ? Light : Semantic)(meta.semantic, this.url, (loaded) => this.onstatus({ loaded }));
+        const opened = { generation: meta.generation, semantic, isReady: false, isBroken: false };
+        semantic.ready.then(() => { opened.isReady = true; }, () => { opened.isBroken = true; });
+        this.#meaning = opened;
       }
-      return this.#meaning.semantic;
+      return this.#meaning;
     } catch (error) {
       return this.#fail(error);
     }
@@ -131,6 +137,23 @@ export class RectoClient {
   }
 }
 
+/** Let the page work. */
+export function pause() {
+  return globalThis.scheduler?.yield ? scheduler.yield() : new Promise((resolve) => setTimeout(resolve));
+}
+
+/** Run the steps of a computation without blocking the thread for long; return its result. */
+export async function runInSlices(steps) {
+  let end = performance.now() + SLICE;
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    if (performance.now() < end) continue;
+    await pause();
+    end = performance.now() + SLICE;
+  }
+}
+
 /** Return the JSON of a compressed file. */
 async function read(url, cache = "default") {
   const response = await fetchKept(url, cache).catch((error) => {
@@ -145,13 +168,14 @@ async function read(url, cache = "default") {
 }
 
 /** Return the cache for files, or null if the browser has none for this page: it may forbid it, or require HTTPS. */
-export async function openCache() {
-  return globalThis.caches?.open("recto-static").catch(() => null);
+export function openCache() {
+  return (cacheOfFiles ??= globalThis.caches?.open("recto-static").catch(() => null)); // opening it takes milliseconds
 }
+let cacheOfFiles;
 
 /** Remove what an earlier export of the book left in the cache. */
 async function forgetOthers(url, { files, semantic }) {
-  const own = Object.entries({ ...files, vectors: semantic?.vectors ?? [] });
+  const own = Object.entries({ ...files, vectors: semantic?.vectors ?? [], light: semantic?.light ?? [] });
   const names = own.flatMap(([kind, hashes]) => hashes.map((hash) => fileName(kind, hash)));
   const kept = new Set(["meta.bin", ...names].map((name) => url + name));
   const cache = await openCache();
@@ -561,13 +585,15 @@ function groupByPage(index, ranked, pages) {
 
 // The response: display.py and the models of the HTTP API
 
-function respond(index, query, hits, { fused, words, explainEmpty }, shownWords, groupSizes = []) {
+function* respond(index, query, hits, { fused, words, explainEmpty }, shownWords, groupSizes = []) {
   const { ranked, scores = (_, score) => ({ dense: null, lexical: score, above_noise: null }), ...coverage } = fused ?? {};
-  const results = hits.map(({ number, score, chunk }, place) => ({
-    ...chunk, rank: place + 1, score, ...scores(number, score),
-    snippet: makeSnippet(chunk.text, shownWords, index),
-    matches: matchedWords(`${chunk.headings.join(" > ")}\n\n${chunk.text}`, shownWords, index),
-  }));
+  const results = [];
+  for (const { number, score, chunk } of hits) {
+    const snippet = makeSnippet(chunk.text, shownWords, index);
+    const matches = matchedWords(`${chunk.headings.join(" > ")}\n\n${chunk.text}`, shownWords, index);
+    results.push({ ...chunk, rank: results.length + 1, score, ...scores(number, score), snippet, matches });
+    yield;
+  }
   let end = 0;
   const groups = groupSizes.map((size) => results.slice(end, (end += size))).map((group) => ({
     page_url: group[0].page_url, title: group[0].title, score: group[0].score, ranks: group.map((hit) => hit.rank),

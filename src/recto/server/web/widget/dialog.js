@@ -40,7 +40,7 @@ export function makeDialog({ t, client, rewrite, prefer }, openRelated) {
   let logged = "";
   let hasMoved = false; // whether the reader has moved to one of the results
 
-  /** Tell how far a static search has loaded its model, or that it cannot (static_client.js). */
+  /** Tell how far a static search has loaded its model, or that it cannot. */
   client.onstatus = ({ loaded, error }) => {
     note.textContent = error ? t("wordsOnly") : loaded < 1 ? t("loadingMeaning", { percent: Math.floor(100 * loaded) }) : "";
     if (error) status.textContent = `${status.textContent} ${note.textContent}`;

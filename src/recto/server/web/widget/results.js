@@ -47,7 +47,7 @@ export function snippetOf(hit) {
   return element;
 }
 
-/** Return inline Markdown as text; code stays as it is written. */
+/** Return inline Markdown as text; code stays as it is. */
 export function plainText(markdown) {
   const parts = markdown.split(/(`+[^`]+`+)/u);
   return parts.map((part, index) => (index % 2 ? part.replaceAll("`", "") : withoutMarkup(part))).join("").trim();
@@ -99,14 +99,14 @@ function quotedText({ text, matches }) {
   return best;
 }
 
-/** Return at most ten words, from the first match or as near to it as the words allow. */
+/** Return at most ten words, from near the first match. */
 function shorten(words, index) {
   const before = words.join(" ").slice(0, index).split(" ").length - 1;
   const start = Math.max(0, Math.min(before, words.length - MAX_FRAGMENT));
   return words.slice(start, start + MAX_FRAGMENT).join(" ");
 }
 
-/** Return how many passages and pages were found, in words. */
+/** Say how many passages and pages were found. */
 export function countOf(pages, t) {
   const passages = pages.reduce((sum, hits) => sum + hits.length, 0);
   if (passages === 1) return t("foundOne");
