@@ -7,10 +7,8 @@ const TAGS = new Set(
 );
 const ATTRIBUTES = ["aria-label", "class", "role", "scope", "start", "tabindex"];
 
-const RIGHT_TO_LEFT = ["ar", "fa", "he", "ur"];
-
-/** Return the direction of a chunk's text: in these languages, a text can begin with a Latin word. */
-export const directionOf = ({ language }) => (RIGHT_TO_LEFT.includes(language) ? "rtl" : "auto");
+/** Return the direction of a chunk's text, which can begin with a Latin word. */
+export const directionOf = ({ language }) => (/^(ar|fa|he|ur)$/u.test(language) ? "rtl" : "auto");
 export const byId = (id) => document.getElementById(id);
 export const isWeb = (url) => /^https?:\/\//iu.test(url);
 

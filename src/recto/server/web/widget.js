@@ -76,7 +76,7 @@ function start(options) {
   if (options.button === "auto" && !document.querySelector("[data-recto-open]")) addButton(parts);
 }
 
-/** Add the floating button, with a style of its own: the rest of the widget is loaded when it is needed. */
+/** Add the floating button, with a style of its own. */
 function addButton(parts) {
   const isMac = /Mac|iPhone|iPad/u.test(navigator.userAgentData?.platform ?? navigator.platform);
   const button = document.createElement("button");

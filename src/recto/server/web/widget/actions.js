@@ -1,4 +1,4 @@
-// Actions for the page that is read: copy or view it as Markdown, open it in an assistant, add the book to an editor.
+// Actions for a page: copy or view it as Markdown, open it in an assistant, add the book to an editor.
 
 import { h } from "../dom.js";
 import { textsFor, translator } from "./strings.js";
@@ -21,7 +21,7 @@ li > :hover, .main:hover, summary:hover { background: var(--recto-surface, light
 @media print { :host { display: none; } }
 `;
 
-/** Put the actions below the title of the page, or at its top, and again when a site replaces its content. */
+/** Put the actions below the title, or at the top, and again when a site replaces its content. */
 export async function addActions(options, followTheme) {
   const t = translator(options.strings, await textsFor(document.documentElement.lang));
   const host = document.createElement("recto-page-actions");
@@ -78,7 +78,7 @@ function action(label, act) {
   return button;
 }
 
-/** Return links that add the book's MCP server to editors, and its configuration for all others. */
+/** Return links that add the book's MCP server to editors, and its configuration. */
 function editorEntries({ mcp, collection }, t) {
   const name = collection || "book";
   const url = new URL(mcp, document.baseURI).href;

@@ -1,4 +1,4 @@
-// The answer to a question, which the service streams from the owner's language model. All of it becomes text nodes.
+// The answer that the service streams from the owner's language model. All of it becomes text nodes.
 
 import { RectoError } from "../client.js";
 import { h } from "../dom.js";
@@ -132,7 +132,7 @@ export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
   return { element, offer, reset };
 }
 
-/** Return a function that draws a text that grows; blocks that have not changed stay, and keep the focus. */
+/** Return a function that draws a text that grows; unchanged blocks keep the focus. */
 function makeDrawing(parent, cite) {
   const drawn = [];
   return (text) => {

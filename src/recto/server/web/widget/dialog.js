@@ -46,7 +46,7 @@ export function makeDialog({ t, client, rewrite, prefer }, openRelated) {
     if (error) status.textContent = `${status.textContent} ${note.textContent}`;
   };
 
-  /** If the service keeps a query log, search once more for the query that the reader settled on, to log it. */
+  /** Search once more for the query that the reader settled on, to log it. */
   const settle = () => {
     clearTimeout(settling);
     if (unlogged && unlogged !== logged) {

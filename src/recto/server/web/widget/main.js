@@ -1,4 +1,4 @@
-// Put the widget into the page: the search dialog, the button for selected text, and the side panel.
+// Put the dialog, the button for selected text and the side panel into the page.
 
 import { RectoClient } from "../client.js";
 import { h } from "../dom.js";

@@ -1,4 +1,4 @@
-// Draw hits: headings, snippets with marked words, and links that open the published page at the passage.
+// Draw hits, with links that open the published page at the passage.
 
 import { directionOf, h } from "../dom.js";
 import { markMatches, matchPattern } from "../highlight.js";
@@ -79,7 +79,7 @@ export function linkOf(hit, { from, to }) {
   return `${link.href}${link.hash ? "" : "#"}:~:text=${encoded}`;
 }
 
-/** Return words that follow each other on the published page, with as many matches as possible. */
+/** Return neighbouring words of the published page with as many matches as possible. */
 function quotedText({ text, matches }) {
   const pattern = matchPattern(matches);
   let best = "";

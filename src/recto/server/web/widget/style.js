@@ -114,7 +114,7 @@ a.cite:hover { background: var(--accent); color: var(--background); }
 
 export function sheet() {
   const made = new CSSStyleSheet();
-  // A rem is the font size of the site's root element, and sites choose from 10 to 20 pixels for it.
+  // A rem is the font size of the site's root element: 10 to 20 pixels.
   made.replaceSync(CSS.replace(/([\d.]+)rem\b/gu, (_, size) => `${size * 16}px`));
   return made;
 }
