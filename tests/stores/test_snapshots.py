@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from recto.errors import (
@@ -24,7 +23,7 @@ from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import chunk, publish, publish_lexical
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
-from tests.doubles.server import Exchange, delay, drop, rubbish, status
+from tests.doubles.server import delay, drop, rubbish, status
 from tests.stores.test_backup import forge, read_header, to_format_1
 
 
@@ -74,25 +73,26 @@ def telling(store: ServerStore, qdrant: QdrantDouble, home: Path, told: list[str
 
 
 def test_what_is_left_on_the_server_is_named(
-    telling: ServerStore, qdrant: QdrantDouble, tmp_path: Path, told: list[str]
+    telling: ServerStore,
+    qdrant: QdrantDouble,
+    tmp_path: Path,
+    told: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     qdrant.script(delay(0), status(500), path="*.snapshot")  # it can be downloaded, but not deleted
     assert telling.backup("books", tmp_path / "x.recto").chunks == 20
     assert told.pop().startswith("[WARNING] A snapshot is left on the server.")
-    hold = threading.Event()
 
-    def interrupt(exchange: Exchange) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        hold.wait(30)
-        exchange.close()
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
 
-    qdrant.script(drop(done=True), interrupt, path="*/snapshots")  # the name is lost; Ctrl-C
+    qdrant.script(drop(done=True), path="*/snapshots")  # the name is lost
     for error in (Unreachable, KeyboardInterrupt):
         with pytest.raises(error):
             telling.backup("books", tmp_path / "y.recto")
         assert told[-1].startswith("The server may keep creating the snapshot.")
         assert told[-1].endswith("/snapshots/NAME")
-    hold.set()
+        monkeypatch.setattr(httpx.Client, "post", interrupt)  # Ctrl-C
 
 
 def test_a_changed_snapshot_is_noticed(store: ServerStore, qdrant: QdrantDouble, tmp_path: Path) -> None:
