@@ -156,7 +156,7 @@ def test_an_interval_is_as_wide_as_theory_says() -> None:
     assert found.high == pytest.approx(0.8 + 1.96 * error, abs=0.015)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hundred_thousand_values_are_no_matter() -> None:
     found = estimate([number / 99_999 for number in range(100_000)])
     assert found is not None

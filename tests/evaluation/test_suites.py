@@ -235,7 +235,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
         load_suite(path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hundred_thousand_questions(tmp_path: Path) -> None:
     path = tmp_path / "many.jsonl"
     entries = (
