@@ -140,38 +140,32 @@ def test_progress_bar(home: Path, small_book: Path) -> None:
 
 
 @contextmanager
-def watching(home: Path, book: Path) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            WITH_CTRL_C,
-            "watch",
-            str(book),
-            *["--collection", "garden", "--interval", "0.1"],
-        ],
-        cwd=ROOT,
-        env=environment(home),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def watching(home: Path, book: Path, out: Path, err: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", WITH_CTRL_C, "watch", str(book), "--collection=garden", "--interval=0.1"]
+    with out.open("wb") as stdout, err.open("wb") as stderr:
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environment(home, PYTHONUNBUFFERED="1"),
+            stdout=stdout,
+            stderr=stderr,
+        )
     try:
         yield process
     finally:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
-def test_watch(home: Path, small_book: Path) -> None:
-    store = EdgeStore(home)
+def test_watch(home: Path, small_book: Path, tmp_path: Path) -> None:
+    store, out, err = EdgeStore(home), tmp_path / "out", tmp_path / "err"
 
     def texts() -> str:
         if "garden" not in store.collections():
             return ""
         return "\n".join(chunk.text for chunk in store.open("garden").scroll())
 
-    with watching(home, small_book) as process:
+    with watching(home, small_book, out, err) as process:
         wait_until(lambda: "worms" in texts().lower(), 120)
         (small_book / "welcome.md").write_text("# Welcome\n\nHello again, gardeners.\n")
         wait_until(lambda: "Hello again" in texts(), 120)
@@ -185,15 +179,16 @@ def test_watch(home: Path, small_book: Path) -> None:
         wait_until(lambda: "A snippet." in texts(), 120)  # then the third run has been reported
         (small_book / "snippet.txt").write_text("Another snippet.")
         wait_until(lambda: "Another snippet." in texts(), 120)
+        wait_until(lambda: f"{store.open('garden').info.generation}:" in out.read_text(), 120)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    first, *rounds = out.splitlines()
+        assert process.wait(60) == 130
+    first, *rounds = out.read_text().splitlines()
     assert first.startswith("gen-000001: ")
     assert any("welcome.md; 1 chunk embedded in " in line for line in rounds)
-    assert "Watching " in err
-    assert "[WARNING] Left out new.md: not UTF-8" in err
-    assert "Traceback" not in err
+    said = err.read_text()
+    assert "Watching " in said
+    assert "[WARNING] Left out new.md: not UTF-8" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(
