@@ -66,6 +66,14 @@ def answer_settings(
     return replace(house_settings, home=root / "home", answer=options, query_log=log)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def many_questions_at_once() -> Iterator[None]:
+    """The tests of a fast machine ask more often than a visitor may."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("recto.server.http.answers._BURST", 1000)
+        yield
+
+
 @pytest.fixture(scope="module")
 def asked(answer_settings: Settings) -> Iterator[Service]:
     with Service(answer_settings) as service:
