@@ -114,7 +114,7 @@ def test_the_page_is_small(ui: WebUI) -> None:
     ui.open()
     ui.page.wait_for_load_state("networkidle")
     assert len(sizes) > 10
-    assert sum(sizes.values()) < 110_000
+    assert sum(sizes.values()) < 107_000
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

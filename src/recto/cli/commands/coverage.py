@@ -74,9 +74,9 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
     total = len(measured.sections)
     by_heading, by_sentence = measured.by_heading, measured.by_sentence
     yield f"Searched for {plural(total, 'section')} of '{measured.collection}' in {measured.mode} mode"
-    yield f"  In the top {WITHIN} by heading:         {by_heading} ({by_heading / max(total, 1):.1%})"
-    yield f"  In the top {WITHIN} by first sentence:  {by_sentence} ({by_sentence / max(total, 1):.1%})"
-    yield f"  By at least one of them:      {total - len(measured.unreachable)} ({measured.share:.1%})"
+    yield f"  In the top {WITHIN} by heading:        {by_heading} ({by_heading / max(total, 1):.1%})"
+    yield f"  In the top {WITHIN} by first sentence: {by_sentence} ({by_sentence / max(total, 1):.1%})"
+    yield f"  By at least one of them:        {total - len(measured.unreachable)} ({measured.share:.1%})"
     yield ""
     kinds: tuple[tuple[str, list[Reached], int, Callable[[Reached], str]], ...] = (
         ("Unreachable", measured.unreachable, _MAX_LISTED, _first_result),
