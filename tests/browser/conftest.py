@@ -12,27 +12,20 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.server.http import ServeOptions
 from recto.settings import Settings
-from recto.stores.edge.store import EdgeStore
 from tests.browser.hostile import write_hostile_book
 from tests.browser.webui import WebUI
-from tests.server.http.service import Service
+from tests.server.http.service import Service, indexed, served
 
 _NEEDED = os.environ.get("RECTO_NEED_BROWSER") == "1"
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 _FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
 )
-_MORE_FLAGS = ("--disable-component-update", "--disable-sync")
 
 
 @contextmanager
@@ -42,7 +35,7 @@ def open_browser(*flags: str) -> Iterator[Browser]:
     if program is None:
         (pytest.fail if _NEEDED else pytest.skip)("Chromium is not installed")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=[*_FLAGS, *_MORE_FLAGS, *flags])
+        browser = playwright.chromium.launch(executable_path=program, args=[*_FLAGS, *flags])
         yield browser
         browser.close()
 
@@ -58,27 +51,19 @@ def books(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPa
     """A home with the sample book and a hostile book."""
     root = tmp_path_factory.mktemp("books")
     shutil.copytree(sample_home, root / "home")
-    book = write_hostile_book(root / "hostile")
-    index_book(
-        IndexJob(open_book(book), embedder, calibrate=calibrate),
-        EdgeStore(root / "home"),
-        "hostile",
-        journal=root / "home" / "journal",
-    )
+    indexed(root / "home", "hostile", write_hostile_book(root / "hostile"), embedder, calibrate=calibrate)
     return root / "home"
 
 
 @pytest.fixture(scope="package")
 def service(books: Path) -> Iterator[Service]:
-    with Service(
-        Settings("local", "edge", books, threads=1, precision="fp32"), ServeOptions(collections=("hostile",))
-    ) as service:
+    with Service(served(books), ServeOptions(collections=("hostile",))) as service:
         yield service
 
 
 @pytest.fixture(scope="session")
 def house_settings(house: Path) -> Settings:
-    return Settings("local", "edge", house / "home", threads=1, precision="fp32", collection="house")
+    return served(house / "home", "house")
 
 
 @pytest.fixture

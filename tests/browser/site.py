@@ -6,7 +6,6 @@ import threading
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import groupby
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote, unquote, urlsplit
 
@@ -55,9 +54,7 @@ class Site:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 

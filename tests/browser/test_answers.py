@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -86,11 +85,6 @@ def ask(reader: Reader, path: str = FUNDAMENTALS, query: str = QUESTION) -> Loca
     return answer_of(reader)
 
 
-def picture(reader: Reader, name: str) -> None:
-    if folder := os.environ.get("RECTO_TEST_PICTURES"):
-        reader.page.screenshot(path=f"{folder}/{name}.png")
-
-
 def test_an_answer_streams_and_its_citations_open_sections(reader: Reader, chat: ChatDouble) -> None:
     chat.pause = 0.05
     answer = ask(reader)
@@ -149,18 +143,12 @@ def test_not_covered_names_the_nearest_sections(reader: Reader, chat: ChatDouble
     assert len(chat.requests) == before
 
 
-@pytest.fixture
-def spent(site: Site, settings: Settings) -> Iterator[Site]:
+def test_a_budget_that_is_spent(browser: Browser, site: Site, settings: Settings) -> None:
     """A service that gives one answer a day."""
     running = site.service
     own = replace(settings, answer=replace(settings.answer, daily=1))
-    with Service(own, ServeOptions(collections=(SAMPLE,), has_stored_keys=True)) as site.service:
-        yield site
-    site.service = running
-
-
-def test_a_budget_that_is_spent(browser: Browser, spent: Site) -> None:
-    with Reader(browser, spent) as reader:
+    options = ServeOptions(collections=(SAMPLE,), has_stored_keys=True)
+    with Service(own, options) as site.service, Reader(browser, site) as reader:
         answer = ask(reader)
         expect(answer).not_to_contain_text("Reading the book")
         reader.input.fill(f"{QUESTION} with each other")
@@ -169,6 +157,7 @@ def test_a_budget_that_is_spent(browser: Browser, spent: Site) -> None:
         state = answer.get_by_role("status")
         expect(state).to_have_text("There are no more answers today. You can still search.")
         expect(reader.options.first).to_be_visible()
+    site.service = running
 
 
 def test_a_hostile_page_and_an_injected_model(reader: Reader, site: Site, chat: ChatDouble) -> None:
@@ -214,25 +203,12 @@ def test_a_query_that_becomes_a_question_is_logged_once(reader: Reader) -> None:
 
 
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_looks(browser: Browser, site: Site, size: tuple[int, int], theme: str) -> None:
-    site.attributes |= {"data-page-actions": "", "data-mcp": "/mcp"}
-    name = f"{'wide' if size == WIDE else 'phone'}-{theme}"
+def test_nothing_is_wider_than_the_dialog(browser: Browser, site: Site, size: tuple[int, int]) -> None:
     with Reader(browser, site, size) as reader:
-        page = reader.read()
-        page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
-        expect(page.locator("recto-page-actions")).to_have_attribute("data-theme", theme)
-        page.locator("recto-page-actions summary").click()
-        picture(reader, f"actions-{name}")
-        page.keyboard.press("Escape")
-        reader.type(QUESTION)
-        picture(reader, f"offer-{name}")
-        answer = answer_of(reader)
-        answer.get_by_role("button", name="Answer this question").click()
+        answer = ask(reader)
         expect(answer.locator(".sources")).to_be_visible()
-        picture(reader, f"answer-{name}")
         wide = "() => { const b = document.querySelector('recto-widget').shadowRoot.querySelector('.body'); return b.scrollWidth - b.clientWidth }"
-        assert page.evaluate(wide) == 0, "nothing is wider than the dialog"
+        assert reader.page.evaluate(wide) == 0
 
 
 def test_page_actions(browser: Browser, site: Site) -> None:
@@ -245,6 +221,8 @@ def test_page_actions(browser: Browser, site: Site) -> None:
     with Reader(browser, site, permissions=permissions) as reader:
         page = reader.read()
         actions = page.locator("recto-page-actions")
+        page.evaluate("document.documentElement.dataset.theme = 'dark'")
+        expect(actions).to_have_attribute("data-theme", "dark")
         actions.get_by_role("button", name="Copy page").click()
         expect(actions.get_by_role("button", name="Copied")).to_be_visible()
         copied = page.evaluate("navigator.clipboard.readText()")

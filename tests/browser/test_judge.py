@@ -14,8 +14,7 @@ from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from tests.browser.checks import invisible_focus, problems
-from tests.browser.webui import PHONE, WIDE, WebUI
+from tests.browser.webui import PHONE, WIDE, WebUI, invisible_focus, problems
 from tests.server.judging import TOKEN, JudgingService, read_entries, write_suite
 
 QUESTIONS: list[dict[str, Any]] = [

@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,10 +20,10 @@ from recto.search.query_log import read_query_log
 from recto.server.http import ServeOptions
 from recto.server.http.app import WEB
 from recto.server.keys import add_key, revoke_key
-from recto.settings import QueryLogOptions, Settings
+from recto.settings import QueryLogOptions
 from tests.browser.site import Site
 from tests.browser.webui import PHONE, WIDE, WebUI
-from tests.server.http.service import Service
+from tests.server.http.service import Service, served
 
 pytestmark = pytest.mark.browser
 
@@ -45,9 +46,7 @@ def published(home: Path, log: Path | None = None, **options: Any) -> Iterator[S
     """Serve the books, and publish a site with a key for its origin."""
     with Site() as site:
         _, key = add_key(home, key_name(site), "search", [site.origin], (SAMPLE, "hostile"))
-        settings = Settings(
-            "local", "edge", home, threads=1, precision="fp32", query_log=QueryLogOptions(log)
-        )
+        settings = replace(served(home), query_log=QueryLogOptions(log))
         serve = ServeOptions(collections=(SAMPLE, "hostile"), has_stored_keys=True, **options)
         with Service(settings, serve) as site.service:
             site.attributes = {"data-key": key, "data-collection": SAMPLE}
@@ -87,7 +86,8 @@ class Reader(WebUI):
         self.input.press_sequentially(query)
         self.settle()
 
-    def settle(self) -> None:
+    def settle(self, url: str = "") -> None:
+        expect(self.page).to_have_url(re.compile(url))
         expect(self.page.locator("recto-widget .busy")).to_have_count(0)
 
     @property

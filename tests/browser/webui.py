@@ -1,9 +1,9 @@
-"""Drive the web UI in a browser, and record console errors, dialogs and requests to other servers."""
+"""Drive the web UI in a browser, record errors and requests to other servers, and check accessibility."""
 
 from __future__ import annotations
 
 import re
-from types import TracebackType
+from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -18,6 +18,7 @@ from playwright.sync_api import (
     expect,
 )
 
+_HERE = Path(__file__).parent
 WIDE, PHONE = (1280, 860), (360, 740)
 SAMPLE_TITLE = "Physical AI and Humanoid Robotics"
 SAMPLE_PAGE = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
@@ -59,9 +60,7 @@ class WebUI:
         self.page = self.tab()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         for page in self.context.pages:
             self.wrong += page.evaluate("window.violations ?? []")
         self.context.close()
@@ -95,13 +94,11 @@ class WebUI:
         self.page.goto(f"{self.origin}/?{query}" if query else f"{self.origin}/")
         self.settle()
 
-    def settle(self) -> None:
-        """Wait until no request is in progress."""
-        expect(
-            self.page.locator(
-                "#filters:visible, .notice:visible, #page-title:visible, #health-title:visible"
-            ).first
-        ).to_be_visible()
+    def settle(self, url: str = "") -> None:
+        """Wait until the URL has a part, and no request is in progress."""
+        expect(self.page).to_have_url(re.compile(url))
+        drawn = "#filters:visible, .notice:visible, #page-title:visible, #health-title:visible"
+        expect(self.page.locator(drawn).first).to_be_visible()
         expect(self.page.locator("[aria-busy=true]")).to_have_count(0)
         expect(self.page.locator("#book-title")).not_to_be_empty()
 
@@ -109,7 +106,14 @@ class WebUI:
         """Type a query and submit it."""
         self.page.fill("#q", query)
         self.page.press("#q", "Enter")
-        expect(self.page).to_have_url(re.compile(r"[?&]q="))
+        self.settle(r"[?&]q=")
+
+    def reload(self) -> None:
+        self.page.reload()
+        self.settle()
+
+    def go_back(self) -> None:
+        self.page.go_back()
         self.settle()
 
     @property
@@ -120,6 +124,16 @@ class WebUI:
     @property
     def results(self) -> Locator:
         return self.page.locator("#list .entry")
+
+    @property
+    def modules(self) -> set[str]:
+        """The modules of the results."""
+        return set(self.results.locator(".module").all_text_contents())
+
+    @property
+    def pages(self) -> list[str]:
+        """The pages of the results."""
+        return list(self.results.evaluate_all("all => all.map(one => one.dataset.page)"))
 
     @property
     def links(self) -> Locator:
@@ -140,3 +154,18 @@ class WebUI:
                 "document.activeElement.id || document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"
             )
         )
+
+
+def problems(page: Page) -> list[str]:
+    """Return the accessibility problems of the current page."""
+    return _found(page, "problems.js")
+
+
+def invisible_focus(page: Page) -> list[str]:
+    """Return the controls that look the same with and without focus."""
+    return _found(page, "invisible_focus.js")
+
+
+def _found(page: Page, name: str) -> list[str]:
+    found: list[str] = page.evaluate((_HERE / name).read_text("utf-8"))
+    return found

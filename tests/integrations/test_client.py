@@ -47,16 +47,15 @@ def test_many_threads_connect_once(
 
     def ask(_: int) -> str:
         ready.wait(30)
-        return client.search(QUESTION, 1, None, None).hits[0].chunk.id
+        return client.search(QUESTION, top_k=1).hits[0].chunk.id
 
     monkeypatch.setattr(api, "connect", counted)
     client = CollectionClient("rag_embedding")
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(ask, range(4))) == {retriever.search(QUESTION).hits[0].chunk.id}
     assert connections == ["rag_embedding"]
-    assert asyncio.run(CollectionClient("rag_embedding").asearch(QUESTION, 1, "ros2", None)).hits
-    lexical = CollectionClient("rag_embedding").asearch(QUESTION, 1, None, None, mode="lexical")
-    assert asyncio.run(lexical).mode == "lexical"
+    lexical = CollectionClient("rag_embedding").asearch(QUESTION, top_k=1, module="ros2", mode="lexical")
+    assert asyncio.run(lexical).hits
     client.retriever().close()
 
 
@@ -68,7 +67,7 @@ def test_a_pickled_client_has_only_the_name(retriever: Retriever) -> None:
 
 def test_no_results_are_logged(retriever: Retriever, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "recto")
-    assert not CollectionClient(retriever=retriever).search(QUESTION, 5, ["ros3"], None).hits
+    assert not CollectionClient(retriever=retriever).search(QUESTION, module=["ros3"]).hits
     assert "Did you mean 'ros2'?" in caplog.text
 
 

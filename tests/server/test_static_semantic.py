@@ -8,7 +8,6 @@ import math
 import os
 import random
 import shutil
-import subprocess
 import unicodedata
 from collections.abc import Iterator, Sequence
 from operator import mul
@@ -18,14 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recto.book.sources.tree import open_book
 from recto.embedders.granite.embedder import BuiltInEmbedder, built_in_embedder
 from recto.embedders.granite.weights import find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.suites import load_suite
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Index
 from recto.search.retriever import Retriever
 from recto.server.semantic_export import MODEL_SHA256, POSITIONS, pack_light
@@ -37,15 +34,17 @@ from recto.types.search import Hit
 from tests.book.files import write
 from tests.languages import SENTENCES
 from tests.running import ROOT
+from tests.server.http.service import indexed
+from tests.server.node import run_node
+from tests.server.test_static_export import FILTERS
 
-_MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
 SUITE = ROOT / "src" / "recto" / "sample" / "development.json"
 MODEL = f"model/{MODEL_SHA256[:12]}"
 SPECIAL = ("<s>", "</s>", "<pad>", "<unk>", "<mask>", " <mask>", "<masks>", "< s>")
 SPACES = (" ", "  ", "\n", "\t", "\r\n", "\u0085", "\u00a0", "\u2003", "\u3000", "\u200b", "\u001c")
 SEARCH = """
 import { readFile } from "node:fs/promises";
-const [url, requests, semantic] = process.argv.slice(2);
+const [url, semantic] = process.argv.slice(2);
 const { RectoClient } = await import(new URL("static/client.js", url));
 let loaded = [];
 globalThis.fetch = (file) => readFile(file).then((body) => {
@@ -57,7 +56,7 @@ const errors = [];
 console.warn = () => undefined;
 recto.onstatus = ({ error }) => error && errors.push(error.message);
 const answers = [];
-for (const [name, ...values] of JSON.parse(await readFile(requests))) {
+for (const [name, ...values] of JSON.parse(await readFile("values.json"))) {
   loaded = [];
   const first = await recto[name](...values);
   const { improved, ...answer } = (await first.improved) ?? first;
@@ -68,7 +67,7 @@ console.log(JSON.stringify({ answers, errors }));
 EMBED = """
 import { readFile } from "node:fs/promises";
 import { gunzipSync } from "node:zlib";
-const [url, texts, model] = process.argv.slice(2);
+const [url, model] = process.argv.slice(2);
 const { embed, readModel, Tokenizer } = await import(new URL("static/model.js", url));
 const { runInSlices } = await import(new URL("static/client.js", url));
 const read = async (name) => {
@@ -86,7 +85,7 @@ const row = async (token) => {
   const place = token % body.shard_tokens;
   return { scales: new Float32Array(shard, 24 * place, 6), numbers: new Int8Array(shard, 24 * count + 384 * place, 384) };
 };
-const { tokenized, embedded } = JSON.parse(await readFile(texts));
+const { tokenized, embedded } = JSON.parse(await readFile("values.json"));
 const vectors = [];
 for (const text of embedded) {
   const rows = await Promise.all(tokenizer.encode(text, 128).map(row));
@@ -96,19 +95,9 @@ console.log(JSON.stringify({ tokens: tokenized.map((text) => tokenizer.encode(te
 """
 
 
-def run_node(directory: Path, script: str, values: Any, *more: str) -> Any:
-    """Run a script in Node with the exported files, and return what it prints."""
-    node = shutil.which("node")
-    if node is None:
-        _MISSING("Node is not installed")
-    work = directory.parent
-    (work / "package.json").write_text('{"type": "module"}')
-    (work / "run.js").write_text(script, "utf-8")
-    (work / "values.json").write_text(json.dumps(values), "utf-8")
-    command = [str(node), "run.js", f"{directory.as_uri()}/", "values.json", *more]
-    done = subprocess.run(command, check=False, cwd=work, capture_output=True, timeout=500)
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
+def search(directory: Path, requests: Any, semantic: str = "on", script: str = SEARCH) -> Any:
+    """Send requests to the exported client in Node; return the responses and the errors."""
+    return run_node(directory.parent, script, f"{directory.as_uri()}/", semantic, values=requests)
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +109,19 @@ def exported(sample_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture
 def broken(exported: Path, tmp_path: Path) -> Path:
-    """A copy of the export that a test may damage."""
-    return Path(shutil.copytree(exported, tmp_path / "recto"))
+    """A copy of the export that a test may damage: unlink a file before you write it."""
+    return Path(shutil.copytree(exported, tmp_path / "recto", copy_function=os.link))
 
 
 @pytest.fixture(scope="module")
 def int8(shared_home: Path) -> BuiltInEmbedder:
     """The precision of the exported model."""
     return built_in_embedder(shared_home, 1, "int8")
+
+
+@pytest.fixture(scope="module")
+def retriever(int8: BuiltInEmbedder, sample_home: Path) -> Retriever:
+    return Retriever(int8, EdgeStore(sample_home), SAMPLE_COLLECTION)
 
 
 def questions() -> list[str]:
@@ -159,39 +153,35 @@ def readers_questions() -> list[str]:
 
 
 def test_tokens_and_vectors_are_those_of_the_model(exported: Path, int8: BuiltInEmbedder) -> None:
-    """For 10 000 texts and 500 queries; tests/bench compares the ranking of whole books."""
+    """For 3 000 texts and 60 queries; tests/bench compares the ranking of whole books."""
     asked = readers_questions()
-    texts = ["a" * 100, "word " * 600, "", *asked]
-    texts += odd_strings(10_000 - len(texts))
-    by_length = sorted(asked, key=len)
-    queries = [*by_length[:480], *random.Random(1).sample(by_length, 20)]  # the time grows with the length
-    found = run_node(exported, EMBED, {"tokenized": texts, "embedded": queries}, MODEL)
+    texts = ["a" * 100, "word " * 600, "", *asked[::5], *odd_strings(2_000)][:3_000]
+    queries = sorted(asked, key=len)[:: len(asked) // 60]
+    values = {"tokenized": texts, "embedded": queries}
+    found = run_node(exported.parent, EMBED, f"{exported.as_uri()}/", MODEL, values=values)
     library = new_tokenizer(read_tokenizer(find_pack()))
     library.enable_truncation(512)
     expected = [one.ids for one in library.encode_batch(texts)]
     wrong = [text for text, one, other in zip(texts, found["tokens"], expected, strict=True) if one != other]
     assert wrong == []
-    vectors = int8.embed_queries(queries)
-    pairs = zip(found["vectors"], vectors, strict=True)
+    pairs = zip(found["vectors"], int8.embed_queries(queries), strict=True)
     cosines = [sum(map(mul, one, other)) for one, other in pairs]
-    assert len(texts) == 10_000
     assert min(cosines) >= 0.998  # two processors round some numbers to other int8 values, too
     assert sorted(cosines)[len(cosines) // 20] >= 0.999
 
 
-def test_hybrid_search_is_that_of_the_service(
-    exported: Path, sample_home: Path, int8: BuiltInEmbedder
-) -> None:
-    """For half of the questions of the sample book's suite, and for others that the book does not cover."""
-    retriever = Retriever(int8, EdgeStore(sample_home), SAMPLE_COLLECTION)
-    queries = [*questions()[::2], "kinematcs", "qos", "how do I bake bread", "zzzz qqqq", "!?"]
+def test_hybrid_search_is_that_of_the_service(exported: Path, retriever: Retriever) -> None:
+    """For a third of the questions of the sample book's suite, others that it does not cover, and filters."""
+    queries = [*questions()[::3], "kinematcs", "qos", "how do I bake bread", "zzzz qqqq", "!?"]
     options = {"top_k": 6, "group_by": "page"}
-    found = run_node(exported, SEARCH, [["search", query, options] for query in queries], "on")
+    requests = [["search", query, options] for query in queries]
+    requests += [["search", queries[0], {"top_k": 10, **filters}] for filters in FILTERS]
+    found = search(exported, requests)
+    filtered = [found["answers"].pop() for _ in FILTERS][::-1]
     assert found["errors"] == []
     first = five = close = 0
     for query, answer in zip(queries, found["answers"], strict=True):
-        response = retriever.search(query, 6, group_by="page")
-        expected = response.to_dict()
+        expected = retriever.search(query, 6, group_by="page").to_dict()
         pages = [[group["page_url"] for group in one["groups"]] for one in (answer, expected)]
         first += pages[0][0] == pages[1][0]
         five += pages[0][:5] == pages[1][:5]
@@ -206,28 +196,40 @@ def test_hybrid_search_is_that_of_the_service(
     assert close == len(queries)
     bread = found["answers"][len(queries) - 3]
     assert (bread["coverage"], bread["covered"]) == ("not covered", False)
+    for filters, answer in zip(FILTERS, filtered, strict=True):
+        more = retriever.search(queries[0], 30, filters)
+        assert (answer["mode"], answer["outcome"]) == ("hybrid", more.outcome), filters
+        scores = [hit.score for hit in more.hits[:10]]
+        assert [hit["score"] for hit in answer["results"]] == pytest.approx(scores, abs=0.01), filters
+        assert {hit["url"] for hit in answer["results"]} <= {hit.chunk.url for hit in more.hits}, filters
+        assert (answer["answerable"], answer["coverage"]) == (
+            pytest.approx(more.answerable, abs=0.02),
+            more.coverage,
+        )
 
 
 def test_what_a_browser_loads(exported: Path) -> None:
     query = "Which sensors does a humanoid robot need for navigation in a house?"
     requests = [["search", "how do nodes communicate"], ["search", query], ["search", query]]
-    first, second, again = run_node(exported, SEARCH, requests, "on")["answers"]
+    requests += [["search", "nodes communicate " * 200]]
+    first, second, again, long = search(exported, requests)["answers"]
     assert (first["first"], second["first"]) == ("lexical", "hybrid")
     assert sum(size for _, size in first["loaded"]) < 12_000_000
     assert 10_000 < sum(size for name, size in second["loaded"] if name.startswith("tokens-")) < 250_000
     assert again["loaded"] == []
+    assert long["mode"] == "hybrid", "it is cut after some tokens"
+    body = gzip.decompress((exported / MODEL / "body.bin").read_bytes())
+    assert json.loads(body[: body.index(b"\n")])["arrays"]["positions"][2] == POSITIONS * 384
+    (answer,) = search(exported, [["search", "how do nodes communicate"]], "off")["answers"]
+    assert answer["mode"] == "lexical", "the owner can turn it off"
 
 
-def test_related_chunks_are_those_of_hybrid_search(
-    exported: Path, sample_home: Path, int8: BuiltInEmbedder
-) -> None:
-    retriever = Retriever(int8, EdgeStore(sample_home), SAMPLE_COLLECTION)
+def test_related_chunks_are_those_of_hybrid_search(exported: Path, retriever: Retriever) -> None:
     selection = retriever.search("how do nodes communicate", 1).hits[0].chunk.text[:200]
-    for question in (None, "Which sensors?"):
+    asked = (None, "Which sensors?")
+    requests = [["related", selection, {"question": question, "top_k": 6}] for question in asked]
+    for question, found in zip(asked, search(exported, requests)["answers"], strict=True):
         expected = retriever.related(selection, question, 6)
-        (found,) = run_node(
-            exported, SEARCH, [["related", selection, {"question": question, "top_k": 6}]], "on"
-        )["answers"]
         assert found["mode"] == "hybrid"
         assert found["results"][0]["url"] == expected.hits[0].chunk.url
         shared = {hit["url"] for hit in found["results"]} & {hit.chunk.url for hit in expected.hits}
@@ -236,49 +238,45 @@ def test_related_chunks_are_those_of_hybrid_search(
 
 def test_other_languages_rely_on_words_as_in_python(tmp_path: Path, int8: BuiltInEmbedder) -> None:
     """With `--semantic on`: the model does not know the language, so words count more, and coverage is unknown."""
-    for language, text in (("en", "The parrots live in trees and eat seeds."), ("de", SENTENCES["de"])):
-        for number in range(3):
-            write(tmp_path / "docs", {f"{language}{number}.md": f"# Seite {number}\n\n{text} {number}\n"})
-    store = EdgeStore(tmp_path / "home")
-    index_book(
-        IndexJob(open_book(tmp_path / "docs"), int8, calibrate=calibrate), store, "two", journal=tmp_path
-    )
-    retriever = Retriever(int8, store, "two")
+    texts = {"en": "The parrots live in trees and eat seeds.", "de": SENTENCES["de"]}
+    for number in range(3):
+        pages = {f"{one}{number}.md": f"# Seite {number}\n\n{text} {number}\n" for one, text in texts.items()}
+        write(tmp_path / "docs", pages)
+    indexed(tmp_path / "home", "two", tmp_path / "docs", int8, calibrate=calibrate)
+    retriever = Retriever(int8, EdgeStore(tmp_path / "home"), "two")
     export_static(retriever.open(), tmp_path / "recto", semantic="on")
     query = SENTENCES["de"]
-    (found,) = run_node(tmp_path / "recto", SEARCH, [["search", query, {"lang": "de"}]], "on")["answers"]
-    expected = retriever.search(query, filters={"lang": "de"})
-    assert [hit["score"] for hit in found["results"]] == pytest.approx(
-        [hit.score for hit in expected.hits], abs=0.01
-    )
+    (found,) = search(tmp_path / "recto", [["search", query, {"lang": "de"}]])["answers"]
+    scores = [hit.score for hit in retriever.search(query, filters={"lang": "de"}).hits]
+    assert [hit["score"] for hit in found["results"]] == pytest.approx(scores, abs=0.01)
     assert {hit["language"] for hit in found["results"]} == {"de"}
     assert (found["mode"], found["answerable"], found["noise_floor"]) == ("hybrid", None, None)
 
 
-@pytest.mark.parametrize("damage", ["missing", "wrong", "cut", "not compressed"])
-@pytest.mark.parametrize("name", ["body", "tokens", "vectors", "light"])
+DAMAGES = [
+    *(("light", damage) for damage in ("missing", "wrong", "cut", "not compressed")),
+    *(("body", "wrong"), ("tokens", "missing"), ("vectors", "cut")),
+]
+
+
+@pytest.mark.parametrize(("name", "damage"), DAMAGES)
 def test_words_are_searched_for_if_a_file_is_broken(broken: Path, name: str, damage: str) -> None:
     for file in broken.rglob(f"{name}*.bin"):
-        if damage == "missing":
-            file.unlink()
-        elif damage == "wrong":
-            content = bytearray(gzip.decompress(file.read_bytes()))
-            content[-1] ^= 1
-            file.write_bytes(gzip.compress(bytes(content), 1))
-        else:
-            file.write_bytes(file.read_bytes()[:-20] if damage == "cut" else b"<!doctype html>")
+        content = file.read_bytes()
+        file.unlink()
+        if damage == "wrong":
+            whole = bytearray(gzip.decompress(content))
+            whole[-1] ^= 1
+            file.write_bytes(gzip.compress(bytes(whole), 1))
+        elif damage != "missing":
+            file.write_bytes(content[:-20] if damage == "cut" else b"<!doctype html>")
     query = ["search", "how do nodes communicate", {"top_k": 3}]
-    found = run_node(broken, SEARCH, [query, query], "light" if name == "light" else "on")
+    found = search(broken, [query, query], "light" if name == "light" else "on")
     assert len(found["errors"]) == 1, "it is said once"
     for answer in found["answers"]:
         assert answer["mode"] == "lexical"
         assert len(answer["results"]) == 3
         assert (answer["answerable"], answer["covered"]) == (None, True)
-
-
-def test_the_owner_can_turn_it_off(exported: Path) -> None:
-    (answer,) = run_node(exported, SEARCH, [["search", "how do nodes communicate"]], "off")["answers"]
-    assert answer["mode"] == "lexical"
 
 
 def test_files_of_the_model_stay_between_exports(broken: Path, home: Path, sample_home: Path) -> None:
@@ -295,14 +293,6 @@ def test_files_of_the_model_stay_between_exports(broken: Path, home: Path, sampl
     with pytest.raises(ConfigurationError, match="was not indexed with recto-en-1") as wrong:
         export_static(store.open("books"), broken, semantic="on")
     assert "--semantic off" in wrong.value.hint
-
-
-def test_a_query_is_cut_after_some_tokens(exported: Path) -> None:
-    body = gzip.decompress((exported / MODEL / "body.bin").read_bytes())
-    header = json.loads(body[: body.index(b"\n")])
-    assert header["arrays"]["positions"][2] == POSITIONS * 384
-    (answer,) = run_node(exported, SEARCH, [["search", "nodes communicate " * 200]], "on")["answers"]
-    assert answer["mode"] == "hybrid"
 
 
 def light_scores(exported: Path, index: Index, hits: Sequence[Hit]) -> dict[str, float]:
@@ -323,14 +313,10 @@ def light_scores(exported: Path, index: Index, hits: Sequence[Hit]) -> dict[str,
     }
 
 
-def test_the_light_tier_ranks_by_vectors_of_lexical_hits(
-    exported: Path, sample_home: Path, int8: BuiltInEmbedder
-) -> None:
+def test_the_light_tier_ranks_by_vectors_of_lexical_hits(exported: Path, retriever: Retriever) -> None:
     """For devices that do not load the model; each query loads what words need, and once a small file."""
-    retriever = Retriever(int8, EdgeStore(sample_home), SAMPLE_COLLECTION)
     queries = questions()[::4]
-    requests = [["search", query, {"top_k": 5}] for query in (*queries, "zzzz qqqq")]
-    found = run_node(exported, SEARCH, requests, "light")
+    found = search(exported, [["search", query, {"top_k": 5}] for query in (*queries, "zzzz qqqq")], "light")
     assert found["errors"] == []
     *answers, nothing = found["answers"]
     assert (nothing["outcome"], nothing["results"]) == ("no_match", [])
@@ -360,7 +346,7 @@ def test_the_light_tier_ranks_by_vectors_of_lexical_hits(
 )
 def test_the_device_chooses_a_tier(exported: Path, device: str, tier: str) -> None:
     script = f"Object.defineProperty(globalThis, 'navigator', {{ value: {device} }});{SEARCH}"
-    (answer,) = run_node(exported, script, [["search", "how do nodes communicate"]], "auto")["answers"]
+    (answer,) = search(exported, [["search", "how do nodes communicate"]], "auto", script)["answers"]
     loaded = {name.split("-")[0].split(".")[0] for name, _ in answer["loaded"]}
     assert loaded & {"light", "body"} == ({tier} if tier else set())
     assert answer["mode"] == ("hybrid" if tier else "lexical")

@@ -1,4 +1,4 @@
-"""Test that the web UI has all of its texts in each language."""
+"""Test that the web UI and the widget have all of their texts in each language."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from tests.running import ROOT
 
 WEB = ROOT / "src" / "recto" / "server" / "web"
+LANGUAGES = sorted(file.stem for file in (WEB / "texts").glob("*.js"))
 PLURAL = re.compile(r'counted\([^"]*, "([^"]+)"\)')
 TEXT = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
@@ -34,19 +35,31 @@ def texts_of(file: Path) -> dict[str, str]:
     return {json.loads(text): json.loads(translated) for text, translated in lines}
 
 
-@pytest.mark.parametrize("file", sorted((WEB / "texts").glob("*.js")), ids=lambda file: file.stem)
-def test_all_texts_are_translated_with_their_values(file: Path) -> None:
-    translated = texts_of(file)
+def values(text: str) -> set[str]:
+    """Return the names of the values that are filled in."""
+    return set(re.findall(r"\{\w+\}", text))
+
+
+def widget_texts(name: str) -> dict[str, set[str]]:
+    code = (WEB / "widget" / name).read_text("utf-8")
+    return {key: values(text) for key, text in re.findall(r'^  (\w+): "(.*)",$', code, re.MULTILINE)}
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_all_texts_are_translated_with_their_values(language: str) -> None:
+    translated = texts_of(WEB / "texts" / f"{language}.js")
     assert len(used_texts()) > 60, "the patterns still match the code"
     assert used_texts() - set(translated) == set()
     assert set(translated) == set(texts_of(WEB / "texts" / "de.js"))
     for english, text in translated.items():
-        assert set(re.findall(r"\{\w+\}", text)) == set(re.findall(r"\{\w+\}", english)), english
+        assert values(text) == values(english), english
+    assert widget_texts(f"strings_{language}.js") == widget_texts("strings.js")
 
 
 def test_languages_are_those_of_the_widget() -> None:
-    files = {file.stem for file in (WEB / "texts").glob("*.js")}
-    assert files == {file.stem.removeprefix("strings_") for file in (WEB / "widget").glob("strings_*.js")}
     listed = re.search(r"LANGUAGES = (\[.*?\])", (WEB / "texts.js").read_text("utf-8"))
     assert listed is not None
-    assert set(json.loads(listed[1])) == files
+    assert sorted(json.loads(listed[1])) == LANGUAGES
+    assert {f"strings_{one}.js" for one in LANGUAGES} == {
+        file.name for file in (WEB / "widget").glob("strings_*.js")
+    }

@@ -13,7 +13,7 @@ from recto.errors import install_command
 from recto.search.display import pick
 from recto.search.query import make_filters
 from recto.search.retriever import Retriever
-from recto.types.search import Filters, Hit, SearchResponse
+from recto.types.search import Hit, SearchResponse
 
 ModuleFilter = str | Sequence[str] | None
 """One module, any of several, or all."""
@@ -48,39 +48,19 @@ class CollectionClient:
                 self._retriever = api.connect(self.collection)
             return self._retriever
 
-    def search(
-        self,
-        query: str,
-        top_k: int,
-        module: ModuleFilter,
-        url: str | None,
-        lang: str | None = None,
-        version: str | None = None,
-        **options: Any,
-    ) -> SearchResponse:
-        """Search with the options of `Retriever.search`.
+    def search(self, query: str, **options: Any) -> SearchResponse:
+        """Search with `module`, `url`, `lang`, `version` and the options of `Retriever.search`.
 
         Log the reason if there are no hits, because frameworks have no field for it.
         """
-        filters = _filters(module, url, lang, version)
-        return _logged(self.retriever().search(query, top_k, filters, **options))
+        return _logged(self.retriever().search(query, **_with_filters(**options)))
 
-    async def asearch(
-        self,
-        query: str,
-        top_k: int,
-        module: ModuleFilter,
-        url: str | None,
-        lang: str | None = None,
-        version: str | None = None,
-        **options: Any,
-    ) -> SearchResponse:
+    async def asearch(self, query: str, **options: Any) -> SearchResponse:
         """Search without blocking the event loop."""
         retriever = self._retriever
         if retriever is None:
             retriever = await to_thread(self.retriever)
-        filters = _filters(module, url, lang, version)
-        return _logged(await retriever.asearch(query, top_k, filters, **options))
+        return _logged(await retriever.asearch(query, **_with_filters(**options)))
 
 
 def content(hit: Hit) -> str:
@@ -106,9 +86,15 @@ def not_installed(framework: str, extra: str) -> ImportError:
     return ImportError(f"{framework} is not installed. Install it with: {install_command(extra)}")
 
 
-def _filters(module: ModuleFilter, url: str | None, lang: str | None, version: str | None) -> Filters:
+def _with_filters(
+    module: ModuleFilter = None,
+    url: str | None = None,
+    lang: str | None = None,
+    version: str | None = None,
+    **options: Any,
+) -> dict[str, Any]:
     modules = (module,) if isinstance(module, str) else module or ()
-    return make_filters(modules, url, lang, version)
+    return options | {"filters": make_filters(modules, url, lang, version)}
 
 
 def _logged(response: SearchResponse) -> SearchResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recto.integrations import CollectionClient, ModuleFilter, content, metadata, not_installed
+from recto.integrations import CollectionClient, content, metadata, not_installed
 from recto.search.query import DEFAULT_TOP_K
 from recto.types.search import Mode, SearchResponse
 
@@ -14,6 +14,8 @@ try:
     from pydantic import ConfigDict, Field, PrivateAttr
 except ModuleNotFoundError as error:
     raise not_installed("LangChain", "langchain") from error
+
+_OPTIONS = ("k", "module", "url", "mode", "section_tokens", "lang", "version")
 
 
 class RectoLangChainRetriever(BaseRetriever):
@@ -67,25 +69,13 @@ class RectoLangChainRetriever(BaseRetriever):
     ) -> list[Document]:
         return _documents(await self._client.asearch(query, **self._search(**options)))
 
-    def _search(
-        self,
-        k: int | None = None,
-        module: ModuleFilter = None,
-        url: str | None = None,
-        mode: Mode | None = None,
-        section_tokens: int | None = None,
-        lang: str | None = None,
-        version: str | None = None,
-    ) -> dict[str, Any]:
-        return {
-            "top_k": self.k if k is None else k,
-            "module": self.module if module is None else module,
-            "url": url or self.url,
-            "mode": mode or self.mode,
-            "section_tokens": section_tokens or self.section_tokens,
-            "lang": lang or self.lang,
-            "version": version or self.version,
-        }
+    def _search(self, **given: Any) -> dict[str, Any]:
+        """Return the options of a search: those that are given, else the retriever's own."""
+        if unknown := given.keys() - {*_OPTIONS}:
+            raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
+        options = {name: given.get(name) for name in _OPTIONS}
+        options = {name: getattr(self, name) if one is None else one for name, one in options.items()}
+        return {"top_k": options.pop("k"), **options}
 
 
 def _documents(response: SearchResponse) -> list[Document]:

@@ -1,8 +1,10 @@
-"""A small project that uses the public API; only type checkers read it, against the installed wheel."""
+"""A small project that uses the public API; only type checkers read it, against the installed wheel.
+
+The example of a plugin, which they check too, has the parts that a plugin can provide.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_type
 
@@ -21,57 +23,11 @@ from recto import (
     Retriever,
     Run,
     SearchResponse,
-    Settings,
 )
 from recto.errors import ErrorKind
-from recto.plugins import Notify
-from recto.protocols import Embedder, Progress, Reader, Store
+from recto.protocols import Store
 from recto.search.retriever import FiltersLike
-from recto.types.book import Block, Document, Page, Section
-from recto.types.index import EmbedderFingerprint
-from recto.types.search import Mode, Vector
-
-
-class ConstantEmbedder:
-    """An embedder of our own."""
-
-    dim = 2
-    max_tokens = 128
-
-    @property
-    def fingerprint(self) -> EmbedderFingerprint:
-        return EmbedderFingerprint("constant", "1", self.dim)
-
-    def warm_up(self) -> None: ...
-
-    def count_tokens(self, text: str) -> int:
-        return len(text.split())
-
-    def embed_query(self, text: str) -> Vector:
-        return [1.0, 0.0]
-
-    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        return [self.embed_query(text) for text in texts]
-
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
-        if progress:
-            progress(len(texts), len(texts))
-        return self.embed_queries(texts)
-
-    def close(self) -> None: ...
-
-
-def open_embedder(settings: Settings, notify: Notify) -> Embedder:
-    notify(f"The home is {settings.home}.")
-    return ConstantEmbedder()
-
-
-def read_text(page: Page) -> Document:
-    block = Block("paragraph", page.text, 1, page.text.count("\n") + 1)
-    return Document(page.title, (Section((page.title,), 1, "", 1, (block,)),))
-
-
-reader: Reader = read_text
+from recto.types.search import Mode
 
 
 def index_book(location: str | Path) -> IndexReport:

@@ -9,17 +9,17 @@ import pytest
 
 from recto.server.http import ServeOptions
 from recto.settings import Settings
-from tests.server.http.service import Service
+from tests.server.http.service import Service, served
 
 
 @pytest.fixture(scope="session")
 def settings(sample_home: Path) -> Settings:
-    return Settings("local", "edge", sample_home, threads=1, precision="fp32")
+    return served(sample_home)
 
 
 @pytest.fixture(scope="session")
 def house_settings(house: Path) -> Settings:
-    return Settings("local", "edge", house / "home", threads=1, precision="fp32", collection="house")
+    return served(house / "home", "house")
 
 
 @pytest.fixture(scope="session")

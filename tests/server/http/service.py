@@ -12,25 +12,28 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
+import pytest
 import uvicorn
 from jsonschema import Draft202012Validator
 
-from recto.book.sources.tree import MarkdownTree
-from recto.embedders.cohere import PACES, CohereEmbedder
+from recto.api import open_embedder, open_store
+from recto.book.sources.tree import open_book
+from recto.embedders.granite import embedder as granite
 from recto.indexing.indexer import IndexJob, index_book
+from recto.protocols import Embedder, Source
 from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
 from recto.server.listening import server_config
-from recto.settings import ServerOptions, Settings
-from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
-from tests.conftest import COHERE_KEY, QDRANT_KEY
+from recto.settings import Precision, Settings
+from recto.stores.edge.store import EdgeStore
+from tests.conftest import COHERE_KEY, QDRANT_KEY, SHARED
 from tests.running import ROOT, environment, wait_until
+from tests.shared_embedder import shared_embedder
 
 
 @dataclass(frozen=True)
@@ -70,19 +73,19 @@ class Caller:
         *,
         raw: bytes | None = None,
     ) -> Reply:
-        sent = dict(headers or {})
-        if data is not None or raw is not None:
-            sent.setdefault("Content-Type", "application/json")
-        body = raw if raw is not None else json.dumps(data).encode() if data is not None else None
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        try:
+        body = raw if data is None else json.dumps(data).encode()
+        sent = ({} if body is None else {"Content-Type": "application/json"}) | dict(headers or {})
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
             pairs = [(name.lower(), value) for name, value in answer.getheaders()]
             repeated = {name: [value for other, value in pairs if other == name] for name, _ in pairs}
-            return Reply(answer.status, dict(pairs), answer.read(), repeated)
-        finally:
-            connection.close()
+            reply = Reply(answer.status, dict(pairs), answer.read(), repeated)
+        self.check(method, path, reply)
+        return reply
+
+    def check(self, method: str, path: str, reply: Reply) -> None:
+        """Check what every reply must have."""
 
     def get(self, path: str, **headers: str) -> Reply:
         return self.ask("GET", path, headers=headers)
@@ -118,9 +121,7 @@ class ThreadServer(Caller):
         assert self._thread.is_alive(), "the service did not start"
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
         self._thread.join(30)
         self._socket.close()
@@ -133,32 +134,26 @@ class Service(ThreadServer):
     def __init__(self, settings: Settings, options: ServeOptions | None = None) -> None:
         self._settings = settings
         self._options = options or ServeOptions()
-        self._described: dict[str, Any] = {}
 
     def make_app(self) -> Any:
-        app = make_app(self._settings, self._options, lambda _: None)
-        self._described = app.openapi()
+        with pytest.MonkeyPatch.context() as patch:  # one model for all services of this process
+            patch.setattr(granite, "built_in_embedder", self._open_model)
+            app = make_app(self._settings, self._options, lambda _: None)
+        self._described: dict[str, Any] = app.openapi()
         return app
 
-    def ask(
-        self,
-        method: str,
-        path: str,
-        data: object = None,
-        headers: Mapping[str, str] | None = None,
-        *,
-        raw: bytes | None = None,
-    ) -> Reply:
-        reply = super().ask(method, path, data, headers, raw=raw)
-        if method != "HEAD" and reply.headers.get("content-type") == "application/json":
-            self._check(method.lower(), path.partition("?")[0], reply)
-        return reply
+    @staticmethod
+    def _open_model(_home: Path, threads: int, precision: Precision, **more: Any) -> Embedder:
+        return shared_embedder(SHARED, threads, precision, more["model"]).real
 
-    def _check(self, method: str, path: str, reply: Reply) -> None:
+    def check(self, method: str, path: str, reply: Reply) -> None:
+        if method == "HEAD" or reply.headers.get("content-type") != "application/json":
+            return
         for template, operations in self._described["paths"].items():
-            if method in operations and re.fullmatch(re.sub(r"{\w+}", ".+", template), path):
-                described = operations[method]["responses"].get(str(reply.status), {})
-                schema = described.get("content", {}).get("application/json", {}).get("schema", {})
+            if re.fullmatch(re.sub(r"{\w+}", ".+", template), path.partition("?")[0]):
+                responses = operations.get(method.lower(), {}).get("responses", {})
+                content = responses.get(str(reply.status), {}).get("content", {})
+                schema = content.get("application/json", {}).get("schema", {})
                 whole = {**schema, "components": self._described["components"]}
                 Draft202012Validator(whole).validate(reply.json())
 
@@ -214,28 +209,39 @@ class Program(Caller):
         self.output = self.read()
         return code
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
         assert "Traceback" not in self.output, self.output
 
 
-def index_cloud_book(home: Path, book: Path, cohere_url: str, qdrant_url: str) -> None:
-    """Index a book as `garden`, with the doubles of Cohere and Qdrant."""
-    embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere_url, PACES["off"], print)
-    store = ServerStore(Connection(qdrant_url, QDRANT_KEY, print), home, ServerOptions(), None)
-    index_book(IndexJob(MarkdownTree(book), embedder), store, "garden", journal=home / "journal")
+def indexed(home: Path, name: str, book: Path | Source, embedder: Embedder, **more: Any) -> Settings:
+    """Index a book, and return the settings of a service that serves it."""
+    job = IndexJob(open_book(book) if isinstance(book, Path) else book, embedder, **more)
+    index_book(job, EdgeStore(home), name, journal=home / "journal")
+    return served(home, name)
+
+
+def served(home: Path, name: str | None = None) -> Settings:
+    """Return the settings of a service for a home."""
+    return Settings("local", "edge", home, threads=1, precision="fp32", collection=name)
+
+
+def indexed_in_cloud(home: Path, book: Path, cohere_url: str, qdrant_url: str) -> Settings:
+    """Index a book as `garden` with the doubles of Cohere and Qdrant, and return the settings."""
+    settings = Settings(
+        "cohere",
+        "server",
+        home,
+        "embed-english-v3.0",
+        collection="garden",
+        qdrant_url=qdrant_url,
+        qdrant_api_key=QDRANT_KEY,
+        cohere_api_key=COHERE_KEY,
+        cohere_api_url=cohere_url,
+        cohere_pace="off",
+    )
+    embedder, store = open_embedder(settings, print), open_store(settings, print)
+    index_book(IndexJob(open_book(book), embedder), store, "garden", journal=home / "journal")
     embedder.close()
     store.close()
-
-
-def cloud_variables(cohere_url: str, qdrant_url: str) -> dict[str, str]:
-    """Return the environment variables of the cloud profile."""
-    return {
-        "COHERE_API_KEY": COHERE_KEY,
-        "COHERE_API_URL": cohere_url,
-        "QDRANT_URL": qdrant_url,
-        "QDRANT_API_KEY": QDRANT_KEY,
-        "COLLECTION_NAME": "garden",
-    }
+    return settings

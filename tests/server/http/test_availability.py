@@ -9,13 +9,11 @@ import logging
 import pytest
 
 from recto.errors import CollectionMissing, EmbeddingError, InvalidQuery, Unreachable
-from recto.server.http import ServeOptions, monitoring
+from recto.server.http import monitoring
 from recto.server.http.batching import CircuitBreaker
 from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.limits import CurrentRequest, _current
-from recto.settings import Settings
 from recto.stores.qdrant.connection import TransientError
-from tests.server.http.service import Service
 
 
 class Clock:
@@ -92,43 +90,45 @@ def test_a_client_that_leaves_says_nothing_about_the_engine(disconnected: bool) 
 
 
 class Engine:
-    """Counts the calls; `error` makes them fail, `blocked` makes them wait."""
+    """Counts the checks; `error` makes them fail, `blocked` makes them wait."""
 
     def __init__(self) -> None:
         self.calls = 0
         self.error: Exception | None = None
-        self.blocked: asyncio.Event | None = None
+        self.blocked = asyncio.Event()
+        self.blocked.set()
+        self.clock = Clock()
+        self.readiness = Readiness(self.check, self.clock)
 
     async def check(self) -> None:
         self.calls += 1
-        if self.blocked is not None:
-            await self.blocked.wait()
+        await self.blocked.wait()
         if self.error is not None:
             raise self.error
 
 
-async def check_readiness() -> None:
-    engine, clock = Engine(), Clock()
-    readiness = Readiness(engine.check, clock)
-    assert [await readiness.is_ready() for _ in range(100)] == [True] * 100
-    engine.error = Unreachable("down")
-    assert await readiness.is_ready(), "a result counts for a second"
-    clock.now += 1
-    assert [await readiness.is_ready() for _ in range(100)] == [False] * 100
-    assert engine.calls == 2
-    engine.error, engine.blocked = None, asyncio.Event()
-    clock.now += 1
-    callers = [asyncio.create_task(readiness.is_ready()) for _ in range(100)]
-    await asyncio.sleep(0)
-    callers[0].cancel()  # a caller that leaves does not end the check of the others
-    await asyncio.sleep(0)
-    engine.blocked.set()
-    assert await asyncio.gather(*callers[1:]) == [True] * 99
-    assert engine.calls == 3
-
-
 def test_callers_share_one_check() -> None:
-    asyncio.run(check_readiness())
+    async def run() -> None:
+        engine = Engine()
+        ready = engine.readiness.is_ready
+        assert [await ready() for _ in range(100)] == [True] * 100
+        engine.error = Unreachable("down")
+        assert await ready(), "a result counts for a second"
+        engine.clock.now += 1
+        assert [await ready() for _ in range(100)] == [False] * 100
+        assert engine.calls == 2
+        engine.error = None
+        engine.blocked.clear()
+        engine.clock.now += 1
+        callers = [asyncio.create_task(ready()) for _ in range(100)]
+        await asyncio.sleep(0)
+        callers[0].cancel()  # a caller that leaves does not end the check of the others
+        await asyncio.sleep(0)
+        engine.blocked.set()
+        assert await asyncio.gather(*callers[1:]) == [True] * 99
+        assert engine.calls == 3
+
+    asyncio.run(run())
 
 
 def test_nobody_waits_for_an_engine_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,24 +136,22 @@ def test_nobody_waits_for_an_engine_that_hangs(monkeypatch: pytest.MonkeyPatch) 
 
     async def run() -> None:
         engine = Engine()
-        engine.blocked = asyncio.Event()
-        readiness = Readiness(engine.check)
-        assert [await readiness.is_ready() for _ in range(3)] == [False] * 3
+        engine.blocked.clear()
+        assert [await engine.readiness.is_ready() for _ in range(3)] == [False] * 3
         engine.blocked.set()
         await asyncio.sleep(0)
-        assert await readiness.is_ready()
+        assert await engine.readiness.is_ready()
 
     asyncio.run(run())
 
 
 def test_the_log_tells_why_and_only_once(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
-        engine, clock = Engine(), Clock()
-        readiness = Readiness(engine.check, clock)
+        engine = Engine()
         for error in (None, Unreachable("It is down", hint="Start it."), Unreachable("It is down"), None):
             engine.error = error
-            await readiness.is_ready()
-            clock.now += 1
+            await engine.readiness.is_ready()
+            engine.clock.now += 1
 
     with caplog.at_level(logging.INFO, "recto"):
         asyncio.run(run())
@@ -167,12 +165,3 @@ def test_open_circuits_are_counted() -> None:
         call(breaker, error)
         assert f"recto_circuits_open {count}.0" in metrics.render({}).decode()
         clock.now += 10
-
-
-def test_metrics_of_collections(house_settings: Settings) -> None:
-    with Service(house_settings, ServeOptions(collections=("absent",))) as service:
-        shown = service.get("/metrics").body.decode()
-    assert 'recto_index_ready{collection="house"} 1.0' in shown
-    assert 'recto_index_ready{collection="absent"} 0.0' in shown
-    assert 'recto_index_created_timestamp_seconds{collection="house"} 1.' in shown
-    assert 'recto_index_chunks{collection="absent"}' not in shown

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import socket
@@ -19,13 +17,13 @@ from recto.server.http.app import WEB
 from recto.settings import Settings
 from scripts.make_client_types import TYPES, build
 from tests.server.http.service import Service
+from tests.server.node import program, run_node
 
 KEY = "a-key-of-twenty-chars"
-_MISSING = pytest.fail if os.environ.get("RECTO_NEED_BROWSER") == "1" else pytest.skip
 
 RUN = """
 import { createServer } from "node:http";
-import { RectoClient, RectoError } from "./client.mjs";
+import { RectoClient, RectoError } from "./client.js";
 const failed = async (promise) => {
   try {
     return { value: await promise };
@@ -59,7 +57,7 @@ process.exit();
 """
 
 WITH_KEY = """
-import { RectoClient } from "./client.mjs";
+import { RectoClient } from "./client.js";
 const [url, key] = process.argv.slice(2);
 const client = new RectoClient({ url });
 const refused = await client.modules().catch(({ status, hint }) => ({ status, hint }));
@@ -71,26 +69,8 @@ console.log(JSON.stringify({ refused, limited }));
 
 def run(directory: Path, service: Service, script: str, *arguments: str) -> Any:
     """Run a script with the client that the service serves."""
-    address = f"http://127.0.0.1:{service.port}"
-    return run_node(directory, service.get("/client.js").body, script, address, *arguments)
-
-
-def run_node(directory: Path, client: bytes, script: str, *arguments: str) -> Any:
-    """Run a script that imports `client.mjs`; return the value that it prints."""
-    node = shutil.which("node")
-    if node is None:
-        _MISSING("Node is not installed")
-    (directory / "client.mjs").write_bytes(client)
-    (directory / "run.mjs").write_text(script, "utf-8")
-    done = subprocess.run(
-        [str(node), "run.mjs", *arguments],
-        check=False,
-        cwd=directory,
-        capture_output=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout)
+    (directory / "client.js").write_bytes(service.get("/client.js").body)
+    return run_node(directory, script, f"http://127.0.0.1:{service.port}", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -113,25 +93,19 @@ def test_requests(answers: dict[str, Any]) -> None:
     assert answers["page"]["chunks"][0]["html"]
 
 
-@pytest.mark.parametrize(
-    ("name", "status", "words"),
-    [
+def test_errors(answers: dict[str, Any]) -> None:
+    for name, status, words in (
         ("empty", 400, "empty"),
         ("missing", 404, "no such collection"),
         ("foreign", 502, "not valid"),
         ("timeout", 408, "in time"),
         ("unreachable", 0, "does not answer"),
-    ],
-)
-def test_errors(answers: dict[str, Any], name: str, status: int, words: str) -> None:
-    error = answers[name]
-    assert (error["name"], error["known"], error["status"]) == ("RectoError", True, status)
-    assert words in error["message"]
-    assert error["retryAfter"] == 0
-    assert error["hint"] or name in ("empty", "foreign")
-
-
-def test_cancelled_requests(answers: dict[str, Any]) -> None:
+    ):
+        error = answers[name]
+        assert (error["name"], error["known"], error["status"]) == ("RectoError", True, status)
+        assert words in error["message"]
+        assert error["retryAfter"] == 0
+        assert error["hint"] or name in ("empty", "foreign")
     for name in ("aborted", "ended"):
         assert (answers[name]["name"], answers[name]["known"]) == ("AbortError", False)
 
@@ -143,21 +117,18 @@ def test_keys_and_rate_limits(house_settings: Settings, tmp_path: Path) -> None:
     assert errors["limited"] > 0
 
 
-def test_the_types_are_those_of_the_description() -> None:
-    assert TYPES.read_text("utf-8") == build(), (
-        "run `uv run --group test python -m scripts.make_client_types`"
-    )
-
-
-def test_the_types_name_every_method(tmp_path: Path) -> None:
+def test_the_types_are_those_of_the_description_and_the_client(tmp_path: Path) -> None:
     """The part that is written by hand declares the methods that the client has, and no others."""
+    declared = TYPES.read_text("utf-8")
+    assert declared == build(), "run `uv run --group test python -m scripts.make_client_types`"
     script = """
-import { RectoClient } from "./client.mjs";
+import { RectoClient } from "./client.js";
 console.log(JSON.stringify(Object.getOwnPropertyNames(RectoClient.prototype)));
 """
-    methods = run_node(tmp_path, (WEB / "client.js").read_bytes(), script)
-    declared = TYPES.read_text("utf-8").partition("class RectoClient {")[2].partition("\n}")[0]
-    assert sorted(re.findall(r"^  (\w+)\(", declared, re.MULTILINE)) == sorted(methods)
+    shutil.copy(WEB / "client.js", tmp_path)
+    by_hand = declared.partition("class RectoClient {")[2].partition("\n}")[0]
+    named = re.findall(r"^  (\w+)\(", by_hand, re.MULTILINE)
+    assert sorted(named) == sorted(run_node(tmp_path, script))
 
 
 USE = """
@@ -185,18 +156,15 @@ export { page, score, titles };
 @pytest.mark.slow
 def test_the_types_are_valid(tmp_path: Path) -> None:
     """Check the types with the TypeScript compiler of the npm registry."""
-    npm = shutil.which("npm")
-    if npm is None:
-        _MISSING("npm is not installed")
-
-    def call(*command: str) -> None:
-        done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-    call(str(npm), "install", "--no-audit", "--no-fund", "--prefix", str(tmp_path), "typescript@5")
     shutil.copy(TYPES, tmp_path)
     (tmp_path / "use.ts").write_text(USE, "utf-8")
-    call(
-        str(tmp_path / "node_modules" / ".bin" / "tsc"), "--noEmit", "--strict", "--target", "es2022",
-        "--module", "es2022", "--moduleResolution", "bundler", "--lib", "es2022,dom", "use.ts", "client.d.ts",
-    )  # fmt: skip
+    install = f"{program('npm')} install --no-audit --no-fund --prefix {tmp_path} typescript@5"
+    check = (
+        f"{tmp_path}/node_modules/.bin/tsc --noEmit --strict --target es2022 --module es2022 "
+        "--moduleResolution bundler --lib es2022,dom use.ts client.d.ts"
+    )
+    for command in (install, check):
+        done = subprocess.run(
+            command.split(), check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -5,22 +5,40 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 import uvicorn
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from recto.server import listening as connections
+from recto.server import listening
 from recto.server.http import ServeOptions
-from recto.server.limits import MAX_BODY
-from recto.server.listening import BoundedConnection
+from recto.server.limits import (
+    MAX_BODY,
+    MAX_WAITING,
+    AdmissionLimits,
+    CurrentRequest,
+    FairSlots,
+    RateLimiter,
+    Refused,
+    current_request,
+)
 from recto.settings import Settings
 from tests.running import wait_until
 from tests.server.http.service import Service
 
 POST = b"POST /retrieve HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+START: Message = {"type": "http.response.start", "status": 200, "headers": []}
+LEFT: Message = {"type": "http.disconnect"}
+
+
+@contextmanager
+def connections(service: Service, count: int = 1) -> Iterator[list[socket.socket]]:
+    address = ("127.0.0.1", service.port)
+    with ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection(address, timeout=60)) for _ in range(count)]
 
 
 def test_the_largest_body(service: Service) -> None:
@@ -29,16 +47,11 @@ def test_the_largest_body(service: Service) -> None:
     assert len(body) == MAX_BODY
     assert service.ask("POST", "/v1/related", raw=body).status == 200
     refused = service.ask("POST", "/v1/related", raw=body + b" ")
-    assert refused.status == 413
-    assert refused.error == "The body is larger than 65536 bytes"
-
-
-def test_chunked_bodies(service: Service) -> None:
+    assert (refused.status, refused.error) == (413, "The body is larger than 65536 bytes")
     head = POST + b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
-    body = b'{"query": "robot"}'
-    assert b" 200 " in service.wire(head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)).splitlines()[0]
-    large = b"%x\r\n%s\r\n0\r\n\r\n" % (MAX_BODY + 1, b" " * (MAX_BODY + 1))
-    assert b" 413 " in service.wire(head + large).splitlines()[0]
+    for chunk, status in ((b'{"query": "robot"}', b"200"), (b" " * (MAX_BODY + 1), b"413")):
+        sent = head + b"%x\r\n%s\r\n0\r\n\r\n" % (len(chunk), chunk)
+        assert service.wire(sent).split()[1] == status
 
 
 @pytest.mark.parametrize(
@@ -56,70 +69,48 @@ def test_invalid_lengths_close_the_connection(service: Service, headers: bytes, 
 
 
 def test_slow_bodies_time_out(house_settings: Settings) -> None:
-    head = POST + b"Content-Length: 100\r\n\r\n{"
     with Service(house_settings, ServeOptions(timeout=0.2)) as service:
-        with socket.create_connection(("127.0.0.1", service.port), timeout=60) as slow:
-            slow.sendall(head)
-            answer = b""
-            while not answer.endswith(b"}"):
-                answer += slow.recv(65536)
-            assert slow.recv(100) == b"", "the rest of the body is not waited for"
-        assert answer.startswith(b"HTTP/1.1 408")
-        assert b"The body did not arrive within 0.2 s" in answer
+        answer = service.wire(POST + b"Content-Length: 100\r\n\r\n{")  # the rest is not waited for
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"The body did not arrive within 0.2 s" in answer
 
 
 def test_slow_bodies_do_not_block_others(house_settings: Settings) -> None:
-    with Service(house_settings, ServeOptions(concurrency=1)) as service:
-        slow = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(3)]
-        try:
-            for one in slow:
-                one.sendall(POST + b"Content-Length: 18\r\n\r\n{")
-            while "recto_requests_running 4.0" not in service.get("/metrics").body.decode():
-                pass  # the fourth is the one that asks
-            assert [service.get(path).status for path in ("/healthz", "/readyz", "/metrics")] == [200] * 3
-            assert service.post("/retrieve", {"query": "beans"}).status == 200
-            for one in slow:
-                one.sendall(b'"query": "beans"}')
-                assert one.recv(65536).startswith(b"HTTP/1.1 200"), "those that come late are answered too"
-        finally:
-            for one in slow:
-                one.close()
+    with Service(house_settings, ServeOptions(concurrency=1)) as service, connections(service, 3) as slow:
+        for one in slow:
+            one.sendall(POST + b"Content-Length: 18\r\n\r\n{")
+        while "recto_requests_running 4.0" not in service.get("/metrics").body.decode():
+            pass  # the fourth is the one that asks
+        assert [service.get(path).status for path in ("/healthz", "/readyz", "/metrics")] == [200] * 3
+        assert service.post("/retrieve", {"query": "beans"}).status == 200
+        for one in slow:
+            one.sendall(b'"query": "beans"}')
+            assert one.recv(65536).startswith(b"HTTP/1.1 200"), "those that come late are answered too"
 
 
 def test_slow_headers_time_out(house_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.3)
-    with (
-        Service(house_settings) as service,
-        socket.create_connection(("127.0.0.1", service.port), timeout=60) as slow,
-    ):
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 0.3)
+    with Service(house_settings) as service, connections(service) as (slow,):
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
         ended = threading.Event()
 
         def drip() -> None:
-            while not ended.wait(0.05):
-                try:
+            with suppress(OSError):
+                while not ended.wait(0.05):
                     slow.sendall(b"X: y\r\n")
-                except OSError:
-                    return
 
         dripping = threading.Thread(target=drip)
         dripping.start()
-        try:
+        with suppress(ConnectionResetError):
             assert slow.recv(100) == b""
-        except ConnectionResetError:
-            pass
-        finally:
-            ended.set()
-            dripping.join()
+        ended.set()
+        dripping.join()
 
 
 def test_rate_limit_for_each_key(house_settings: Settings) -> None:
-    with Service(
-        house_settings, ServeOptions(keys=("first-key-012345", "other-key-012345"), rate=36)
-    ) as service:
-        first, other = (
-            {"Authorization": f"Bearer {key}"} for key in ("first-key-012345", "other-key-012345")
-        )
+    keys = ("first-key-012345", "other-key-012345")
+    first, other = ({"Authorization": f"Bearer {key}"} for key in keys)
+    with Service(house_settings, ServeOptions(keys=keys, rate=36)) as service:
         codes = [service.get("/v1/collections", **first).status for _ in range(5)]
         assert codes == [200, 200, 200, 429, 429]
         refused = service.get("/v1/collections", **first)
@@ -158,18 +149,13 @@ def test_too_many_connections_close_the_one_that_is_idle_longest(
     house_settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There are always free descriptors: to accept, to open the index, to log."""
-    monkeypatch.setattr(connections.BoundedConnection, "limit", 5)
-    with Service(house_settings) as service:
-        idle = [socket.create_connection(("127.0.0.1", service.port), timeout=60) for _ in range(20)]
-        try:
-            for _ in range(3):
-                assert service.get("/healthz").status == 200
-            closed = [one for one in idle if _is_closed(one)]
-            assert len(closed) >= 15
-            assert closed[:15] == idle[:15], "the oldest are closed first"
-        finally:
-            for one in idle:
-                one.close()
+    monkeypatch.setattr(listening.BoundedConnection, "limit", 5)
+    with Service(house_settings) as service, connections(service, 20) as idle:
+        for _ in range(3):
+            assert service.get("/healthz").status == 200
+        closed = [one for one in idle if _is_closed(one)]
+        assert len(closed) >= 15
+        assert closed[:15] == idle[:15], "the oldest are closed first"
 
 
 def _is_closed(connection: socket.socket) -> bool:
@@ -182,39 +168,17 @@ def _is_closed(connection: socket.socket) -> bool:
         return False
 
 
-def test_batches_are_bounded(house_settings: Settings) -> None:
-    with Service(house_settings) as service:
-        reply = service.post("/v1/batch", {"queries": ["x" * 2000] * 9})
-        assert (reply.status, reply.error) == (400, "The queries must have at most 16000 characters together")
-        reply = service.post("/v1/batch", {"queries": ["beans"] * 11, "top_k": 100})
-        assert (reply.status, reply.error) == (400, "The number of queries times top_k must be at most 1000")
-        assert service.post("/v1/batch", {"queries": ["beans"] * 10, "top_k": 100}).status == 200
-
-
-def test_requests_of_other_sites_are_refused(house_settings: Settings) -> None:
-    allowed = "https://book.example.org"
-    with Service(house_settings, ServeOptions(origins=(allowed,))) as service:
-        for headers, status in (
-            ({"Sec-Fetch-Site": "cross-site"}, 403),
-            ({"Sec-Fetch-Site": "cross-site", "Origin": "https://evil.example"}, 403),
-            ({"Sec-Fetch-Site": "cross-site", "Origin": allowed}, 200),
-            ({"Sec-Fetch-Site": "same-site"}, 403),
-            ({"Sec-Fetch-Site": "same-site", "Origin": allowed}, 200),
-            ({"Sec-Fetch-Site": "same-origin"}, 200),
-            ({"Sec-Fetch-Site": "none"}, 200),
-            ({"Origin": "https://evil.example"}, 403),
-            ({"Origin": "null"}, 403),
-            ({"Origin": f"http://127.0.0.1:{service.port}"}, 200),
-            ({}, 200),
-        ):
-            assert service.get("/v1/collections", **headers).status == status, headers
-            assert service.get("/metrics", **headers).status == status, headers
-        assert service.get("/", **{"Sec-Fetch-Site": "cross-site"}).status == 200, "a link to the page works"
+def test_batches_are_bounded(service: Service) -> None:
+    reply = service.post("/v1/batch", {"queries": ["x" * 2000] * 9})
+    assert (reply.status, reply.error) == (400, "The queries must have at most 16000 characters together")
+    reply = service.post("/v1/batch", {"queries": ["beans"] * 11, "top_k": 100})
+    assert (reply.status, reply.error) == (400, "The number of queries times top_k must be at most 1000")
+    assert service.post("/v1/batch", {"queries": ["beans"] * 10, "top_k": 100}).status == 200
 
 
 async def endless(_scope: Scope, _receive: Receive, send: Send) -> None:
     """Send an endless response for a second."""
-    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send(START)
     with suppress(TimeoutError):
         async with asyncio.timeout(1):
             while True:
@@ -222,8 +186,9 @@ async def endless(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 
 def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.5)
-    config = uvicorn.Config(endless, http=BoundedConnection, lifespan="off", ws="none", log_config=None)
+    monkeypatch.setattr(listening, "IDLE_SECONDS", 0.5)
+    protocol = listening.BoundedConnection
+    config = uvicorn.Config(endless, http=protocol, lifespan="off", ws="none", log_config=None)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as caller:
         running = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -237,3 +202,213 @@ def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyP
         finally:
             server.should_exit = True
             running.join(30)
+
+
+def arriving(messages: Sequence[Message]) -> Receive:
+    """Return a `receive` that gives the messages in order, and then waits."""
+    left = list(messages)
+
+    async def receive() -> Message:
+        if not left:
+            await asyncio.Event().wait()
+        return left.pop(0)
+
+    return receive
+
+
+def part(body: bytes, *, more: bool = False) -> Message:
+    return {"type": "http.request", "body": body, "more_body": more}
+
+
+@pytest.mark.parametrize(
+    ("messages", "status", "reason"),
+    [
+        ([part(b"{", more=True)], 408, "slow"),
+        ([part(b" " * MAX_BODY, more=True), part(b" ", more=True)], 413, "size"),
+        ([part(b"{", more=True), LEFT], 400, "disconnect"),
+    ],
+)
+def test_incomplete_bodies(messages: list[Message], status: int, reason: str) -> None:
+    limits = AdmissionLimits(body_deadline=0.05, readers=1)
+    for _ in range(2):  # one that was refused leaves room for the next
+        with pytest.raises(Refused) as refused:
+            asyncio.run(limits.read_body(arriving(messages)))
+        assert (refused.value.refusal.status, refused.value.reason) == (status, reason)
+
+
+def test_maximum_concurrent_bodies() -> None:
+    async def main() -> None:
+        limits = AdmissionLimits(readers=1)
+        first = asyncio.create_task(limits.read_body(arriving([])))
+        await asyncio.sleep(0)
+        with pytest.raises(Refused, match="reading as many requests as it can") as refused:
+            await limits.read_body(arriving([part(b"{}")]))
+        assert dict(refused.value.refusal.headers)["Retry-After"] == "1"
+        first.cancel()
+        await asyncio.wait([first])
+        replay, size = await limits.read_body(arriving([part(b"{}")]))
+        assert (await replay(), size) == (part(b"{}"), 2)
+
+    asyncio.run(main())
+
+
+def test_callers_take_turns() -> None:
+    """One caller holds at most half of the slots, and those who wait are served in turns."""
+    order: list[str] = []
+
+    async def main() -> None:
+        slots, end = FairSlots(4), asyncio.Event()
+
+        async def hold(caller: str) -> None:
+            async with slots.take(caller):
+                order.append(caller)
+                await end.wait()
+
+        greedy = [asyncio.create_task(hold("greedy")) for _ in range(20)]
+        await asyncio.sleep(0)
+        assert order == ["greedy"] * 2
+        others = [asyncio.create_task(hold(name)) for name in "abcd"]
+        await asyncio.sleep(0)
+        assert order == ["greedy"] * 2 + ["a", "b"]
+        end.set()
+        await asyncio.gather(*greedy, *others)
+        assert sorted(order[4:7]) == ["c", "d", "greedy"], "no caller is served twice before the others"
+
+    asyncio.run(main())
+
+
+def test_a_caller_with_too_many_waiting_requests_is_refused() -> None:
+    async def main() -> None:
+        slots = FairSlots(1)
+        waiting = [asyncio.create_task(slots.acquire("a")) for _ in range(1 + MAX_WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(Refused, match="at the same time") as refused:
+            await slots.acquire("a")
+        assert (refused.value.refusal.status, refused.value.reason) == (429, "queue")
+        for one in waiting:
+            slots.release("a") if one.done() else one.cancel()
+        async with asyncio.timeout(60), slots.take("a"):
+            pass
+
+    asyncio.run(main())
+
+
+def test_a_request_that_stops_waiting_keeps_no_slot() -> None:
+    async def main() -> None:
+        slots = FairSlots(1)
+        for given in (False, True):  # cancelled while it waits, or in the moment when it gets the slot
+            await slots.acquire("a")
+            waiting = asyncio.create_task(slots.acquire("b"))
+            await asyncio.sleep(0)
+            if given:
+                slots.release("a")
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            if not given:
+                slots.release("a")
+            async with asyncio.timeout(60), slots.take("c"):  # the slot is free
+                pass
+
+    asyncio.run(main())
+
+
+async def ignore(_message: Message) -> None:
+    pass
+
+
+def admitted(app: ASGIApp, receive: Receive, deadline: float, send: Send) -> tuple[CurrentRequest, str]:
+    """Run an application behind the limits; return the request, and why it was refused."""
+    request = CurrentRequest("a")
+
+    async def main() -> str:
+        try:
+            await AdmissionLimits(deadline=deadline).admit(app, {"method": "POST"}, receive, send, request)
+        except Refused as refused:
+            return refused.reason
+        return ""
+
+    return request, asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("messages", "deadline", "reason"), [([LEFT], 60.0, "disconnect"), ([], 0.05, "timeout")]
+)
+def test_threads_stop_when_the_client_leaves_or_the_deadline_passes(
+    messages: list[Message], deadline: float, reason: str
+) -> None:
+    cancelled: list[bool] = []
+
+    async def working(_scope: Scope, _receive: Receive, _send: Send) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.append(current_request().cancelled.is_set())
+
+    request, refused = admitted(working, arriving([part(b"{}"), *messages]), deadline, ignore)
+    assert (refused, cancelled) == (reason, [True])
+    assert request.cancelled.is_set()
+
+
+def test_a_response_that_has_started_is_not_followed_by_an_error() -> None:
+    """A client that reads slowly keeps `send` waiting until the deadline has passed."""
+    sent: list[Message] = []
+
+    async def started(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send(START)
+        await asyncio.Event().wait()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    request, refused = admitted(started, arriving([part(b"{}")]), 0.05, send)
+    assert (refused, sent) == ("", [START])
+    assert request.cancelled.is_set()
+    assert not request.disconnected.is_set()
+
+
+def test_the_end_of_a_response_is_not_taken_for_a_client_that_left() -> None:
+    """The server reports a disconnect as soon as it has sent the whole response."""
+    messages: list[Message] = [part(b"{}")]
+    answered = asyncio.Event()
+
+    async def receive() -> Message:
+        if messages:
+            return messages.pop()
+        await answered.wait()
+        return LEFT
+
+    async def slow_to_return(_scope: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send(START)
+        await send({"type": "http.response.body", "body": b"{}"})
+        answered.set()
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    request, refused = admitted(slow_to_return, receive, 60.0, ignore)
+    assert refused == ""
+    assert not request.disconnected.is_set()
+
+
+def test_token_buckets_refill_and_a_costly_request_counts_as_several() -> None:
+    now = 0.0
+    rate = RateLimiter(60, lambda: now)
+
+    def retry_after() -> str:
+        with pytest.raises(Refused) as refused:
+            rate.check("a")
+        return dict(refused.value.refusal.headers)["Retry-After"]
+
+    for _ in range(5):  # five seconds at one request per second
+        rate.check("a")
+    assert retry_after() == "1"
+    rate.check("b")  # each caller has a bucket of its own
+    for _ in range(1000):
+        RateLimiter(0).check("a")
+    now = 5.0
+    rate.check("a")
+    rate.charge("a", 30)  # a batch
+    now = 30.0
+    assert retry_after() == "2"
+    now = 32.0
+    rate.check("a")

@@ -49,7 +49,7 @@ def described_api() -> Any:
 
 OPERATIONS = {operation.ok().label: operation.ok() for operation in described_api().get_all_operations()}
 GENERATED = settings(
-    max_examples=20,
+    max_examples=10,
     derandomize=True,
     database=None,
     phases=[Phase.explicit, Phase.generate],
@@ -72,29 +72,22 @@ def test_generated_requests(asked: Service, label: str, mode: GenerationMode, da
     case.validate_response(reply, checks=CHECKS)
 
 
-def test_described_paths(asked: Service) -> None:
+def test_described_operations(asked: Service) -> None:
     described = asked.get("/openapi.json").json()
-    paths = described["paths"]
-    assert set(paths) == {
-        "/retrieve", "/validate", "/healthz", "/readyz", "/metrics", "/v1/search", "/v1/related", "/v1/batch", "/v1/collections",
-        "/v1/modules", "/v1/pages", "/v1/pages/{address}", "/v1/health", "/v1/click", "/v1/answer",
-        "/v1/answer/feedback", "/llms.txt", "/llms-full.txt", "/skill.md",
-    }  # fmt: skip
-    for path, operations in paths.items():
+    for path, operations in described["paths"].items():
         for operation in operations.values():
             assert "422" not in operation["responses"], path
             assert operation["summary"]
     for path in ("/retrieve", "/v1/search", "/v1/related", "/v1/batch"):
-        codes = set(paths[path]["post"]["responses"])
+        codes = set(described["paths"][path]["post"]["responses"])
         assert {"200", "400", "401", "404", "413", "429", "500", "503"} <= codes
     assert "HTTPValidationError" not in described["components"]["schemas"]
 
 
 def test_examples_work(asked: Service) -> None:
     described = asked.get("/openapi.json").json()
-    bodies = {
-        path: item["post"]["requestBody"] for path, item in described["paths"].items() if "post" in item
-    }
+    items = described["paths"].items()
+    bodies = {path: item["post"]["requestBody"] for path, item in items if "post" in item}
     assert len(bodies) >= 5
     for path, body in bodies.items():
         name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]

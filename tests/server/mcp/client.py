@@ -10,16 +10,24 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
+from recto._util.retry import Notify
 from recto.search.retriever import Retriever
-from recto.server.mcp_server import build_server
+from recto.server.mcp_server import BookServer, build_server
 from recto.server.mcp_tools import LazyRetriever
 
 Result = TypeVar("Result")
 
 
-def in_memory(retriever: Retriever, work: Callable[[Client], Awaitable[Result]], **more: Any) -> Result:
+def book_server(
+    retriever: Retriever, prepare: Callable[[], object] | None = None, notify: Notify = print, **more: Any
+) -> BookServer:
+    """Return a server in this process."""
+    return build_server(LazyRetriever(retriever, prepare or retriever.open, notify, **more))
+
+
+def in_memory(retriever: Retriever, work: Callable[[Client], Awaitable[Result]]) -> Result:
     """Connect a client to a server in this process."""
-    return connected(build_server(LazyRetriever(retriever, retriever.open, print, **more)), work)
+    return connected(book_server(retriever), work)
 
 
 def connected(server: Any, work: Callable[[Client], Awaitable[Result]], **more: Any) -> Result:
@@ -39,6 +47,13 @@ def connected(server: Any, work: Callable[[Client], Awaitable[Result]], **more: 
 def call(retriever: Retriever, tool: str, **arguments: Any) -> CallToolResult:
     """Call one tool of a server in this process."""
     return in_memory(retriever, lambda client: client.call_tool(tool, arguments))
+
+
+def data_of(retriever: Retriever, tool: str, **arguments: Any) -> dict[str, Any]:
+    """Return the data of a tool that succeeds."""
+    data = call(retriever, tool, **arguments).structured_content
+    assert data is not None
+    return data
 
 
 def text_of(result: CallToolResult) -> str:

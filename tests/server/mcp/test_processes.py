@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,14 @@ from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import MCPServer
 
-from recto.cli.main import recto as product
-from recto.cli.runner import run
 from recto.search.retriever import Retriever
 from recto.server.limits import MAX_BODY
 from recto.server.mcp_server import http_app, replace_lone_surrogates
 from tests.asgi import asked
 from tests.cli.test_index import WITH_CTRL_C
-from tests.running import ROOT, environment, recto_process
-from tests.server.http.service import Caller, Reply
-from tests.server.mcp.client import connected, failure, text_of
+from tests.running import ROOT, environment, recto
+from tests.server.http.service import Caller, Reply, ThreadServer
+from tests.server.mcp.client import book_server, connected, failure, text_of
 
 KEY = "a-long-random-text-1234567890"
 OTHER_KEY = "another-long-random-text-0987654321"
@@ -112,56 +109,32 @@ def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
     assert "Traceback" not in told
 
 
-@dataclass(frozen=True)
-class Service(Caller):
-    process: subprocess.Popen[str]
-    port: int
+class LocalServer(ThreadServer):
+    """MCP over HTTP on loopback, in a thread."""
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/mcp"
+    def __init__(self, retriever: Retriever) -> None:
+        self._retriever = retriever
 
-
-def started(home: Path, *arguments: str, **more: str) -> Service:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WITH_CTRL_C, "mcp", "--http", "--port", "0", *arguments],
-        cwd=ROOT,
-        env=environment(home, **more),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    told = process.stderr.readline()
-    match = re.search(r"at http://[\d.]+:(\d+)/mcp", told)
-    assert match, told
-    return Service(process, int(match[1]))
-
-
-def stopped(service: Service) -> str:
-    service.process.send_signal(signal.SIGINT)
-    _, told = service.process.communicate(timeout=60)
-    assert service.process.returncode == 130
-    return told
+    def make_app(self) -> Any:
+        return http_app(book_server(self._retriever), "127.0.0.1", ())
 
 
 @pytest.fixture(scope="module")
-def local(sample_home: Path) -> Iterator[Service]:
-    service = started(sample_home)
-    yield service
-    told = stopped(service)
-    assert "Traceback" not in told
-    assert "\x9b" not in told, "a header cannot control the terminal"
+def local(retriever: Retriever) -> Iterator[LocalServer]:
+    with LocalServer(retriever) as server:
+        yield server
 
 
-def post(service: Service, **headers: str) -> Reply:
+def post(server: Caller, **headers: str) -> Reply:
     fields = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    return service.ask("POST", "/mcp", body, {**fields, **headers})
+    return server.ask("POST", "/mcp", body, {**fields, **headers})
 
 
-def test_http(local: Service, retriever: Retriever) -> None:
-    check(connected(local.url, ask_for_everything), retriever)
-    check(connected(local.url, ask_for_everything, mode="legacy"), retriever)
+def test_http(local: LocalServer, retriever: Retriever) -> None:
+    url = f"http://127.0.0.1:{local.port}/mcp"
+    check(connected(url, ask_for_everything), retriever)
+    check(connected(url, ask_for_everything, mode="legacy"), retriever)
 
 
 @pytest.mark.parametrize(
@@ -169,82 +142,80 @@ def test_http(local: Service, retriever: Retriever) -> None:
     [
         ({}, 200),
         ({"host": "localhost:8001"}, 200),
-        ({"host": "127.0.0.1"}, 200),
-        ({"host": "evil.example.org:8001"}, 400),
         ({"host": "localhost.evil.example.org"}, 400),
         ({"host": "localhost:8001@evil.example.org"}, 400),
-        ({"host": "localhost:evil"}, 400),
         ({"origin": "http://localhost:1@evil.example.org"}, 403),
-        ({"host": "evil\x9b31m.example.org"}, 400),
         ({"origin": "https://evil.example.org"}, 403),
         ({"origin": "http://localhost:3000"}, 200),
     ],
 )
-def test_foreign_hosts_and_origins_are_refused(local: Service, headers: dict[str, str], code: int) -> None:
+def test_foreign_hosts_and_origins_are_refused(local: Caller, headers: dict[str, str], code: int) -> None:
     assert post(local, **headers).status == code
 
 
 def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever) -> None:
-    service = started(sample_home, "--host", "0.0.0.0", RECTO_API_KEY=f"{KEY}, {OTHER_KEY}")
+    process = subprocess.Popen(
+        [sys.executable, "-c", WITH_CTRL_C, "mcp", "--http", "--port", "0", "--host", "0.0.0.0"],
+        cwd=ROOT,
+        env=environment(sample_home, RECTO_API_KEY=f"{KEY}, {OTHER_KEY}"),
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
-        for refused in (
-            {},
-            {"authorization": f"Bearer {KEY}x"},
-            {"authorization": KEY},
-            {"authorization": "Bearer "},
-        ):
-            reply = post(service, **refused)
+        assert process.stderr is not None
+        match = re.search(r"at (http://[\d.]+:(\d+)/mcp)", process.stderr.readline())
+        assert match
+        server = Caller()
+        server.port = int(match[2])
+        for given in ("", f"Bearer {KEY}x", KEY, "Bearer "):
+            reply = post(server, authorization=given)
             assert reply.status == 401
             assert reply.headers["www-authenticate"].startswith("Bearer")
             assert "Authorization: Bearer" in reply.json()["hint"]
-        assert post(service, authorization=f"bearer {OTHER_KEY}", host="book.example.org").status == 200
+        for host in ("book.example.org", "evil\x9b31m.example.org"):
+            assert post(server, authorization=f"bearer {OTHER_KEY}", host=host).status == 200
 
         async def ask() -> dict[str, Any]:
             async with (
                 httpx2.AsyncClient(headers={"authorization": f"Bearer {KEY}"}, timeout=60) as sender,
-                Client(streamable_http_client(service.url, http_client=sender)) as client,
+                Client(streamable_http_client(match[1], http_client=sender)) as client,
             ):
                 return await ask_for_everything(client)
 
         check(asyncio.run(ask()), retriever)
     finally:
-        told = stopped(service)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
     assert KEY not in told
+    assert "Traceback" not in told
+    assert "\x9b" not in told, "a header cannot control the terminal"
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (
-            ["--http", "--host", "0.0.0.0"],
+            "--http --host 0.0.0.0",
             2,
             "0.0.0.0 is reachable from other machines, and RECTO_API_KEY is not set",
         ),
-        (["--http", "--host", "::"], 2, "RECTO_API_KEY is not set"),
-        (["--http", "--host", "book.example.org"], 2, "RECTO_API_KEY is not set"),
-        (["--port", "9000"], 4, "--host and --port need --http"),
-        (["--http", "--port", "70000"], 4, "70000 is not in the range"),
-        (["--collection", "a/b"], 4, "not a usable collection name"),
+        ("--http --host ::", 2, "RECTO_API_KEY is not set"),
+        ("--http --host book.example.org", 2, "RECTO_API_KEY is not set"),
+        ("--port 9000", 4, "--host and --port need --http"),
+        ("--http --port 70000", 4, "70000 is not in the range"),
+        ("--collection a/b", 4, "not a usable collection name"),
     ],
 )
-def test_invalid_options(
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    sample_home: Path,
-    arguments: list[str],
-    code: int,
-    said: str,
-) -> None:
-    monkeypatch.setenv("RECTO_HOME", str(sample_home))
-    assert run(product, ["mcp", *arguments], "recto") == code
-    out, told = capsys.readouterr()
-    assert said in told
-    assert out == ""
+def test_invalid_options(sample_home: Path, arguments: str, code: int, said: str) -> None:
+    done = recto(sample_home, "mcp", *arguments.split())
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in done.stderr
 
 
-def test_without_the_extra(sample_home: Path, tmp_path: Path) -> None:
-    (tmp_path / "mcp.py").write_text("raise ModuleNotFoundError('No module named mcp', name='mcp')\n")
-    done = recto_process(sample_home, "mcp", PYTHONPATH=str(tmp_path))
+def test_without_the_extra(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "recto.server.mcp_server", None)
+    done = recto(sample_home, "mcp")
     assert done.returncode == 2
     assert "-none-any.whl[mcp]'" in done.stderr
 
@@ -255,11 +226,9 @@ def test_without_the_extra(sample_home: Path, tmp_path: Path) -> None:
         (r"cut \ud83e", "cut \ufffd"),
         (r"\uDD16 cut", "\ufffd cut"),
         (r"\ud83e\ud83e\udd16", "\ufffd\U0001f916"),
-        (r"\ud83e\u0041", "\ufffdA"),
         (r"whole \ud83e\uDD16", "whole \U0001f916"),
         (r"a path C:\\ud83e", r"a path C:\ud83e"),
         (r"\\\ud83e", "\\\ufffd"),
-        (r"\n\u00e9 plain", "\n\u00e9 plain"),
     ],
 )
 def test_lone_surrogates_are_replaced(sent: str, read: str) -> None:

@@ -1,19 +1,70 @@
-"""Test the configurations in the guide: they parse, and the commands exist."""
+"""Test the guides: their requests work, and their files and configurations use existing options."""
 
 from __future__ import annotations
 
+import configparser
 import json
 import re
 import shlex
 import tomllib
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
 
 from recto import __version__
-from recto.cli.commands.serve import mcp
+from recto.cli.commands.serve import mcp, serve
 from tests.running import ROOT
+from tests.server.http.service import Service
 
 GUIDE = (ROOT / "docs" / "how-to" / "mcp.md").read_text("utf-8")
+SERVE_GUIDES = "".join(
+    (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8") for name in ("serve", "web-api")
+)
+REFERENCE = "".join(
+    (ROOT / "docs" / "reference" / f"{name}.md").read_text("utf-8") for name in ("http", "commands")
+)
+REQUESTS = re.findall(r"^curl .*127\.0\.0\.1.*", SERVE_GUIDES, re.MULTILINE)
+SERVE_FLAGS = {flag for option in serve.params for flag in option.opts}
+
+
+@pytest.mark.parametrize("line", REQUESTS)
+def test_every_request_in_the_guide_works(service: Service, line: str) -> None:
+    words = iter(shlex.split(line)[1:])
+    address, headers, body = "", {}, None
+    for word in words:
+        if word == "-H":
+            name, _, value = next(words).partition(": ")
+            headers[name] = value
+        elif word == "-d":
+            body = next(words).encode()
+        else:
+            address = word
+    path = urlsplit(address)._replace(scheme="", netloc="").geturl()
+    reply = service.ask("POST" if body else "GET", path, headers=headers, raw=body)
+    assert reply.status == 200, reply.body
+    if reply.headers["content-type"] == "application/json":
+        assert reply.json().get("results", [1]), "the example finds something"
+
+
+def test_every_path_metric_and_flag_is_in_the_reference(service: Service) -> None:
+    for path in service.get("/openapi.json").json()["paths"]:
+        assert path.partition("{")[0] in REFERENCE, path
+    figures = service.get("/metrics").body.decode()
+    for name in re.findall(r"^# TYPE (recto_\w+?)(?:_created)? ", figures, re.MULTILINE):
+        assert name in REFERENCE, name
+    assert [flag for flag in SERVE_FLAGS if flag not in REFERENCE] == []
+
+
+def test_deployment_files_use_existing_options() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.read(ROOT / "deploy" / "recto.service")
+    compose = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text("utf-8"))
+    for command in (unit["Service"]["ExecStart"].split()[1:], compose["services"]["serve"]["command"]):
+        assert command[0] == "serve"
+        assert {word.partition("=")[0] for word in command if word.startswith("--")} <= SERVE_FLAGS
 
 
 def fences(language: str) -> list[str]:
