@@ -12,16 +12,13 @@ import pytest
 from playwright.sync_api import Browser, Locator, Request, expect
 
 from recto.search.query_log import read_query_log
-from recto.server.http import ServeOptions
-from recto.server.keys import add_key
-from recto.settings import AnswerOptions, QueryLogOptions, Settings
+from recto.settings import AnswerOptions
 from tests.browser.site import Site
-from tests.browser.test_widget import FUNDAMENTALS, QUESTION, SAMPLE, Reader, home, key_name
+from tests.browser.test_widget import FUNDAMENTALS, QUESTION, Reader, home, published
 from tests.browser.webui import PHONE, WIDE
 from tests.doubles.chat import ChatDouble, break_off
 from tests.doubles.server import status
 from tests.running import wait_until
-from tests.server.http.service import Service
 
 pytestmark = pytest.mark.browser
 __all__ = ["home"]
@@ -43,20 +40,19 @@ def chat() -> Iterator[ChatDouble]:
 
 
 @pytest.fixture(scope="module")
-def settings(home: Path, chat: ChatDouble, tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    answer = AnswerOptions(chat.base, "a-model", "sk-secret", rate=1000, seconds=20)
-    log = QueryLogOptions(tmp_path_factory.mktemp("log"))
-    return Settings("local", "edge", home, threads=1, precision="fp32", answer=answer, query_log=log)
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("log")
 
 
 @pytest.fixture(scope="module")
-def _site(settings: Settings) -> Iterator[Site]:
-    with Site() as site:
-        _, key = add_key(settings.home, key_name(site), "search", [site.origin], (SAMPLE, "hostile"))
-        options = ServeOptions(collections=(SAMPLE, "hostile"), has_stored_keys=True)
-        with Service(settings, options) as site.service:
-            site.attributes = {"data-key": key, "data-collection": SAMPLE}
-            yield site
+def options(chat: ChatDouble) -> AnswerOptions:
+    return AnswerOptions(chat.base, "a-model", "sk-secret", rate=1000, seconds=20)
+
+
+@pytest.fixture(scope="module")
+def _site(home: Path, log: Path, options: AnswerOptions) -> Iterator[Site]:
+    with published(home, log, answer=options) as site:
+        yield site
 
 
 @pytest.fixture
@@ -143,12 +139,9 @@ def test_not_covered_names_the_nearest_sections(reader: Reader, chat: ChatDouble
     assert len(chat.requests) == before
 
 
-def test_a_budget_that_is_spent(browser: Browser, site: Site, settings: Settings) -> None:
+def test_a_budget_that_is_spent(browser: Browser, home: Path, site: Site, options: AnswerOptions) -> None:
     """A service that gives one answer a day."""
-    running = site.service
-    own = replace(settings, answer=replace(settings.answer, daily=1))
-    options = ServeOptions(collections=(SAMPLE,), has_stored_keys=True)
-    with Service(own, options) as site.service, Reader(browser, site) as reader:
+    with published(home, answer=replace(options, daily=1)) as own, Reader(browser, own) as reader:
         answer = ask(reader)
         expect(answer).not_to_contain_text("Reading the book")
         reader.input.fill(f"{QUESTION} with each other")
@@ -157,7 +150,6 @@ def test_a_budget_that_is_spent(browser: Browser, site: Site, settings: Settings
         state = answer.get_by_role("status")
         expect(state).to_have_text("There are no more answers today. You can still search.")
         expect(reader.options.first).to_be_visible()
-    site.service = running
 
 
 def test_a_hostile_page_and_an_injected_model(reader: Reader, site: Site, chat: ChatDouble) -> None:
@@ -178,12 +170,10 @@ def test_a_hostile_page_and_an_injected_model(reader: Reader, site: Site, chat: 
     assert reader.page.evaluate("window.ran") is None
 
 
-def test_feedback_is_logged(reader: Reader, settings: Settings) -> None:
+def test_feedback_is_logged(reader: Reader, log: Path) -> None:
     answer = ask(reader)
     answer.get_by_role("button", name="Not helpful").click()
     expect(answer.get_by_role("button", name="Not helpful")).to_have_attribute("aria-pressed", "true")
-    log = settings.query_log.directory
-    assert log
     wait_until(lambda: any(entry.get("helpful") is False for entry in read_query_log(log)), 30)
 
 

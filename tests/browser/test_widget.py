@@ -20,7 +20,7 @@ from recto.search.query_log import read_query_log
 from recto.server.http import ServeOptions
 from recto.server.http.app import WEB
 from recto.server.keys import add_key, revoke_key
-from recto.settings import QueryLogOptions
+from recto.settings import AnswerOptions, QueryLogOptions
 from tests.browser.site import Site
 from tests.browser.webui import PHONE, WIDE, WebUI
 from tests.server.http.service import Service, served
@@ -42,11 +42,11 @@ def key_name(site: Site) -> str:
 
 
 @contextmanager
-def published(home: Path, log: Path | None = None, **options: Any) -> Iterator[Site]:
+def published(home: Path, log: Path | None = None, *, answer: Any = None, **options: Any) -> Iterator[Site]:
     """Serve the books, and publish a site with a key for its origin."""
     with Site() as site:
         _, key = add_key(home, key_name(site), "search", [site.origin], (SAMPLE, "hostile"))
-        settings = replace(served(home), query_log=QueryLogOptions(log))
+        settings = replace(served(home), query_log=QueryLogOptions(log), answer=answer or AnswerOptions())
         serve = ServeOptions(collections=(SAMPLE, "hostile"), has_stored_keys=True, **options)
         with Service(settings, serve) as site.service:
             site.attributes = {"data-key": key, "data-collection": SAMPLE}
