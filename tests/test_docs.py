@@ -31,7 +31,7 @@ LASTING = {" recto watch ": "Watching ", " recto mcp --http": "Serving "}
 CHOSEN = {"COLLECTION_NAME": "recto-sample"}
 """The book that commands without a name use: the pages assume one book, and the workspace has several."""
 FRAMEWORKS = {f"docs/how-to/{name}.md" for name in ("haystack", "langchain", "llamaindex")}
-"""Pages whose Python needs a framework: tests/integrations/test_guides.py runs it."""
+"""Pages whose Python needs a framework: tests/integrations/test_adapters.py runs it."""
 
 
 def fences(language: str) -> list[tuple[str, str]]:

@@ -22,7 +22,7 @@ from tests.browser.test_widget import QUESTION, SAMPLE, Reader
 from tests.browser.webui import problems
 from tests.languages import SENTENCES, random_sentences
 from tests.running import ROOT
-from tests.server.test_static_languages import python_cuts
+from tests.server.test_static_export import python_cuts
 
 BUDGET = 300_000  # bytes
 LATER = re.compile(r"/model/|/vectors-|/(model|semantic)\.js")
@@ -160,7 +160,7 @@ def test_hostile_content_is_text(browser: Browser, books: Path, tmp_path: Path) 
 def test_words_of_other_languages_are_cut_as_in_python(
     reader: Reader, site: StaticSite, language: str
 ) -> None:
-    """In Chromium, as in Node (tests/server/test_static_languages.py)."""
+    """In Chromium, as in Node (tests/server/test_static_export.py)."""
     texts = [SENTENCES[language], *random_sentences(language, 1000)]
     given = {"language": language, "meta": {"analysis": _analysis([language])}, "texts": texts}
     reader.page.goto(f"{site.origin}{PAGE}")

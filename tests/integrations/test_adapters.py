@@ -1,9 +1,12 @@
-"""The adapters of the frameworks: what all of them do, and what each does in its own way."""
+"""The adapters of the frameworks: what all of them do, what each does in its own way, and the guides' examples."""
 
 from __future__ import annotations
 
 import asyncio
 import pickle
+import re
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +15,7 @@ import pytest
 
 from recto.errors import CollectionMissing, InvalidArgument, InvalidQuery
 from recto.search.retriever import Retriever
+from tests.running import ROOT, environment
 
 QUESTION = "What is a ROS 2 node?"
 
@@ -220,3 +224,33 @@ def test_haystack(retriever: Retriever, sample_home: Path, monkeypatch: pytest.M
     component.warm_up()
     with pytest.raises(CollectionMissing):
         made(retriever=retriever.with_collection("nowhere")).warm_up()
+
+
+PACKAGES = {"langchain": "langchain_core", "llamaindex": "llama_index.core", "haystack": "haystack"}
+EXAMPLES = [
+    (name, code)
+    for name in PACKAGES
+    for code in re.findall(
+        r"^```python\n(.*?)^```",
+        (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), EXAMPLES, ids=[f"{name}-{number}" for number, (name, _) in enumerate(EXAMPLES)]
+)
+def test_examples(sample_home: Path, tmp_path: Path, name: str, code: str) -> None:
+    pytest.importorskip(PACKAGES[name], reason=f"uv run --group {name} has it")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment(sample_home),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "local://docs/docs/" in done.stdout

@@ -27,3 +27,10 @@ def service(settings: Settings) -> Iterator[Service]:
     """A server with the sample book."""
     with Service(settings, ServeOptions(collections=("not-there",))) as service:
         yield service
+
+
+@pytest.fixture(scope="session")
+def house_service(house_settings: Settings) -> Iterator[Service]:
+    """A server with the small book; it also serves a collection that its home does not have."""
+    with Service(house_settings, ServeOptions(collections=("physical-ai-book",))) as service:
+        yield service

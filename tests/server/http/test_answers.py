@@ -269,20 +269,6 @@ def test_which_keys_may_ask(answer_settings: Settings, tmp_path: Path, scope: An
         assert service.post("/v1/answer", QUESTION, **sent).status == 403
 
 
-def test_pages_of_other_sites_cannot_spend_the_budget(asked: Service, chat: ChatDouble) -> None:
-    before = len(chat.requests)
-    evil = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}
-    assert asked.post("/v1/answer", QUESTION, **evil).status == 403
-    assert len(chat.requests) == before
-
-
-def test_off_by_default(house_settings: Settings) -> None:
-    with Service(house_settings) as service:
-        reply = service.post("/v1/answer", QUESTION)
-        assert (reply.status, reply.error) == (404, "This service gives no answers")
-        assert service.post("/v1/search", QUESTION).json()["answers"] is False
-
-
 def test_questions_and_feedback_are_logged(asked: Service, answer_settings: Settings) -> None:
     log = answer_settings.query_log.directory
     assert log

@@ -6,7 +6,6 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +73,11 @@ def run(directory: Path, service: Service, script: str, *arguments: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def answers(house_settings: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def answers(house_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Any:
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))  # bound, but nobody listens
         ports = (f"http://127.0.0.1:{one.getsockname()[1]}" for one in (silent, closed))
-        with Service(house_settings, ServeOptions()) as service:
-            yield run(tmp_path_factory.mktemp("client"), service, RUN, *ports)
+        return run(tmp_path_factory.mktemp("client"), house_service, RUN, *ports)
 
 
 def test_requests(answers: dict[str, Any]) -> None:

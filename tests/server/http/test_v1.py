@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from recto.protocols import Embedder
 from recto.search.display import response_to_dict, response_words
 from recto.search.query_log import read_query_log
 from recto.search.retriever import Retriever
-from recto.server.http import ServeOptions
 from recto.settings import QueryLogOptions, Settings
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, fingerprint
@@ -156,12 +154,6 @@ def test_page(service: Service) -> None:
     assert service.get("/v1/pages/").status == 400
     assert service.get("/v1/pages/%FF%FE").status == 404
     assert service.get(f"/v1/pages/{quote(INTRO, safe='')}?collection=nope").status == 404
-
-
-@pytest.fixture(scope="module")
-def house_service(house_settings: Settings) -> Iterator[Service]:
-    with Service(house_settings, ServeOptions(collections=("physical-ai-book",))) as service:
-        yield service
 
 
 def test_health(house_service: Service, house_settings: Settings) -> None:

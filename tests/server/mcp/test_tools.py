@@ -17,7 +17,7 @@ from mcp.types import TextResourceContents
 from mcp_types import CallToolResult
 
 from recto._util.text import plural
-from recto.errors import CollectionMissing, EmbeddingError, RectoError, Unreachable
+from recto.errors import CollectionMissing, RectoError, Unreachable
 from recto.protocols import Embedder
 from recto.search.display import response_to_dict, response_words
 from recto.search.markdown import clean_markdown
@@ -381,20 +381,6 @@ def test_an_engine_is_down_at_the_start(retriever: Retriever, told: list[str]) -
 
     connected(book_server(retriever, prepare, told.append), ask)
     assert any(line.startswith("[WARNING] Connection error") for line in told)
-
-
-def test_engines_fail_and_recover(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fail(*_: object, **__: object) -> None:
-        raise EmbeddingError("The model does not answer", hint="Check COHERE_API_KEY.")
-
-    async def ask(client: Client) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr(Retriever, "asearch", fail)
-            said = failure(await client.call_tool("search_book", {"query": QUESTION}))
-        assert said == "Embedding error: The model does not answer. Check COHERE_API_KEY."
-        assert not (await client.call_tool("search_book", {"query": QUESTION})).is_error
-
-    in_memory(retriever, ask)
 
 
 def test_text_of_the_book_is_marked_as_quoted_and_untrusted(tmp_path: Path, embedder: Embedder) -> None:

@@ -1,25 +1,109 @@
-"""Test invalid and ambiguous bodies: every response has a described format."""
+"""Test requests against the OpenAPI description: generated ones, and invalid or ambiguous ones."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from time import sleep
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
-from recto.server.http.models import ErrorResponse
 from recto.server.http.service import SearchService
 from recto.settings import Settings
-from tests.asgi import asked
 from tests.server.http.service import Service
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+
+
+def description(options: ServeOptions) -> dict[str, Any]:
+    """Return the OpenAPI description without opening a book."""
+    return make_app(Settings("local", "edge", Path("nowhere")), options).openapi()
+
+
+API = schemathesis.openapi.from_dict(description(ServeOptions()))
+OPERATIONS = {operation.ok().label: operation.ok() for operation in API.get_all_operations()}
+GENERATED = settings(
+    max_examples=10,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+@pytest.mark.parametrize(
+    "mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=lambda mode: mode.value
+)
+@GENERATED
+@given(data=st.data())
+def test_generated_requests(
+    house_service: Service, label: str, mode: GenerationMode, data: st.DataObject
+) -> None:
+    operation = OPERATIONS[label]
+    if mode.is_negative and not (operation.body or operation.query or operation.path_parameters):
+        return  # nothing that could be wrong
+    case = data.draw(operation.as_strategy(generation_mode=mode))
+    reply = case.call(base_url=f"http://127.0.0.1:{house_service.port}", timeout=60)
+    case.validate_response(reply, checks=CHECKS)
+
+
+def test_described_operations(house_service: Service) -> None:
+    described = house_service.get("/openapi.json").json()
+    for path, operations in described["paths"].items():
+        for operation in operations.values():
+            assert "422" not in operation["responses"], path
+            assert operation["summary"]
+    for path in ("/retrieve", "/v1/search", "/v1/related", "/v1/batch"):
+        codes = set(described["paths"][path]["post"]["responses"])
+        assert {"200", "400", "401", "404", "413", "429", "500", "503"} <= codes
+    assert "HTTPValidationError" not in described["components"]["schemas"]
+
+
+def test_examples_work(house_service: Service) -> None:
+    described = house_service.get("/openapi.json").json()
+    items = described["paths"].items()
+    bodies = {path: item["post"]["requestBody"] for path, item in items if "post" in item}
+    assert len(bodies) >= 5
+    for path, body in bodies.items():
+        name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        for example in described["components"]["schemas"][name]["examples"]:
+            expected = {"/v1/click": 204, "/v1/answer/feedback": 204, "/v1/answer": 404}.get(path, 200)
+            assert house_service.post(path, example).status == expected, path
+
+
+def test_the_key_is_described() -> None:
+    described = description(ServeOptions(keys=("a-key-0123456789",)))
+    assert described["components"]["securitySchemes"] == {
+        "key": {"type": "http", "scheme": "bearer"},
+        "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    }
+    assert described["security"] == [{"key": []}, {"header": []}]
+    gets = {path: item["get"] for path, item in described["paths"].items() if "get" in item}
+    assert [path for path, get in gets.items() if get.get("security") == []] == ["/healthz", "/readyz"]
 
 
 @pytest.mark.parametrize(
@@ -129,29 +213,16 @@ def test_invalid_http(service: Service) -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def ask(house_settings: Settings) -> Iterator[Any]:
-    """The application without a socket, for many requests in a short time."""
-    app = make_app(house_settings, ServeOptions())
-    with asyncio.Runner() as runner:
-
-        def ask(path: str, body: bytes, kind: str = "application/json") -> tuple[int, bytes]:
-            status, _, answer = runner.run(asked(app, "POST", path, body, content_type=kind))
-            return status, answer
-
-        yield ask
-
-
 @settings(max_examples=50, derandomize=True)
 @given(
     body=st.binary(max_size=200),
     kind=st.sampled_from(["application/json", "text/plain", "application/x+json", "\xff"]),
 )
-def test_any_bytes(ask: Any, body: bytes, kind: str) -> None:
+def test_any_bytes(service: Service, body: bytes, kind: str) -> None:
     for path in ("/retrieve", "/v1/search"):
-        status, answer = ask(path, body, kind)
-        assert status in (400, 404), "no such body is a request"
-        assert ErrorResponse.model_validate_json(answer).status_code == status
+        reply = service.ask("POST", path, raw=body, headers={"Content-Type": kind})
+        assert reply.status in (400, 404), "no such body is a request"
+        assert reply.error
 
 
 def test_range_headers_are_ignored(service: Service) -> None:
