@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -14,11 +15,13 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.installed.conftest import PLUGIN
-from tests.running import environment
+from recto._util.files import WriterLock
+from tests.book.files import write
+from tests.running import ROOT, environment
 
 pytestmark = pytest.mark.slow
 
+PLUGIN = ROOT / "docs" / "how-to" / "examples" / "recto-demo-plugin"
 PARTS = {"RECTO_EMBEDDER": "demo-hash", "RECTO_STORE": "demo-sqlite"}
 RST = """\
 ======
@@ -34,24 +37,50 @@ An arm has joints: a shoulder and an elbow.
 MARKDOWN = "# Introduction\n\nThis book is about robots.\n"
 
 
-@pytest.fixture
-def book(tmp_path: Path) -> Path:
-    (tmp_path / "book" / "guide").mkdir(parents=True)
-    (tmp_path / "book" / "guide" / "robots.rst").write_text(RST)
-    (tmp_path / "book" / "intro.md").write_text(MARKDOWN)
-    return tmp_path / "book"
-
-
-def run(installed: Path, home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [str(installed / "recto"), *arguments],
-        cwd=home.parent,
-        env=environment(home, **more),
+def call(*command: object, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=folder,
+        env=environment(folder / "home", **variables),
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
+
+
+def uv(*arguments: object) -> None:
+    done = call("uv", *arguments)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="session")
+def installed(shared_home: Path) -> Path:
+    """Return the directory of the programs of a fresh environment; the workers of a test run share it."""
+    if not shutil.which("uv"):
+        pytest.skip("uv is not installed")
+    folder = shared_home.with_name("installed")
+    folder.mkdir(exist_ok=True)
+    programs = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
+    with WriterLock(folder / "lock", "The environment", wait=print):
+        if not (folder / "done").exists():
+            plugin = shutil.copytree(PLUGIN, folder / "plugin", dirs_exist_ok=True)
+            uv("build", "--wheel", "--out-dir", folder, ROOT)
+            (wheel,) = folder.glob("recto_search-*.whl")
+            uv("venv", "--clear", folder / "venv")
+            packages = (wheel, plugin, "pytest", "mypy", "pyright")
+            uv("pip", "install", "--python", programs / "python", *packages)
+            (folder / "done").touch()
+    return programs
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    return write(tmp_path / "book", {"guide/robots.rst": RST, "intro.md": MARKDOWN})
+
+
+def run(installed: Path, home: Path, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    done = call(installed / "recto", *arguments, folder=home.parent, **more)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -127,21 +156,11 @@ def test_an_unknown_name_lists_what_is_installed(installed: Path, home: Path) ->
 
 def test_the_conformance_suites_pass(installed: Path, tmp_path: Path) -> None:
     tests = shutil.copytree(PLUGIN / "tests", tmp_path / "tests")
-    done = subprocess.run(
-        [str(installed / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)],
-        cwd=tmp_path,
-        env=environment(tmp_path / "home"),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = call(installed / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, folder=tmp_path)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
     assert "failed" not in done.stdout
 
-
-pytestmark = pytest.mark.slow
 
 Checker = Callable[[Path, Path], str]
 PROJECT = Path(__file__).parent / "project"
@@ -170,7 +189,7 @@ def pyright(installed: Path, folder: Path) -> str:
 
 def check(command: list[str], folder: Path) -> str:
     """Return the errors of a type checker."""
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    done = call(*command, folder=folder)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return "\n".join(line for line in done.stdout.splitlines() if "error:" in line)
 
