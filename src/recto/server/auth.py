@@ -24,7 +24,6 @@ from recto.server.limits import (
     Refused,
     busy,
     check_length,
-    request_headers,
 )
 
 if TYPE_CHECKING:
@@ -208,7 +207,9 @@ class AdmissionMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = request_headers(scope)
+        from starlette.datastructures import Headers
+
+        headers = Headers(scope=scope)
 
         async def send_with_cors(message: Message) -> None:
             given = message.get("headers", ())

@@ -83,14 +83,6 @@ _TOO_MANY_AT_ONCE = Refusal(
 )
 
 
-def request_headers(scope: Scope) -> dict[str, str]:
-    """Return the headers of a request; of a repeated header, the first."""
-    headers: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        headers.setdefault(name.decode("latin-1"), value.decode("latin-1"))
-    return headers
-
-
 def check_length(headers: Mapping[str, str]) -> None:
     """Refuse a body whose Content-Length is too large."""
     length = headers.get("content-length", "")

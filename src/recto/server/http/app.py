@@ -28,7 +28,7 @@ from recto.server.http.errors import ENGINE_MESSAGES, UNEXPECTED, framework_refu
 from recto.server.http.monitoring import LOG, Metrics, log_not_ready
 from recto.server.http.routes import contract_router, health_router, llms_router, v1_router
 from recto.server.http.service import SearchService
-from recto.server.limits import AdmissionLimits, RateLimiter, request_headers
+from recto.server.limits import AdmissionLimits, RateLimiter
 from recto.server.listening import FIELDS
 from recto.settings import Settings
 
@@ -213,7 +213,7 @@ class RequestMiddleware:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        given, method, status = request_headers(scope).get("x-request-id", ""), scope["method"], 0
+        given, method, status = Headers(scope=scope).get("x-request-id", ""), scope["method"], 0
         request_id = given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
         inner = {
             **scope,
