@@ -31,10 +31,7 @@ class JudgingService(ThreadServer):
     def __init__(self, path: Path, retriever: Retriever, depth: int = 5) -> None:
         configurations = [PooledSearch(retriever, mode) for mode in MODES]
         self.pool = pool(load_judged_suite(path), configurations, depth)
-        self._path = path
-
-    def make_app(self) -> Any:
-        return judge_app(Judging(self._path, self.pool), TOKEN)
+        super().__init__(lambda: judge_app(Judging(path, self.pool), TOKEN))
 
     def call(self, path: str, data: object = None, **headers: str) -> Reply:
         """Send a request with the token: POST if there is data, else GET."""

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,13 +106,13 @@ class Caller:
 class ThreadServer(Caller):
     """An application that is served in a thread."""
 
-    def make_app(self) -> Any:
-        raise NotImplementedError
+    def __init__(self, make_app: Callable[[], Any]) -> None:
+        self._make_app = make_app
 
     def __enter__(self) -> Self:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        self._server = uvicorn.Server(server_config(self.make_app, 20.0, factory=True))
+        self._server = uvicorn.Server(server_config(self._make_app, 20.0, factory=True))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
         )
@@ -132,13 +132,12 @@ class Service(ThreadServer):
     """The HTTP server in a thread; each of its JSON responses must have the format that it describes."""
 
     def __init__(self, settings: Settings, options: ServeOptions | None = None) -> None:
-        self._settings = settings
-        self._options = options or ServeOptions()
+        super().__init__(lambda: self._open(settings, options or ServeOptions()))
 
-    def make_app(self) -> Any:
+    def _open(self, settings: Settings, options: ServeOptions) -> Any:
         with pytest.MonkeyPatch.context() as patch:  # one model for all services of this process
             patch.setattr(granite, "built_in_embedder", self._open_model)
-            app = make_app(self._settings, self._options, lambda _: None)
+            app = make_app(settings, options, lambda _: None)
         self._described: dict[str, Any] = app.openapi()
         return app
 

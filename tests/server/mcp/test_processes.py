@@ -109,19 +109,9 @@ def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
     assert "Traceback" not in told
 
 
-class LocalServer(ThreadServer):
-    """MCP over HTTP on loopback, in a thread."""
-
-    def __init__(self, retriever: Retriever) -> None:
-        self._retriever = retriever
-
-    def make_app(self) -> Any:
-        return http_app(book_server(self._retriever), "127.0.0.1", ())
-
-
 @pytest.fixture(scope="module")
-def local(retriever: Retriever) -> Iterator[LocalServer]:
-    with LocalServer(retriever) as server:
+def local(retriever: Retriever) -> Iterator[ThreadServer]:
+    with ThreadServer(lambda: http_app(book_server(retriever), "127.0.0.1", ())) as server:
         yield server
 
 
@@ -131,7 +121,7 @@ def post(server: Caller, **headers: str) -> Reply:
     return server.ask("POST", "/mcp", body, {**fields, **headers})
 
 
-def test_http(local: LocalServer, retriever: Retriever) -> None:
+def test_http(local: ThreadServer, retriever: Retriever) -> None:
     url = f"http://127.0.0.1:{local.port}/mcp"
     check(connected(url, ask_for_everything), retriever)
     check(connected(url, ask_for_everything, mode="legacy"), retriever)
