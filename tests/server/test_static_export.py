@@ -8,6 +8,7 @@ import random
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -223,29 +224,26 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(store: EdgeStore, tm
     assert contents(other) == {"widget.js": b"mine"}
 
 
-@pytest.mark.parametrize("change", ["another word", "another chunk"])
 def test_files_of_unchanged_chunks_keep_their_names(
-    store: EdgeStore, tmp_path: Path, sample_home: Path, change: str
+    store: EdgeStore, tmp_path: Path, sample_home: Path
 ) -> None:
     """The names are hashes of the content, so hosts and browsers keep the files; another chunk renumbers later ones."""
     chunks = list(EdgeStore(sample_home).open(SAMPLE_COLLECTION).scroll())
     chunks.sort(key=lambda one: (one.page_url, one.chunk_index))
     place = len(chunks) // 3
-    exported = []
-    for number in range(2):
-        if number and change == "another word":
-            chunks[place] = replace(chunks[place], text=f"{chunks[place].text} Zanzibar.")
-        elif number:
-            chunks.insert(place, replace(chunks[place], id=str(uuid4()), text="Zanzibar is an island."))
-        publish_lexical(store, "books", chunks)
+    changed = replace(chunks[place], text=f"{chunks[place].text} Zanzibar.")
+    added = replace(changed, id=str(uuid4()), text="Zanzibar is an island.")
+    exported: list[set[str]] = []
+    for middle in ([chunks[place]], [changed], [added, changed]):
+        publish_lexical(store, "books", [*chunks[:place], *middle, *chunks[place + 1 :]])
         export_static(store.open("books"), tmp_path / "recto")
         exported.append({path.name for path in (tmp_path / "recto" / "data").iterdir()})
-    before, after = exported
-    for kind in ("chunks", "words") if change == "another word" else ("chunks",):
-        names = [{name for name in one if name.startswith(kind)} for one in (before, after)]
-        assert len(names[0]) > 10
-        assert len(names[0] - names[1]) <= 4, kind
-    assert len(after - before) > 1
+    for (before, after), kinds in zip(pairwise(exported), (("chunks", "words"), ("chunks",)), strict=True):
+        for kind in kinds:
+            names = [{name for name in one if name.startswith(kind)} for one in (before, after)]
+            assert len(names[0]) > 10
+            assert len(names[0] - names[1]) <= 4, kind
+        assert len(after - before) > 1
 
 
 FILTERS: list[dict[str, Any]] = [
@@ -377,15 +375,18 @@ def export_book(directory: Path, chunks: Sequence[Chunk]) -> Index:
     return store.open("book")
 
 
-@pytest.mark.parametrize("language", ["de", "tr", "ar", "zh", "th"])
-def test_results_in_other_languages_are_those_of_lexical_search(language: str, tmp_path: Path) -> None:
-    """Queries are parts of the sentence, single words of it, and words with a typo."""
-    texts = [SENTENCES[language], *random_sentences(language, 30)]
-    chunks = [replace(chunk(number, text=text), language=language) for number, text in enumerate(texts)]
-    index = export_book(tmp_path, chunks)
-    words = query_words(SENTENCES[language], language)
-    queries = [SENTENCES[language], *words[:6], " ".join(words[:4]), f"{words[0]}x {words[-1]}"]
-    answers = ask(tmp_path / "recto", [["search", query, {"top_k": 40}] for query in queries])
+def test_results_in_other_languages_are_those_of_lexical_search(tmp_path: Path) -> None:
+    """Queries are parts of a sentence, single words of it, and words with a typo."""
+    languages = ("de", "tr", "ar", "zh", "th")
+    texts = [(one, text) for one in languages for text in (SENTENCES[one], *random_sentences(one, 15))]
+    chunks = [chunk(number, text=text) for number, (_, text) in enumerate(texts)]
+    pairs = zip(chunks, texts, strict=True)
+    index = export_book(tmp_path, [replace(one, language=language) for one, (language, _) in pairs])
+    queries = []
+    for language in languages:
+        words = query_words(SENTENCES[language], language)
+        queries += [SENTENCES[language], *words[:6], " ".join(words[:4]), f"{words[0]}x {words[-1]}"]
+    answers = ask(tmp_path / "recto", [["search", query, {"top_k": 100}] for query in queries])
     for query, found in zip(queries, answers, strict=True):
         _, hits = lexical_search(index, query)
         assert {hit["url"]: pytest.approx(hit["score"]) for hit in found["results"]} == {
@@ -393,17 +394,16 @@ def test_results_in_other_languages_are_those_of_lexical_search(language: str, t
         }, query
 
 
-@pytest.mark.parametrize("language", MARKED)
-def test_snippets_are_cut_between_characters(language: str, tmp_path: Path) -> None:
+def test_snippets_are_cut_between_characters(tmp_path: Path) -> None:
     """In Python and in the static client; the number of dots moves the cut."""
-    word = MARKED[language]
-    dots = ["." * number for number in range(2, len(word) + 2)]
-    texts = [f"{word * 60}{one}config.yaml{one}{word * 60}" for one in dots]
-    texts += [one + word * 60 for one in dots]
-    chunks = [chunk(number, text=text) for number, text in enumerate(texts)]
-    index = export_book(
-        tmp_path, [replace(one, language=language, headings=("config.yaml",)) for one in chunks]
-    )
+    chunks, texts = [], []
+    for language, word in MARKED.items():
+        for dots in ("." * number for number in range(2, len(word) + 2)):
+            for text in (f"{word * 60}{dots}config.yaml{dots}{word * 60}", dots + word * 60):
+                one = chunk(len(texts), text=text)
+                chunks.append(replace(one, language=language, headings=("config.yaml",)))
+                texts.append(text)
+    index = export_book(tmp_path, chunks)
     (answer,) = ask(tmp_path / "recto", [["search", "config.yaml", {"top_k": len(texts)}]])
     query, _ = lexical_search(index, "config.yaml")
     shown = [(hit["text"], hit["snippet"]) for hit in answer["results"]]

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
@@ -128,6 +129,12 @@ class ThreadServer(Caller):
         assert not self._thread.is_alive()
 
 
+@cache
+def described() -> dict[str, Any]:
+    """Return the OpenAPI description; nothing is opened for it."""
+    return make_app(Settings("local", "edge", Path("nowhere")), ServeOptions()).openapi()
+
+
 class Service(ThreadServer):
     """The HTTP server in a thread; each of its JSON responses must have the format that it describes."""
 
@@ -137,9 +144,7 @@ class Service(ThreadServer):
     def _open(self, settings: Settings, options: ServeOptions) -> Any:
         with pytest.MonkeyPatch.context() as patch:  # one model for all services of this process
             patch.setattr(granite, "built_in_embedder", self._open_model)
-            app = make_app(settings, options, lambda _: None)
-        self._described: dict[str, Any] = app.openapi()
-        return app
+            return make_app(settings, options, lambda _: None)
 
     @staticmethod
     def _open_model(_home: Path, threads: int, precision: Precision, **more: Any) -> Embedder:
@@ -148,12 +153,12 @@ class Service(ThreadServer):
     def check(self, method: str, path: str, reply: Reply) -> None:
         if method == "HEAD" or reply.headers.get("content-type") != "application/json":
             return
-        for template, operations in self._described["paths"].items():
+        for template, operations in described()["paths"].items():
             if re.fullmatch(re.sub(r"{\w+}", ".+", template), path.partition("?")[0]):
                 responses = operations.get(method.lower(), {}).get("responses", {})
                 content = responses.get(str(reply.status), {}).get("content", {})
                 schema = content.get("application/json", {}).get("schema", {})
-                whole = {**schema, "components": self._described["components"]}
+                whole = {**schema, "components": described()["components"]}
                 Draft202012Validator(whole).validate(reply.json())
 
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 from pathlib import Path
 from time import sleep
-from typing import Any
 
 import pytest
 import schemathesis
@@ -26,7 +25,7 @@ from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
 from recto.server.http.service import SearchService
 from recto.settings import Settings
-from tests.server.http.service import Service
+from tests.server.http.service import Service, described
 
 CHECKS = [
     not_a_server_error,
@@ -38,12 +37,7 @@ CHECKS = [
 ]
 
 
-def description(options: ServeOptions) -> dict[str, Any]:
-    """Return the OpenAPI description without opening a book."""
-    return make_app(Settings("local", "edge", Path("nowhere")), options).openapi()
-
-
-API = schemathesis.openapi.from_dict(description(ServeOptions()))
+API = schemathesis.openapi.from_dict(described())
 OPERATIONS = {operation.ok().label: operation.ok() for operation in API.get_all_operations()}
 GENERATED = settings(
     max_examples=10,
@@ -72,37 +66,38 @@ def test_generated_requests(
 
 
 def test_described_operations(house_service: Service) -> None:
-    described = house_service.get("/openapi.json").json()
-    for path, operations in described["paths"].items():
+    description = house_service.get("/openapi.json").json()
+    for path, operations in description["paths"].items():
         for operation in operations.values():
             assert "422" not in operation["responses"], path
             assert operation["summary"]
     for path in ("/retrieve", "/v1/search", "/v1/related", "/v1/batch"):
-        codes = set(described["paths"][path]["post"]["responses"])
+        codes = set(description["paths"][path]["post"]["responses"])
         assert {"200", "400", "401", "404", "413", "429", "500", "503"} <= codes
-    assert "HTTPValidationError" not in described["components"]["schemas"]
+    assert "HTTPValidationError" not in description["components"]["schemas"]
 
 
 def test_examples_work(house_service: Service) -> None:
-    described = house_service.get("/openapi.json").json()
-    items = described["paths"].items()
+    description = house_service.get("/openapi.json").json()
+    items = description["paths"].items()
     bodies = {path: item["post"]["requestBody"] for path, item in items if "post" in item}
     assert len(bodies) >= 5
     for path, body in bodies.items():
         name = body["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
-        for example in described["components"]["schemas"][name]["examples"]:
+        for example in description["components"]["schemas"][name]["examples"]:
             expected = {"/v1/click": 204, "/v1/answer/feedback": 204, "/v1/answer": 404}.get(path, 200)
             assert house_service.post(path, example).status == expected, path
 
 
 def test_the_key_is_described() -> None:
-    described = description(ServeOptions(keys=("a-key-0123456789",)))
-    assert described["components"]["securitySchemes"] == {
+    options = ServeOptions(keys=("a-key-0123456789",))
+    description = make_app(Settings("local", "edge", Path("nowhere")), options).openapi()
+    assert description["components"]["securitySchemes"] == {
         "key": {"type": "http", "scheme": "bearer"},
         "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
     }
-    assert described["security"] == [{"key": []}, {"header": []}]
-    gets = {path: item["get"] for path, item in described["paths"].items() if "get" in item}
+    assert description["security"] == [{"key": []}, {"header": []}]
+    gets = {path: item["get"] for path, item in description["paths"].items() if "get" in item}
     assert [path for path, get in gets.items() if get.get("security") == []] == ["/healthz", "/readyz"]
 
 
