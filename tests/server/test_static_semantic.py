@@ -153,10 +153,11 @@ def readers_questions() -> list[str]:
 
 
 def test_tokens_and_vectors_are_those_of_the_model(exported: Path, int8: BuiltInEmbedder) -> None:
-    """For 3 000 texts and 60 queries; tests/bench compares the ranking of whole books."""
+    """For 3 000 texts and 26 queries; tests/bench compares the ranking of whole books."""
     asked = readers_questions()
     texts = ["a" * 100, "word " * 600, "", *asked[::5], *odd_strings(2_000)][:3_000]
-    queries = sorted(asked, key=len)[:: len(asked) // 60]
+    by_length = sorted(asked, key=len)
+    queries = [*by_length[:2_000:100], *by_length[::1_000]]  # the time grows with the length
     values = {"tokenized": texts, "embedded": queries}
     found = run_node(exported.parent, EMBED, f"{exported.as_uri()}/", MODEL, values=values)
     library = new_tokenizer(read_tokenizer(find_pack()))
@@ -167,15 +168,15 @@ def test_tokens_and_vectors_are_those_of_the_model(exported: Path, int8: BuiltIn
     pairs = zip(found["vectors"], int8.embed_queries(queries), strict=True)
     cosines = [sum(map(mul, one, other)) for one, other in pairs]
     assert min(cosines) >= 0.998  # two processors round some numbers to other int8 values, too
-    assert sorted(cosines)[len(cosines) // 20] >= 0.999
+    assert sorted(cosines)[len(cosines) // 10] >= 0.999
 
 
 def test_hybrid_search_is_that_of_the_service(exported: Path, retriever: Retriever) -> None:
-    """For a third of the questions of the sample book's suite, others that it does not cover, and filters."""
-    queries = [*questions()[::3], "kinematcs", "qos", "how do I bake bread", "zzzz qqqq", "!?"]
+    """For some questions of the sample book's suite, others that it does not cover, and filters."""
+    queries = [*questions()[::8], "kinematcs", "qos", "how do I bake bread", "zzzz qqqq", "!?"]
     options = {"top_k": 6, "group_by": "page"}
     requests = [["search", query, options] for query in queries]
-    requests += [["search", queries[0], {"top_k": 10, **filters}] for filters in FILTERS]
+    requests += [["search", "sensors", {"top_k": 10, **filters}] for filters in FILTERS]
     found = search(exported, requests)
     filtered = [found["answers"].pop() for _ in FILTERS][::-1]
     assert found["errors"] == []
@@ -191,13 +192,13 @@ def test_hybrid_search_is_that_of_the_service(exported: Path, retriever: Retriev
         close += abs(answer["answerable"] - expected["answerable"]) <= 0.02
         assert answer["results"][0]["score"] == pytest.approx(expected["results"][0]["score"], abs=0.005)
     # Rounding to int8 depends on the last digits, so two processors also differ for some questions.
-    assert first >= 0.97 * len(queries)
-    assert five >= 0.93 * len(queries)
+    assert first >= len(queries) - 1
+    assert five >= len(queries) - 3
     assert close == len(queries)
     bread = found["answers"][len(queries) - 3]
     assert (bread["coverage"], bread["covered"]) == ("not covered", False)
     for filters, answer in zip(FILTERS, filtered, strict=True):
-        more = retriever.search(queries[0], 30, filters)
+        more = retriever.search("sensors", 30, filters)
         assert (answer["mode"], answer["outcome"]) == ("hybrid", more.outcome), filters
         scores = [hit.score for hit in more.hits[:10]]
         assert [hit["score"] for hit in answer["results"]] == pytest.approx(scores, abs=0.01), filters
