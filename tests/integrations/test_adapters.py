@@ -38,7 +38,8 @@ class Adapter(NamedTuple):
 
 def load(name: str) -> Any:
     """Import an adapter; skip the test without its framework."""
-    return pytest.importorskip(f"recto.integrations.{name}", f"uv run --group {name}", exc_type=ImportError)
+    reason = f"uv run --group {name} has it"
+    return pytest.importorskip(f"recto.integrations.{name}", reason=reason, exc_type=ImportError)
 
 
 def langchain(top_k: int = 5, **options: Any) -> Adapter:
