@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from recto.errors import ErrorKind, RectoError, Unreachable
-from recto.protocols import Embedder, MultiModel, Progress, known_languages
+from recto.protocols import Embedder, MultiModel, known_languages
 from recto.server.limits import CallCancelled, CurrentRequest, current_request
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
@@ -94,6 +94,8 @@ class BatchingEmbedder:
 
     def __init__(self, inner: Embedder, on_batch: Callable[[int], None] = lambda _: None) -> None:
         self._inner = inner
+        self.warm_up, self.count_tokens = inner.warm_up, inner.count_tokens
+        self.embed_documents = inner.embed_documents
         self._on_batch = on_batch
         self._model_thread = ThreadPoolExecutor(1, thread_name_prefix="recto-model")
         self._lock = threading.Lock()
@@ -130,14 +132,6 @@ class BatchingEmbedder:
         with self._lock:
             return self._others.setdefault(fingerprint.model, BatchingEmbedder(other, self._on_batch))
 
-    def warm_up(self) -> None:
-        """Load the model."""
-        self._inner.warm_up()
-
-    def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text."""
-        return self._inner.count_tokens(text)
-
     def embed_query(self, text: str) -> Vector:
         """Embed one query, together with queries of other threads."""
         return self.embed_queries([text])[0]
@@ -156,10 +150,6 @@ class BatchingEmbedder:
         waiting = _Waiting(text, tokens, turn, request)
         insort(self._queue, waiting, key=lambda one: one.turn)
         return waiting
-
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
-        """Embed documents."""
-        return self._inner.embed_documents(texts, progress)
 
     def close(self) -> None:
         """Close connections."""
