@@ -367,7 +367,7 @@ def test_words_are_cut_as_in_python(tmp_path: Path) -> None:
             assert cut == ours, text
 
 
-def export_book(directory: Path, chunks: Sequence[Chunk]) -> Index:
+def export_book(directory: Path, chunks: list[Chunk]) -> Index:
     """Export a book of chunks, and return its index."""
     store = EdgeStore(directory / "books")
     publish_lexical(store, "book", chunks)
@@ -396,7 +396,8 @@ def test_results_in_other_languages_are_those_of_lexical_search(tmp_path: Path) 
 
 def test_snippets_are_cut_between_characters(tmp_path: Path) -> None:
     """In Python and in the static client; the number of dots moves the cut."""
-    chunks, texts = [], []
+    chunks: list[Chunk] = []
+    texts: list[str] = []
     for language, word in MARKED.items():
         for dots in ("." * number for number in range(2, len(word) + 2)):
             for text in (f"{word * 60}{dots}config.yaml{dots}{word * 60}", dots + word * 60):

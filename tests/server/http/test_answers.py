@@ -64,15 +64,15 @@ def answer_settings(
     return in_copy(settings, root)
 
 
+def with_answers(settings: Settings, **answer: Any) -> Settings:
+    return replace(settings, answer=replace(settings.answer, **answer))
+
+
 def in_copy(settings: Settings, root: Path, **answer: Any) -> Settings:
     """Return settings with a copy of the home, where no answers are counted yet."""
     ignored = shutil.ignore_patterns("answers-*")
     home = shutil.copytree(settings.home, root / "home", symlinks=True, ignore=ignored)
-    return replace(settings, home=home, answer=replace(settings.answer, **answer))
-
-
-def with_answers(settings: Settings, **answer: Any) -> Settings:
-    return replace(settings, answer=replace(settings.answer, **answer))
+    return replace(with_answers(settings, **answer), home=home)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -187,13 +187,13 @@ def test_faults_become_clear_events(
     assert KEY not in caplog.text
 
 
-@pytest.mark.parametrize("fault", [hang(), stall(event("Jam ")), flood(b": still thinking\n\n")])
-def test_the_time_limit(answer_settings: Settings, chat: ChatDouble, fault: Fault) -> None:
+def test_the_time_limit(answer_settings: Settings, chat: ChatDouble) -> None:
     """A model that is silent, stops, or keeps a connection busy with nothing."""
-    chat.script(fault)
+    chat.script(hang(), stall(event("Jam ")), flood(b": still thinking\n\n"))
     with Service(with_answers(answer_settings, seconds=1)) as service:
-        received = events(service.post("/v1/answer", QUESTION))
-    assert received[-1][1]["error"] == "There was no whole answer within 1 s"
+        for _ in range(3):
+            received = events(service.post("/v1/answer", QUESTION))
+            assert received[-1][1]["error"] == "There was no whole answer within 1 s"
 
 
 def test_a_text_that_breaks_off_and_one_that_is_too_long(asked: Service, chat: ChatDouble) -> None:
@@ -284,7 +284,7 @@ def test_questions_and_feedback_are_logged(asked: Service, answer_settings: Sett
     assert [(one.get("via"), one.get("helpful")) for one in entries()] == [("answer", None), (None, False)]
 
 
-def test_settings(tmp_path: Path) -> None:
+def test_settings_and_an_untrusted_dotenv(tmp_path: Path) -> None:
     base = {"HOME": str(tmp_path), "RECTO_ANSWER_URL": "https://llm.example/v1", "RECTO_ANSWER_API_KEY": KEY}
     with pytest.raises(ConfigurationError, match="RECTO_ANSWER_MODEL is required"):
         load_settings(base, tmp_path)
@@ -296,13 +296,8 @@ def test_settings(tmp_path: Path) -> None:
     plain = {**base, "RECTO_ANSWER_MODEL": "m", "RECTO_ANSWER_URL": "http://llm.example/v1"}
     with pytest.raises(ConfigurationError, match="over plain http"):
         load_settings(plain, tmp_path)
-
-
-def test_a_project_cannot_redirect_answers(tmp_path: Path) -> None:
-    """Neither the address nor anything else of the answers comes from a cloned repository."""
-    (tmp_path / ".env").write_text(
-        "RECTO_ANSWER_URL=https://evil.example/v1\nRECTO_ANSWER_MODEL=m\n", "utf-8"
-    )
+    # Neither the address nor anything else of the answers comes from a cloned repository.
+    (tmp_path / ".env").write_text("RECTO_ANSWER_URL=https://evil.example/v1\nRECTO_ANSWER_MODEL=m\n")
     settings = load_settings({"HOME": str(tmp_path), "RECTO_ANSWER_API_KEY": KEY}, tmp_path)
     assert settings.answer.url == settings.answer.api_key == ""
     assert "RECTO_ANSWER_MODEL, RECTO_ANSWER_URL in" in settings.variables.warnings[0]

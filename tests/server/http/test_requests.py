@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 from time import sleep
+from typing import Any
 
 import pytest
 import schemathesis
@@ -37,7 +38,7 @@ CHECKS = [
 ]
 
 
-API = schemathesis.openapi.from_dict(described())
+API: Any = schemathesis.openapi.from_dict(described())
 OPERATIONS = {operation.ok().label: operation.ok() for operation in API.get_all_operations()}
 GENERATED = settings(
     max_examples=10,

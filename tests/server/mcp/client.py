@@ -51,8 +51,7 @@ def call(retriever: Retriever, tool: str, **arguments: Any) -> CallToolResult:
 
 def data_of(retriever: Retriever, tool: str, **arguments: Any) -> dict[str, Any]:
     """Return the data of a tool that succeeds."""
-    data = call(retriever, tool, **arguments).structured_content
-    assert data is not None
+    data: dict[str, Any] = call(retriever, tool, **arguments).structured_content
     return data
 
 
