@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from recto.search.query_log import read_query_log
 from recto.server.http import ServeOptions
@@ -75,6 +75,12 @@ class Reader(WebUI):
         super().__init__(browser, int(site.origin.rpartition(":")[2]), size, **more)
         self.allowed.append(site.recto)
 
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.dialog, self.panel = (self.page.locator(f"recto-widget {name}") for name in ("dialog", "aside"))
+        self.input, self.options = self.dialog.get_by_role("combobox"), self.dialog.get_by_role("option")
+        return self
+
     def read(self, path: str = FUNDAMENTALS) -> Page:
         self.page.goto(self.origin + path, wait_until="networkidle")
         return self.page
@@ -90,32 +96,10 @@ class Reader(WebUI):
         expect(self.page).to_have_url(re.compile(url))
         expect(self.page.locator("recto-widget .busy")).to_have_count(0)
 
-    @property
-    def dialog(self) -> Locator:
-        return self.page.locator("recto-widget dialog")
-
-    @property
-    def input(self) -> Locator:
-        return self.dialog.get_by_role("combobox")
-
-    @property
-    def options(self) -> Locator:
-        return self.dialog.get_by_role("option")
-
-    @property
-    def panel(self) -> Locator:
-        return self.page.locator("recto-widget aside")
-
     def select(self, selector: str = "main p") -> str:
         """Select the text of an element, and return it."""
-        script = """(element) => {
-            const range = document.createRange();
-            range.selectNodeContents(element);
-            getSelection().removeAllRanges();
-            getSelection().addRange(range);
-            return getSelection().toString();
-        }"""
-        return str(self.page.locator(selector).first.evaluate(script))
+        self.page.locator(selector).first.select_text()
+        return str(self.page.evaluate("getSelection().toString()"))
 
 
 @pytest.fixture

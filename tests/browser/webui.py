@@ -12,7 +12,6 @@ from playwright.sync_api import (
     BrowserContext,
     ConsoleMessage,
     Dialog,
-    Locator,
     Page,
     Request,
     expect,
@@ -58,6 +57,8 @@ class WebUI:
         self.context.set_default_timeout(20_000)
         self.context.add_init_script(_VIOLATIONS)
         self.page = self.tab()
+        self.results = self.page.locator("#list .entry")
+        self.links = self.results.locator("h3 .result")  # without the links of further sections
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -122,10 +123,6 @@ class WebUI:
         return parse_qs(urlsplit(self.page.url).query)
 
     @property
-    def results(self) -> Locator:
-        return self.page.locator("#list .entry")
-
-    @property
     def modules(self) -> set[str]:
         """The modules of the results."""
         return set(self.results.locator(".module").all_text_contents())
@@ -134,11 +131,6 @@ class WebUI:
     def pages(self) -> list[str]:
         """The pages of the results."""
         return list(self.results.evaluate_all("all => all.map(one => one.dataset.page)"))
-
-    @property
-    def links(self) -> Locator:
-        """The links of the results, without the links of further sections."""
-        return self.page.locator("#list .entry h3 .result")
 
     def unfold(self) -> None:
         """Open all folded parts of the list."""
@@ -149,11 +141,8 @@ class WebUI:
 
     def focused(self) -> str:
         """Return the id or the text of the focused element."""
-        return str(
-            self.page.evaluate(
-                "document.activeElement.id || document.activeElement.textContent.trim().replace(/\\s+/g, ' ')"
-            )
-        )
+        shown = "({ id, textContent }) => id || textContent.trim().replace(/\\s+/g, ' ')"
+        return str(self.page.evaluate(f"({shown})(document.activeElement)"))
 
 
 def problems(page: Page) -> list[str]:
