@@ -92,7 +92,7 @@ class Reader(WebUI):
         self.input.press_sequentially(query)
         self.settle()
 
-    def settle(self, url: str = "") -> None:
+    def settle(self, url: str = ".") -> None:
         expect(self.page).to_have_url(re.compile(url))
         expect(self.page.locator("recto-widget .busy")).to_have_count(0)
 

@@ -95,7 +95,7 @@ class WebUI:
         self.page.goto(f"{self.origin}/?{query}" if query else f"{self.origin}/")
         self.settle()
 
-    def settle(self, url: str = "") -> None:
+    def settle(self, url: str = ".") -> None:
         """Wait until the URL has a part, and no request is in progress."""
         expect(self.page).to_have_url(re.compile(url))
         drawn = "#filters:visible, .notice:visible, #page-title:visible, #health-title:visible"
