@@ -18,7 +18,7 @@ import pytest
 from recto.errors import ConfigurationError, InvalidArgument, StorageError
 from recto.evaluation.suites import load_suite
 from recto.protocols import Index
-from recto.search.analyzer import is_stop_word, query_words, tokens
+from recto.search.analyzer import is_stop_word, query_words, word_spans, word_terms
 from recto.search.display import ELLIPSIS, chunk_matches, make_snippet, response_words
 from recto.search.lexical import LexicalQuery, analyze_query, read_lexicon
 from recto.search.markdown import plain_text
@@ -347,8 +347,8 @@ console.log(JSON.stringify(JSON.parse(await readFile("values.json")).map(cut)));
 def python_cuts(language: str, texts: list[str]) -> list[list[object]]:
     return [
         [
-            [text[one.start : one.end], list(one.terms), is_stop_word(text[one.start : one.end], language)]
-            for one in tokens(text, language)
+            [word, list(word_terms(word, language)), is_stop_word(word, language)]
+            for word in (text[start:end] for start, end in word_spans(text, language))
         ]
         for text in texts
     ]
