@@ -13,19 +13,14 @@ from tests.server.http.service import Service, served
 
 
 @pytest.fixture(scope="session")
-def settings(sample_home: Path) -> Settings:
-    return served(sample_home)
-
-
-@pytest.fixture(scope="session")
 def house_settings(house: Path) -> Settings:
     return served(house / "home", "house")
 
 
 @pytest.fixture(scope="session")
-def service(settings: Settings) -> Iterator[Service]:
+def service(sample_home: Path) -> Iterator[Service]:
     """A server with the sample book."""
-    with Service(settings, ServeOptions(collections=("not-there",))) as service:
+    with Service(served(sample_home), ServeOptions(collections=("not-there",))) as service:
         yield service
 
 

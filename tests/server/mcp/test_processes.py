@@ -16,12 +16,10 @@ import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from mcp.server import MCPServer
 
 from recto.search.retriever import Retriever
 from recto.server.limits import MAX_BODY
 from recto.server.mcp_server import http_app, replace_lone_surrogates
-from tests.asgi import asked
 from tests.cli.test_index import WITH_CTRL_C
 from tests.running import ROOT, environment, recto
 from tests.server.http.service import Caller, Reply, ThreadServer
@@ -225,22 +223,16 @@ def test_lone_surrogates_are_replaced(sent: str, read: str) -> None:
     assert json.loads(replace_lone_surrogates(f'"{sent}"')) == read
 
 
-def test_large_bodies_and_streams_are_refused() -> None:
-    application = http_app(MCPServer("recto"), "127.0.0.1", [])
-    for parts, headers in (((b"",), {"content_length": str(MAX_BODY + 1)}), ((b" " * MAX_BODY, b" "), {})):
-        status, _, body = asyncio.run(asked(application, "POST", "/mcp", *parts, **headers))
-        assert status == 413
-        assert json.loads(body)["error"] == "The body is larger than 65536 bytes"
-    status, found, body = asyncio.run(asked(application, "GET", "/mcp", accept="text/event-stream"))
-    assert (status, found["allow"]) == (405, "POST")
-    assert json.loads(body)["status_code"] == 405
+def test_large_bodies_and_streams_are_refused(local: ThreadServer) -> None:
+    large = local.ask("POST", "/mcp", raw=b" " * (MAX_BODY + 1))
+    assert (large.status, large.error) == (413, "The body is larger than 65536 bytes")
+    stream = local.get("/mcp", accept="text/event-stream")
+    assert (stream.status, stream.headers["allow"]) == (405, "POST")
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/", "/"])
-def test_the_host_is_checked_before_anything_else(path: str) -> None:
+def test_the_host_is_checked_before_anything_else(local: ThreadServer, path: str) -> None:
     """A redirect to a host that the client chose would help an attacker."""
-    application = http_app(MCPServer("book"), "127.0.0.1", ())
-    status, found, body = asyncio.run(asked(application, "POST", path, b"{}", host="evil.example"))
-    assert status == 400
-    assert "location" not in found
-    assert json.loads(body)["error"] == "This service does not accept that host name"
+    reply = local.ask("POST", path, {}, {"Host": "evil.example"})
+    assert (reply.status, reply.error) == (400, "This service does not accept that host name")
+    assert "location" not in reply.headers
