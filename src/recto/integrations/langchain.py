@@ -74,7 +74,7 @@ class RectoLangChainRetriever(BaseRetriever):
         if unknown := given.keys() - {*_OPTIONS}:
             raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
         options = {name: given.get(name) for name in _OPTIONS}
-        options = {name: getattr(self, name) if one is None else one for name, one in options.items()}
+        options = {name: getattr(self, name) if one in (None, "") else one for name, one in options.items()}
         return {"top_k": options.pop("k"), **options}
 
 
