@@ -86,7 +86,7 @@ def check(command: list[str]) -> None:
         assert context.params["collection"] == "my-book"
 
 
-def test_every_configuration_is_valid() -> None:
+def test_every_configuration_of_an_mcp_client_is_valid() -> None:
     found = [server for body in fences("jsonc") for server in servers(json.loads(body))]
     found += [server for body in fences("toml") for server in servers(tomllib.loads(body))]
     assert len(found) == 5
@@ -95,10 +95,7 @@ def test_every_configuration_is_valid() -> None:
             assert server["url"].endswith("/mcp")
         else:
             check([server["command"], *server["args"]])
-
-
-def test_the_commands_for_claude_code() -> None:
-    (body,) = fences("text")
+    (body,) = fences("text")  # the commands for Claude Code
     stdio, http = body.strip().split("\n")
     check(shlex.split(stdio.partition(" -- ")[2]))
     assert http.endswith("http://127.0.0.1:8001/mcp")

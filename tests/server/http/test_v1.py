@@ -375,8 +375,3 @@ def log_queries(service: Service) -> str:
     assert (clicked.status, clicked.body) == (204, b"")
     assert service.post("/v1/click", opened | {"rank": 0}).status == 400
     return str(opened["url"])
-
-
-def test_without_a_log_a_click_is_ignored(service: Service) -> None:
-    assert service.post("/v1/click", {"query": "jam", "url": "local://a", "rank": 1}).status == 204
-    assert service.post("/v1/search", {"query": "ROS 2"}).json()["query_log"] is False
