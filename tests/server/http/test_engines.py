@@ -238,6 +238,7 @@ def test_an_engine_fails_and_recovers(
                 assert int(reply.headers["retry-after"]) >= 1
                 assert internals(settings, reply.body.decode()) == []
             assert service.get("/healthz").status == 200
+            assert "recto_circuits_open 0.0" not in service.get("/metrics").body.decode()
             if engine == "cohere":
                 lexical = service.post("/v1/search", {"query": "dough", "mode": "lexical"})
                 assert "bread" in lexical.json()["results"][0]["url"], "it needs no embedder"
