@@ -88,9 +88,9 @@ HOSTILE = (
     "\0<script>\ud800",
 )
 HUGE = [
-    *(part * (9_000 // len(part)) for part in ("[", "`", "*", "|", "_a", "![", "<", "**a", ":::a\n")),
-    *("*" * 20_000, "> " * 4_000 + "a", "- " * 4_000 + "a"),
-    "|a" * 1_000 + "\n" + "|-" * 1_000 + "\n" + "x\n" * 2_000,
+    *(part * (3_000 // len(part)) for part in ("[", "`", "*", "|", "_a", "![", "<", "**a", ":::a\n")),
+    *("*" * 20_000, "> " * 1_500 + "a", "- " * 1_500 + "a"),
+    "|a" * 150 + "\n" + "|-" * 150 + "\n" + "x\n" * 400,
 ]
 
 
@@ -129,7 +129,7 @@ def test_hostile_markdown_has_only_safe_elements(text: str) -> None:
 def test_huge_nesting_is_rendered_quickly_and_completely(text: str) -> None:
     began = process_time()  # not the wall clock: other processes may be busy
     html = render_markdown(text)
-    assert process_time() - began < 10
+    assert process_time() - began < 5
     assert html
     if text.endswith(" a"):
         assert "a</code>" in html, "text below the maximum nesting is not lost"
