@@ -59,8 +59,8 @@ def test_generated_requests(
     house_service: Service, label: str, mode: GenerationMode, data: st.DataObject
 ) -> None:
     operation = OPERATIONS[label]
-    if mode.is_negative and not (operation.body or operation.query or operation.path_parameters):
-        return  # nothing that could be wrong
+    if mode.is_negative and not operation.body and len(list(operation.query)) < 2:
+        return  # it takes at most the name of a collection, and any text may be one
     case = data.draw(operation.as_strategy(generation_mode=mode))
     reply = case.call(base_url=f"http://127.0.0.1:{house_service.port}", timeout=60)
     case.validate_response(reply, checks=CHECKS)
