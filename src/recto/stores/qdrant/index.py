@@ -237,7 +237,9 @@ class ServerIndex:
             left = NO_FILTERS if self._schema.own and not client_side else filters
             while True:
                 batches = self._candidate_requests(queries, limit, condition, fetched)
-                answers = self._query(list(chain(*batches)))
+                requests = list(chain(*batches))
+                read, name = self._connection.read, self._schema.collection
+                answers = read(QdrantClient.query_batch_points, name, requests) if requests else []
                 results = self._to_candidates(queries, batches, answers, limit, left)
                 # Copies of chunks may have been dropped: then the next points have more of the best chunks.
                 pairs = zip(answers, results, strict=False)
@@ -259,7 +261,9 @@ class ServerIndex:
         if conditions is not None and self._schema.own:
             batches = self._candidate_requests(queries, limit, _to_filter(conditions), limit)
             with suppress(IndexRequired):
-                answers = await self._aquery(list(chain(*batches)))
+                requests = list(chain(*batches))
+                read, name = self._connection.aread, self._schema.collection
+                answers = await read(AsyncQdrantClient.query_batch_points, name, requests) if requests else []
                 return self._to_candidates(queries, batches, answers, limit)
         from asyncio import to_thread
 
@@ -368,18 +372,6 @@ class ServerIndex:
     def _warn(self, warning: str) -> None:
         if warning not in self._info.warnings:
             self._info = replace(self._info, warnings=(*self._info.warnings, warning))
-
-    def _query(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
-        if not requests:
-            return []
-        name = self._schema.collection
-        return self._connection.read(QdrantClient.query_batch_points, name, requests)
-
-    async def _aquery(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
-        if not requests:
-            return []
-        name = self._schema.collection
-        return await self._connection.aread(AsyncQdrantClient.query_batch_points, name, requests)
 
     def _candidate_requests(
         self,

@@ -140,7 +140,7 @@ class ServerStore:
             analyzer,
             self._writer_lock(name, wait),
             self._open.clear,
-            rebuild=rebuild,
+            rebuild,
         )
 
     def delete(self, name: str) -> None:
