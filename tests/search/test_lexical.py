@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recto.search.analyzer import exact_term, query_words, stem, term_id, tokens, word_forms, word_terms
+from recto.search.analyzer import exact_term, query_words, stem, term_id, word_forms, word_spans, word_terms
 from recto.search.lexical import (
     COMMON_WORDS,
     SINGLE_WORD_WEIGHT,
@@ -186,7 +186,7 @@ def test_a_random_typo_finds_the_word_again() -> None:
 
 
 def terms_of(text: str) -> list[str]:
-    return [term for token in tokens(text) for term in token.terms]
+    return [term for start, end in word_spans(text) for term in word_terms(text[start:end])]
 
 
 @pytest.mark.parametrize(
@@ -238,11 +238,12 @@ def test_stop_words_count_only_in_quotes_or_alone() -> None:
 @settings(max_examples=50)
 def test_any_text_can_be_analysed(text: str) -> None:
     last = 0
-    for token in tokens(text):
-        assert last <= token.start < token.end <= len(text)
-        assert token.terms[0] == stem(text[token.start : token.end].lower())
-        assert all(token.terms)
-        last = token.end
+    for start, end in word_spans(text):
+        assert last <= start < end <= len(text)
+        first, *others = word_terms(text[start:end])
+        assert first == stem(text[start:end].lower())
+        assert all(others)
+        last = end
     assert len(set(query_words(text))) == len(query_words(text))
 
 
