@@ -25,13 +25,11 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import SAMPLE_COLLECTION, Settings
-from recto.stores.edge import build as edge_build
 from recto.stores.edge.store import EdgeStore
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library
 from tests.shared_embedder import shared_embedder
-from tests.thread_worker import ThreadWorker
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -169,12 +167,6 @@ def small_book(tmp_path: Path) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text, "utf-8")
     return root
-
-
-@pytest.fixture
-def thread_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Embedded indexes are built in a thread: to start a process takes longer than the work."""
-    monkeypatch.setattr(edge_build, "start_worker", ThreadWorker)
 
 
 @pytest.fixture

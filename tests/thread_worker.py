@@ -1,12 +1,16 @@
-"""The worker that builds an embedded index, in a thread instead of a process."""
+"""Build embedded indexes in threads: to start a worker process takes longer than its work on a small book."""
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from recto.stores.edge.build import run_worker
+import pytest
+
+from recto.stores.edge import build
 
 
 class ThreadWorker(threading.Thread):
@@ -16,14 +20,22 @@ class ThreadWorker(threading.Thread):
 
     def __init__(self, directory: Path, dim: int, _: object) -> None:
         super().__init__(daemon=True)
-        (source, self_in), (self_out, target) = os.pipe(), os.pipe()
-        self.stdin, self.stdout = os.fdopen(self_in, "wb"), os.fdopen(self_out, "rb")
+        (source, own_input), (own_output, target) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(own_input, "wb"), os.fdopen(own_output, "rb")
         self._arguments = directory, dim, os.fdopen(source, "rb"), os.fdopen(target, "wb", buffering=0)
         self.start()
 
     def run(self) -> None:
         with self._arguments[2], self._arguments[3]:
-            self.returncode = int(not run_worker(*self._arguments))
+            self.returncode = int(not build.run_worker(*self._arguments))
 
     def wait(self) -> None:
         self.join()
+
+
+@contextmanager
+def thread_workers() -> Iterator[None]:
+    """Start threads instead of processes, for the tests of a directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "start_worker", ThreadWorker)
+        yield

@@ -76,10 +76,6 @@ def on_server(url: str, key: str, home: Path) -> ServerStore:
 
 
 class TestEdgeStore(BuiltInStore):
-    @pytest.fixture(autouse=True)
-    def _workers(self, thread_worker: None) -> None:
-        """Tests of the worker process are in `tests/stores`."""
-
     @pytest.fixture
     def store(self, home: Path) -> Iterator[Store]:
         with opened(EdgeStore(home)) as store:

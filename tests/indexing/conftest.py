@@ -1,10 +1,15 @@
-"""Indexes of these tests are built in threads."""
+"""Build indexes in threads; the tests of worker processes are in `tests/stores`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from tests.thread_worker import thread_workers
 
-@pytest.fixture(autouse=True)
-def _workers(thread_worker: None) -> None:
-    """Tests of the worker process are in `tests/stores`."""
+
+@pytest.fixture(scope="package", autouse=True)
+def _workers() -> Iterator[None]:
+    with thread_workers():
+        yield

@@ -133,7 +133,6 @@ def test_empty_results_are_explained(retriever: Retriever, embedder: Embedder, s
         Retriever(embedder, EdgeStore(sample_home), "elsewhere").search("sensors")
 
 
-@pytest.mark.usefixtures("thread_worker")
 def test_a_newly_published_index_is_used(home: Path, small_book: Path) -> None:
     reader = Retriever(HashEmbedder(), EdgeStore(home), "garden")
     for word in ("frost", "May"):

@@ -148,7 +148,6 @@ class TestRelated:
         assert nothing.outcome is Outcome.FILTERED_OUT
         assert "isaac" in nothing.message
 
-    @pytest.mark.usefixtures("thread_worker")
     def test_the_message_says_if_only_the_selection_was_found(self, tmp_path: Path) -> None:
         text = "This is the only sentence of a very short book."
         (tmp_path / "only.md").write_text(f"# Only\n\n{text}\n")
