@@ -41,11 +41,6 @@ class LargeIndex:
     vectors: Any
     queries: Any
 
-    def nearest(self, query: Any, among: Any) -> dict[str, float]:
-        """Search exactly among some of the vectors."""
-        scores = self.vectors[among] @ query
-        return {self.ids[among[position]]: float(scores[position]) for position in np.argsort(-scores)[:TOP]}
-
     def recall(self, filters: Filters, among: Any) -> float:
         """Return the recall of searches, and check that scores are those of the full vectors."""
         results = 0
@@ -54,7 +49,8 @@ class LargeIndex:
             assert len(hits) == TOP
             full = [float(self.vectors[self.ids.index(hit.chunk.id)] @ query) for hit in hits]
             assert [hit.score for hit in hits] == pytest.approx(full, abs=1e-5)
-            results += len({hit.chunk.id for hit in hits} & set(self.nearest(query, among)))
+            exact = np.argsort(-(self.vectors[among] @ query))[:TOP]
+            results += len({hit.chunk.id for hit in hits} & {self.ids[among[one]] for one in exact})
         return results / (TOP * len(self.queries))
 
 
@@ -135,13 +131,6 @@ def test_too_few_hits_in_a_module_trigger_an_exact_search(
     assert large_index.recall(Filters(("module-2",)), MODULE_2) == 1
     hits = nearest(large_index.index, large_index.queries[0].tolist(), TOP, PAGE_37)
     assert len(hits) == 1, "pages are searched exactly anyway"
-
-
-def test_counts(large_index: LargeIndex) -> None:
-    assert large_index.index.modules() == {f"module-{number}": COUNT // MODULES for number in range(MODULES)}
-    assert set(large_index.index.pages().values()) == {PAGE}
-    assert len(large_index.index.pages()) == COUNT // PAGE
-    assert large_index.index.count(Filters(("module-1",), "local://docs/docs/page-1")) == PAGE
 
 
 def test_mapped_indexes_find_all_without_a_graph(tmp_path_factory: pytest.TempPathFactory) -> None:
