@@ -383,7 +383,7 @@ def write_all_the_time(home: Path, ready: Event, stop: Event) -> None:
         ready.set()
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [3, pytest.param(50, marks=pytest.mark.long)])
 def test_a_backup_during_publishes_is_whole(home: Path, tmp_path: Path, count: int) -> None:
     context = multiprocessing.get_context("spawn")
     ready, stop = context.Event(), context.Event()

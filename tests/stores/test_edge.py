@@ -324,10 +324,14 @@ def test_nothing_is_published_when_chunks_collide(home: Path, store: EdgeStore) 
     assert store.open("books").count() == 50
 
 
+def _used(data: bytes) -> int:
+    """Return the position of a byte that is not zero."""
+    return next((at for at in (len(data) // 2, 0, len(data) - 1) if data[at]), len(data) // 2)
+
+
 def _flipped(data: bytes) -> bytes:
-    """Change a byte that is not zero."""
-    used = [index for index in (len(data) // 2, 0, len(data) - 1) if data[index]] or [len(data) // 2]
-    return data[: used[0]] + bytes([data[used[0]] ^ 0xFF]) + data[used[0] + 1 :]
+    at = _used(data)
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
 def test_file_state_changes_even_if_the_clock_does_not(tmp_path: Path) -> None:
@@ -378,11 +382,9 @@ def _rot(path: Path) -> None:
     The byte is changed in place: a thread that verifies the file must never see it empty.
     """
     status, data = path.stat(), path.read_bytes()
-    damaged = _flipped(data)
-    (at,) = (index for index, byte in enumerate(data) if byte != damaged[index])
     with path.open("r+b", buffering=0) as file:
-        file.seek(at)
-        file.write(damaged[at : at + 1])
+        file.seek(_used(data))
+        file.write(bytes([data[_used(data)] ^ 0xFF]))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
