@@ -7,7 +7,6 @@ import sys
 import threading
 import tracemalloc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -38,32 +37,29 @@ class FixedEmbedder(HashEmbedder):
         return [self.vectors[text] for text in texts]
 
 
-@dataclass(slots=True)
 class Events:
     """Records the audit events (files, imports) of one thread."""
 
-    thread: int = 0
-    seen: list[str] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._thread, self._seen = 0, list[str]()
+        sys.addaudithook(self._note)  # cannot be removed, so it does nothing unless a thread is recorded
 
-    def note(self, event: str, _: Any) -> None:
-        if self.thread == threading.get_ident():
-            self.seen.append(event)
+    def _note(self, event: str, _: Any) -> None:
+        if self._thread == threading.get_ident():
+            self._seen.append(event)
 
     def during(self, work: Callable[[], object]) -> list[str]:
-        self.seen.clear()
-        self.thread = threading.get_ident()
+        self._seen, self._thread = [], threading.get_ident()
         try:
             work()
         finally:
-            self.thread = 0
-        return list(self.seen)
+            self._thread = 0
+        return self._seen
 
 
 @pytest.fixture(scope="module")
 def events() -> Events:
-    recorded = Events()
-    sys.addaudithook(recorded.note)  # cannot be removed, so it does nothing unless a thread is recorded
-    return recorded
+    return Events()
 
 
 @pytest.fixture(scope="module")

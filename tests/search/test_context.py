@@ -202,11 +202,13 @@ def test_only_a_page_that_is_relevant_comes_first(retriever: Retriever, mode: Mo
 
 
 def test_a_page_that_does_not_exist(retriever: Retriever) -> None:
-    context = retriever.context(QUESTION, page="local://docs/docs/module-1-ros2/01-ros2-fundamental")
+    context = retriever.context(QUESTION, page=FUNDAMENTALS[:-1])
     assert context.page_used is False
     assert f"Did you mean '{FUNDAMENTALS}'?" in context.page_message
     assert context.page_message.endswith("The whole book was searched.")
     assert context.sections
+    awaited = asyncio.run(retriever.acontext(QUESTION, page=FUNDAMENTALS[:-1]))
+    assert replace(awaited, response=context.response) == context
 
 
 def test_without_a_noise_floor_the_page_must_be_among_the_results(retriever: Retriever) -> None:
@@ -231,12 +233,6 @@ def test_without_a_noise_floor_the_page_must_be_among_the_results(retriever: Ret
 def test_invalid_parameters(retriever: Retriever, parameters: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         retriever.context(QUESTION, **parameters)  # type: ignore[arg-type]
-
-
-def test_async(retriever: Retriever) -> None:
-    context = asyncio.run(retriever.acontext(QUESTION, 1000, page=FUNDAMENTALS))
-    expected = retriever.context(QUESTION, 1000, page=FUNDAMENTALS)
-    assert replace(context, response=expected.response) == expected
 
 
 def test_expected_pages_are_preferred_and_others_are_not(retriever: Retriever) -> None:

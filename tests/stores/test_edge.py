@@ -24,7 +24,7 @@ import pytest
 import qdrant_edge
 
 from recto._util.files import replace_text
-from recto.errors import IndexDamaged, StorageError, Unreachable
+from recto.errors import IndexDamaged, Unreachable
 from recto.stores.edge import build as edge_build
 from recto.stores.edge import engine, layout
 from recto.stores.edge import store as edge_store
@@ -192,17 +192,6 @@ def test_a_forked_process_opens_the_index_anew(home: Path, store: EdgeStore) -> 
     child.join(20)
     child.kill()
     assert child.exitcode == 50
-
-
-def test_a_home_that_is_a_file_is_reported(tmp_path: Path) -> None:
-    home = tmp_path / "file"
-    home.touch()
-    store = EdgeStore(home)
-    with pytest.raises(StorageError, match="is not a directory"):
-        store.open("books")
-    with pytest.raises(StorageError, match="is not a directory") as caught:
-        publish(store, "books", [chunk(1)])
-    assert "RECTO_HOME" in caught.value.hint
 
 
 def test_a_read_only_home_can_be_searched(

@@ -369,51 +369,38 @@ def test_promotion_refuses_other_lexical_scores(tmp_path: Path, store: ServerSto
     assert promote(local.open("books"), store, "books").compared
 
 
-def search_params(qdrant: QdrantDouble) -> list[Any]:
-    """Return the parameters of the dense searches so far."""
-    bodies = [request.body for request in qdrant.requests if request.path.endswith("/query/batch")]
-    return [one.get("params") for body in bodies for one in body["searches"]]
-
-
-def test_small_collections_are_searched_exactly(
-    store: ServerStore, qdrant: QdrantDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(store, "books", [chunk(number) for number in range(5)])
-    qdrant.requests.clear()
-    assert len(nearest(store.open("books"), vector(1), 3)) == 3
-    assert [params["exact"] for params in search_params(qdrant)] == [True]
-    monkeypatch.setattr(index_module, "_EXACT_BELOW", 5 * len(vector(1)))
-    store.close()
-    qdrant.requests.clear()
-    nearest(store.open("books"), vector(1), 3)
-    assert [(params.get("exact"), params["hnsw_ef"]) for params in search_params(qdrant)] == [(None, 512)]
-
-
 @pytest.mark.parametrize(
-    ("limit", "ef"), [({"search_allow_exact": False}, 512), ({"search_max_hnsw_ef": 64}, 64)]
+    ("limits", "exact_below", "exact", "ef"),
+    [
+        ({}, 6 * 8, True, None),
+        ({}, 5 * 8, None, 512),
+        ({"search_allow_exact": False}, 6 * 8, None, 512),
+        ({"search_max_hnsw_ef": 64}, 0, None, 64),
+    ],
+    ids=["small", "large", "no exact searches", "a small ef"],
 )
-def test_a_server_that_limits_searches(
+def test_small_collections_are_searched_exactly_if_the_server_allows_it(
     store: ServerStore,
     qdrant: QdrantDouble,
     other_client: QdrantClient,
-    limit: dict[str, Any],
-    ef: int,
     monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, Any],
+    exact_below: int,
+    exact: bool | None,
+    ef: int | None,
 ) -> None:
-    if "search_max_hnsw_ef" in limit:
-        monkeypatch.setattr(index_module, "_EXACT_BELOW", 0)
-    publish(store, "books", [chunk(number) for number in range(5)])
-    expected = [hit.chunk for hit in nearest(store.open("books"), vector(1), 3)]
-    (name,) = qdrant.collections
-    other_client.update_collection(name, strict_mode_config=models.StrictModeConfig(enabled=True, **limit))
-    store.close()
+    monkeypatch.setattr(index_module, "_EXACT_BELOW", exact_below)
+    physical = publish(store, "books", [chunk(number) for number in range(5)]).generation
+    other_client.update_collection(
+        physical, strict_mode_config=models.StrictModeConfig(enabled=True, **limits)
+    )
     index = store.open("books")
-    qdrant.requests.clear()
     (awaited,) = asyncio.run(index.acandidates([IndexQuery(vector(1))], 3))
-    assert list(index.chunks(awaited.dense).values()) == expected
-    assert [hit.chunk for hit in nearest(index, vector(1), 3)] == expected
-    assert [params["hnsw_ef"] for params in search_params(qdrant)] == [ef, ef]
-    assert "may miss chunks" in index.info.warnings[-1]
+    assert list(index.chunks(awaited.dense).values()) == [hit.chunk for hit in nearest(index, vector(1), 3)]
+    bodies = [request.body for request in qdrant.requests if request.path.endswith("/query/batch")]
+    params = [one["params"] for body in bodies for one in body["searches"]]
+    assert [(one.get("exact"), one.get("hnsw_ef")) for one in params] == [(exact, ef)] * 2
+    assert ["may miss chunks" in warning for warning in index.info.warnings] == [True] * bool(limits)
 
 
 # An address that belongs to an attacker: every answer is an error, in bounded time and memory.
