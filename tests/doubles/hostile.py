@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from tests.doubles.server import JSON, Answer, Double, Exchange
 
+CLOSE = {"Connection": "close"}
+
 
 @dataclass(frozen=True)
 class HostileRequest:
@@ -29,16 +31,21 @@ class HostileRequest:
 def hostile_service(respond: Callable[[HostileRequest], None]) -> Iterator[str]:
     """Answer every request with a function; yield the address."""
     with Double() as double:
-        double.always(lambda exchange: respond(HostileRequest(exchange)))
+
+        def answer(exchange: Exchange) -> None:
+            exchange.close()
+            respond(HostileRequest(exchange))
+
+        double.always(answer)
         yield double.url
 
 
 def sends(body: bytes, encoding: str = "") -> Callable[[HostileRequest], None]:
     """Send a body as JSON."""
-    headers = {"Content-Encoding": encoding} if encoding else {}
+    headers = CLOSE | ({"Content-Encoding": encoding} if encoding else {})
     return lambda request: request.exchange.send(Answer(200, body, JSON, headers))
 
 
 def drip(request: HostileRequest) -> None:
     """Send a body byte by byte for half a minute."""
-    request.exchange.drip(Answer(200, b" " * 600), 0.05, 30)
+    request.exchange.drip(Answer(200, b" " * 600, JSON, CLOSE), 0.05, 30)

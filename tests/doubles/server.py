@@ -76,8 +76,10 @@ class Exchange:
         return not self.double.closing.wait(min(seconds, LONGEST))
 
     def send(self, answer: Answer) -> None:
-        # In one write: with two, delayed acknowledgements would slow down every request.
-        self._handler.wfile.write(answer.head() + answer.body)
+        # In one write: with two, delayed acknowledgements would slow down every request. A large body is not copied.
+        is_small = len(answer.body) < 1 << 20
+        for part in (answer.head() + answer.body,) if is_small else (answer.head(), answer.body):
+            self._handler.wfile.write(part)
 
     def drip(self, answer: Answer, pause: float, seconds: float) -> None:
         """Send the body byte by byte, and stop after so many seconds."""
