@@ -90,6 +90,8 @@ class TestEdgeStore(BuiltInStore):
 class TestServerStore(BuiltInStore):
     """On a double that speaks real HTTP."""
 
+    filters_to_check = 40
+
     @pytest.fixture
     def store(self, qdrant: QdrantDouble, home: Path) -> Iterator[Store]:
         with opened(on_server(qdrant.url, QDRANT_KEY, home)) as store:
