@@ -6,13 +6,12 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.granite.embedder import built_in_embedder
-from recto.embedders.onnx import LocalEmbedder, Sessions
 from recto.errors import FingerprintMismatch, InvalidArgument
 from recto.indexing.indexer import IndexJob, IndexProgress, IndexReport, index_book, plan_book
 from recto.indexing.planner import PageState, Plan
@@ -234,6 +233,9 @@ class OtherModel(Counting):
 def test_vectors_of_another_model_are_not_reused(indexed: Indexed) -> None:
     indexed.index()
     indexed.counting = OtherModel(HashEmbedder())
+    with pytest.raises(FingerprintMismatch, match="was indexed with") as caught:
+        Retriever(indexed.counting, indexed.store, NAME).search("dough")
+    assert f"recto index {indexed.root.resolve()} --collection garden" in caught.value.hint
     report = indexed.index("welcome.md")
     assert (report.published, len(indexed.counting.embedded)) == (True, 3)
     assert any("another model" in note for note in report.plan.notes)
@@ -315,8 +317,7 @@ def test_a_small_book(indexed: Indexed) -> None:
     assert report.plan.modules() == {"garden": (2, 2), "kitchen": (1, 1), "intro": (1, 1)}
     assert (seen[0].done, seen[-1].done, seen[-1].chunks) == (0, 4, 4)
     assert [now.done for now in seen] == sorted(now.done for now in seen)
-    fingerprint = report.info.fingerprint
-    assert fingerprint is not None
+    fingerprint = fingerprint_of(report.info)
     assert (fingerprint.embedder, fingerprint.pages) == (HashEmbedder.fingerprint, 4)
     best = Retriever(indexed.counting, indexed.store, NAME).search("Knead the dough").hits[0].chunk
     assert (best.page_url, best.module) == ("local://docs/docs/module-2-kitchen/01-bread", "kitchen")
@@ -327,8 +328,7 @@ def test_a_new_title_is_published_without_embedding(indexed: Indexed) -> None:
     runs = [indexed.index(title=one) for one in ("Houses", "  Houses and \n gardens  ", "Houses and gardens")]
     assert [run.published for run in runs] == [True, True, False]
     assert runs[1].plan.texts == 0
-    fingerprint = indexed.store.open(NAME).info.fingerprint
-    assert fingerprint is not None
+    fingerprint = fingerprint_of(indexed.store.open(NAME).info)
     assert (fingerprint.title, fingerprint.logo) == ("Houses and gardens", "")
     older = {name: value for name, value in fingerprint.to_dict().items() if name not in ("title", "logo")}
     assert Fingerprint.from_dict(older) == replace(fingerprint, title="")
@@ -348,16 +348,3 @@ def test_a_book_without_text_is_an_error(indexed: Indexed, tmp_path: Path) -> No
     with pytest.raises(InvalidArgument, match="does not exist"):
         MarkdownTree(tmp_path / "missing")
     assert indexed.store.open(NAME).count() == 4
-
-
-def test_an_index_of_another_model_is_an_error(indexed: Indexed) -> None:
-    indexed.index()
-
-    def never(threads: int = 1) -> NoReturn:
-        raise AssertionError("the check needs no model")
-
-    fingerprint = replace(HashEmbedder.fingerprint, revision="another")
-    other = LocalEmbedder(fingerprint, 512, never, Sessions(never, 1))
-    with pytest.raises(FingerprintMismatch, match="was indexed with") as caught:
-        Retriever(other, indexed.store, NAME).search("dough")
-    assert f"recto index {indexed.root.resolve()} --collection garden" in caught.value.hint

@@ -87,17 +87,21 @@ def fail(error: BaseException, at: int) -> Callable[[int], None]:
     return check
 
 
-def test_embedding_starts_while_the_book_is_read(tmp_path: Path) -> None:
-    embedder = Embedder()
+@pytest.mark.parametrize(
+    ("embedder", "calls"), [(Embedder(), [BATCH] * 4 + [16]), (BatchedEmbedder(), [250, 150])]
+)
+def test_embedding_starts_while_the_book_is_read(
+    tmp_path: Path, embedder: Embedder, calls: list[int]
+) -> None:
     seen: list[bool] = []
 
     def before(number: int) -> None:
-        if number == 300:
+        if number == 390:
             seen.append(embedder.called.wait(WAIT))
 
     report = index(tmp_path, Book(400, before), embedder)
     assert seen == [True]
-    assert (report.info.chunks, embedder.calls) == (400, [BATCH] * 4 + [16])
+    assert (report.info.chunks, embedder.calls) == (400, calls)
 
 
 def test_a_book_is_read_before_it_costs_anything(tmp_path: Path) -> None:
@@ -127,12 +131,6 @@ def test_chunks_are_written_while_the_next_are_embedded(
 
     index(tmp_path, Book(300), Embedder(before))
     assert seen == [True]
-
-
-def test_an_embedder_states_its_batch(tmp_path: Path) -> None:
-    embedder = BatchedEmbedder()
-    index(tmp_path, Book(600), embedder)
-    assert embedder.calls == [250, 250, 100]
 
 
 def test_an_error_while_reading_stops_embedding(tmp_path: Path) -> None:

@@ -60,6 +60,8 @@ _FRESH_SECONDS = 10.0  # how long an open index is used before checking for a ne
 class ServerStore:
     """Opens collections on a server, and checks every ten seconds whether a new generation was published."""
 
+    is_local = False
+
     def __init__(
         self,
         connection: Connection,
@@ -76,11 +78,6 @@ class ServerStore:
         self._notify = connection.notify
         self._open: dict[str, tuple[float, ServerIndex]] = {}
         self._opening = threading.Lock()
-
-    @property
-    def is_local(self) -> bool:
-        """The data is on a server."""
-        return False
 
     @property
     def client(self) -> Any:
