@@ -202,7 +202,7 @@ def test_a_node_hangs(
     with store_on(home, variables) as store:
         with searching(home, variables, embedder, expected) as searches:
             store.open(SAMPLE_COLLECTION)
-            asked_last = str(store._connection._preferred.url)
+            asked_last = str(store.connection._preferred.url)
             (node,) = (node for node in cluster.nodes if node.url == asked_last)
             with node.hanging():
                 done = recto(home, "index", str(small_book), "--collection", "garden", **variables)
