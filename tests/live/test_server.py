@@ -20,7 +20,6 @@ from tests.live.nodes import Node
 from tests.running import Done, recto
 from tests.stores.test_server import (  # noqa: F401 - collections of other pipelines, on a real server, too
     test_a_damaged_vocabulary_is_reported,
-    test_another_model_or_analyzer_gets_a_new_collection,
     test_candidates_without_a_payload_index,
     test_filters_without_a_payload_index,
     test_foreign_collections_are_not_written_to,
@@ -51,7 +50,7 @@ def server(node: Node) -> dict[str, str]:
 def other_client(node: Node) -> Iterator[QdrantClient]:
     """The client of another pipeline, on a server without any collection."""
     with pytest.warns(UserWarning, match="insecure"):
-        client = QdrantClient(url=node.url, api_key=KEY)
+        client = QdrantClient(url=node.url, api_key=KEY, timeout=60, check_compatibility=False)
     for entry in client.get_collections().collections:
         client.delete_collection(entry.name)
     yield client

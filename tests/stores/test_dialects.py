@@ -350,7 +350,7 @@ def test_different_pages_do_not_match() -> None:
 
 
 def test_mapping_files(tmp_path: Path) -> None:
-    fields = {"text": "body", "page_url": "meta.link", "module": "meta.part"}
+    fields: dict[str, Any] = {"text": "body", "page_url": "meta.link", "module": "meta.part"}
     (tmp_path / "mine.json").write_text("\ufeff" + json.dumps(fields), "utf-8")
     lines = "".join(f'{name} = "{field}"\n' for name, field in ({"name": "theirs"} | fields).items())
     (tmp_path / "mine.toml").write_text(lines, "utf-8")
