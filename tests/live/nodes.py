@@ -147,10 +147,14 @@ class Cluster:
         return ",".join(node.url for node in self.nodes)
 
     def __enter__(self) -> Self:
+        first, *others = self.nodes
         with ExitStack() as started:
             started.push(self)
-            for node in self.nodes:
-                node.start("" if node is self.nodes[0] else self.nodes[0].p2p_url)
+            first.start()
+            first.wait_until_ready()
+            for node in others:
+                node.start(bootstrap=first.p2p_url)
+            for node in others:
                 node.wait_until_ready()
             started.pop_all()
         return self
