@@ -38,8 +38,6 @@ An arm has *joints*:
 walk()
 ```
 """
-
-
 RST_PAGE = """Robots
 ======
 
@@ -58,30 +56,52 @@ Legs
 
 walk
   Moves both legs.
-
-More text.
 """
 
 
-class TestMarkdownTree(SourceConformance):
-    @pytest.fixture
-    def source(self, small_book: Path) -> Source:
-        return open_book(small_book)
+def markdown_tree(directory: Path) -> Source:
+    for name in ("welcome", "module-1/arms", "module-1/legs"):
+        (directory / name).parent.mkdir(exist_ok=True)
+        (directory / f"{name}.md").write_text(f"# {name}\n\nAbout {name}.\n")
+    return open_book(directory)
 
 
-class TestDocusaurusSite(SourceConformance):
-    @pytest.fixture
-    def source(self) -> Source:
-        return open_book(SAMPLE_DOCS)
+def docusaurus_site(_: Path) -> Source:
+    return open_book(SAMPLE_DOCS)
 
 
-class TestMkDocsSite(SourceConformance):
-    @pytest.fixture
-    def source(self, small_book: Path) -> Source:
-        (small_book.parent / "mkdocs.yml").write_text(
-            "site_name: Book\nsite_url: https://example.org/\ndocs_dir: book\n"
-        )
-        return open_book(small_book.parent)
+def mkdocs_site(directory: Path) -> Source:
+    (directory / "book").mkdir()
+    markdown_tree(directory / "book")
+    settings = "site_name: Book\nsite_url: https://example.org/\ndocs_dir: book\n"
+    (directory / "mkdocs.yml").write_text(settings)
+    return open_book(directory)
+
+
+def epub_file(directory: Path) -> Source:
+    pages = {"a.xhtml": "<h1>Arms</h1><p>An arm bends.</p>", "b.xhtml": "<h1>Legs</h1><p>A leg walks.</p>"}
+    (directory / "robots.epub").write_bytes(epub(pages, '<li><a href="a.xhtml">Arms</a></li>'))
+    return open_book(directory / "robots.epub")
+
+
+def pdf_file(directory: Path) -> Source:
+    pages = [column(["Arms", "An arm bends."]), column(["Legs", "A leg walks."])]
+    (directory / "robots.pdf").write_bytes(pdf(pages, [(0, "Arms", 0, 710), (0, "Legs", 1, 710)]))
+    return open_book(directory / "robots.pdf")
+
+
+def built_site(directory: Path) -> Source:
+    for name in ("index", "arms"):
+        (directory / f"{name}.html").write_text(f"<h1>{name}</h1><p>About {name}.</p>")
+    return open_book(directory)
+
+
+class TestFiles(SourceConformance):
+    @pytest.fixture(params=[markdown_tree, docusaurus_site, mkdocs_site, epub_file, pdf_file, built_site])
+    def source(self, request: pytest.FixtureRequest, tmp_path: Path) -> Source:
+        (tmp_path / "source").mkdir()
+        source: Source = request.param(tmp_path / "source")
+        return source
 
 
 class TestWebsite(SourceConformance):
@@ -95,68 +115,20 @@ class TestWebsite(SourceConformance):
             yield WebsiteSource(f"{site.url}/book/", tmp_path / "cache", options)
 
 
-class TestEpub(SourceConformance):
+READERS = {
+    "markdown": (MARKDOWN, PAGE),
+    "mdx": (MDX, PAGE + "\n## Hands\n\n<Tabs>\n\nA hand grasps.\n\n</Tabs>\n"),
+    "quarto": (QUARTO, PAGE),
+    "rst": (RST, RST_PAGE),
+}
+
+
+@pytest.mark.parametrize("format", READERS)
+class TestReaders(ReaderConformance):
     @pytest.fixture
-    def source(self, tmp_path: Path) -> Source:
-        pages = {
-            "a.xhtml": "<h1>Arms</h1><p>An arm bends.</p>",
-            "b.xhtml": "<h1>Legs</h1><p>A leg walks.</p>",
-        }
-        (tmp_path / "robots.epub").write_bytes(epub(pages, '<li><a href="a.xhtml">Arms</a></li>'))
-        return open_book(tmp_path / "robots.epub")
-
-
-class TestPdf(SourceConformance):
-    @pytest.fixture
-    def source(self, tmp_path: Path) -> Source:
-        pages = [column(["Arms", "An arm bends."]), column(["Legs", "A leg walks."])]
-        (tmp_path / "robots.pdf").write_bytes(pdf(pages, [(0, "Arms", 0, 710), (0, "Legs", 1, 710)]))
-        return open_book(tmp_path / "robots.pdf")
-
-
-class TestBuiltSite(SourceConformance):
-    @pytest.fixture
-    def source(self, tmp_path: Path) -> Source:
-        for name in ("index", "arms"):
-            (tmp_path / f"{name}.html").write_text(f"<h1>{name}</h1><p>About {name}.</p>")
-        return open_book(tmp_path)
-
-
-class TestQuartoReader(ReaderConformance):
-    @pytest.fixture
-    def reader(self) -> Reader:
-        return QUARTO.read
+    def reader(self, format: str) -> Reader:
+        return READERS[format][0].read
 
     @pytest.fixture
-    def text(self) -> str:
-        return PAGE
-
-
-class TestRstReader(ReaderConformance):
-    @pytest.fixture
-    def reader(self) -> Reader:
-        return RST.read
-
-    @pytest.fixture
-    def text(self) -> str:
-        return RST_PAGE
-
-
-class TestMarkdownReader(ReaderConformance):
-    @pytest.fixture
-    def reader(self) -> Reader:
-        return MARKDOWN.read
-
-    @pytest.fixture
-    def text(self) -> str:
-        return PAGE
-
-
-class TestMdxReader(ReaderConformance):
-    @pytest.fixture
-    def reader(self) -> Reader:
-        return MDX.read
-
-    @pytest.fixture
-    def text(self) -> str:
-        return PAGE + "\n## Hands\n\n<Tabs>\n\nA hand grasps.\n\n</Tabs>\n"
+    def text(self, format: str) -> str:
+        return READERS[format][1]

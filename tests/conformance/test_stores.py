@@ -17,10 +17,10 @@ from recto.stores.points import candidate_limit
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing import StoreConformance
-from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, nearest, terms
+from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, terms
 from recto.testing.values import EMBEDDER, chunk, publish, publish_lexical, vector
-from recto.types.index import Candidates, IndexQuery, SparseVector
-from recto.types.search import Filters
+from recto.types.index import IndexQuery, SparseVector
+from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
 
 
@@ -42,39 +42,27 @@ class BuiltInStore(StoreConformance):
         ):
             pass
 
-    def test_exact_candidates_of_both_parts(self, store: Store) -> None:
+    def test_exact_candidates(self, store: Store) -> None:
         few = WORDS[: 3 * candidate_limit(4)]  # fewer with "compost" than a query of five takes
         publish_lexical(store, "books", few)
-        index = store.open("books")
-        asked = vector(1000)
+        index, asked = store.open("books"), vector(1000)
         (candidates,) = index.candidates([IndexQuery(asked, terms(index, "compost"))], 5)
         lexical, dense = by_number(index, candidates.lexical), by_number(index, candidates.dense)
-        assert lexical == pytest.approx(
-            {one.chunk_index: bm25(index, one, "compost") for one in few[::3]}, rel=1e-5
-        )
+        expected = {one.chunk_index: bm25(index, one, "compost") for one in few[::3]}
+        assert lexical == pytest.approx(expected, rel=1e-5)
         cosines = {one.chunk_index: cosine(vector(one.chunk_index), asked) for one in few}
-        nearest = sorted(cosines, key=lambda number: -cosines[number])[: candidate_limit(5)]
-        assert dense == pytest.approx({number: cosines[number] for number in {*nearest, *lexical}}, abs=1e-5)
-
-    def test_exact_candidates_of_one_part(self, store: Store) -> None:
-        publish_lexical(store, "books", WORDS)
-        index = store.open("books")
-        (limited,) = index.candidates([IndexQuery(lexical=terms(index, "compost"))], 7)
+        ranked = sorted(cosines, key=lambda number: -cosines[number])
+        both = {*ranked[: candidate_limit(5)], *lexical}
+        assert dense == pytest.approx({number: cosines[number] for number in both}, abs=1e-5)
+        one_part = [IndexQuery(lexical=terms(index, "compost")), IndexQuery(asked)]
+        limited, only_dense = index.candidates([*one_part], 7)
         assert len(limited.lexical) == 7
-        (dense,) = index.candidates([IndexQuery(vector(1000))], 7)
-        expected = {hit.chunk.chunk_index: hit.score for hit in nearest(index, vector(1000), 7)}
-        assert by_number(index, dense.dense) == pytest.approx(expected, abs=1e-5)
-        (only_dense,) = index.candidates([IndexQuery(vector(1000), SparseVector((), ()))], 7)
-        assert len(only_dense.dense) == candidate_limit(7)
-
-    def test_exact_candidates_with_a_filter(self, store: Store) -> None:
-        publish_lexical(store, "books", WORDS)
-        index = store.open("books")
-        (candidates,) = index.candidates([IndexQuery(vector(1000), terms(index, "compost"))], 5, PAGE_A)
-        assert set(by_number(index, candidates.lexical)) == set(range(0, 60, 6))
-        assert {number % 2 for number in by_number(index, candidates.dense)} == {0}
-        nowhere = Filters(page_url="nowhere")
-        assert index.candidates([IndexQuery(vector(1))], 5, nowhere) == [Candidates()]
+        assert set(by_number(index, only_dense.dense)) == set(ranked[:7])
+        (without_words,) = index.candidates([IndexQuery(asked, SparseVector((), ()))], 7)
+        assert len(without_words.dense) == candidate_limit(7)
+        (on_page,) = index.candidates([IndexQuery(asked, terms(index, "compost"))], 5, PAGE_A)
+        assert set(by_number(index, on_page.lexical)) == {number for number in lexical if number % 2 == 0}
+        assert {number % 2 for number in by_number(index, on_page.dense)} == {0}
 
 
 @contextmanager
@@ -89,30 +77,27 @@ def on_server(url: str, key: str, home: Path) -> ServerStore:
 
 class TestEdgeStore(BuiltInStore):
     @pytest.fixture
-    def store(self, tmp_path: Path) -> Iterator[Store]:
-        with opened(EdgeStore(tmp_path / "home")) as store:
+    def store(self, home: Path) -> Iterator[Store]:
+        with opened(EdgeStore(home)) as store:
             yield store
 
     @pytest.fixture
-    def other_store(self, tmp_path: Path) -> Iterator[Store]:
-        with opened(EdgeStore(tmp_path / "home")) as store:
+    def other_store(self, home: Path) -> Iterator[Store]:
+        with opened(EdgeStore(home)) as store:
             yield store
 
 
 class TestServerStore(BuiltInStore):
     """On a double that speaks real HTTP."""
 
-    @pytest.fixture
-    def double(self) -> Iterator[QdrantDouble]:
-        with QdrantDouble(api_key="key") as double:
-            yield double
+    filters_to_check = 40
 
     @pytest.fixture
-    def store(self, double: QdrantDouble, tmp_path: Path) -> Iterator[Store]:
-        with opened(on_server(double.url, "key", tmp_path)) as store:
+    def store(self, qdrant: QdrantDouble, home: Path) -> Iterator[Store]:
+        with opened(on_server(qdrant.url, QDRANT_KEY, home)) as store:
             yield store
 
     @pytest.fixture
-    def other_store(self, double: QdrantDouble, tmp_path: Path) -> Iterator[Store]:
-        with opened(on_server(double.url, "key", tmp_path)) as store:
+    def other_store(self, qdrant: QdrantDouble, home: Path) -> Iterator[Store]:
+        with opened(on_server(qdrant.url, QDRANT_KEY, home)) as store:
             yield store

@@ -2,61 +2,50 @@
 
 from __future__ import annotations
 
-import threading
-import time
+import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
+from dataclasses import dataclass
 
-Respond = Callable[["HostileRequest"], None]
+from tests.doubles.server import JSON, Answer, Double, Exchange
+
+CLOSE = {"Connection": "close"}
 
 
-class HostileRequest(BaseHTTPRequestHandler):
-    """A request with its body, and the connection to write to."""
+@dataclass(frozen=True)
+class HostileRequest:
+    """A request, and the connection to write to."""
 
-    body: bytes
+    exchange: Exchange
 
-    def log_message(self, *_: object) -> None:
-        """Do not log."""
+    @property
+    def path(self) -> str:
+        return self.exchange.request.path
+
+    @property
+    def body(self) -> bytes:
+        return json.dumps(self.exchange.request.body).encode()
 
 
 @contextmanager
-def hostile_service(respond: Respond) -> Iterator[str]:
+def hostile_service(respond: Callable[[HostileRequest], None]) -> Iterator[str]:
     """Answer every request with a function; yield the address."""
+    with Double() as double:
 
-    class Handler(HostileRequest):
-        def do_GET(self) -> None:
-            self.body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            with suppress(OSError):  # the client has had enough
-                respond(self)
+        def answer(exchange: Exchange) -> None:
+            exchange.close()
+            respond(HostileRequest(exchange))
 
-        do_POST = do_PUT = do_DELETE = do_GET  # noqa: N815
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+        double.always(answer)
+        yield double.url
 
 
-def sends(body: bytes, encoding: str = "") -> Respond:
+def sends(body: bytes, encoding: str = "") -> Callable[[HostileRequest], None]:
     """Send a body as JSON."""
-
-    def respond(request: HostileRequest) -> None:
-        request.send_response(200)
-        request.send_header("Content-Type", "application/json")
-        if encoding:
-            request.send_header("Content-Encoding", encoding)
-        request.end_headers()
-        request.wfile.write(body)
-
-    return respond
+    headers = CLOSE | ({"Content-Encoding": encoding} if encoding else {})
+    return lambda request: request.exchange.send(Answer(200, body, JSON, headers))
 
 
 def drip(request: HostileRequest) -> None:
     """Send a body byte by byte for half a minute."""
-    request.send_response(200)
-    request.end_headers()
-    for _ in range(600):
-        request.wfile.write(b" ")
-        request.wfile.flush()
-        time.sleep(0.05)
+    request.exchange.drip(Answer(200, b" " * 600, JSON, CLOSE), 0.05, 30)

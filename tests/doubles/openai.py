@@ -84,19 +84,15 @@ class OpenAIDouble(Double):
         return [request.body["input"] for request in self.requests if request.path.endswith("/embeddings")]
 
     def error(self, code: int, message: str) -> Answer:
-        body: object = {
-            "error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+        kind = "NotFoundError" if code == 404 else "BadRequestError"
+        bodies: dict[str, object] = {
+            "voyage": {"detail": message},
+            "tei": {"message": message, "code": code, "type": "Validation"},
+            "llamacpp": {"error": {"code": code, "message": message, "type": "server_error"}},
+            "vllm": {"error": {"message": message, "type": kind, "param": None, "code": code}},
         }
-        if self.flavour == "voyage":
-            body = {"detail": message}
-        elif self.flavour == "tei":
-            body = {"message": message, "code": code, "type": "Validation"}
-        elif self.flavour == "llamacpp":
-            body = {"error": {"code": code, "message": message, "type": "server_error"}}
-        elif self.flavour == "vllm":
-            kind = "NotFoundError" if code == 404 else "BadRequestError"
-            body = {"error": {"message": message, "type": kind, "param": None, "code": code}}
-        return answer_json(body, code)
+        other = {"message": message, "type": "invalid_request_error", "param": None, "code": None}
+        return answer_json(bodies.get(self.flavour, {"error": other}), code)
 
     def answer(self, request: Request) -> Answer:
         if self.rules.needs_key and not self._has_key(request):
@@ -181,19 +177,24 @@ class OpenAIDouble(Double):
 
     def _too_long(self, tokens: int) -> Answer:
         limit = self.max_tokens
-        return {
-            "vllm": lambda: self.error(
+        errors = {
+            "vllm": (
                 400,
-                f"This model's maximum context length is {limit} tokens. However, you requested 0 output tokens and your prompt contains at least {limit + 1} input tokens, for a total of at least {limit + 1} tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
+                f"This model's maximum context length is {limit} tokens. However, you requested 0 output tokens "
+                f"and your prompt contains at least {limit + 1} input tokens, for a total of at least {limit + 1} "
+                "tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
             ),
-            "tei": lambda: self.error(
-                413, f"Input validation error: `inputs` must have less than {limit} tokens. Given: {tokens}"
+            "tei": (
+                413,
+                f"Input validation error: `inputs` must have less than {limit} tokens. Given: {tokens}",
             ),
-            "llamacpp": lambda: self.error(
+            "llamacpp": (
                 500,
-                f"input ({tokens} tokens) is too large to process. increase the physical batch size (current batch size: {limit})",
+                f"input ({tokens} tokens) is too large to process. increase the physical batch size "
+                f"(current batch size: {limit})",
             ),
-        }.get(self.flavour, lambda: self.error(400, "the input length exceeds the context length"))()
+        }
+        return self.error(*errors.get(self.flavour, (400, "the input length exceeds the context length")))
 
     def _vector(self, text: str, dim: int) -> object:
         words = bag_of_words(" ".join(text.split()[: self.max_tokens]), dim)

@@ -76,8 +76,10 @@ class Exchange:
         return not self.double.closing.wait(min(seconds, LONGEST))
 
     def send(self, answer: Answer) -> None:
-        # In one write: with two, delayed acknowledgements would slow down every request.
-        self._handler.wfile.write(answer.head() + answer.body)
+        # In one write: with two, delayed acknowledgements would slow down every request. A large body is not copied.
+        is_small = len(answer.body) < 1 << 20
+        for part in (answer.head() + answer.body,) if is_small else (answer.head(), answer.body):
+            self._handler.wfile.write(part)
 
     def drip(self, answer: Answer, pause: float, seconds: float) -> None:
         """Send the body byte by byte, and stop after so many seconds."""
@@ -193,8 +195,6 @@ class Double:
     An error in the double itself is raised when it closes, so that a test does not mistake it for a response.
     """
 
-    max_body: int | None = None
-
     def __init__(self) -> None:
         self.requests: list[Request] = []
         self.closing = threading.Event()
@@ -228,13 +228,7 @@ class Double:
         """Return an error response like the service."""
         return answer_json({"message": message}, code)
 
-    def too_large(self, request: Request) -> Answer:
-        """Return the response to a body of more than `max_body` bytes."""
-        return self.error(413, f"{request.size} bytes are too many")
-
     def carry_out(self, request: Request) -> Answer:
-        if self.max_body is not None and request.size > self.max_body:
-            return self.too_large(request)
         try:
             return self.answer(request)
         except Exception as error:
@@ -259,7 +253,6 @@ class Double:
 
     def __enter__(self) -> Self:
         self._server = _Server(self)
-        self._server.begin()
         return self
 
     def __exit__(
@@ -279,12 +272,8 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, double: Double) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.double = double
-        self._main = threading.Thread(
-            target=self.serve_forever, kwargs={"poll_interval": 0.02}, name="double", daemon=True
-        )
         self._open: list[tuple[socket.socket, threading.Thread]] = []
-
-    def begin(self) -> None:
+        self._main = threading.Thread(target=self.serve_forever, args=(0.02,), name="double", daemon=True)
         self._main.start()
 
     def end(self) -> None:
@@ -300,12 +289,8 @@ class _Server(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         # The threads of the base class cannot be both joined and daemonic; these are.
-        thread = threading.Thread(
-            target=self.process_request_thread,
-            args=(request, client_address),
-            name="double-answer",
-            daemon=True,
-        )
+        work = self.process_request_thread
+        thread = threading.Thread(target=work, args=(request, client_address), daemon=True)
         self._open = [(connection, one) for connection, one in self._open if one.is_alive()]
         thread.start()
         self._open.append((request, thread))
@@ -323,7 +308,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         double = cast(_Server, self.server).double
-        request = self._read(double.max_body)
+        request = self._read()
         exchange = Exchange(double, self, request)
         fault = double.received(request)
         if fault is None:
@@ -333,24 +318,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_DELETE = do_GET = do_PATCH = do_POST = do_PUT = _serve  # noqa: N815
 
-    def _read(self, max_body: int | None) -> Request:
-        size = left = int(self.headers.get("Content-Length", 0))
-        parts = []
-        while left and (part := self.rfile.read(min(left, 1 << 20))):
-            left -= len(part)
-            # Read a body that is too large to its end, or the client would see a reset instead of the response.
-            if max_body is None or size <= max_body:
-                parts.append(part)
-        if left:
+    def _read(self) -> Request:
+        size = int(self.headers.get("Content-Length", 0))
+        body: Any = self.rfile.read(size)
+        if len(body) < size:
             raise ConnectionAbortedError("the client went away in the middle of a body")
-        body: Any = b"".join(parts)
         with suppress(ValueError):
             body = json.loads(body) if body else None
         address = urlsplit(self.path)
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        return Request(
-            self.command, address.path, dict(parse_qsl(address.query)), headers, body, size, time.monotonic()
+        query, headers = (
+            dict(parse_qsl(address.query)),
+            {name.lower(): one for name, one in self.headers.items()},
         )
+        return Request(self.command, address.path, query, headers, body, size, time.monotonic())
 
     def log_message(self, format: str, *args: object) -> None:
         """Do not log."""

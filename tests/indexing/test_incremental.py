@@ -6,13 +6,14 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.granite.embedder import built_in_embedder
-from recto.errors import InvalidArgument
-from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
+from recto.errors import FingerprintMismatch, InvalidArgument
+from recto.indexing.indexer import IndexJob, IndexProgress, IndexReport, index_book, plan_book
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Embedder, Store
 from recto.search.retriever import Retriever
@@ -20,6 +21,7 @@ from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
+from recto.testing import HashEmbedder
 from recto.types.book import Failure, Page
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo
 from recto.types.search import Chunk, Vector
@@ -40,11 +42,6 @@ def store(request: pytest.FixtureRequest, home: Path, qdrant: QdrantDouble) -> I
         store.close()
 
 
-@pytest.fixture
-def counting(embedder: Embedder) -> Counting:
-    return Counting(embedder)
-
-
 class Book(MarkdownTree):
     """A tree with some unreadable pages."""
 
@@ -62,24 +59,24 @@ class Book(MarkdownTree):
 class Indexed:
     """A book with a counting embedder and a store."""
 
-    def __init__(self, root: Path, counting: Counting, store: Store, journal: Path) -> None:
-        self.root, self.counting, self.store, self.journal = root, counting, store, journal
+    def __init__(self, root: Path, store: Store, journal: Path) -> None:
+        self.root, self.store, self.journal = root, store, journal
+        self.counting = Counting(HashEmbedder())
 
-    def index(self, *unreadable: str, modules: tuple[str, ...] = (), rebuild: bool = False) -> IndexReport:
+    def job(self, *unreadable: str, title: str = "", **options: Any) -> IndexJob:
         self.counting.embedded.clear()
-        job = IndexJob(Book(self.root, *unreadable), self.counting, modules=modules, rebuild=rebuild)
-        return index_book(job, self.store, NAME, journal=self.journal)
+        book = Book(self.root, *unreadable)
+        book.title = title
+        return IndexJob(book, self.counting, **options)
 
-    def plan(self, *unreadable: str, modules: tuple[str, ...] = ()) -> Plan:
-        return plan_book(
-            IndexJob(Book(self.root, *unreadable), self.counting, modules=modules),
-            self.store,
-            NAME,
-            journal=self.journal,
-        )
+    def index(self, *unreadable: str, **options: Any) -> IndexReport:
+        return index_book(self.job(*unreadable, **options), self.store, NAME, journal=self.journal)
 
     def chunks(self) -> dict[str, Chunk]:
         return {chunk.id: chunk for chunk in self.store.open(NAME).scroll()}
+
+    def texts(self) -> dict[str, str]:
+        return {chunk.source: chunk.text for chunk in self.chunks().values()}
 
     def vectors(self) -> dict[str, Vector]:
         return self.store.open(NAME).vectors(list(self.chunks()))
@@ -90,8 +87,8 @@ class Indexed:
 
 
 @pytest.fixture
-def indexed(small_book: Path, counting: Counting, store: Store, home: Path) -> Indexed:
-    return Indexed(small_book, counting, store, home / "journal")
+def indexed(small_book: Path, store: Store, home: Path) -> Indexed:
+    return Indexed(small_book, store, home / "journal")
 
 
 def fingerprint_of(info: IndexInfo) -> Fingerprint:
@@ -103,10 +100,10 @@ def states(plan: Plan) -> dict[str, PageState]:
     return {page.path: page.state for page in plan.pages}
 
 
-def assert_same_as_new(indexed: Indexed, embedder: Embedder, tmp_path: Path) -> None:
+def assert_same_as_new(indexed: Indexed, tmp_path: Path) -> None:
     """Compare the index and its vectors with those of a first run on the same book."""
     fresh = EdgeStore(tmp_path / "fresh")
-    index_book(IndexJob(Book(indexed.root), embedder), fresh, NAME, journal=tmp_path / "fresh" / "journal")
+    index_book(indexed.job(), fresh, NAME, journal=tmp_path / "fresh" / "journal")
     index = fresh.open(NAME)
     expected = {chunk.id: chunk for chunk in index.scroll()}
     assert indexed.chunks() == expected
@@ -120,47 +117,39 @@ def test_an_unchanged_book_is_not_published_again(indexed: Indexed) -> None:
     assert (first.published, first.plan.texts, len(indexed.counting.embedded)) == (True, 4, 4)
     before = indexed.chunks()
     second = indexed.index()
-    assert (second.published, second.info.generation, indexed.counting.embedded) == (
-        False,
-        first.info.generation,
-        [],
-    )
+    assert (second.published, second.info.generation) == (False, first.info.generation)
+    assert indexed.counting.embedded == []
     assert set(states(second.plan).values()) == {PageState.UNCHANGED}
     assert indexed.chunks() == before
 
 
-def test_only_changed_chunks_of_an_edited_page_are_embedded(
-    indexed: Indexed, embedder: Embedder, tmp_path: Path
-) -> None:
-    long = "\n\n".join(
-        f"## Part {number}\n\n" + f"Sentence {number} tells of beans, peas and lentils. " * 20
-        for number in range(6)
-    )
-    indexed.write("module-1-garden/03-long.md", f"# Long\n\n{long}\n")
+PARTS = [f"## Part {number}\n\n" + f"Sentence {number} tells of beans. " * 20 for number in range(5)]
+LONG = "module-1-garden/03-long.md"
+
+
+def test_only_changed_chunks_of_an_edited_page_are_embedded(indexed: Indexed, tmp_path: Path) -> None:
+    text = "# Long\n\n" + "\n\n".join(PARTS)
+    indexed.write(LONG, text)
     indexed.index()
-    indexed.write("module-1-garden/03-long.md", f"# Long\n\n{long.replace('Sentence 3', 'Paragraph 3')}\n")
+    indexed.write(LONG, text.replace("Sentence 3", "Paragraph 3"))
     report = indexed.index()
-    assert states(report.plan)["module-1-garden/03-long.md"] is PageState.CHANGED
+    assert states(report.plan)[LONG] is PageState.CHANGED
     assert report.plan.count(PageState.UNCHANGED) == 4
     assert 0 < len(indexed.counting.embedded) < 3
     assert all("Paragraph 3" in text for text in indexed.counting.embedded)
-    assert_same_as_new(indexed, embedder, tmp_path)
+    assert_same_as_new(indexed, tmp_path)
 
 
-def test_moved_text_is_not_embedded_again(indexed: Indexed, embedder: Embedder, tmp_path: Path) -> None:
-    parts = [
-        f"## Part {number}\n\n" + f"Sentence {number} tells of beans, peas and lentils. " * 20
-        for number in range(5)
-    ]
-    indexed.write("module-1-garden/03-long.md", "# Long\n\n" + "\n\n".join(parts))
+def test_moved_text_is_not_embedded_again(indexed: Indexed, tmp_path: Path) -> None:
+    indexed.write(LONG, "# Long\n\n" + "\n\n".join(PARTS))
     indexed.index()
-    indexed.write("module-1-garden/03-long.md", "# Long\n\n" + "\n\n".join(parts[1:] + parts[:1]))
+    indexed.write(LONG, "# Long\n\n" + "\n\n".join(PARTS[1:] + PARTS[:1]))
     (indexed.root / "module-2-kitchen/01-bread.md").rename(indexed.root / "module-2-kitchen/09-loaf.md")
     report = indexed.index()
     assert indexed.counting.embedded == []
     assert states(report.plan)["module-2-kitchen/01-bread.md"] is PageState.GONE
     assert states(report.plan)["module-2-kitchen/09-loaf.md"] is PageState.NEW
-    assert_same_as_new(indexed, embedder, tmp_path)
+    assert_same_as_new(indexed, tmp_path)
 
 
 def test_modules_have_titles_in_reading_order(indexed: Indexed) -> None:
@@ -168,10 +157,13 @@ def test_modules_have_titles_in_reading_order(indexed: Indexed) -> None:
     assert fingerprint_of(indexed.index().info).modules == modules
     assert fingerprint_of(indexed.store.open(NAME).info).modules == modules
     assert {(chunk.module, chunk.module_title) for chunk in indexed.chunks().values()} == set(modules)
-    report = indexed.index(
-        "module-1-garden/01-soil.md", modules=("kitchen",)
-    )  # an unreadable page, and other modules
+    report = indexed.index("module-1-garden/01-soil.md", modules=("kitchen",))  # an unreadable page
     assert (report.published, fingerprint_of(report.info).modules) == (False, modules)
+    indexed.write("module-2-kitchen/index.md", "# Cooking at home\n")
+    titles = dict(fingerprint_of(indexed.index().info).modules)
+    assert titles["kitchen"] == "Cooking at home"
+    assert all(chunk.module_title == titles[chunk.module] for chunk in indexed.chunks().values())
+    assert indexed.counting.embedded == []
 
 
 def test_a_new_page_does_not_change_later_pages(indexed: Indexed) -> None:
@@ -181,17 +173,6 @@ def test_a_new_page_does_not_change_later_pages(indexed: Indexed) -> None:
     assert [page.state for page in report.plan.pages] == [PageState.NEW, *[PageState.UNCHANGED] * 4]
     assert [page.position for page in report.plan.pages] == [1, 2, 3, 4, 5]
     assert len(indexed.counting.embedded) == 1
-
-
-def test_a_new_module_title_needs_no_embedding(indexed: Indexed) -> None:
-    indexed.index()
-    indexed.write("module-2-kitchen/index.md", "# Cooking at home\n")
-    report = indexed.index()
-    assert dict(fingerprint_of(report.info).modules)["kitchen"] == "Cooking at home"
-    assert {chunk.module_title for chunk in indexed.chunks().values() if chunk.module == "kitchen"} == {
-        "Cooking at home"
-    }
-    assert indexed.counting.embedded == []
 
 
 def test_unresolved_includes_are_stored(indexed: Indexed) -> None:
@@ -208,20 +189,17 @@ def test_a_page_that_fails_keeps_its_old_version(indexed: Indexed) -> None:
     indexed.index()
     indexed.write("module-1-garden/02-seeds.md", "# Seeds\n\nNobody can read this yet.\n")
     indexed.write("welcome.md", "# Welcome\n\nHello again.\n")
-    report = indexed.index("module-1-garden/02-seeds.md", "module-2-kitchen/")
-    assert [failure.path for failure in report.plan.failed] == [
-        "module-1-garden/02-seeds.md",
-        "module-2-kitchen/",
-    ]
+    unreadable = ["module-1-garden/02-seeds.md", "module-2-kitchen/"]
+    report = indexed.index(*unreadable)
+    assert [failure.path for failure in report.plan.failed] == unreadable
     assert states(report.plan) == {
         "welcome.md": PageState.CHANGED,
         "module-1-garden/01-soil.md": PageState.UNCHANGED,
         "module-1-garden/02-seeds.md": PageState.KEPT,
         "module-2-kitchen/01-bread.md": PageState.KEPT,
     }
-    texts = {chunk.source: chunk.text for chunk in indexed.chunks().values()}
-    assert "last frost" in texts["module-1-garden/02-seeds.md"]
-    assert "Hello again" in texts["welcome.md"]
+    assert "last frost" in indexed.texts()["module-1-garden/02-seeds.md"]
+    assert "Hello again" in indexed.texts()["welcome.md"]
     again = indexed.index()
     assert states(again.plan)["module-1-garden/02-seeds.md"] is PageState.CHANGED
     assert len(indexed.counting.embedded) == 1
@@ -232,63 +210,52 @@ def test_index_one_module(indexed: Indexed) -> None:
     assert {chunk.module for chunk in indexed.chunks().values()} == {"garden"}
     indexed.write("module-1-garden/02-seeds.md", "# Seeds\n\nChanged, and not asked for.\n")
     indexed.index(modules=("kitchen", "intro"))
-    texts = {chunk.source: chunk.text for chunk in indexed.chunks().values()}
-    assert set(texts) == {
-        "welcome.md",
-        "module-1-garden/01-soil.md",
-        "module-1-garden/02-seeds.md",
-        "module-2-kitchen/01-bread.md",
-    }
-    assert "last frost" in texts["module-1-garden/02-seeds.md"]
+    assert len(indexed.texts()) == 4
+    assert "last frost" in indexed.texts()["module-1-garden/02-seeds.md"]
     with pytest.raises(InvalidArgument, match="no page of module 'kitchn'") as caught:
         indexed.index(modules=("kitchn",))
     assert "Did you mean 'kitchen'" in caught.value.hint
 
 
-def test_rebuild_embeds_everything_again(indexed: Indexed, embedder: Embedder, tmp_path: Path) -> None:
+def test_rebuild_embeds_everything_again(indexed: Indexed) -> None:
     first = indexed.index()
     report = indexed.index(rebuild=True)
     assert (report.published, len(indexed.counting.embedded)) == (True, 4)
     assert report.info.generation != first.info.generation
-    assert_same_as_new(indexed, embedder, tmp_path)
 
 
-def test_vectors_of_another_model_are_not_reused(indexed: Indexed, embedder: Embedder) -> None:
+class OtherModel(Counting):
+    @property
+    def fingerprint(self) -> EmbedderFingerprint:
+        return replace(super().fingerprint, revision="another")
+
+
+def test_vectors_of_another_model_are_not_reused(indexed: Indexed) -> None:
     indexed.index()
-
-    class Other(Counting):
-        @property
-        def fingerprint(self) -> EmbedderFingerprint:
-            return replace(super().fingerprint, revision="another")
-
-    indexed.counting = Other(embedder)
+    indexed.counting = OtherModel(HashEmbedder())
+    with pytest.raises(FingerprintMismatch, match="was indexed with") as caught:
+        Retriever(indexed.counting, indexed.store, NAME).search("dough")
+    assert f"recto index {indexed.root.resolve()} --collection garden" in caught.value.hint
     report = indexed.index("welcome.md")
     assert (report.published, len(indexed.counting.embedded)) == (True, 3)
     assert any("another model" in note for note in report.plan.notes)
-    assert "welcome.md" not in {chunk.source for chunk in indexed.chunks().values()}
+    assert "welcome.md" not in indexed.texts()
 
 
 def test_another_precision_embeds_and_publishes_only_what_changed(
-    indexed: Indexed, shared_home: Path
+    indexed: Indexed, embedder: Embedder, shared_home: Path
 ) -> None:
+    indexed.counting = Counting(embedder)
     first = indexed.index()
     before = indexed.vectors()
     indexed.counting = Counting(built_in_embedder(shared_home, 1, "int8"))
-    second = indexed.index()
-    assert (second.published, second.info.generation, indexed.counting.embedded) == (
-        False,
-        first.info.generation,
-        [],
-    )
-    kept = indexed.index("welcome.md")
-    assert (kept.published, states(kept.plan)["welcome.md"], indexed.counting.embedded) == (
-        False,
-        PageState.KEPT,
-        [],
-    )
+    for unreadable, state in (((), PageState.UNCHANGED), (("welcome.md",), PageState.KEPT)):
+        report = indexed.index(*unreadable)
+        assert (report.published, report.info.generation) == (False, first.info.generation)
+        assert (states(report.plan)["welcome.md"], indexed.counting.embedded) == (state, [])
     indexed.write("welcome.md", "# Welcome\n\nThis page says something else now.\n")
-    third = indexed.index()
-    assert (third.published, len(indexed.counting.embedded)) == (True, 1)
+    assert indexed.index().published
+    assert len(indexed.counting.embedded) == 1
     changed = {id for id, chunk in indexed.chunks().items() if chunk.source == "welcome.md"}
     for id, vector in indexed.vectors().items():
         assert (vector != pytest.approx(before[id], abs=1e-6)) == (id in changed)
@@ -297,19 +264,19 @@ def test_another_precision_embeds_and_publishes_only_what_changed(
 
 
 def test_a_plan_writes_nothing(indexed: Indexed, home: Path) -> None:
-    plan = indexed.plan()
+    plan = plan_book(indexed.job(), indexed.store, NAME, journal=indexed.journal)
     assert (plan.count(PageState.NEW), plan.chunks, plan.texts, plan.reused) == (4, 4, 4, 0)
     assert plan.tokens > 20
     indexed.index()
     indexed.write("welcome.md", "# Welcome\n\nHello again.\n")
     (indexed.root / "module-2-kitchen/01-bread.md").unlink()
     files = {path: path.read_bytes() for path in home.rglob("*") if path.is_file()}
-    plan = indexed.plan()
-    assert {page.path: page.state.value for page in plan.pages} == {
-        "module-1-garden/01-soil.md": "unchanged",
-        "module-1-garden/02-seeds.md": "unchanged",
-        "welcome.md": "changed",
-        "module-2-kitchen/01-bread.md": "gone",
+    plan = plan_book(indexed.job(), indexed.store, NAME, journal=indexed.journal)
+    assert states(plan) == {
+        "module-1-garden/01-soil.md": PageState.UNCHANGED,
+        "module-1-garden/02-seeds.md": PageState.UNCHANGED,
+        "welcome.md": PageState.CHANGED,
+        "module-2-kitchen/01-bread.md": PageState.GONE,
     }
     assert (plan.chunks, plan.texts, plan.reused) == (3, 1, 2)
     assert {path: path.read_bytes() for path in home.rglob("*") if path.is_file()} == files
@@ -326,9 +293,7 @@ def test_pages_without_text_are_noted(indexed: Indexed) -> None:
 
 
 @pytest.mark.slow
-def test_random_edits_give_the_same_index_as_a_new_run(
-    indexed: Indexed, embedder: Embedder, tmp_path: Path
-) -> None:
+def test_random_edits_give_the_same_index_as_a_new_run(indexed: Indexed, tmp_path: Path) -> None:
     """After six rounds of edits with unreadable pages, no chunk is lost, stale or wrong."""
     numbers = random.Random(7)
     names = [f"module-{number % 3 + 1}-part{number % 3}/page{number}.md" for number in range(8)]
@@ -338,11 +303,48 @@ def test_random_edits_give_the_same_index_as_a_new_run(
                 (indexed.root / name).unlink(missing_ok=True)
             else:
                 words = " ".join(numbers.choices(["bean", "soil", "oven", "salt", "rain", "knife"], k=6))
-                indexed.write(
-                    name,
-                    f"# {words}\n\n"
-                    + "\n\n".join(f"## {words} {part}\n\n{words} {part}." * 3 for part in range(3)),
-                )
+                parts = (f"## {words} {part}\n\n{words} {part}." * 3 for part in range(3))
+                indexed.write(name, f"# {words}\n\n" + "\n\n".join(parts))
         indexed.index(*numbers.sample(names, 2))
     indexed.index()
-    assert_same_as_new(indexed, embedder, tmp_path)
+    assert_same_as_new(indexed, tmp_path)
+
+
+def test_a_small_book(indexed: Indexed) -> None:
+    seen: list[IndexProgress] = []
+    report = index_book(indexed.job(), indexed.store, NAME, journal=indexed.journal, progress=seen.append)
+    assert (len(report.plan.pages), report.plan.failed, report.published) == (4, (), True)
+    assert report.plan.modules() == {"garden": (2, 2), "kitchen": (1, 1), "intro": (1, 1)}
+    assert (seen[0].done, seen[-1].done, seen[-1].chunks) == (0, 4, 4)
+    assert [now.done for now in seen] == sorted(now.done for now in seen)
+    fingerprint = fingerprint_of(report.info)
+    assert (fingerprint.embedder, fingerprint.pages) == (HashEmbedder.fingerprint, 4)
+    best = Retriever(indexed.counting, indexed.store, NAME).search("Knead the dough").hits[0].chunk
+    assert (best.page_url, best.module) == ("local://docs/docs/module-2-kitchen/01-bread", "kitchen")
+    assert best.source == "module-2-kitchen/01-bread.md"
+
+
+def test_a_new_title_is_published_without_embedding(indexed: Indexed) -> None:
+    runs = [indexed.index(title=one) for one in ("Houses", "  Houses and \n gardens  ", "Houses and gardens")]
+    assert [run.published for run in runs] == [True, True, False]
+    assert runs[1].plan.texts == 0
+    fingerprint = fingerprint_of(indexed.store.open(NAME).info)
+    assert (fingerprint.title, fingerprint.logo) == ("Houses and gardens", "")
+    older = {name: value for name, value in fingerprint.to_dict().items() if name not in ("title", "logo")}
+    assert Fingerprint.from_dict(older) == replace(fingerprint, title="")
+    assert "logo" not in fingerprint.summary()
+
+
+def test_a_book_without_text_is_an_error(indexed: Indexed, tmp_path: Path) -> None:
+    indexed.index()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(InvalidArgument, match=r"There is no \.md, .* or \.pdf file"):
+        MarkdownTree(empty)
+    (empty / "blank.md").write_text("---\ntitle: Blank\n---\n\n")
+    indexed.root = empty
+    with pytest.raises(InvalidArgument, match="no text"):
+        indexed.index()
+    with pytest.raises(InvalidArgument, match="does not exist"):
+        MarkdownTree(tmp_path / "missing")
+    assert indexed.store.open(NAME).count() == 4

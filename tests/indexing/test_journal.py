@@ -10,6 +10,7 @@ import pytest
 from recto.errors import StorageError
 from recto.indexing.journal import Journal
 from recto.testing.values import EMBEDDER, vector
+from recto.types.index import EmbedderFingerprint
 
 BATCHES = [["a1", "b2"], ["c3"], ["d4", "e5", "f6"]]
 
@@ -19,8 +20,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "books.vectors"
 
 
-def opened(path: Path) -> Journal:
-    journal = Journal(path, EMBEDDER)
+def opened(path: Path, embedder: EmbedderFingerprint = EMBEDDER) -> Journal:
+    journal = Journal(path, embedder)
     journal.load()
     return journal
 
@@ -43,6 +44,9 @@ def test_written_vectors_are_read(path: Path) -> None:
     assert list(restored) == ["a1", "e5"]
     assert restored["e5"] == pytest.approx(vector(21), abs=1e-6)
     assert stored(path) == ["a1", "b2", "c3", "d4", "e5", "f6"]
+    for _ in range(2):
+        opened(path).clear()
+        assert not path.exists()
 
 
 def test_a_truncated_file_keeps_complete_batches(path: Path) -> None:
@@ -52,11 +56,9 @@ def test_a_truncated_file_keeps_complete_batches(path: Path) -> None:
         path.write_bytes(data[:length])
         assert stored(path) in ([], ["a1", "b2"], ["a1", "b2", "c3"])
     path.write_bytes(data[:-1])
-    opened(path).add(["07"], [vector(7)])
+    opened(path).add(["07"], [vector(7)])  # a new batch replaces the damaged one
     assert stored(path) == ["a1", "b2", "c3"]
-    assert opened(path).vectors(["07"])["07"] == pytest.approx(vector(7), abs=1e-6), (
-        "a new batch replaces the damaged one"
-    )
+    assert opened(path).vectors(["07"])["07"] == pytest.approx(vector(7), abs=1e-6)
 
 
 def test_every_flipped_byte_is_detected(path: Path) -> None:
@@ -72,8 +74,7 @@ def test_every_flipped_byte_is_detected(path: Path) -> None:
 
 def test_vectors_of_another_model_are_ignored(path: Path) -> None:
     written(path)
-    other = Journal(path, replace(EMBEDDER, revision="another"))
-    other.load()
+    other = opened(path, replace(EMBEDDER, revision="another"))
     assert "a1" not in other
     other.add(["a1"], [vector(3)])
     assert stored(path) == []
@@ -82,14 +83,10 @@ def test_vectors_of_another_model_are_ignored(path: Path) -> None:
 def test_vectors_of_another_precision_are_used(path: Path) -> None:
     one, other = (replace(EMBEDDER, variant=variant) for variant in ("int8-weights-fp32", "int8-2"))
     Journal(path, one).add(["a1"], [vector(3)])
-    journal = Journal(path, other)
-    journal.load()
-    journal.add(["b2"], [vector(4)])
-    again = Journal(path, one)
-    again.load()
-    restored = again.vectors(["a1", "b2"])
-    assert restored["a1"] == pytest.approx(vector(3), abs=1e-6)
-    assert restored["b2"] == pytest.approx(vector(4), abs=1e-6)
+    opened(path, other).add(["b2"], [vector(4)])
+    restored = opened(path, one).vectors(["a1", "b2"])
+    for name, number in (("a1", 3), ("b2", 4)):
+        assert restored[name] == pytest.approx(vector(number), abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -100,13 +97,6 @@ def test_an_invalid_header(path: Path, header: str) -> None:
     path.parent.mkdir()
     path.write_text(header + "\n", "latin-1")
     assert stored(path) == []
-
-
-def test_clear(path: Path) -> None:
-    journal = written(path)
-    journal.clear()
-    assert not path.exists()
-    journal.clear()
 
 
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -12,12 +14,12 @@ from recto.errors import EmbeddingError, InvalidArgument, StorageError
 from recto.indexing.indexer import IndexJob, IndexProgress, IndexReport, index_book
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.pipeline import ReadAhead
-from recto.protocols import Build, Progress
+from recto.protocols import Progress
 from recto.stores.edge.build import EdgeBuild
 from recto.stores.edge.store import EdgeStore
 from recto.testing import HashEmbedder
 from recto.types.book import Failure, Page
-from recto.types.index import CostEstimate, SparseVector
+from recto.types.index import CostEstimate
 from recto.types.search import Chunk, Vector
 
 WAIT = 30.0  # seconds after which a stage that should have run has not
@@ -85,17 +87,21 @@ def fail(error: BaseException, at: int) -> Callable[[int], None]:
     return check
 
 
-def test_embedding_starts_while_the_book_is_read(tmp_path: Path) -> None:
-    embedder = Embedder()
+@pytest.mark.parametrize(
+    ("embedder", "calls"), [(Embedder(), [BATCH] * 4 + [16]), (BatchedEmbedder(), [250, 150])]
+)
+def test_embedding_starts_while_the_book_is_read(
+    tmp_path: Path, embedder: Embedder, calls: list[int]
+) -> None:
     seen: list[bool] = []
 
     def before(number: int) -> None:
-        if number == 300:
+        if number == 390:
             seen.append(embedder.called.wait(WAIT))
 
     report = index(tmp_path, Book(400, before), embedder)
     assert seen == [True]
-    assert (report.info.chunks, embedder.calls) == (400, [BATCH] * 4 + [16])
+    assert (report.info.chunks, embedder.calls) == (400, calls)
 
 
 def test_a_book_is_read_before_it_costs_anything(tmp_path: Path) -> None:
@@ -127,28 +133,22 @@ def test_chunks_are_written_while_the_next_are_embedded(
     assert seen == [True]
 
 
-def test_an_embedder_states_its_batch(tmp_path: Path) -> None:
-    embedder = BatchedEmbedder()
-    index(tmp_path, Book(600), embedder)
-    assert embedder.calls == [250, 250, 100]
-
-
 def test_an_error_while_reading_stops_embedding(tmp_path: Path) -> None:
     error = InvalidArgument("The book ends here", hint="Buy another.")
     failed = threading.Event()
 
     def before(number: int) -> None:
-        if number == 1_000:
+        if number == 700:
             failed.set()
             raise error
 
     def wait(call: int) -> None:
-        if call == 1:  # then 13 groups of 64 chunks are waiting
+        if call == 1:  # then groups of 64 chunks are waiting
             assert failed.wait(WAIT)
 
     embedder = Embedder(wait)
     with pytest.raises(InvalidArgument) as caught:
-        index(tmp_path, Book(1_400, before), embedder)
+        index(tmp_path, Book(900, before), embedder)
     assert caught.value is error
     assert kept(tmp_path) == sum(embedder.calls) <= 3 * BATCH
 
@@ -179,11 +179,14 @@ def test_an_interruption_does_not_wait_for_a_slow_source(tmp_path: Path) -> None
     assert len(seen) == count
 
 
-def test_an_error_while_embedding_keeps_what_is_embedded(tmp_path: Path) -> None:
-    error = EmbeddingError("The model broke")
-    with pytest.raises(EmbeddingError) as caught:
+@pytest.mark.parametrize("error", [EmbeddingError("The model broke"), KeyboardInterrupt()])
+def test_an_error_while_embedding_keeps_what_is_embedded(tmp_path: Path, error: BaseException) -> None:
+    with pytest.raises(type(error)) as caught:
         index(tmp_path, Book(400), Embedder(fail(error, 2)))
     assert caught.value is error
+    said = error.hint if isinstance(error, EmbeddingError) else error.__notes__[0]
+    assert said.startswith(f"{2 * BATCH} embeddings kept")
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("recto-")] == []
     assert kept(tmp_path) == 2 * BATCH
     embedder = Embedder()
     assert index(tmp_path, Book(400), embedder).info.chunks == 400
@@ -194,41 +197,26 @@ def test_an_error_while_writing_keeps_what_is_embedded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = StorageError("The disk is full")
-
-    def add(
-        self: Build, chunks: object, vectors: object, lexical: Sequence[SparseVector] | None = None
-    ) -> None:
-        raise error
-
     with monkeypatch.context() as patch:
-        patch.setattr(EdgeBuild, "add", add)
+        patch.setattr(EdgeBuild, "add", Mock(side_effect=error))
         with pytest.raises(StorageError) as caught:
-            index(tmp_path, Book(1_500), Embedder())
+            index(tmp_path, Book(1_000), Embedder())
     assert caught.value is error
     embedded = kept(tmp_path)
-    assert BATCH <= embedded < 1_500
+    assert BATCH <= embedded < 1_000
     embedder = Embedder()
-    assert index(tmp_path, Book(1_500), embedder).info.chunks == 1_500
-    assert sum(embedder.calls) == 1_500 - embedded
-
-
-def test_an_interruption_keeps_what_is_embedded(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt) as caught:
-        index(tmp_path, Book(400), Embedder(fail(KeyboardInterrupt(), 3)))
-    (note,) = caught.value.__notes__
-    assert note.startswith(f"{3 * BATCH} embeddings kept")
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("recto-")] == []
+    assert index(tmp_path, Book(1_000), embedder).info.chunks == 1_000
+    assert sum(embedder.calls) == 1_000 - embedded
 
 
 def test_a_repeated_text_is_embedded_once(tmp_path: Path) -> None:
     class Repeating(Book):
         def pages(self) -> Iterator[Page]:
-            for number in range(300):
-                text = f"# Page\n\nText {number % 150}.\n"
-                yield Page(f"{number}.md", f"local://{number}", "", "m", ("m",), text, str(number))
+            for number, page in enumerate(super().pages()):
+                yield replace(page, text=f"# Page\n\nText {number % 150}.\n")
 
     embedder = Embedder()
-    report = index(tmp_path, Repeating(0), embedder)
+    report = index(tmp_path, Repeating(300), embedder)
     assert (report.info.chunks, report.plan.texts, sum(embedder.calls)) == (300, 150, 150)
 
 
@@ -249,21 +237,3 @@ def test_a_producer_waits_for_room() -> None:
         assert emitted == [0, 1, 2]
         assert list(reading) == list(range(100))
         assert reading.result == "all"
-
-
-@pytest.mark.parametrize("only_checks", [False, True])
-def test_a_producer_ends_when_the_caller_leaves(only_checks: bool) -> None:
-    ended = threading.Event()
-
-    def produce(emit: Callable[[int], None], check: Callable[[], None]) -> None:
-        try:
-            emit(0)
-            while True:
-                check() if only_checks else emit(0)
-        finally:
-            ended.set()
-
-    with pytest.raises(ValueError, match="enough"), ReadAhead(produce, 3) as reading:
-        for _ in reading:
-            raise ValueError("enough")
-    assert ended.is_set()

@@ -8,16 +8,16 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+
+from tests.running import wait_until
 
 START_SECONDS = 120.0  # an emulated server on a busy machine is slow
 NEED_SERVER = "RECTO_TEST_NEED_QDRANT"
@@ -54,28 +54,23 @@ class Node:
     ) -> None:
         self.directory = directory
         self.port, self._grpc, self._p2p = free_ports(3)
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url, self.p2p_url = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self._p2p}"
         self._service, self._storage = service or {}, storage or {}
         self._cluster = cluster
         self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def p2p_url(self) -> str:
-        return f"http://127.0.0.1:{self._p2p}"
 
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def start(self, bootstrap: str = "") -> None:
+        """Start the server; a killed node starts again with its data, and finds its cluster by itself."""
         self.directory.mkdir(parents=True, exist_ok=True)
         config = self.directory / "config.yaml"  # JSON is YAML
         config.write_text(json.dumps(self._config()))
         command = [server_program(), "--config-path", str(config), "--disable-telemetry"]
-        if self._cluster:
-            command += ["--uri", self.p2p_url]
-        if bootstrap:
-            command += ["--bootstrap", bootstrap]
+        command += ["--uri", self.p2p_url] if self._cluster else []
+        command += ["--bootstrap", bootstrap] if bootstrap else []
         with (self.directory / "log").open("ab") as log:
             self._process = subprocess.Popen(command, cwd=self.directory, stdout=log, stderr=log)
 
@@ -89,17 +84,13 @@ class Node:
             except (URLError, OSError):
                 return False
 
-        wait_until(is_ready, "the server is ready")
+        wait_until(is_ready, START_SECONDS)
 
     def kill(self) -> None:
         """Send SIGKILL, and wait until the process is gone."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()
-
-    def restart(self) -> None:
-        """Start a killed node again, with its data; it finds its cluster by itself."""
-        self.start()
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
@@ -115,9 +106,7 @@ class Node:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.is_running:
             self.kill()
 
@@ -170,16 +159,6 @@ class Cluster:
             started.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for node in self.nodes:
-            node.__exit__(kind, error, trace)
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-    """Wait until a condition holds; fail after a time that no healthy server needs."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
-        time.sleep(0.2)
+            node.__exit__()

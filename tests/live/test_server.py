@@ -11,10 +11,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from qdrant_client import QdrantClient
 
-from recto.settings import SAMPLE_COLLECTION
+from recto.settings import SAMPLE_COLLECTION, ServerOptions
+from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.store import ServerStore
 from tests.live.nodes import Node
 from tests.running import Done, recto
+from tests.stores.test_server import (  # noqa: F401 - collections of other pipelines, on a real server, too
+    test_a_damaged_vocabulary_is_reported,
+    test_candidates_without_a_payload_index,
+    test_filters_without_a_payload_index,
+    test_foreign_collections_are_not_written_to,
+    test_modules_are_derived_from_urls,
+    test_named_vectors_and_copies,
+)
 
 KEY, READ_ONLY_KEY = "live-key-0123456789", "live-read-only-key-0123456789"
 STRICT = {"enabled": True, "unindexed_filtering_retrieve": False, "unindexed_filtering_update": False}
@@ -33,6 +44,24 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 @pytest.fixture
 def server(node: Node) -> dict[str, str]:
     return {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server", "QDRANT_URL": node.url, "QDRANT_API_KEY": KEY}
+
+
+@pytest.fixture
+def other_client(node: Node) -> Iterator[QdrantClient]:
+    """The client of another pipeline, on a server without any collection."""
+    with pytest.warns(UserWarning, match="insecure"):
+        client = QdrantClient(url=node.url, api_key=KEY, timeout=60, check_compatibility=False)
+    for entry in client.get_collections().collections:
+        client.delete_collection(entry.name)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def store(node: Node, home: Path) -> Iterator[ServerStore]:
+    created = ServerStore(Connection(node.url, KEY, lambda _: None), home, ServerOptions(), None)
+    yield created
+    created.close()
 
 
 def run(home: Path, *arguments: str, **variables: str) -> Done:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
@@ -21,22 +22,22 @@ def marked(text: str, query: str) -> list[str]:
     return [text[match.start : match.end] for match in find_matches(text, words(query))]
 
 
-def test_other_forms_of_a_word_match() -> None:
-    found = marked("Two nodes publish; one Node was publishing, a knot is not.", "publish node")
-    assert found == ["nodes", "publish", "Node", "publishing"]
-
-
-def test_a_part_of_an_identifier_matches_the_whole_identifier() -> None:
-    assert marked("Set `base_link` first.", "link") == ["base_link"]
-
-
-def test_stop_words_do_not_match() -> None:
-    assert marked("What is the soil?", "what is the soil") == ["soil"]
-
-
-def test_without_words_nothing_matches() -> None:
-    assert find_matches("Soil and air", ()) == []
-    assert make_snippet("Soil and air", ()).text == "Soil and air"
+@pytest.mark.parametrize(
+    ("text", "query", "expected"),
+    [
+        (
+            "Two nodes publish; one Node was publishing, a knot.",
+            "publish node",
+            "nodes publish Node publishing",
+        ),
+        ("Set `base_link` first.", "link", "base_link"),
+        ("What is the soil?", "what is the soil", "soil"),
+        ("Soil and air", "", ""),
+    ],
+    ids=["other forms", "a part of an identifier", "stop words", "no words"],
+)
+def test_words_that_match(text: str, query: str, expected: str) -> None:
+    assert marked(text, query) == expected.split()
 
 
 def test_matched_words_are_listed_once_as_they_are_written_first() -> None:
@@ -57,27 +58,34 @@ def test_the_snippet_shows_the_match_wherever_it_is() -> None:
     assert len(snippet.text) <= SNIPPET + 2
 
 
-def test_a_rare_word_is_preferred_to_a_common_one() -> None:
+def test_rare_words_and_several_words_are_preferred() -> None:
     common, rare = QueryWord("soil", 1.0, ("soil",)), QueryWord("marl", 5.0, ("marl",))
     text = "Soil, soil and soil. " + FILLER * 5 + "Marl is heavy. " + FILLER * 5
     assert "Marl is heavy." in make_snippet(text, (common, rare)).text
-
-
-def test_several_words_together_are_preferred_to_one() -> None:
     text = "Worms. " + FILLER * 5 + "Worms live in soil. " + FILLER * 5
     assert "Worms live in soil." in make_snippet(text, words("worms soil")).text
+    nothing = make_snippet(FILLER * 10, words("pizza"))
+    assert nothing.text.startswith("Old gardeners note")
+    assert (nothing.text[-1], nothing.spans) == (ELLIPSIS, ())
 
 
-def test_without_a_match_the_snippet_is_the_beginning() -> None:
-    snippet = make_snippet(FILLER * 10, words("pizza"))
-    assert snippet.text.startswith("Old gardeners note")
-    assert snippet.text.endswith(ELLIPSIS)
-    assert snippet.spans == ()
+TABLE = (
+    "| Aspect | ROS 1 |\n| --- | :---: |\n| Discovery | Central |\n\n```python title=x\nrun()\n```\n\n## Next"
+)
+TIP = (
+    'Wear gloves.\n\n:::tip[Why this matters]\n\nBleach burns.\n\n:::\n\n!!! note "In short"\n    Be careful.'
+)
 
 
-def test_markdown_syntax_is_left_out() -> None:
-    table = "| Aspect | ROS 1 |\n| --- | :---: |\n| Discovery | Central |\n\n```python title=x\nrun()\n```\n\n## Next"
-    assert make_snippet(table, ()).text == "Aspect ROS 1 Discovery Central run() Next"
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (TABLE, "Aspect ROS 1 Discovery Central run() Next"),
+        (TIP, "Wear gloves. Why this matters: Bleach burns. In short: Be careful."),
+    ],
+)
+def test_markdown_syntax_is_left_out(text: str, shown: str) -> None:
+    assert make_snippet(text, ()).text == shown
 
 
 def test_punctuation_around_a_match_is_not_cut() -> None:
@@ -98,16 +106,11 @@ def test_corrected_words_match(retriever: Retriever) -> None:
 TEXTS = st.text(st.sampled_from("ab cé_.(\n\t9漢"), max_size=400)
 
 
-@given(TEXTS, TEXTS)
-def test_matches_lie_within_the_text_in_order(text: str, query: str) -> None:
-    end = 0
-    for match in find_matches(text, words(query)):
-        assert end <= match.start < match.end <= len(text)
-        end = match.end
-
-
 @given(TEXTS, TEXTS, st.integers(5, 60))
+@settings(max_examples=50)
 def test_a_snippet_is_made_of_words_of_the_text(text: str, query: str, length: int) -> None:
+    ends = [0, *(place for match in find_matches(text, words(query)) for place in match[:2]), len(text)]
+    assert ends == sorted(ends)
     snippet = make_snippet(text, words(query), length)
     shown = " ".join(plain_text(text).split())
     own = shown.split()
@@ -119,9 +122,3 @@ def test_a_snippet_is_made_of_words_of_the_text(text: str, query: str, length: i
     longest = max((end - start for start, end in snippet.spans), default=0)
     assert len(snippet.text) <= max(2 * length, longest) + 2
     assert bool(snippet.spans) == bool(find_matches(shown, words(query)))
-
-
-def test_the_snippet_has_the_title_of_an_admonition_without_its_markup() -> None:
-    text = 'Wear gloves.\n\n:::tip[Why this matters]\n\nBleach burns.\n\n:::\n\n!!! note "In short"\n    Be careful.'
-    expected = "Wear gloves. Why this matters: Bleach burns. In short: Be careful."
-    assert make_snippet(text, ()).text == expected

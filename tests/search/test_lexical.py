@@ -1,4 +1,4 @@
-"""The vocabulary of a book: lexical vectors, forms of words, corrections, known words."""
+"""The terms of texts, and the vocabulary of a book: lexical vectors, corrections, known words."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recto.search.analyzer import stem, term_id
+from recto.search.analyzer import exact_term, query_words, stem, term_id, word_forms, word_spans, word_terms
 from recto.search.lexical import (
     COMMON_WORDS,
     SINGLE_WORD_WEIGHT,
@@ -107,9 +107,7 @@ def test_a_word_that_the_book_does_not_have_is_corrected(book: Lexicon, word: st
     assert query.known == 1
 
 
-def test_words_without_similar_words_and_short_words_of_sentences_are_not_corrected(
-    book: Lexicon,
-) -> None:
+def test_words_without_similar_words_and_short_words_are_not_corrected(book: Lexicon) -> None:
     unknown = analyze_query("kubernetes", book)
     assert (unknown.known, unknown.corrections, unknown.vector.indices) == (0.0, (), (term_id("kubernet"),))
     assert analyze_query("how does a mode robot hold its controller", book).corrections == ()
@@ -160,6 +158,7 @@ def test_invalid_vocabularies_are_rejected(data: bytes | None) -> None:
     st.lists(st.text(alphabet="abcé_XY1. ", max_size=40), min_size=1, max_size=8),
     st.text(alphabet="abcé_XY1. ", max_size=20),
 )
+@settings(max_examples=50)
 def test_every_word_is_found_again_and_any_query_can_be_analysed(texts: list[str], query: str) -> None:
     builder = LexiconBuilder()
     vectors = builder.vectors([chunk(text, number) for number, text in enumerate(texts)])
@@ -176,16 +175,80 @@ def test_every_word_is_found_again_and_any_query_can_be_analysed(texts: list[str
 
 def test_a_random_typo_finds_the_word_again() -> None:
     rng = random.Random(7)
-    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(5, 12))) for _ in range(300)]
+    words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(5, 12))) for _ in range(100)]
     book, found = lexicon(*words), 0
     for word in words:
         place = rng.randrange(len(word))
-        typo = rng.choice(
-            [
-                word[:place] + word[place + 1 :],
-                f"{word[:place]}z{word[place:]}",
-                f"{word[:place]}q{word[place + 1 :]}",
-            ]
-        )
+        before, after = word[:place], word[place + 1 :]
+        typo = rng.choice([before + after, f"{before}z{word[place:]}", f"{before}q{after}"])
         found += typo in words or word in dict(analyze_query(typo, book).corrections).get(typo, ())
-    assert found >= 295
+    assert found >= 98
+
+
+def terms_of(text: str) -> list[str]:
+    return [term for start, end in word_spans(text) for term in word_terms(text[start:end])]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The robot", ["the", "robot"]),
+        ("9.81", ["9.81"]),
+        ("v2.10.3", ["v2.10.3"]),
+        ("--dry-run", ["--dry-run", "dry", "run"]),
+        ("base_link", ["base_link", "bas", "link"]),
+        ("BaseModels", ["basemodel", "bas", "model"]),
+        ("ROS_DOMAIN_ID", ["ros_domain_id", "ros", "domain", "id"]),
+        ("HTTPServer", ["httpserver", "http", "server"]),
+        ("URLs", ["url"]),
+        ("pydantic.BaseModel", ["pydantic.basemodel", "pydantic", "basemodel", "bas", "model"]),
+        ("E0308", ["e0308", "0308"]),
+        ("time-consuming", ["time-consuming", "tim", "consum"]),
+        ("Größe", ["größe"]),
+    ],
+)
+def test_terms(text: str, expected: list[str]) -> None:
+    assert terms_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("forms", "shared"),
+    [
+        (("configure", "configures", "configured", "configuring"), "configur"),
+        (("make", "makes", "making"), "mak"),
+        (("run", "runs", "running"), "run"),
+        (("library", "libraries"), "library"),
+        (("class", "classes"), "class"),
+        (("status",), "status"),
+        (("ros2",), "ros2"),
+        (("base_links",), "base_links"),
+    ],
+)
+def test_forms_of_a_word_share_their_stem(forms: tuple[str, ...], shared: str) -> None:
+    assert {stem(form) for form in forms} == {shared}
+
+
+def test_stop_words_count_only_in_quotes_or_alone() -> None:
+    assert query_words("How do I use the with statement?") == ["use", "statement"]
+    assert query_words('How do I use the "with" statement?') == ["use", "with", "statement"]
+    assert query_words("what is it") == ["what", "is", "it"]
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=50)
+def test_any_text_can_be_analysed(text: str) -> None:
+    last = 0
+    for start, end in word_spans(text):
+        assert last <= start < end <= len(text)
+        first, *others = word_terms(text[start:end])
+        assert first == stem(text[start:end].lower())
+        assert all(others)
+        last = end
+    assert len(set(query_words(text))) == len(query_words(text))
+
+
+def test_words_as_written_are_terms_of_their_own() -> None:
+    assert word_forms("time-consuming") == ("time-consuming", "time", "consuming")
+    assert exact_term("scrolling") == "=scrolling"
+    assert {exact_term(form) for form in ("the", "base_link", "größe")} == {""}
+    assert word_terms("Base_Link")[0] == word_terms("base_link")[0]

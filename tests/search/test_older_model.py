@@ -21,6 +21,7 @@ from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
 from recto.settings import load_settings
 from recto.stores.edge.store import EdgeStore
+from recto.types.search import SearchResponse
 from tests.conftest import SHARED
 from tests.counting import Counting
 from tests.running import recto
@@ -30,26 +31,35 @@ NAME = "older"
 QUERY = "How do I make bread rise?"
 
 
+def granite_embedder() -> Embedder:
+    return shared_embedder(SHARED, 1, "fp32", "granite")
+
+
 @pytest.fixture
 def older(small_book: Path, home: Path) -> EdgeStore:
     """A store with an index that the older model made."""
     store = EdgeStore(home)
-    job = IndexJob(MarkdownTree(small_book, "small"), shared_embedder(SHARED, 1, "fp32", "granite"))
+    job = IndexJob(MarkdownTree(small_book, "small"), granite_embedder())
     index_book(job, store, NAME, journal=home / "journal")
     return store
 
 
+def scores(response: SearchResponse) -> list[float]:
+    return [hit.score for hit in response.hits]
+
+
 def test_the_model_of_the_index_embeds_queries(older: EdgeStore, embedder: Embedder) -> None:
-    granite = shared_embedder(SHARED, 1, "fp32", "granite")
-    expected = Retriever(granite, older, NAME).search(QUERY)
+    expected = Retriever(granite_embedder(), older, NAME).search(QUERY)
     for mine in (embedder, BatchingEmbedder(embedder)):
         retriever = Retriever(mine, older, NAME)
         found = retriever.search(QUERY)
-        assert [hit.score for hit in found.hits] == pytest.approx([hit.score for hit in expected.hits])
+        assert scores(found) == pytest.approx(scores(expected))
         (hint,) = found.warnings
         assert hint.startswith(f"{GRANITE.fingerprint.model} made this index and embeds its queries.")
         assert FINGERPRINT.model in hint
         assert retriever.search(QUERY).warnings == (), "only once"
+    with pytest.raises(FingerprintMismatch, match="but queries are embedded with"):
+        Retriever(Counting(embedder), older, NAME).search(QUERY)
 
 
 def test_batches_of_the_other_model_are_shared(embedder: Embedder) -> None:
@@ -62,15 +72,10 @@ def test_batches_of_the_other_model_are_shared(embedder: Embedder) -> None:
 def test_the_older_model_searches_new_indexes_as_well(
     small_book: Path, home: Path, embedder: Embedder
 ) -> None:
-    store, granite = EdgeStore(home), shared_embedder(SHARED, 1, "fp32", "granite")
+    store = EdgeStore(home)
     index_book(IndexJob(MarkdownTree(small_book, "small"), embedder), store, NAME, journal=home / "journal")
-    found, expected = (Retriever(each, store, NAME).search(QUERY) for each in (granite, embedder))
-    assert [hit.score for hit in found.hits] == pytest.approx([hit.score for hit in expected.hits])
-
-
-def test_other_models_stay_an_error(older: EdgeStore, embedder: Embedder) -> None:
-    with pytest.raises(FingerprintMismatch, match="but queries are embedded with"):
-        Retriever(Counting(embedder), older, NAME).search(QUERY)
+    found, expected = (Retriever(each, store, NAME).search(QUERY) for each in (granite_embedder(), embedder))
+    assert scores(found) == pytest.approx(scores(expected))
 
 
 def test_the_command_line(older: EdgeStore, small_book: Path, home: Path) -> None:
@@ -87,10 +92,13 @@ def test_the_command_line(older: EdgeStore, small_book: Path, home: Path) -> Non
     kept = recto(home, "index", str(small_book), "--collection", "kept", RECTO_MODEL="granite")
     assert kept.returncode == 0, kept.stderr
     assert GRANITE.fingerprint.model in recto(home, "collections", "--json").stdout
+    mistyped = recto(home, "search", QUERY, RECTO_MODEL="granit").stderr
+    assert "RECTO_MODEL=granit is not a model" in mistyped
+    assert "recto-en-1 or granite" in mistyped
 
 
 def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embedder: Embedder) -> None:
-    granite = Retriever(shared_embedder(SHARED, 1, "fp32", "granite"), older, NAME)
+    granite = Retriever(granite_embedder(), older, NAME)
     mine = Retriever(embedder, older, NAME)
     asked = Asked({QUERY: AskedQuery(Counter([QUERY]))})
     suite = Suite("bread", (Expectation(QUERY, ("kitchen",)),))
@@ -106,14 +114,7 @@ def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embed
 def test_document_004_with_the_older_model(older: EdgeStore, home: Path) -> None:
     with Backend(load_settings({"RECTO_HOME": str(home), "RECTO_PRECISION": "fp32"})) as backend:
         hits = ask(backend, QUERY, 1, NAME).hits
-        granite = Retriever(shared_embedder(SHARED, 1, "fp32", "granite"), older, NAME)
-        (expected,) = granite.search(QUERY, 1, mode="dense").hits
+        (expected,) = Retriever(granite_embedder(), older, NAME).search(QUERY, 1, mode="dense").hits
         assert [hit.score for hit in hits] == pytest.approx([expected.score])
         with pytest.raises(QdrantAPIError, match="was indexed with .* but embed_query embeds with"):
             backend.search(backend.embed(QUERY), 1, NAME)
-
-
-def test_a_mistyped_model_names_the_models(home: Path) -> None:
-    search = recto(home, "search", QUERY, RECTO_MODEL="granit")
-    assert "RECTO_MODEL=granit is not a model" in search.stderr
-    assert "recto-en-1 or granite" in search.stderr

@@ -1,4 +1,4 @@
-"""Test that pages are put together from their chunks as they were written."""
+"""Test that pages are put together from their chunks as they were written, and their order in the outline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing.formats import read
+from recto.search.outline import outline_of
 from recto.search.pages import BookPage
+from recto.testing.values import chunk
 from recto.types.book import Page
 
 ROWS = "\n".join(f"| pin {number} | the signal number {number} of the controller |" for number in range(40))
@@ -37,8 +39,8 @@ def page_of(text: str, path: str = "page.md") -> BookPage:
     """Read a page, and split it into small chunks; words count as tokens."""
     page = Page(path, "local://page", "", "intro", ("intro",), text, "1")
     document = read(page)
-    found = chunk_page(page, document, "book", lambda part: len(part.split()), 80, ChunkSize(80))
-    chunks = tuple(one.chunk for one in found)
+    inputs = chunk_page(page, document, "book", lambda part: len(part.split()), 80, ChunkSize(80))
+    chunks = tuple(one.chunk for one in inputs)
     return BookPage(page.url, document.title, page.module, chunks)
 
 
@@ -55,3 +57,24 @@ def test_what_has_no_lines_of_its_own_stays_apart() -> None:
     chunks = page_of(f"# A page\n\n{LONG}").chunks
     page = BookPage("", "", "", tuple(replace(chunk, source="https://example.org/page") for chunk in chunks))
     assert page.markdown() == "\n\n".join(("# A page", *(chunk.text for chunk in chunks)))
+
+
+def test_modules_are_in_reading_order_and_landing_pages_first() -> None:
+    expected = ["zoo/index.mdx", "zoo/animals.md", "zoo/birds.md", "zoo/birds/owl.md", "zoo/cats/README.md"]
+    expected += [
+        "zoo/cats/lion.md",
+        "art/02-intro.md",
+        "art/01-colours.md",
+        "new/a-page.md",
+        "new/indexes.md",
+    ]
+    stored = ["zoo/animals.md", "zoo/cats/lion.md", "zoo/cats/README.md", "zoo/birds.md", "zoo/birds/owl.md"]
+    stored += ["zoo/index.mdx", "art/01-colours.md", "art/02-intro.md", "new/indexes.md", "new/a-page.md"]
+    chunks = [
+        replace(chunk(0, module=source.partition("/")[0], page=source.removesuffix(".md")), source=source)
+        for source in stored
+    ]
+    outline = outline_of(chunks, [("zoo", "The zoo"), ("art", "")])
+    assert [page.source for page in outline.pages] == expected
+    assert outline.titles == {"zoo": "The zoo"}
+    assert [page.source for page in outline.of_module("art").pages] == expected[6:8]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import threading
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -15,33 +14,18 @@ import pytest
 
 from recto.errors import InvalidArgument, StorageError
 from recto.search import query_log
-from recto.search.query_log import (
-    QueryLog,
-    log_files,
-    open_query_log,
-    read_query_log,
-    remove_old_files,
-)
+from recto.search.query_log import QueryLog, log_files, open_query_log, read_query_log, remove_old_files
 from recto.settings import QueryLogOptions, QueryLogText, Settings
 from recto.testing.values import chunk
 from recto.types.search import Filters, Hit, Outcome, SearchResponse, Timings
+from tests.running import wait_until
 
 
 def response(query: str, **changes: Any) -> SearchResponse:
     hits = tuple(Hit(0.9 - number / 10, chunk(number), 0.7 - number / 10) for number in range(7))
-    made = SearchResponse(
-        query,
-        hits,
-        Filters(("garden",)),
-        "house",
-        Outcome.FOUND,
-        Timings(1, 2, 3.456),
-        noise_floor=0.6,
-        generation="gen-000001",
-        mode="hybrid",
-        answerable=0.8,
-    )
-    return replace(made, **changes)
+    scored = {"noise_floor": 0.6, "generation": "gen-000001", "mode": "hybrid", "answerable": 0.8}
+    base = SearchResponse(query, hits, Filters(("garden",)), "house", Outcome.FOUND, Timings(1, 2, 3.456))
+    return replace(base, **{**scored, **changes})
 
 
 def write(
@@ -53,6 +37,10 @@ def write(
     log.add_report(queries[0], "house", click="local://docs/a", rank=2)
     log.close()
     return list(read_query_log(directory))
+
+
+def queries(path: Path) -> list[str]:
+    return [entry["query"] for entry in read_query_log(path) if "click" not in entry]
 
 
 def test_an_entry_has_these_fields_and_no_others(tmp_path: Path) -> None:
@@ -80,8 +68,7 @@ def test_an_entry_has_these_fields_and_no_others(tmp_path: Path) -> None:
 def test_only_this_user_can_read_the_log(tmp_path: Path) -> None:
     write(tmp_path / "new" / "log", "jam")
     ((_, path),) = log_files(tmp_path / "new" / "log")
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert path.parent.stat().st_mode & 0o777 == 0o700
+    assert [one.stat().st_mode & 0o777 for one in (path, path.parent)] == [0o600, 0o700]
 
 
 def test_hashed_queries_can_be_counted_but_not_read(tmp_path: Path) -> None:
@@ -95,38 +82,29 @@ def test_hashed_queries_can_be_counted_but_not_read(tmp_path: Path) -> None:
 
 def test_the_key_of_hashes_is_made_once_and_is_not_in_the_log(tmp_path: Path) -> None:
     options = QueryLogOptions(tmp_path / "log", "hash")
-    settings = Settings("local", "edge", tmp_path / "home", query_log=options)
-    hashes = []
     for _ in range(2):
-        log = open_query_log(settings)
+        log = open_query_log(Settings("local", "edge", tmp_path / "home", query_log=options))
         assert log is not None
         log.add(response("jam"), "search")
         log.close()
-        hashes = [entry["query_hash"] for entry in read_query_log(tmp_path / "log")]
-    assert len(hashes) == 2
-    assert len(set(hashes)) == 1
+    one, other = (entry["query_hash"] for entry in read_query_log(tmp_path / "log"))
+    assert one == other
     assert (tmp_path / "home" / "query-log.key").stat().st_mode & 0o777 == 0o600
 
 
 def test_dropped_text_leaves_the_rest(tmp_path: Path) -> None:
     first, click = write(tmp_path, "jam", text="drop")
-    assert "query" not in first
-    assert "query_hash" not in first
+    assert {"query", "query_hash"}.isdisjoint({*first, *click})
     assert first["covered"] is True
-    assert "query" not in click
 
 
-def test_without_a_directory_there_is_no_log(tmp_path: Path) -> None:
+def test_without_a_usable_directory_there_is_no_log(tmp_path: Path) -> None:
     assert open_query_log(Settings("local", "edge", tmp_path)) is None
     with pytest.raises(InvalidArgument, match="no query log"):
         list(read_query_log(tmp_path / "missing"))
-
-
-def test_a_directory_that_cannot_be_made_is_reported_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    options = QueryLogOptions(tmp_path / "file")
     with pytest.raises(StorageError, match="query log cannot be written"):
-        open_query_log(Settings("local", "edge", tmp_path, query_log=options))
+        open_query_log(Settings("local", "edge", tmp_path, query_log=QueryLogOptions(tmp_path / "file")))
 
 
 def test_a_full_queue_drops_and_counts_and_does_not_wait(
@@ -140,7 +118,7 @@ def test_a_full_queue_drops_and_counts_and_does_not_wait(
         log.add(response(f"query {number}"), "search")
     log.close()
     assert dropped == [1, 1]
-    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["query 0", "query 1", "query 2"]
+    assert queries(tmp_path) == ["query 0", "query 1", "query 2"]
 
 
 def test_a_disk_that_cannot_be_written_drops_and_counts(
@@ -150,24 +128,19 @@ def test_a_disk_that_cannot_be_written_drops_and_counts(
     dropped: list[int] = []
     monkeypatch.setattr(query_log, "_WRITE_SECONDS", 0)
     log = QueryLog(QueryLogOptions(tmp_path), on_drop=dropped.append)
-    real, calls = os.write, []
+    real, sizes = os.write, iter([100, 0])
 
     def full(descriptor: int, data: bytes) -> int:
-        calls.append(data)
-        if len(calls) == 1:
-            return real(descriptor, data[:100])
-        if len(calls) == 2:
+        if (size := next(sizes, len(data))) == 0:
             raise OSError(28, "No space left on device")
-        return real(descriptor, data)
+        return real(descriptor, data[:size])
 
     monkeypatch.setattr(os, "write", full)
     log.add(response("lost"), "search")
-    while not dropped:
-        threading.Event().wait(0.005)
+    wait_until(lambda: dropped)
     log.add(response("kept"), "search")
     log.close()
-    assert dropped == [1]
-    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["kept"]
+    assert (dropped, queries(tmp_path)) == ([1], ["kept"])
     assert len(log_files(tmp_path)) == 2
 
 
@@ -177,31 +150,30 @@ def test_a_file_that_was_deleted_is_not_written_any_more(
     monkeypatch.setattr(query_log, "_WRITE_SECONDS", 0)
     log = QueryLog(QueryLogOptions(tmp_path))
     log.add(response("deleted"), "search")
-    while not log_files(tmp_path):
-        threading.Event().wait(0.005)
+    wait_until(lambda: log_files(tmp_path))
     for _, path in log_files(tmp_path):
         path.unlink()
     log.add(response("kept"), "search")
     log.close()
-    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["kept"]
+    assert queries(tmp_path) == ["kept"]
 
 
 def test_an_incomplete_last_line_is_skipped(tmp_path: Path) -> None:
     write(tmp_path, "first", "second")
     ((_, path),) = log_files(tmp_path)
-    path.write_bytes(path.read_bytes()[:-30])
-    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["first", "second"]
-    path.write_bytes(path.read_bytes()[:-200])
-    assert [entry["query"] for entry in read_query_log(tmp_path)] == ["first"]
+    for cut, expected in ((30, ["first", "second"]), (200, ["first"])):
+        path.write_bytes(path.read_bytes()[:-cut])
+        assert queries(tmp_path) == expected
 
 
 def test_several_writers_do_not_mix_their_lines(tmp_path: Path) -> None:
+    make_file(tmp_path, date(2020, 1, 1), 1)  # deleted when a service starts
     logs = [QueryLog(QueryLogOptions(tmp_path)) for _ in range(3)]
     for number in range(90):
         logs[number % 3].add(response(f"query {number}"), "search")
     for log in logs:
         log.close()
-    assert {entry["query"] for entry in read_query_log(tmp_path)} == {f"query {n}" for n in range(90)}
+    assert set(queries(tmp_path)) == {f"query {n}" for n in range(90)}
     assert len(log_files(tmp_path)) == 3
 
 
@@ -223,20 +195,13 @@ def test_files_are_deleted_by_age_and_then_by_size(tmp_path: Path) -> None:
     assert other.exists()
 
 
-def test_old_files_are_deleted_when_the_service_starts(tmp_path: Path) -> None:
-    old = make_file(tmp_path, date(2020, 1, 1), 1)
-    log = QueryLog(QueryLogOptions(tmp_path))
-    log.close()
-    assert not old.exists()
-
-
 def test_only_recent_entries(tmp_path: Path) -> None:
     write(tmp_path, "jam")
     ((_, path),) = log_files(tmp_path)
     with path.open("a") as file:
         file.write(json.dumps({"time": "2020-01-01T00:00:00Z", "query": "old"}) + "\n")
     since = datetime.now(UTC) - timedelta(days=1)
-    assert [entry["query"] for entry in read_query_log(tmp_path, since)] == ["jam", "jam"]
+    assert len(list(read_query_log(tmp_path, since))) == 2
     assert len(list(read_query_log(path))) == 3
 
 
@@ -274,24 +239,26 @@ def test_the_log_stays_within_its_size(tmp_path: Path) -> None:
 
 
 def test_bad_lines_are_skipped_and_counted(tmp_path: Path) -> None:
-    (good,) = (entry for entry in write(tmp_path, "How is jam made?") if "click" not in entry)
+    good, _ = write(tmp_path, "How is jam made?")
     (path,) = tmp_path.iterdir()
+    dated = b'{"time": "2026-01-01T00:00:00Z", "query": '
     bad = [
-        b"[" * 50_000,
-        b'{"time": 3, "query": "x"}',
-        b'{"time": "2026-01-01T00:00:00Z", "query": ["x"], "collection": "house"}',
-        b'{"time": "2026-01-01T00:00:00Z", "query": "x", "collection": {"a": 1}}',
-        b'{"time": "2026-01-01T00:00:00Z", "query": "\\ud800", "collection": "house"}',
-        b'{"time": "2026-01-01T00:00:00Z", "query": "' + b"x" * 5_000_000 + b'"}',
-        b"\xff\xfe",
-        b"null",
-        b"3",
-        b'"time"',
-        b'{"query": "x"}',
+        *(
+            b"[" * 50_000,
+            b"\xff\xfe",
+            b"null",
+            b"3",
+            b'"time"',
+            b'{"query": "x"}',
+            b'{"time": 3, "query": "x"}',
+        ),
+        dated + b'["x"], "collection": "house"}',
+        dated + b'"x", "collection": {"a": 1}}',
+        dated + b'"\\ud800", "collection": "house"}',
+        dated + b'"' + b"x" * 500_000 + b'"}',
     ]
     with path.open("ab") as file:
         file.write(b"\n".join(bad) + b"\n" + json.dumps(good).encode() + b"\n")
     skipped: list[None] = []
-    entries = list(read_query_log(tmp_path, on_skip=lambda: skipped.append(None)))
-    assert [entry["query"] for entry in entries if "click" not in entry] == ["How is jam made?"] * 2
+    assert len(list(read_query_log(tmp_path, on_skip=lambda: skipped.append(None)))) == 3
     assert len(skipped) == len(bad)

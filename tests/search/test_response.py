@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recto.search.lexical import LexicalQuery
@@ -20,12 +20,9 @@ def query(known: float) -> LexicalQuery:
 
 
 def test_similar_and_known_queries_are_covered() -> None:
-    covered, not_covered = (
-        answerable(0.8, query(1.0), CALIBRATION),
-        answerable(0.62, query(0.3), CALIBRATION),
-    )
-    unclear = answerable(0.62, query(0.95), CALIBRATION)
-    assert [coverage(one) for one in (covered, unclear, not_covered)] == ["covered", "unclear", "not covered"]
+    grades = {"covered": (0.8, 1.0), "unclear": (0.62, 0.95), "not covered": (0.62, 0.3)}
+    for grade, (evidence, known) in grades.items():
+        assert coverage(answerable(evidence, query(known), CALIBRATION)) == grade
     assert coverage(None) is None
 
 
@@ -45,13 +42,12 @@ def test_similarities_are_scaled_by_the_spread_of_the_index() -> None:
 
 
 @given(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 0.5), st.floats(0, 0.3))
+@settings(max_examples=50)
 def test_coverage_grows_with_similarity_and_known_words(
     cosine: float, known: float, more_similar: float, more_known: float
 ) -> None:
-    less, greater = (
-        answerable(cosine, query(known), CALIBRATION),
-        answerable(cosine + more_similar, query(known + more_known), CALIBRATION),
-    )
+    less = answerable(cosine, query(known), CALIBRATION)
+    greater = answerable(cosine + more_similar, query(known + more_known), CALIBRATION)
     assert less is not None
     assert greater is not None
     assert 0 <= less <= greater <= 1
@@ -62,6 +58,7 @@ def test_coverage_grows_with_similarity_and_known_words(
     st.floats(0, 1),
     st.floats(LEXICAL_WEIGHT, 2),
 )
+@settings(max_examples=50)
 def test_the_best_hit_of_a_covered_query_is_above_the_noise_floor(
     scores: list[tuple[float, float]], known: float, weight: float
 ) -> None:

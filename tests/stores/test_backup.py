@@ -32,31 +32,9 @@ from recto.errors import (
 from recto.stores.edge import backup, build, layout
 from recto.stores.edge.store import EdgeStore
 from recto.stores.points import to_payload
-from recto.testing.values import chunk, publish, publish_lexical
-from recto.types.index import Calibration
-from recto.types.search import Chunk
+from recto.testing.values import chunk, publish
 from tests.running import wait_until
-
-CALIBRATION = Calibration(0.6, 0.97, 20, 30)
-
-
-@pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a home with a collection of fifty chunks, an alias and a calibration; tests only copy it."""
-    home = tmp_path_factory.mktemp("template")
-    store = EdgeStore(home)
-    publish_lexical(store, "books", [chunk(number, text=f"soil {number}") for number in range(50)])
-    store.set_aliases(["library"], "books")
-    store.save_calibration(store.open("books").info, CALIBRATION)
-    store.backup("books", home / "books.recto")
-    return home
-
-
-@pytest.fixture
-def store(template: Path, home: Path) -> EdgeStore:
-    layout.copy_tree(template / "collections", home / "collections")
-    shutil.copy(template / "aliases.json", home)
-    return EdgeStore(home)
+from tests.stores.conftest import CALIBRATION
 
 
 @pytest.fixture
@@ -81,40 +59,35 @@ def test_an_archive_is_small_and_private(store: EdgeStore, tmp_path: Path) -> No
         assert unzipped.testzip() is None
 
 
-def test_an_existing_collection_is_replaced_only_on_request(archive: Path, store: EdgeStore) -> None:
-    publish(store, "books", [chunk(1)])
-    with pytest.raises(InvalidArgument, match="exists already") as caught:
-        store.restore(archive)
-    assert "--replace" in caught.value.hint
-    assert store.open("books").count() == 1
-    assert store.restore(archive, replace=True).generation == "gen-000003"
-    assert store.open("books").count() == 50
-    assert store.rollback("books").chunks == 1, "the replaced index is kept"
-
-
-def test_an_archive_does_not_take_over_an_alias(archive: Path, store: EdgeStore) -> None:
+def test_a_replaced_index_is_kept_and_an_alias_is_not_taken_over(archive: Path, store: EdgeStore) -> None:
     """Otherwise an archive of someone else could replace the book behind a default name."""
+    publish(store, "books", [chunk(1)])
+    assert store.restore(archive, replace=True).generation == "gen-000003"
+    assert store.rollback("books").chunks == 1
     forge(archive, {**read_header(archive), "collection": "library"})
     with pytest.raises(InvalidArgument, match="'library' exists already"):
         store.restore(archive)
     assert store.aliases() == {"library": "books"}
 
 
-def test_a_damaged_index_is_not_backed_up(store: EdgeStore, home: Path, tmp_path: Path) -> None:
+def damage(home: Path) -> Path:
+    """Change a byte of a file, and return its path."""
     file = next(home.rglob("chunk_0.mmap"))
     with file.open("r+b") as opened:
         opened.write(b"\x01")
+    return file
+
+
+def test_a_damaged_index_is_not_backed_up_and_an_unwritable_target_is_named(
+    store: EdgeStore, home: Path, tmp_path: Path
+) -> None:
+    damage(home)
     with pytest.raises(IndexDamaged, match="does not match"):
         store.backup("books", tmp_path / "x.recto")
     assert not (tmp_path / "x.recto").exists()
     assert not list(tmp_path.glob(".*"))
-
-
-def test_an_unwritable_target_is_named(store: EdgeStore, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"missing/x\.recto cannot be written"):
         store.backup("books", tmp_path / "missing" / "x.recto")
-    with pytest.raises(CollectionMissing):
-        store.backup("nothing", tmp_path / "x.recto")
 
 
 def test_a_file_that_cannot_be_read_is_named(
@@ -185,14 +158,14 @@ def to_format_1(archive: Path, blocks: bytes | None = None) -> None:
             for name, size in header["files"].items():
                 data = file.read(f"files/{name}")
                 for offset in range(0, size, 1 << 16):
-                    if any(block := data[offset : offset + (1 << 16)]):
-                        blocks += struct.pack("<QI", offset, len(block)) + block
-                blocks += struct.pack("<QI", size, 0)
+                    if any(part := data[offset : offset + (1 << 16)]):
+                        blocks += block(offset, len(part)) + part
+                blocks += block(size, 0)
     data = b"recto-archive-1\n" + json.dumps(header).encode() + b"\n" + blocks
     archive.write_bytes(data + hashlib.sha256(data).digest())
 
 
-def rename_first(name: str) -> Callable[[dict[str, Any]], None]:
+def rename_first(name: str) -> Change:
     """Return a change of a header: the first file gets another path, in the manifest as well."""
 
     def change(header: dict[str, Any]) -> None:
@@ -211,65 +184,62 @@ def signed(manifest: dict[str, Any]) -> str:
     return json.dumps({**manifest, "checksum": checksum})
 
 
-def with_manifest(**changes: object) -> Callable[[dict[str, Any]], None]:
-    def change(header: dict[str, Any]) -> None:
-        header["content"]["manifest"] = signed({**json.loads(header["content"]["manifest"]), **changes})
-
-    return change
+Change = Callable[[dict[str, Any]], None]
 
 
-def with_fingerprint(**changes: object) -> Callable[[dict[str, Any]], None]:
-    def change(header: dict[str, Any]) -> None:
-        manifest = json.loads(header["content"]["manifest"])
-        manifest["fingerprint"] |= changes
-        header["content"]["manifest"] = signed(manifest)
-
-    return change
+def with_manifest(**changes: object) -> Change:
+    return lambda header: header["content"].update(
+        manifest=signed({**json.loads(header["content"]["manifest"]), **changes})
+    )
 
 
-def with_size(size: object) -> Callable[[dict[str, Any]], None]:
-    def change(header: dict[str, Any]) -> None:
-        header["files"][next(iter(header["files"]))] = size
-
-    return change
+def with_size(size: object) -> Change:
+    return lambda header: header["files"].update({next(iter(header["files"])): size})
 
 
-HOSTILE = {
-    "path above": (rename_first("../../evil"), IndexDamaged),
-    "absolute path": (rename_first("/tmp/evil"), IndexDamaged),
-    "current directory": (rename_first("a/./b"), IndexDamaged),
-    "path of another system": (rename_first("..\\evil"), IndexDamaged),
-    "drive": (rename_first("C:evil"), IndexDamaged),
-    "control character": (rename_first("evil\x1b[2J"), IndexDamaged),
-    "file instead of a directory": (rename_first("segments"), IndexDamaged),
-    "larger than an index": (with_size(1 << 40), IndexDamaged),
-    "path of many directories": (rename_first("a/" * 1500 + "b"), IndexDamaged),
-    "impossible size": (with_size(1 << 80), IndexDamaged),
-    "negative size": (with_size(-1), IndexDamaged),
-    "size of another type": (with_size("1"), IndexDamaged),
-    "too small": (with_size(0), IndexDamaged),
-    "collection above": (lambda header: header.update(collection="../books"), IndexDamaged),
-    "alias above": (lambda header: header.update(aliases=["../x"]), IndexDamaged),
-    "too many files": (lambda header: header.update(files={str(n): 0 for n in range(10_001)}), IndexDamaged),
-    "no files": (lambda header: header.update(files={}), IndexDamaged),
-    "no content": (lambda header: header.update(content=[]), IndexDamaged),
-    "no manifest": (lambda header: header["content"].update(manifest=None), IndexDamaged),
-    "wrong calibration": (lambda header: header["content"].update(calibration={"x": 1}), IndexDamaged),
-    "wrong count": (with_manifest(chunks=7), IndexDamaged),
-    "count of another type": (with_manifest(chunks="50"), IndexDamaged),
-    "text of another type": (with_fingerprint(source=["a"]), IndexDamaged),
-    "unknown kind": (lambda header: header.update(kind="tape"), FormatMismatch),
-    "snapshot": (lambda header: header.update(kind="server"), InvalidArgument),
-    "newer index": (with_manifest(format=99), FormatMismatch),
-    "older index": (with_manifest(format=0), FormatMismatch),
-}
+def with_header(**changes: object) -> Change:
+    return lambda header: header.update(changes)
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+def with_content(**changes: object) -> Change:
+    return lambda header: header["content"].update(changes)
+
+
+def with_wrong_source(header: dict[str, Any]) -> None:
+    fingerprint = json.loads(header["content"]["manifest"])["fingerprint"]
+    with_manifest(fingerprint={**fingerprint, "source": ["a"]})(header)
+
+
+PATHS = (
+    "../../evil",
+    "/tmp/evil",
+    "a/./b",
+    "..\\evil",
+    "C:evil",
+    "evil\x1b[2J",
+    "segments",
+    "a/" * 1500 + "b",
+)
+HOSTILE: list[Change] = [
+    *map(rename_first, PATHS),  # above, absolute, of other systems, or where a directory is
+    *map(with_size, (1 << 40, 1 << 80, -1, "1", 0)),
+    *(with_header(collection="../books"), with_header(aliases=["../x"]), with_header(content=[])),
+    *(with_header(files={str(n): 0 for n in range(10_001)}), with_header(files={})),
+    *(with_content(manifest=None), with_content(calibration={"x": 1})),
+    *(with_manifest(chunks=7), with_manifest(chunks="50"), with_wrong_source),
+]
+OTHERS: list[tuple[Change, type[RectoError]]] = [
+    (with_header(kind="tape"), FormatMismatch),
+    (with_header(kind="server"), InvalidArgument),
+    (with_manifest(format=99), FormatMismatch),
+    (with_manifest(format=0), FormatMismatch),
+]
+
+
+@pytest.mark.parametrize(("change", "expected"), [*((one, IndexDamaged) for one in HOSTILE), *OTHERS])
 def test_a_hostile_archive_changes_nothing(
-    archive: Path, store: EdgeStore, home: Path, tmp_path: Path, name: str
+    archive: Path, store: EdgeStore, tmp_path: Path, change: Change, expected: type[RectoError]
 ) -> None:
-    change, expected = HOSTILE[name]
     header = read_header(archive)
     change(header)
     forge(archive, header)
@@ -286,25 +256,18 @@ def test_an_archive_cannot_expand_without_limits(
     """A small archive of which all checksums and digests are right restored to gigabytes."""
     header = read_header(archive)
     manifest = json.loads(header["content"]["manifest"])
-    name, data = next(iter(header["files"])), b"x" * (40 << 20)
+    name, data = next(iter(header["files"])), b"x" * (4 << 20)
     (tmp_path / "large").write_bytes(data)
     header["files"][name] = len(data)
     manifest["files"][name] = layout.digest(tmp_path / "large")
     manifest["chunks"] = 10**9
     header["content"]["manifest"] = signed(manifest)
     forge(archive, header, {name: data})
-    assert archive.stat().st_size < 8 << 20
-    monkeypatch.setattr(backup, "_SMALL_INDEX", 10 << 20)
-    monkeypatch.setattr(backup, "_LARGEST_RATIO", 2)
+    monkeypatch.setattr(backup, "_SMALL_INDEX", 1 << 20)
+    monkeypatch.setattr(backup, "_LARGEST_RATIO", 0)
     with pytest.raises(IndexDamaged, match="too large for an archive of"):
         other.restore(archive)
     assert not list((tmp_path / "other").rglob("building-*"))
-
-
-def test_files_that_the_header_does_not_name(archive: Path, other: EdgeStore) -> None:
-    forge(archive, read_header(archive), {"extra": b"x"})
-    with pytest.raises(IndexDamaged, match="files that its header does not name"):
-        other.restore(archive)
 
 
 def listing(root: Path) -> list[str]:
@@ -312,7 +275,7 @@ def listing(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("format", [1, 2])
-@pytest.mark.parametrize("share", [0.001, 0.3, 0.9, 0.99999])
+@pytest.mark.parametrize("share", [0.001, 0.6, 0.99999])
 def test_a_truncated_or_changed_archive_is_noticed(
     archive: Path, other: EdgeStore, share: float, format: int
 ) -> None:
@@ -330,15 +293,13 @@ def test_a_truncated_or_changed_archive_is_noticed(
     assert other.collections() == ()
 
 
+def block(offset: int, length: int) -> bytes:
+    return struct.pack("<QI", offset, length)
+
+
 @pytest.mark.parametrize(
     "blocks",
-    [
-        b"",
-        struct.pack("<QI", 0, 10),
-        struct.pack("<QI", 0, 1 << 30),
-        struct.pack("<QI", 1 << 62, 1) + b"x",
-        struct.pack("<QI", 5, 1) + b"x" + struct.pack("<QI", 2, 1) + b"y",
-    ],
+    [b"", block(0, 10), block(0, 1 << 30), block(1 << 62, 1) + b"x", block(5, 1) + b"x" + block(2, 1) + b"y"],
 )
 def test_blocks_outside_of_their_file_are_noticed(archive: Path, other: EdgeStore, blocks: bytes) -> None:
     to_format_1(archive, blocks)
@@ -347,29 +308,29 @@ def test_blocks_outside_of_their_file_are_noticed(archive: Path, other: EdgeStor
     assert other.collections() == ()
 
 
-def test_a_changed_file_is_noticed(archive: Path, other: EdgeStore) -> None:
-    """Its checksum in the ZIP file is right, but its digest in the manifest is not."""
+def test_other_files_than_the_header_and_the_manifest_name_are_noticed(
+    archive: Path, other: EdgeStore
+) -> None:
+    """The checksum of the archive is right."""
     header = read_header(archive)
     first = next(iter(header["files"]))
     forge(archive, header, {first: b"x" * header["files"][first]})
     with pytest.raises(IndexDamaged, match=f"{first} does not match the manifest"):
         other.restore(archive)
+    forge(archive, header, {"extra": b"x"})
+    with pytest.raises(IndexDamaged, match="files that its header does not name"):
+        other.restore(archive)
     assert other.collections() == ()
 
 
-@pytest.mark.parametrize("format", [1, 2])
-def test_archives_of_both_formats_are_restored(
-    archive: Path, store: EdgeStore, other: EdgeStore, format: int
-) -> None:
-    """Recto 0.2 wrote format 1."""
-    if format == 1:
-        to_format_1(archive)
+def test_an_archive_of_format_1_is_restored(archive: Path, store: EdgeStore, other: EdgeStore) -> None:
+    """Recto 0.2 wrote it."""
+    to_format_1(archive)
     info = other.restore(archive)
     before, after = store.open("books"), other.open("library")
     assert (info.fingerprint, after.info.calibration) == (before.info.fingerprint, CALIBRATION)
     assert list(after.scroll()) == list(before.scroll())
     assert after.lexicon() == before.lexicon() != b""
-    other.verify("books")
 
 
 def test_other_files_are_not_archives(other: EdgeStore, tmp_path: Path) -> None:
@@ -391,21 +352,16 @@ def test_an_archive_of_another_version_is_named(
         other.restore(archive)
 
 
-def test_an_index_of_an_older_version_is_upgraded_by_restore(
-    archive: Path, other: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(layout.MIGRATIONS, 0, lambda _, body: {**body, "format": 1})
-    header = read_header(archive)
-    with_manifest(format=0)(header)
-    forge(archive, header)
-    assert other.restore(archive).chunks == 50
-
-
-def test_a_backup_of_an_older_index_can_be_made_before_the_upgrade(
-    store: EdgeStore, home: Path, tmp_path: Path
+def test_an_index_of_an_older_version_can_be_backed_up_and_is_upgraded_by_restore(
+    store: EdgeStore, other: EdgeStore, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_format(home, 0)
-    assert EdgeStore(home).backup("books", tmp_path / "x.recto").chunks == 50
+    assert store.backup("books", tmp_path / "x.recto").chunks == 50
+    monkeypatch.setitem(layout.MIGRATIONS, 0, TO_1)
+    assert other.restore(tmp_path / "x.recto").chunks == 50
+
+
+TO_1: layout.Migration = lambda _, body: {**body, "format": 1}  # noqa: E731
 
 
 def set_format(home: Path, format: int, generation: str = "gen-000001") -> None:
@@ -413,16 +369,12 @@ def set_format(home: Path, format: int, generation: str = "gen-000001") -> None:
     path.write_text(signed({**json.loads(path.read_text()), "format": format}))
 
 
-def edition(number: int) -> list[Chunk]:
-    return [chunk(index, text=f"edition {number}") for index in range(10)]
-
-
 def write_all_the_time(home: Path, ready: Event, stop: Event) -> None:
     """Publish, roll back and delete in turn."""
     store, number = EdgeStore(home), 0
     while not stop.is_set():
         number += 1
-        publish(store, "books", edition(number))
+        publish(store, "books", [chunk(index, text=f"edition {number}") for index in range(10)])
         if number % 3 == 0:
             with suppress(CollectionMissing):  # there is no earlier one after a deletion
                 store.rollback("books")
@@ -431,7 +383,7 @@ def write_all_the_time(home: Path, ready: Event, stop: Event) -> None:
         ready.set()
 
 
-@pytest.mark.parametrize("count", [5, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [3, pytest.param(50, marks=pytest.mark.long)])
 def test_a_backup_during_publishes_is_whole(home: Path, tmp_path: Path, count: int) -> None:
     context = multiprocessing.get_context("spawn")
     ready, stop = context.Event(), context.Event()
@@ -465,18 +417,15 @@ def test_a_backup_during_publishes_is_whole(home: Path, tmp_path: Path, count: i
 
 @pytest.mark.parametrize(("format", "age"), [(0, "an older"), (3, "a newer")])
 def test_an_index_of_another_version_is_named(store: EdgeStore, home: Path, format: int, age: str) -> None:
-    publish(store, "books", [chunk(1)])
-    set_format(home, format, "gen-000002")
-    with pytest.raises(FormatMismatch) as caught:
-        EdgeStore(home).open("books")
+    set_format(home, format)
+    for use in (store.open, store.verify):
+        with pytest.raises(FormatMismatch) as caught:
+            use("books")
     assert caught.value.message == (
         f"The index of 'books' was made by {age} version of Recto (format {format}; this version reads 2)"
     )
-    assert "damaged" not in str(caught.value)
     hint = "recto index PATH --collection books --rebuild" if format == 0 else "newer version of Recto"
     assert hint in caught.value.hint
-    with pytest.raises(FormatMismatch):
-        EdgeStore(home).verify("books")
 
 
 def test_an_index_of_format_1_is_read_as_it_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -502,41 +451,34 @@ def test_a_generation_of_another_version_is_kept(store: EdgeStore, home: Path) -
 
 
 def test_an_older_index_is_upgraded(store: EdgeStore, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert store.upgrade("books") is None, "it is up to date"
     set_format(home, -1)
     with pytest.raises(FormatMismatch) as caught:
-        EdgeStore(home).upgrade("books")
+        store.upgrade("books")
     assert "recto index" in caught.value.hint
 
-    def rename(draft: Path, body: dict[str, Any]) -> dict[str, Any]:
+    def add_file(draft: Path, body: dict[str, Any]) -> dict[str, Any]:
         (draft / "new.txt").write_text("added by the migration")
         return {**body, "format": 0}
 
-    monkeypatch.setitem(layout.MIGRATIONS, -1, rename)
-    monkeypatch.setitem(layout.MIGRATIONS, 0, lambda _, body: {**body, "format": 1})
+    monkeypatch.setitem(layout.MIGRATIONS, -1, add_file)
+    monkeypatch.setitem(layout.MIGRATIONS, 0, TO_1)
     with pytest.raises(FormatMismatch) as caught:
-        EdgeStore(home).open("books")
+        store.open("books")
     assert caught.value.hint == "Upgrade it with `recto upgrade books`."
-    upgraded = EdgeStore(home).upgrade("books")
-    assert upgraded is not None
-    index = EdgeStore(home).open("books")
+    assert store.upgrade("books") is not None
+    index = store.open("books")
     assert (index.info.generation, index.count()) == ("gen-000002", 50)
     assert index.info.calibration == CALIBRATION
-    assert (home / "collections" / "books" / "gen-000002" / "new.txt").exists()
-    assert not (home / "collections" / "books" / "gen-000001" / "new.txt").exists(), (
-        "the old one is untouched"
-    )
-    EdgeStore(home).verify("books")
+    assert [path.parent.name for path in home.rglob("new.txt")] == ["gen-000002"], "the old one is untouched"
+    store.verify("books")
 
 
 def test_a_damaged_older_index_is_not_upgraded(
     store: EdgeStore, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(layout.MIGRATIONS, 0, lambda _, body: {**body, "format": 1})
+    monkeypatch.setitem(layout.MIGRATIONS, 0, TO_1)
     set_format(home, 0)
-    file = next(home.rglob("chunk_0.mmap"))
-    with file.open("r+b") as opened:
-        opened.write(b"\x01")
+    file = damage(home)
     with pytest.raises(IndexDamaged, match="does not match"):
         store.upgrade("books")
     file.unlink()
@@ -547,10 +489,7 @@ def test_a_damaged_older_index_is_not_upgraded(
 def test_a_failed_upgrade_changes_nothing(
     store: EdgeStore, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoil(draft: Path, body: dict[str, Any]) -> dict[str, Any]:
-        return {**body, "format": 1, "chunks": 51}
-
-    monkeypatch.setitem(layout.MIGRATIONS, 0, spoil)
+    monkeypatch.setitem(layout.MIGRATIONS, 0, lambda _, body: {**body, "format": 1, "chunks": 51})
     set_format(home, 0)
     before = listing(home)
     with pytest.raises(RectoError):
@@ -569,19 +508,20 @@ def test_a_fingerprint_with_new_fields_is_read(store: EdgeStore, home: Path) -> 
 
 
 def test_as_many_generations_are_kept_as_asked_for(home: Path) -> None:
-    store = EdgeStore(home, keep_generations=3)
-    for number in range(1, 7):
+    store = EdgeStore(home, keep_generations=2)
+    for number in range(1, 5):
         publish(store, "books", [chunk(index) for index in range(number)])
     result = store.generations("books")
-    assert [one.name[-1] for one in result] == ["6", "5", "4", "3"]
-    assert [one.chunks for one in result] == [6, 5, 4, 3]
-    assert [one.current for one in result] == [True, False, False, False]
+    assert [(one.name[-1], one.chunks, one.current) for one in result] == [
+        ("4", 4, True),
+        ("3", 3, False),
+        ("2", 2, False),
+    ]
     assert all(one.bytes and one.created_at for one in result)
-    assert store.rollback("books", "gen-000004").chunks == 4
-    assert store.rollback("books", "gen-000005").chunks == 5, "forward again"
+    assert store.rollback("books", "gen-000002").chunks == 2
+    assert store.rollback("books", "gen-000003").chunks == 3, "forward again"
     with pytest.raises(CollectionMissing, match="gen-000001"):
         store.rollback("books", "gen-000001")
-    store.rollback("books", "gen-000004")
     publish(store, "books", [chunk(1)])
-    assert [one.name[-1] for one in store.generations("books")] == ["7", "4", "3"], "5 and 6 were skipped"
-    assert store.rollback("books").chunks == 4
+    assert [one.name[-1] for one in store.generations("books")] == ["5", "3", "2"], "4 was skipped"
+    assert store.rollback("books").chunks == 3

@@ -1,53 +1,57 @@
-"""The embedded store: damaged files, killed processes, readers during publishing, disk errors."""
+"""The embedded store: damaged files, killed processes, readers during publishing, disk errors, the worker."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
-import json
+import math
+import mmap
 import multiprocessing
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from multiprocessing.synchronize import Event, Semaphore
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
+import qdrant_edge
 
 from recto._util.files import replace_text
-from recto.errors import IndexDamaged, StorageError
-from recto.stores.edge import layout
+from recto.errors import IndexDamaged, Unreachable
+from recto.stores.edge import build as edge_build
+from recto.stores.edge import engine, layout
 from recto.stores.edge import store as edge_store
-from recto.stores.edge.engine import to_recto_error
+from recto.stores.edge.build import find_fault, send
+from recto.stores.edge.engine import engine_errors, to_recto_error
 from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
 from recto.testing.stores import nearest
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, vector
 from recto.types.index import IndexQuery
+from recto.types.search import Vector
 from tests.running import ROOT, environment, wait_until
 
-
-@pytest.fixture
-def store(home: Path) -> EdgeStore:
-    return EdgeStore(home)
+START_WORKER = edge_build.start_worker
 
 
 def directory(home: Path) -> Path:
     return home / "collections" / "books"
 
 
-def files(home: Path, generation: str) -> list[Path]:
-    return sorted(path for path in (directory(home) / generation).rglob("*") if path.is_file())
+def files(home: Path) -> list[Path]:
+    return sorted(path for path in (directory(home) / "gen-000001").rglob("*") if path.is_file())
 
 
 def test_every_kind_of_file_damage_is_noticed(home: Path, store: EdgeStore) -> None:
     """Without the check, the engine would open most of these files, and some would crash the process."""
-    publish(store, "books", [chunk(number) for number in range(50)])
-    name = (directory(home) / "CURRENT").read_text().strip()
-    for path in files(home, name):
+    for path in files(home):
         original, status = path.read_bytes(), path.stat()
         for damaged in (original[: len(original) // 2], _flipped(original), None):
             if damaged is None:
@@ -63,32 +67,21 @@ def test_every_kind_of_file_damage_is_noticed(home: Path, store: EdgeStore) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"format": 1}', '{"format": 99, "checksum": ""}', "\x00\x01"]
+    "text", ["", "{", "[]", '{"format": 1}', '{"format": 99, "checksum": ""}', "\x00\x01", "another model"]
 )
 def test_a_damaged_manifest_is_noticed(home: Path, store: EdgeStore, text: str) -> None:
-    publish(store, "books", [chunk(1)])
-    (directory(home) / "gen-000001.json").write_text(text)
-    with pytest.raises(IndexDamaged):
-        EdgeStore(home).open("books")
-
-
-def test_a_manifest_with_another_model_is_noticed(home: Path, store: EdgeStore) -> None:
-    publish(store, "books", [chunk(1)])
     path = directory(home) / "gen-000001.json"
-    data = json.loads(path.read_text())
-    data["fingerprint"]["embedder"]["model"] = "another"
-    path.write_text(json.dumps(data))
-    with pytest.raises(IndexDamaged, match="checksum"):
-        EdgeStore(home).open("books")
+    path.write_text(path.read_text().replace("test-model", "other") if text == "another model" else text)
+    with pytest.raises(IndexDamaged):
+        store.open("books")
 
 
 def test_an_older_generation_replaces_a_damaged_one_with_a_warning(home: Path, store: EdgeStore) -> None:
-    publish(store, "books", [chunk(1)])
     publish(store, "books", [chunk(1), chunk(2)])
     shutil.rmtree(directory(home) / "gen-000002")
     reader = EdgeStore(home)
     index = reader.open("books")
-    assert index.count() == 1
+    assert index.count() == 50
     assert "damaged" in index.info.warnings[0]
     assert "recto index" in index.info.warnings[0]
     assert reader.open("books") is index
@@ -99,18 +92,16 @@ def test_an_older_generation_replaces_a_damaged_one_with_a_warning(home: Path, s
 
 @pytest.mark.parametrize("text", ["", "gen-999999\n", "../../etc\n", "\x00"])
 def test_a_damaged_pointer_is_noticed(home: Path, store: EdgeStore, text: str) -> None:
-    publish(store, "books", [chunk(1)])
     (directory(home) / "CURRENT").write_text(text)
-    index = EdgeStore(home).open("books")
+    index = store.open("books")
     assert index.info.warnings, "the only intact generation is used, with a warning"
-    assert index.count() == 1
+    assert index.count() == 50
 
 
 def test_leftovers_of_a_killed_writer_are_removed(home: Path, store: EdgeStore) -> None:
-    publish(store, "books", [chunk(1)])
     (directory(home) / "building-1-dead").mkdir()
     (directory(home) / "gen-000002").mkdir()
-    assert store.open("books").count() == 1
+    assert store.open("books").count() == 50
     publish(store, "books", [chunk(1), chunk(2)])
     assert store.open("books").count() == 2
     assert {path.name for path in directory(home).iterdir() if path.is_dir()} == {"gen-000001", "gen-000003"}
@@ -120,10 +111,8 @@ WRITER = """
 import sys, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from recto.stores.edge.layout import file_state
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
-from recto.types.index import IndexQuery
 with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
     for start in range(0, 2000, 100):
         build.add([chunk(number) for number in range(start, start + 100)], [vector(number) for number in range(start, start + 100)])
@@ -134,72 +123,48 @@ with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
 """
 
 
-def writer(home: Path) -> subprocess.Popen[str]:
-    code = WRITER.format(root=str(ROOT), home=str(home))
-    return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment(home)
-    )
-
-
-@pytest.mark.parametrize("lines", [1, 7, 20])
+@pytest.mark.parametrize("lines", [1, 20])
 def test_killing_a_writer_leaves_the_old_index(home: Path, store: EdgeStore, lines: int) -> None:
-    publish(store, "books", [chunk(1), chunk(2)])
-    process = writer(home)
-    assert process.stdout is not None
-    for _ in range(lines):
-        process.stdout.readline()
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
-    assert EdgeStore(home).open("books").count() == 2
+    code = WRITER.format(root=str(ROOT), home=str(home))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment(home)
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(lines):
+            process.stdout.readline()
+        workers = psutil.Process(process.pid).children()
+        assert workers
+        process.kill()
+    assert EdgeStore(home).open("books").count() == 50
     publish(store, "books", [chunk(1), chunk(2), chunk(3)])
     assert EdgeStore(home).open("books").count() == 3
+    assert psutil.wait_procs(workers, timeout=60)[1] == []
     wait_until(lambda: not list(directory(home).glob("building-*")))
 
 
-def test_the_worker_ends_with_its_parent(home: Path) -> None:
-    import psutil
-
-    process = writer(home)
-    assert process.stdout is not None
-    process.stdout.readline()
-    children = psutil.Process(process.pid).children()
-    assert children
-    process.kill()
-    process.wait()
-    process.stdout.close()
-    wait_until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
-
-
 def _read_many(
-    home: Path, ready: Semaphore, stop: Event, answers: multiprocessing.Queue[tuple[set[int], str]]
+    home: Path, ready: Semaphore, stop: Event, answers: multiprocessing.Queue[list[object]]
 ) -> None:
-    seen, searches, problem = set(), 0, ""
-    store, deadline = EdgeStore(home), time.monotonic() + 300
+    """Search until the end, and report the sizes of the indexes, or a problem."""
+    sizes: list[object] = []
     try:
-        while not stop.is_set() and time.monotonic() < deadline:
-            index = store.open("books")
-            result = len(nearest(index, vector(searches), 100))
-            if result != index.info.chunks or index.info.warnings:
-                problem = f"{result} hits of {index.info}"
-                break
-            seen.add(result)
-            searches += 1
-            if searches == 1:
+        while not stop.is_set():
+            store = EdgeStore(home)
+            for _ in range(20):
+                index = store.open("books")
+                sizes.append(len(nearest(index, vector(1), 100)))
+                if sizes[-1] != index.info.chunks or index.info.warnings:
+                    raise AssertionError(index.info)
                 ready.release()
-            if searches % 20 == 0:
-                store = EdgeStore(home)
     except Exception as error:
-        problem = repr(error)
-    ready.release()
-    answers.put((seen, problem))
+        sizes = [repr(error)]
+    answers.put(sizes)
 
 
 @pytest.mark.long
 def test_ten_readers_during_publishes(home: Path, store: EdgeStore) -> None:
-    publish(store, "books", [chunk(0)])
     context = multiprocessing.get_context("spawn")
-    answers: multiprocessing.Queue[tuple[set[int], str]] = context.Queue()
+    answers: multiprocessing.Queue[list[object]] = context.Queue()
     ready, stop = context.Semaphore(0), context.Event()
     readers = [
         context.Process(target=_read_many, args=(home, ready, stop, answers), daemon=True) for _ in range(10)
@@ -211,51 +176,28 @@ def test_ten_readers_during_publishes(home: Path, store: EdgeStore) -> None:
     for published in range(2, 8):
         publish(store, "books", [chunk(number) for number in range(published)])
     stop.set()
-    results = [answers.get(timeout=120) for _ in readers]
+    sizes = {size for _ in readers for size in answers.get(timeout=120)}
     for reader in readers:
         reader.join()
-    assert [problem for _, problem in results if problem] == []
-    assert len(set.union(*(seen for seen, _ in results))) > 1, "readers saw new generations while they ran"
+    assert sizes <= {50, *range(2, 8)}
+    assert len(sizes) > 1, "readers saw new generations while they ran"
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_forked_process_opens_the_index_anew(home: Path, store: EdgeStore) -> None:
-    publish(store, "books", [chunk(1), chunk(2)])
     store.open("books")
-    child = os.fork()
-    if child == 0:
-        os._exit(store.open("books").count())
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            break
-        time.sleep(0.05)
-    else:
-        os.kill(child, signal.SIGKILL)
-        pytest.fail("the child hung")
-    assert os.waitstatus_to_exitcode(status) == 2
-
-
-def test_a_home_that_is_a_file_is_reported(tmp_path: Path) -> None:
-    home = tmp_path / "file"
-    home.touch()
-    store = EdgeStore(home)
-    with pytest.raises(StorageError, match="is not a directory"):
-        store.open("books")
-    with pytest.raises(StorageError, match="is not a directory") as caught:
-        publish(store, "books", [chunk(1)])
-    assert "RECTO_HOME" in caught.value.hint
+    child = multiprocessing.get_context("fork").Process(target=lambda: os._exit(store.open("books").count()))
+    child.start()
+    child.join(20)
+    child.kill()
+    assert child.exitcode == 50
 
 
 def test_a_read_only_home_can_be_searched(
     home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The engine writes when it opens an index. Tests may run as root, so the refusal is simulated."""
-    import qdrant_edge
-
-    publish(store, "books", [chunk(1), chunk(2)])
     real = qdrant_edge.EdgeShard.load
     opened: list[str] = []
 
@@ -268,12 +210,11 @@ def test_a_read_only_home_can_be_searched(
             return real(path)
 
     monkeypatch.setattr(qdrant_edge, "EdgeShard", Refusing)
-    index = EdgeStore(home).open("books")
-    assert index.count() == 2
-    assert len(opened) == 2
-    assert not Path(opened[1]).exists(), "the copy is removed at once"
+    assert store.open("books").count() == 50
+    assert not Path(opened[-1]).exists(), "the copy is removed at once"
 
 
+@pytest.mark.usefixtures("store")
 def test_a_full_disk_is_reported(home: Path) -> None:
     """A limit on file sizes simulates a full disk."""
     code = (
@@ -281,13 +222,12 @@ def test_a_full_disk_is_reported(home: Path) -> None:
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         + WRITER.format(root=str(ROOT), home=str(home))
     )
-    publish(EdgeStore(home), "books", [chunk(1)])
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment(home), check=False
     )
     assert done.returncode != 0
     assert "StorageError" in done.stderr or "Unreachable" in done.stderr
-    assert EdgeStore(home).open("books").count() == 1
+    assert EdgeStore(home).open("books").count() == 50
     assert not list(directory(home).glob("building-*"))
 
 
@@ -308,9 +248,6 @@ def test_engine_messages_become_recto_errors(message: str, words: str) -> None:
 
 
 def test_engine_panics_become_recto_errors() -> None:
-    from recto.errors import Unreachable
-    from recto.stores.edge.engine import engine_errors
-
     class Panic(BaseException):
         pass
 
@@ -339,27 +276,22 @@ def test_sparse_and_full_files_have_the_same_digest(tmp_path: Path) -> None:
     assert layout.digest(hole) != layout.digest(zeros)
 
 
-def record_digests(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Return a list that gets the path of every file that is digested from now on."""
+@pytest.fixture
+def digested(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """A list that gets the path of every file that is digested."""
     paths: list[Path] = []
     digest = layout.digest
-
-    def recorded(path: Path) -> str:
-        paths.append(path)
-        return digest(path)
-
-    monkeypatch.setattr(layout, "digest", recorded)
+    monkeypatch.setattr(layout, "digest", lambda path: paths.append(path) or digest(path))  # type: ignore[func-returns-value]
     return paths
 
 
 def test_large_files_are_not_digested_at_every_start(
-    home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch, digested: list[Path]
 ) -> None:
     monkeypatch.setattr(layout, "_ALWAYS_DIGEST", 0)
-    publish(store, "books", [chunk(number) for number in range(50)])
-    large = {path for path in files(home, "gen-000001") if path.stat().st_size > layout._SMALL_FILE}
-    digested = record_digests(monkeypatch)
-    assert store.open("books").count() == 50
+    publish(EdgeStore(home), "books", [chunk(number) for number in range(50)])
+    large = {path for path in files(home) if path.stat().st_size > layout._SMALL_FILE}
+    digested.clear()
     assert EdgeStore(home).open("books").count() == 50
     assert not large & set(digested), "the writer has digested them"
     os.utime(min(large))
@@ -372,40 +304,41 @@ def test_large_files_are_not_digested_at_every_start(
 
 
 def test_nothing_is_published_when_chunks_collide(home: Path, store: EdgeStore) -> None:
-    publish(store, "books", [chunk(7)])
     with (
         pytest.raises(IndexDamaged, match="has 1 chunks, but 2 were written"),
         store.build("books", EMBEDDER) as build,
     ):
         build.add([chunk(1), chunk(1)], [vector(1), vector(2)])
         build.publish(fingerprint())
-    assert store.open("books").count() == 1
+    assert store.open("books").count() == 50
+
+
+def _used(data: bytes) -> int:
+    """Return the position of a byte that is not zero."""
+    return next((at for at in (len(data) // 2, 0, len(data) - 1) if data[at]), len(data) // 2)
 
 
 def _flipped(data: bytes) -> bytes:
-    """Change a byte that is not zero."""
-    used = [index for index in (len(data) // 2, 0, len(data) - 1) if data[index]] or [len(data) // 2]
-    return data[: used[0]] + bytes([data[used[0]] ^ 0xFF]) + data[used[0] + 1 :]
+    at = _used(data)
+    return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
 def test_file_state_changes_even_if_the_clock_does_not(tmp_path: Path) -> None:
-    path = tmp_path / "CURRENT"
-    assert file_state(str(path)) is None
-    states = []
+    states = [file_state(str(tmp_path / "CURRENT"))]
     for text in ("gen-000001", "gen-000002"):
-        replace_text(path, text)
-        os.utime(path, ns=(0, 0))
-        states.append(file_state(str(path)))
-    assert states[0] != states[1]
+        replace_text(tmp_path / "CURRENT", text)
+        os.utime(tmp_path / "CURRENT", ns=(0, 0))
+        states.append(file_state(str(tmp_path / "CURRENT")))
+    assert len(set(states)) == 3
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs mincore")
+@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     "ending", ["index = store.open('books')", "store.open('books'); store.close(); del store"]
 )
-def test_a_process_leaves_the_index_in_the_page_cache(home: Path, store: EdgeStore, ending: str) -> None:
-    publish(store, "books", [chunk(number) for number in range(50)])
-    on_disk = [path for path in files(home, "gen-000001") if path.stat().st_blocks >= 8]
+def test_a_process_leaves_the_index_in_the_page_cache(home: Path, ending: str) -> None:
+    on_disk = [path for path in files(home) if path.stat().st_blocks >= 8]
     for path in on_disk:
         path.read_bytes()
     before = sum(map(cached_pages, on_disk))
@@ -418,9 +351,6 @@ def test_a_process_leaves_the_index_in_the_page_cache(home: Path, store: EdgeSto
 
 def cached_pages(path: Path) -> int:
     """Count the pages of a file in the system's page cache."""
-    import ctypes
-    import mmap
-
     size = path.stat().st_size
     with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
         position = ctypes.c_char.from_buffer(mapped)
@@ -441,26 +371,23 @@ def _rot(path: Path) -> None:
     The byte is changed in place: a thread that verifies the file must never see it empty.
     """
     status, data = path.stat(), path.read_bytes()
-    damaged = _flipped(data)
-    (at,) = (index for index, byte in enumerate(data) if byte != damaged[index])
     with path.open("r+b", buffering=0) as file:
-        file.seek(at)
-        file.write(damaged[at : at + 1])
+        file.seek(_used(data))
+        file.write(bytes([data[_used(data)] ^ 0xFF]))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 @pytest.fixture
 def large(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file of an index that counts as large."""
+    """A verified file of an index that counts as large."""
     monkeypatch.setattr(layout, "_ALWAYS_DIGEST", 0)
     monkeypatch.setattr(layout, "_SMALL_FILE", 100)
-    publish(store, "books", [chunk(number) for number in range(50)])
-    name = (directory(home) / "CURRENT").read_text().strip()
-    return max(files(home, name), key=lambda path: path.stat().st_size)
+    store.verify("books")
+    return max(files(home), key=lambda path: path.stat().st_size)
 
 
 def test_damage_of_a_large_file_is_found_once_a_day(
-    home: Path, large: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, large: Path, monkeypatch: pytest.MonkeyPatch, digested: list[Path]
 ) -> None:
     reading = EdgeStore(home)
     reading.open("books")
@@ -470,8 +397,8 @@ def test_damage_of_a_large_file_is_found_once_a_day(
     earlier = time.time() - 2 * 86_400  # the clock was set back
     monkeypatch.setattr("recto.stores.edge.layout.time.time", lambda: earlier)
     reading.verify_open()
-    digested = record_digests(monkeypatch)
-    for opened in (reading, EdgeStore(home), EdgeStore(home)):
+    digested.clear()
+    for opened in (reading, EdgeStore(home)):
         with pytest.raises(IndexDamaged, match=large.name):
             opened.open("books")
     assert large not in digested, "once found, the damage is known without digesting the file again"
@@ -502,9 +429,7 @@ def test_the_thread_that_verifies_ends_with_its_store(
     assert not thread.is_alive()
 
 
-def test_verify_digests_everything(home: Path, large: Path) -> None:
-    store = EdgeStore(home)
-    store.verify("books")
+def test_verify_digests_everything(home: Path, store: EdgeStore, large: Path) -> None:
     _rot(large)
     EdgeStore(home).open("books")  # trusted for a day
     with pytest.raises(IndexDamaged, match=large.name):
@@ -516,37 +441,24 @@ def test_verify_digests_everything(home: Path, large: Path) -> None:
 
 @pytest.mark.parametrize("name", ["CURRENT", "gen-000001.json"])
 def test_a_pipe_instead_of_a_file_does_not_block(home: Path, store: EdgeStore, name: str) -> None:
-    publish(store, "books", [chunk(1)])
     (directory(home) / name).unlink()
     os.mkfifo(directory(home) / name)
     if name == "CURRENT":
-        (warning,) = EdgeStore(home).open("books").info.warnings
+        (warning,) = store.open("books").info.warnings
         assert "is missing or damaged" in warning
     else:
         with pytest.raises(IndexDamaged):
-            EdgeStore(home).open("books")
+            store.open("books")
 
 
-def test_only_the_user_can_read_the_home(tmp_path: Path) -> None:
-    home = tmp_path / "new" / "home"
-    before = os.umask(0o022)
-    try:
-        store = EdgeStore(home)
-        publish(store, "books", [chunk(1)])
-        store.set_aliases(["other"], "books")
-    finally:
-        os.umask(before)
-    for path in (home, *home.rglob("*")):
-        mode = path.stat().st_mode & 0o777
-        assert mode == (0o700 if path.is_dir() else 0o600), path
-
-
-def test_everything_below_the_home_is_private(tmp_path: Path) -> None:
-    home, archive = tmp_path / "home", tmp_path / "books.recto"
+def test_only_the_user_can_read_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_build, "start_worker", START_WORKER)  # in a process with its own mask
+    home, archive = tmp_path / "new" / "home", tmp_path / "books.recto"
     before = os.umask(0o022)
     try:
         store = EdgeStore(home)
         publish(store, "books", [chunk(number) for number in range(5)])
+        store.set_aliases(["other"], "books")
         store.open("books")
         store.backup("books", archive)
         store.restore(archive, "again")
@@ -559,6 +471,84 @@ def test_everything_below_the_home_is_private(tmp_path: Path) -> None:
         gc.collect()  # when an index is closed, the engine writes again
     finally:
         os.umask(before)
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in home.rglob("*")}
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (home, *home.rglob("*"))}
     assert {path: mode for path, mode in modes.items() if mode != (0o700 if path.is_dir() else 0o600)} == {}
     assert not list(home.rglob(".CURRENT.*")), "the next run removes what a killed one left"
+
+
+COUNT = 64
+SAMPLES = [
+    (f"00000000-0000-5000-8000-{number:012d}", [math.cos(number), math.sin(number), 0.1 * number])
+    for number in range(16)
+]
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[Any]:
+    created = engine.create_shard(tmp_path / "shard", 3)
+    others = [
+        (f"00000000-0000-5000-8000-9{number:011d}", [1.0, 0.3 * number, -9.0]) for number in range(COUNT)
+    ]
+    engine.upsert(created, [(id, dense, None, {}) for id, dense in (*SAMPLES, *others)])
+    yield created
+    created.close()
+
+
+class OtherShard:
+    """A shard whose HNSW searches, which are not exact, return other hits."""
+
+    def __init__(self, shard: Any, change: Callable[[Any], Any]) -> None:
+        self._shard, self._change = shard, change
+
+    def query(self, request: Any) -> Any:
+        hits = self._shard.query(request)
+        return hits if request.params is not None and request.params.exact else self._change(hits)
+
+
+def fault(shard: Any, samples: list[tuple[str, Vector]]) -> str:
+    return find_fault(shard, samples, COUNT)
+
+
+def test_a_vector_of_another_chunk_is_a_fault(shard: Any) -> None:
+    assert fault(shard, SAMPLES) == fault(shard, []) == ""
+    swapped = [*SAMPLES[:-1], (SAMPLES[-1][0], [1.0, 0.0, -9.0])]
+    assert fault(shard, swapped) == f"chunk {SAMPLES[-1][0]} is not found by its own vector"
+
+
+@pytest.mark.parametrize(
+    ("missed", "message"), [(4, ""), (5, "5 of 16 chunks are not found by their own vectors")]
+)
+def test_hnsw_may_miss_a_few_chunks(shard: Any, missed: int, message: str) -> None:
+    left = iter(range(missed))
+    assert fault(OtherShard(shard, lambda hits: hits if next(left, None) is None else []), SAMPLES) == message
+
+
+def test_similar_versions_of_a_page_count_as_found(shard: Any) -> None:
+    versions = [
+        (f"00000000-0000-5000-8000-8{number:011d}", [1.0, 1.0, 1.0 + number / 20]) for number in range(8)
+    ]
+    engine.upsert(shard, [(id, dense, None, {}) for id, dense in versions])
+    neighbours = OtherShard(shard, lambda hits: hits[1:2])
+    assert fault(neighbours, versions) == ""
+    assert fault(neighbours, SAMPLES[:1] * 3) == "3 of 3 chunks are not found by their own vectors"
+
+
+@pytest.mark.parametrize("removed", [True, False], ids=["its directory is removed", "its writer is killed"])
+@pytest.mark.parametrize("finish", [True, False], ids=["told to finish", "not told to finish"])
+def test_an_orphaned_worker_leaves_no_files(tmp_path: Path, removed: bool, finish: bool) -> None:
+    """The worker of a killed writer runs for a moment, while the next writer removes its files."""
+    draft = tmp_path / "building-1"
+    with START_WORKER(draft, 3, sys.stderr.buffer) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        wait_until(lambda: any("page_key" in path.name for path in draft.glob("segments/*/payload_index/*")))
+        process.stdout.close()
+        if removed:
+            shutil.rmtree(draft, ignore_errors=True)
+        with suppress(BrokenPipeError):
+            send(process.stdin, [(id, {}) for id, _ in SAMPLES], [dense for _, dense in SAMPLES])
+            if finish:
+                send(process.stdin, [], [])
+            process.stdin.close()
+        assert process.wait(60) == 1
+    assert not draft.exists()

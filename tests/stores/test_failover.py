@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from qdrant_client.models import Distance, VectorParams
@@ -21,15 +23,15 @@ from recto.testing.stores import nearest
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import IndexQuery
 from tests.doubles.qdrant import QdrantDouble
-from tests.doubles.server import status
+from tests.doubles.server import refused_url, status
+
+StoreAt = Callable[..., ServerStore]
 
 
 @pytest.fixture
 def dead() -> str:
     """An address where nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{free.getsockname()[1]}"
+    return refused_url()
 
 
 @pytest.fixture
@@ -49,24 +51,33 @@ def double() -> Iterator[QdrantDouble]:
         yield double
 
 
-def store_at(home: Path, *urls: str, told: list[str] | None = None) -> ServerStore:
-    waits: list[float] = []
-    messages = told if told is not None else []
-    connection = Connection(",".join(urls), "", messages.append, waits.append)
-    return ServerStore(connection, home, ServerOptions(), None)
+@pytest.fixture
+def store_at(home: Path, told: list[str]) -> Iterator[StoreAt]:
+    """Open stores at some addresses."""
+    with ExitStack() as opened:
+
+        def open_at(*urls: str, home: Path = home) -> ServerStore:
+            connection = Connection(",".join(urls), "", told.append, lambda _: None)
+            return opened.enter_context(closing(ServerStore(connection, home, ServerOptions(), None)))
+
+        yield open_at
+
+
+@pytest.fixture
+def store(store_at: StoreAt, double: QdrantDouble) -> ServerStore:
+    return store_at(double.url)
 
 
 @pytest.mark.parametrize("broken", ["dead", "hanging"])
 def test_another_node_answers_at_once(
-    broken: str, double: QdrantDouble, home: Path, told: list[str], request: pytest.FixtureRequest
+    broken: str, double: QdrantDouble, store_at: StoreAt, told: list[str], request: pytest.FixtureRequest
 ) -> None:
     url = request.getfixturevalue(broken)
-    store = store_at(home, url, double.url, told=told)
+    store = store_at(url, double.url)
     publish(store, "books", [chunk(number) for number in range(5)])
     assert nearest(store.open("books"), vector(3), 1)[0].chunk.chunk_index == 3
     assert asyncio.run(awaited(store)) == 3
     assert not [message for message in told if "waiting" in message], "no pause before another node is tried"
-    store.close()
 
 
 async def awaited(store: ServerStore) -> int:
@@ -78,9 +89,8 @@ async def awaited(store: ServerStore) -> int:
 
 
 def test_a_failed_node_is_avoided_for_a_while(
-    dead: str, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
+    dead: str, double: QdrantDouble, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
     other = double.url.replace("127.0.0.1", "localhost")
     connection = Connection(f"{dead},{double.url},{other}", "", told.append)
     connection.write(lambda client: client.get_collections())
@@ -92,29 +102,24 @@ def test_a_failed_node_is_avoided_for_a_while(
     connection.close()
 
 
-def test_a_node_that_lags_behind_does_not_hide_a_collection(double: QdrantDouble, home: Path) -> None:
-    publish(store_at(home, double.url), "books", [chunk(1)])
+def test_a_node_that_lags_behind_does_not_hide_a_collection(double: QdrantDouble, store_at: StoreAt) -> None:
+    publish(store_at(double.url), "books", [chunk(1)])
     with QdrantDouble() as behind:
-        store = store_at(home, behind.url, double.url)
+        store = store_at(behind.url, double.url)
         assert store.open("books").count() == 1
         with pytest.raises(CollectionMissing):
             store.open("other")
-        store.close()
 
 
-def test_all_nodes_are_dead(dead: str, home: Path) -> None:
-    store = store_at(home, dead, dead.replace("127.0.0.1", "localhost"))
+def test_all_nodes_are_dead(dead: str, store_at: StoreAt) -> None:
+    both = dead, dead.replace("127.0.0.1", "localhost")
     with pytest.raises(Unreachable, match="Cannot connect") as caught:
-        store.open("books")
-    assert dead in caught.value.hint, "the hint names all nodes"
-    assert dead.replace("127.0.0.1", "localhost") in caught.value.hint
-    store.close()
+        store_at(*both).open("books")
+    assert all(url in caught.value.hint for url in both)
 
 
 def test_a_rate_limit_is_not_a_failed_node(double: QdrantDouble) -> None:
-    connection = Connection(f"{double.url},{double.url}/", "", print)
-    assert len(connection.nodes) == 1, "the same address counts once"
-    connection.close()
+    assert len(Connection(f"{double.url},{double.url}/", "", print).nodes) == 1, "an address counts once"
     other = double.url.replace("127.0.0.1", "localhost")
     connection = Connection(f"{double.url},{other}", "", print)
     double.script(status(429, headers={"Retry-After": "0"}))
@@ -123,47 +128,38 @@ def test_a_rate_limit_is_not_a_failed_node(double: QdrantDouble) -> None:
     connection.close()
 
 
-def test_problems_name_the_node_that_does_not_answer(dead: str, double: QdrantDouble, home: Path) -> None:
-    store = store_at(home, double.url, dead)
+def test_problems_name_the_node_that_does_not_answer(
+    dead: str, double: QdrantDouble, store_at: StoreAt
+) -> None:
+    store = store_at(double.url, dead)
     publish(store, "books", [chunk(1)])
     (problem,) = store.problems("books")
     assert (problem.kind, problem.serious) == ("node", False)
     assert dead in problem.message
     assert "QDRANT_URL" in problem.repair
     assert store.redundancy("books").startswith("Replication 1: every shard is on one node.")
-    store.close()
 
 
 def test_every_client_uses_the_same_port() -> None:
     """Without a port, the SDK uses 6333, and the HTTP client of a node would use 80."""
     connection = Connection("http://localhost,https://a.example.org:443/prefix", "", print)
-    assert [node.url for node in connection.nodes] == [
-        "http://localhost:6333",
-        "https://a.example.org:443/prefix",
-    ]
-    connection.close()
+    urls = [node.url for node in connection.nodes]
+    assert urls == ["http://localhost:6333", "https://a.example.org:443/prefix"]
 
 
 def test_a_failure_after_publishing_keeps_the_collection(
-    double: QdrantDouble, home: Path, monkeypatch: pytest.MonkeyPatch
+    store: ServerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Old generations could not be deleted: the new one is published all the same."""
-    store = store_at(home, double.url)
     publish(store, "books", [chunk(1)])
-
-    def fail(*_: object) -> None:
-        raise Unreachable("Qdrant is gone", hint="Try again.")
-
-    monkeypatch.setattr(Generations, "prune", fail)
+    monkeypatch.setattr(Generations, "prune", Mock(side_effect=Unreachable("Qdrant is gone")))
     info = publish(store, "books", [chunk(1), chunk(2)])
     assert "Old generations were not deleted" in info.warnings[0]
     assert store.open("books").count() == 2
-    store.close()
 
 
-def test_names_with_two_hyphens(double: QdrantDouble, home: Path) -> None:
+def test_names_with_two_hyphens(store: ServerStore) -> None:
     """A generation is recognised by its suffix; other collections with similar names are left alone."""
-    store = store_at(home, double.url)
     store.client.create_collection(
         "my--archive", vectors_config=VectorParams(size=4, distance=Distance.COSINE)
     )
@@ -176,13 +172,13 @@ def test_names_with_two_hyphens(double: QdrantDouble, home: Path) -> None:
         store.build("my--0123456789abcde", EMBEDDER)
     store.delete("my")
     assert store.collections() == ("my--archive", "my--book")
-    store.close()
 
 
-def test_a_run_that_waited_replaces_what_was_published_meanwhile(double: QdrantDouble, home: Path) -> None:
-    store, other = store_at(home, double.url), store_at(home, double.url)
+def test_a_run_that_waited_replaces_what_was_published_meanwhile(
+    store: ServerStore, double: QdrantDouble, store_at: StoreAt
+) -> None:
     publish(store, "books", [chunk(1)])
-    waiting = other.build("books", EMBEDDER, rebuild=True)
+    waiting = store_at(double.url).build("books", EMBEDDER, rebuild=True)
     store.set_aliases(["library"], "books")
     second = publish(store, "books", [chunk(2)])
     with waiting as build:
@@ -191,24 +187,21 @@ def test_a_run_that_waited_replaces_what_was_published_meanwhile(double: QdrantD
     assert store.aliases() == {"library": "books"}
     assert second.generation in [one.name for one in store.generations("books")], "the one before is kept"
     assert nearest(store.open("library"), vector(3), 1)[0].chunk.chunk_index == 3
-    store.close()
-    other.close()
 
 
-def test_drafts_of_other_machines_are_left_alone(double: QdrantDouble, home: Path, tmp_path: Path) -> None:
-    store, elsewhere = store_at(home, double.url), store_at(tmp_path / "other", double.url)
+def test_drafts_of_other_machines_are_left_alone(
+    store: ServerStore, double: QdrantDouble, store_at: StoreAt, tmp_path: Path
+) -> None:
+    elsewhere = store_at(double.url, home=tmp_path / "other")
     publish(store, "books", [chunk(1)])
     with elsewhere.build("books", EMBEDDER, rebuild=True) as draft:
         publish(store, "books", [chunk(2)])
         draft.add([chunk(3)], [vector(3)])
         draft.publish(fingerprint())
     assert store.collections() == ("books",)
-    store.close()
-    elsewhere.close()
 
 
-def test_what_a_rollback_went_back_from_is_deleted(double: QdrantDouble, home: Path) -> None:
-    store = store_at(home, double.url)
+def test_what_a_rollback_went_back_from_is_deleted(store: ServerStore) -> None:
     first = publish_lexical(store, "books", [chunk(1)])
     second = publish_lexical(store, "books", [chunk(2)])
     store.rollback("books")
@@ -217,4 +210,3 @@ def test_what_a_rollback_went_back_from_is_deleted(double: QdrantDouble, home: P
     assert (first.generation in names, second.generation in names) == (True, False)
     with pytest.raises(CollectionMissing, match="no earlier generation"):
         store.rollback("books")
-    store.close()

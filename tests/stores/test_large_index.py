@@ -13,15 +13,8 @@ import numpy as np
 import pytest
 
 from recto.stores.edge import engine
-from recto.stores.edge import engine as sizing
 from recto.stores.edge.build import _build, send
-from recto.stores.edge.engine import (
-    HIGH_EF_FROM,
-    HNSW_FROM,
-    MAPPED_FROM,
-    large_config,
-    search_params,
-)
+from recto.stores.edge.engine import HIGH_EF_FROM, HNSW_FROM, MAPPED_FROM, large_config, search_params
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.points import to_payload
 from recto.testing.stores import nearest
@@ -34,6 +27,8 @@ DIM = 384
 COUNT = 8_000  # enough vectors for the engine to build HNSW
 PAGE, MODULES = 20, 5
 QUESTIONS = 30
+MODULE_2 = [number for number in range(COUNT) if number // PAGE % MODULES == 2]
+PAGE_37 = Filters(page_url="local://docs/docs/page-37")
 TOP = 10
 
 
@@ -46,11 +41,6 @@ class LargeIndex:
     vectors: Any
     queries: Any
 
-    def nearest(self, query: Any, among: Any) -> dict[str, float]:
-        """Search exactly among some of the vectors."""
-        scores = self.vectors[among] @ query
-        return {self.ids[among[position]]: float(scores[position]) for position in np.argsort(-scores)[:TOP]}
-
     def recall(self, filters: Filters, among: Any) -> float:
         """Return the recall of searches, and check that scores are those of the full vectors."""
         results = 0
@@ -59,23 +49,17 @@ class LargeIndex:
             assert len(hits) == TOP
             full = [float(self.vectors[self.ids.index(hit.chunk.id)] @ query) for hit in hits]
             assert [hit.score for hit in hits] == pytest.approx(full, abs=1e-5)
-            results += len({hit.chunk.id for hit in hits} & set(self.nearest(query, among)))
+            exact = np.argsort(-(self.vectors[among] @ query))[:TOP]
+            results += len({hit.chunk.id for hit in hits} & {self.ids[among[one]] for one in exact})
         return results / (TOP * len(self.queries))
 
 
 def clustered_vectors(random: np.random.Generator, count: int) -> Any:
     """Return vectors in clusters with a common component, like those of chunks."""
     fixed = np.random.default_rng(1)
-    common, middles = (
-        fixed.standard_normal((1, DIM), np.float32),
-        fixed.standard_normal((100, DIM), np.float32),
-    )
-    rows = (
-        common
-        + middles[random.integers(0, len(middles), count)] * 0.6
-        + random.standard_normal((count, DIM), np.float32) * 0.6
-    )
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    common, middles = fixed.standard_normal((1, DIM)), fixed.standard_normal((100, DIM))
+    rows = common + middles[random.integers(0, 100, count)] * 0.6 + random.standard_normal((count, DIM)) * 0.6
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
 @pytest.fixture(
@@ -90,7 +74,7 @@ def large_index(
 ) -> Iterator[LargeIndex]:
     """A few thousand chunks, indexed like many more; only modules are larger than the full scan threshold."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sizing, "_FULL_SCAN_KB", COUNT // MODULES * DIM * 4 // 1_000 // 4)
+        patch.setattr(engine, "_FULL_SCAN_KB", COUNT // MODULES * DIM * 4 // 1_000 // 4)
         yield from build_large_index(request.param, tmp_path_factory)
 
 
@@ -119,16 +103,8 @@ def build_large_index(size: int, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def test_recall(large_index: LargeIndex) -> None:
     assert large_index.recall(Filters(), range(COUNT)) >= 0.95
-
-
-def test_recall_in_a_module(large_index: LargeIndex) -> None:
-    among = [number for number in range(COUNT) if number // PAGE % MODULES == 2]
-    assert large_index.recall(Filters(("module-2",)), among) >= 0.95
-
-
-def test_search_in_a_page_is_exact(large_index: LargeIndex) -> None:
-    among = range(37 * PAGE, 38 * PAGE)
-    assert large_index.recall(Filters(page_url="local://docs/docs/page-37"), among) == 1
+    assert large_index.recall(Filters(("module-2",)), MODULE_2) >= 0.95
+    assert large_index.recall(PAGE_37, range(37 * PAGE, 38 * PAGE)) == 1, "a page is searched exactly"
 
 
 class TruncatedShard:
@@ -151,42 +127,23 @@ class TruncatedShard:
 def test_too_few_hits_in_a_module_trigger_an_exact_search(
     large_index: LargeIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = TruncatedShard(large_index.index._shard)
-    monkeypatch.setattr(large_index.index, "_shard", engine)
-    among = [number for number in range(COUNT) if number // PAGE % MODULES == 2]
-    assert large_index.recall(Filters(("module-2",)), among) == 1
-    page = Filters(page_url="local://docs/docs/page-37")
-    hits = nearest(large_index.index, large_index.queries[0].tolist(), TOP, page)
+    monkeypatch.setattr(large_index.index, "_shard", TruncatedShard(large_index.index._shard))
+    assert large_index.recall(Filters(("module-2",)), MODULE_2) == 1
+    hits = nearest(large_index.index, large_index.queries[0].tolist(), TOP, PAGE_37)
     assert len(hits) == 1, "pages are searched exactly anyway"
 
 
-def test_counts(large_index: LargeIndex) -> None:
-    assert large_index.index.modules() == {f"module-{number}": COUNT // MODULES for number in range(MODULES)}
-    assert set(large_index.index.pages().values()) == {PAGE}
-    assert len(large_index.index.pages()) == COUNT // PAGE
-    assert large_index.index.count(Filters(("module-1",), "local://docs/docs/page-1")) == PAGE
-
-
-def test_small_indexes_are_searched_exactly() -> None:
-    assert large_config(MAPPED_FROM - 1, DIM) is None
-    assert search_params(MAPPED_FROM - 1) is None
-
-
 def test_mapped_indexes_find_all_without_a_graph(tmp_path_factory: pytest.TempPathFactory) -> None:
-    module = [number for number in range(COUNT) if number // PAGE % MODULES == 2]
     building = build_large_index(HNSW_FROM - 1, tmp_path_factory)
     mapped = next(building)
     assert mapped.recall(Filters(), range(COUNT)) == 1
-    assert mapped.recall(Filters(("module-2",)), module) == 1
+    assert mapped.recall(Filters(("module-2",)), MODULE_2) == 1
     assert next(building, None) is None  # closes it
-    config = large_config(HNSW_FROM - 1, DIM)
-    assert config is not None
-    assert config.hnsw_config is not None
-    assert config.hnsw_config.m == 0
 
 
-def test_very_large_indexes_use_a_larger_ef() -> None:
-    large, larger = search_params(HIGH_EF_FROM - 1), search_params(HIGH_EF_FROM)
+def test_parameters_follow_the_size() -> None:
+    assert (large_config(MAPPED_FROM - 1, DIM), search_params(MAPPED_FROM - 1)) == (None, None)
+    large, larger = (search_params(size) for size in (HIGH_EF_FROM - 1, HIGH_EF_FROM))
     assert large is not None
     assert larger is not None
     assert (larger.hnsw_ef or 0) > (large.hnsw_ef or 0) > 100

@@ -1,10 +1,14 @@
-"""The server store over real sockets: faults, missing payload indexes, collections of other pipelines."""
+"""The server store over real sockets: faults, payload indexes, collections of others, hostile servers."""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import time
+import tracemalloc
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,15 +25,14 @@ from recto.errors import (
     RectoError,
     Unreachable,
 )
-from recto.evaluation.suites import documented_suite
-from recto.indexing.promotion import differs, promote
+from recto.indexing.promotion import promote
 from recto.protocols import Embedder
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.retriever import Retriever, query_embedder
-from recto.settings import SAMPLE_COLLECTION, ServerOptions
+from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
-from recto.stores.points import candidate_limit
+from recto.stores.qdrant import build as build_module
 from recto.stores.qdrant import collections as collections_module
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant import index as index_module
@@ -39,39 +42,29 @@ from recto.stores.qdrant.store import ServerStore
 from recto.testing.stores import nearest
 from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import IndexQuery, SparseVector
-from recto.types.search import MODES, NO_FILTERS, Filters
+from recto.types.search import Filters
+from tests.conftest import QDRANT_KEY
+from tests.doubles.hostile import HostileRequest, hostile_service, sends
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Fault, drop, hang, reset, rubbish, slow_drip, status
 
-KEY = "qdrant_secret_key"
-
 
 @pytest.fixture
-def double() -> Iterator[QdrantDouble]:
-    with QdrantDouble(api_key=KEY) as created:
-        yield created
-
-
-@pytest.fixture
-def store(double: QdrantDouble, tmp_path: Path, waits: list[float], told: list[str]) -> Iterator[ServerStore]:
+def store(qdrant: QdrantDouble, home: Path, waits: list[float], told: list[str]) -> Iterator[ServerStore]:
     created = ServerStore(
-        Connection(double.url, KEY, told.append, waits.append), tmp_path / "home", ServerOptions(), None
+        Connection(qdrant.url, QDRANT_KEY, told.append, waits.append), home, ServerOptions(), None
     )
     yield created
     created.close()
 
 
 @pytest.fixture
-def other_client(double: QdrantDouble) -> Iterator[QdrantClient]:
+def other_client(qdrant: QdrantDouble) -> Iterator[QdrantClient]:
     """The client of another pipeline."""
     with pytest.warns(UserWarning, match="insecure"):
-        client = QdrantClient(url=double.url, api_key=KEY, check_compatibility=False)
+        client = QdrantClient(url=qdrant.url, api_key=QDRANT_KEY, check_compatibility=False)
     yield client
     client.close()
-
-
-def new_store(double: QdrantDouble, home: Path, options: ServerOptions | None = None) -> ServerStore:
-    return ServerStore(Connection(double.url, KEY, print), home, options or ServerOptions(), None)
 
 
 def create_foreign(
@@ -88,44 +81,21 @@ def create_foreign(
 
 
 PAYLOADS = [
-    {
-        "content": f"Passage {number}",
-        "url": f"https://book.example.org/docs/{module}/page-{number % 3}/",
-        "title": "T",
-        "chunk_index": number,
-    }
+    {"content": f"Passage {number}", "url": f"https://x.org/docs/{module}/page-{number % 3}/", "title": "T"}
     for number, module in enumerate(["module-1-ros2", "module-3-isaac"] * 10)
 ]
-
+NO_KEY = b"Must provide an API key"
+READ_ONLY = {"status": {"error": "Forbidden: Write access is required"}}
+MISSING = {"status": {"error": "Not found: Collection `books` doesn't exist!"}}
 FAULTS = [
-    (
-        status(401, b"Must provide an API key", content_type="text/plain"),
-        ConfigurationError,
-        "refuses the key",
-        1,
-    ),
-    (
-        status(403, {"status": {"error": "Forbidden: Write access is required"}}),
-        ConfigurationError,
-        "does not allow this: Forbidden",
-        1,
-    ),
-    (
-        status(404, {"status": {"error": "Not found: Collection `books` doesn't exist!"}}),
-        CollectionMissing,
-        "does not exist",
-        1,
-    ),
+    (status(401, NO_KEY, content_type="text/plain"), ConfigurationError, "refuses the key", 1),
+    (status(403, READ_ONLY), ConfigurationError, "does not allow this: Forbidden", 1),
+    (status(404, MISSING), CollectionMissing, "does not exist", 1),
     (status(429), Unreachable, "rate limit", 3),
     (status(429, headers={"Retry-After": "2"}), Unreachable, "rate limit", 3),
     (status(429, headers={"Retry-After": "120"}), Unreachable, "rate limit", 1),
     (status(500), Unreachable, r"not available \(500\)", 3),
-    (
-        status(503, b"<html>gateway</html>", content_type="text/html"),
-        Unreachable,
-        r"not available \(503\)",
-        3,
-    ),
+    (status(503, b"<html>gateway</html>"), Unreachable, r"not available \(503\)", 3),
     (drop(), Unreachable, "Cannot connect to Qdrant at", 3),
     (reset(), Unreachable, "Qdrant", 3),
     (rubbish(), Unreachable, "cannot be understood", 3),
@@ -135,31 +105,31 @@ FAULTS = [
 
 @pytest.mark.parametrize(("fault", "kind", "words", "calls"), FAULTS)
 def test_failed_reads_are_retried_and_reported(
-    double: QdrantDouble, store: ServerStore, fault: Fault, kind: type[RectoError], words: str, calls: int
+    qdrant: QdrantDouble, store: ServerStore, fault: Fault, kind: type[RectoError], words: str, calls: int
 ) -> None:
-    double.always(fault, path="/collections/books")
+    qdrant.always(fault, path="/collections/books")
     with pytest.raises(kind, match=words) as caught:
         store.open("books")
-    asked = [request for request in double.requests if request.path == "/collections/books"]
+    asked = [request for request in qdrant.requests if request.path == "/collections/books"]
     assert len(asked) == calls
     assert caught.value.hint
-    assert KEY not in str(caught.value) + caught.value.hint
+    assert QDRANT_KEY not in str(caught.value) + caught.value.hint
 
 
-def test_transient_errors_are_retried(double: QdrantDouble, store: ServerStore, waits: list[float]) -> None:
+def test_transient_errors_are_retried(qdrant: QdrantDouble, store: ServerStore, waits: list[float]) -> None:
     publish(store, "books", [chunk(1)])
     index = store.open("books")
-    double.script(status(500), drop())
+    qdrant.script(status(500), drop())
     assert len(nearest(index, vector(1), 5)) == 1
     assert waits == [0.2, 0.4]
 
 
 @pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])
 def test_the_deadline_holds(
-    double: QdrantDouble, store: ServerStore, monkeypatch: pytest.MonkeyPatch, fault: Fault
+    qdrant: QdrantDouble, store: ServerStore, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
     monkeypatch.setattr(connection_module, "_READ_SECONDS", 1)
-    double.always(fault)
+    qdrant.always(fault)
     began = time.monotonic()
     with pytest.raises(Unreachable, match="did not answer in time"):
         store.open("books")
@@ -169,42 +139,41 @@ def test_the_deadline_holds(
 def test_keys_are_not_sent_over_plain_http(told: list[str]) -> None:
     for url in ("http://qdrant.example.org:6333", "https://a.example.org,http://b.example.org"):
         with pytest.raises(ConfigurationError, match="over plain http"):
-            Connection(url, KEY, told.append)
-    Connection("http://127.0.0.1:6333", KEY, told.append)
+            Connection(url, QDRANT_KEY, told.append)
+    Connection("http://127.0.0.1:6333", QDRANT_KEY, told.append)
     assert "WARNING" in told[0]
-    assert KEY not in told[0]
+    assert QDRANT_KEY not in told[0]
     Connection("http://qdrant.example.org:6333", "", told.append)
     assert len(told) == 1
 
 
 def test_points_are_written_in_small_requests_after_payload_indexes(
-    double: QdrantDouble, store: ServerStore
+    qdrant: QdrantDouble, store: ServerStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish(store, "books", [chunk(number, text="x" * 300_000) for number in range(60)])
-    writes = [request for request in double.requests if request.method == "PUT"]
+    monkeypatch.setattr(build_module, "_BATCH_BYTES", 100_000)
+    publish(store, "books", [chunk(number, text="x" * 3_000) for number in range(60)])
+    writes = [request for request in qdrant.requests if request.method == "PUT"]
     kinds = [request.path.split("/")[-1] for request in writes]
     first = kinds.index("points")
     assert "index" in kinds[:first]
     assert set(kinds[first:]) == {"points"}
     assert len(writes[first:]) > 1
-    assert all(request.size < 16 << 20 and request.query["wait"] == "true" for request in writes[first:])
+    assert all(request.size < 200_000 and request.query["wait"] == "true" for request in writes[first:])
     assert store.open("books").count() == 60
 
 
-def test_updates_in_place_add_before_they_delete(double: QdrantDouble, store: ServerStore) -> None:
+def test_updates_in_place_add_before_they_delete(qdrant: QdrantDouble, store: ServerStore) -> None:
     publish(store, "books", [chunk(number) for number in range(4)])
     physical = store.open("books").info.generation
-    double.requests.clear()
+    qdrant.requests.clear()
     with store.build("books", EMBEDDER) as build:
-        build.add(
-            [chunk(number, text="new") for number in (2, 3, 4)], [vector(number) for number in (2, 3, 4)]
-        )
+        build.add([chunk(number, text="new") for number in (2, 3, 4)], [vector(2), vector(3), vector(4)])
         info = build.publish(fingerprint("second"))
     assert info.generation == physical
     index = store.open("books")
     assert sorted(result.chunk_index for result in index.scroll()) == [2, 3, 4]
     assert index.info.fingerprint == fingerprint("second")
-    paths = [request.path.split("/")[-1] for request in double.requests]
+    paths = [request.path.split("/")[-1] for request in qdrant.requests]
     assert paths.index("points") < paths.index("delete")
 
 
@@ -219,8 +188,7 @@ def test_a_server_without_metadata(tmp_path: Path) -> None:
         store = ServerStore(Connection(double.url, "", print), tmp_path, ServerOptions(), None)
         publish(store, "books", [chunk(number) for number in range(3)])
         index = store.open("books")
-        assert index.info.fingerprint is None
-        assert index.info.dim == EMBEDDER.dim
+        assert (index.info.fingerprint, index.info.dim) == (None, EMBEDDER.dim)
         assert nearest(index, vector(1), 1)[0].chunk == chunk(1)
         assert len(nearest(index, vector(1), 5, Filters(modules=("ros2",)))) == 3
         store.close()
@@ -247,25 +215,18 @@ def test_collections_are_checked_when_they_are_opened(
         query_embedder(store.open("other-model"), embedder)
 
 
-def test_filters_without_a_payload_index(
-    double: QdrantDouble, store: ServerStore, other_client: QdrantClient
-) -> None:
+def test_filters_without_a_payload_index(store: ServerStore, other_client: QdrantClient) -> None:
     """In strict mode, the store filters on the client and warns, until `prepare` creates the indexes."""
-    payloads = [
-        {**payload, "module": "ros2" if number % 2 else "isaac"} for number, payload in enumerate(PAYLOADS)
-    ]
+    payloads = [{**one, "module": "ros2" if number % 2 else "isaac"} for number, one in enumerate(PAYLOADS)]
     create_foreign(other_client, "theirs", payloads)
-    index = store.open("theirs")
-    hits = nearest(index, vector(3), 5, Filters(modules=("ros2",)))
-    assert {hit.chunk.module for hit in hits} == {"ros2"}
-    assert "recto prepare theirs" in index.info.warnings[0]
-    assert index.count(Filters(modules=("ros2",))) == 10
-    assert len(list(index.scroll(Filters(modules=("ros2",))))) == 10
-    assert store.prepare("theirs") == ("created payload indexes on module, url",)
-    assert store.prepare("theirs") == ()
-    index = store.open("theirs")
-    assert {hit.chunk.module for hit in nearest(index, vector(3), 5, Filters(modules=("ros2",)))} == {"ros2"}
-    assert index.info.warnings == ()
+    filters = Filters(modules=("ros2",))
+    for warnings in (1, 0):
+        index = store.open("theirs")
+        assert {hit.chunk.module for hit in nearest(index, vector(3), 5, filters)} == {"ros2"}
+        assert index.count(filters) == len(list(index.scroll(filters))) == 10
+        assert ["recto prepare theirs" in one for one in index.info.warnings] == [True] * warnings
+        prepared = ("created payload indexes on module, url",) if warnings else ()
+        assert store.prepare("theirs") == prepared
 
 
 def test_modules_are_derived_from_urls(store: ServerStore, other_client: QdrantClient) -> None:
@@ -288,52 +249,33 @@ def test_named_vectors_and_copies(store: ServerStore, other_client: QdrantClient
     ]
     other_client.upsert("named", points, wait=True)
     index = store.open("named")
-    hits = nearest(index, vector(2), 5)
-    assert len(hits) == 5, "copies with other ids are dropped"
-    assert len({hit.chunk.text for hit in hits}) == 5
-    assert hits[0].chunk.text == "Passage 2"
+    texts = [hit.chunk.text for hit in nearest(index, vector(2), 5)]
+    assert (len(set(texts)), texts[0]) == (5, "Passage 2"), "copies with other ids are dropped"
 
 
-def test_server_options_are_sent(double: QdrantDouble, tmp_path: Path) -> None:
+def test_server_options_are_sent(qdrant: QdrantDouble, home: Path) -> None:
     options = ServerOptions(
         3, 2, 1, on_disk_vectors=True, on_disk_payload=True, quantization="int8", tenant=True
     )
-    store = new_store(double, tmp_path, options)
+    store = ServerStore(Connection(qdrant.url, QDRANT_KEY, print), home, options, None)
     publish(store, "books", [chunk(1)])
-    (body,) = [
-        request.body
-        for request in double.requests
-        if request.method == "PUT" and request.path.count("/") == 2
-    ]
+    writes = [request for request in qdrant.requests if request.method == "PUT"]
+    (body,) = [request.body for request in writes if request.path.count("/") == 2]
     assert (body["shard_number"], body["replication_factor"], body["write_consistency_factor"]) == (3, 2, 1)
-    assert body["vectors"]["on_disk"] is True
-    assert body["on_disk_payload"] is True
+    assert (body["vectors"]["on_disk"], body["on_disk_payload"]) == (True, True)
     assert body["quantization_config"]["scalar"]["type"] == "int8"
-    indexes = [request.body for request in double.requests if request.path.endswith("/index")]
-    assert any(
-        isinstance(index["field_schema"], dict) and index["field_schema"].get("is_tenant")
-        for index in indexes
-    )
+    schemas = {
+        one.body["field_name"]: one.body["field_schema"] for one in writes if one.path.endswith("/index")
+    }
+    assert schemas["book"]["is_tenant"]
     store.close()
 
 
 GARDEN = [chunk(number, text="soil" if number % 2 else "compost") for number in range(60)]
-MOST = candidate_limit(5)
 
 
 def lexical_query(index: ServerIndex, text: str = "compost") -> SparseVector:
     return analyze_query(text, Lexicon(index.lexicon())).vector
-
-
-def test_shards_return_all_rescored_candidates(double: QdrantDouble, tmp_path: Path) -> None:
-    store = new_store(double, tmp_path, ServerOptions(shards=3))
-    publish_lexical(store, "books", GARDEN)
-    index = store.open("books")
-    double.requests.clear()
-    index.candidates([IndexQuery(vector(1001), lexical_query(index))], 5)
-    for again in double.requests[0].body["searches"][2:]:
-        assert (again["limit"], again["prefetch"][0]["limit"]) == (3 * MOST, MOST)
-    store.close()
 
 
 def test_another_model_or_analyzer_gets_a_new_collection(store: ServerStore) -> None:
@@ -381,9 +323,9 @@ def test_a_damaged_vocabulary_is_reported(
     assert "recto index" in index.info.warnings[0]
 
 
-def test_a_collection_that_lost_its_lexical_vectors(double: QdrantDouble, store: ServerStore) -> None:
+def test_a_collection_that_lost_its_lexical_vectors(qdrant: QdrantDouble, store: ServerStore) -> None:
     physical = publish_lexical(store, "books", GARDEN).generation
-    del double.collections[physical].config["params"]["sparse_vectors"]  # type: ignore[union-attr]
+    del qdrant.collections[physical].config["params"]["sparse_vectors"]  # type: ignore[union-attr]
     index = store.open("books")
     assert "lost its lexical vectors" in index.info.warnings[0]
     assert index.lexicon() == b""
@@ -427,69 +369,117 @@ def test_promotion_refuses_other_lexical_scores(tmp_path: Path, store: ServerSto
     assert promote(local.open("books"), store, "books").compared
 
 
-@pytest.mark.parametrize("filters", [NO_FILTERS, Filters(modules=("ros2",))])
-def test_every_mode_returns_the_same_as_the_embedded_store(
-    sample_home: Path, store: ServerStore, embedder: Embedder, filters: Filters
+@pytest.mark.parametrize(
+    ("limits", "exact_below", "exact", "ef"),
+    [
+        ({}, 6 * 8, True, None),
+        ({}, 5 * 8, None, 512),
+        ({"search_allow_exact": False}, 6 * 8, None, 512),
+        ({"search_max_hnsw_ef": 64}, 0, None, 64),
+    ],
+    ids=["small", "large", "no exact searches", "a small ef"],
+)
+def test_small_collections_are_searched_exactly_if_the_server_allows_it(
+    store: ServerStore,
+    qdrant: QdrantDouble,
+    other_client: QdrantClient,
+    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, Any],
+    exact_below: int,
+    exact: bool | None,
+    ef: int | None,
 ) -> None:
-    local = EdgeStore(sample_home)
-    promote(local.open(SAMPLE_COLLECTION), store, "books")
-    queries = [expectation.query for expectation in documented_suite().expectations][::3]
-    left, right = Retriever(embedder, local, SAMPLE_COLLECTION), Retriever(embedder, store, "books")
-    for mode in MODES:
-        pairs = zip(
-            *(side.search_batch(queries, 5, filters, mode=mode) for side in (left, right)), strict=True
-        )
-        for one, other in pairs:
-            assert other.mode == one.mode == mode
-            assert not differs(list(one.hits), list(other.hits)), (mode, one.query)
-            assert (one.answerable, one.corrections) == (
-                pytest.approx(other.answerable, abs=1e-3),
-                other.corrections,
-            )
+    monkeypatch.setattr(index_module, "_EXACT_BELOW", exact_below)
+    physical = publish(store, "books", [chunk(number) for number in range(5)]).generation
+    other_client.update_collection(
+        physical, strict_mode_config=models.StrictModeConfig(enabled=True, **limits)
+    )
+    index = store.open("books")
+    (awaited,) = asyncio.run(index.acandidates([IndexQuery(vector(1))], 3))
+    assert list(index.chunks(awaited.dense).values()) == [hit.chunk for hit in nearest(index, vector(1), 3)]
+    bodies = [request.body for request in qdrant.requests if request.path.endswith("/query/batch")]
+    params = [one["params"] for body in bodies for one in body["searches"]]
+    assert [(one.get("exact"), one.get("hnsw_ef")) for one in params] == [(exact, ef)] * 2
+    assert ["may miss chunks" in warning for warning in index.info.warnings] == [True] * bool(limits)
 
 
-def search_params(double: QdrantDouble) -> list[Any]:
-    """Return the parameters of the dense searches so far."""
-    bodies = [request.body for request in double.requests if request.path.endswith("/query/batch")]
-    return [one.get("params") for body in bodies for one in body["searches"]]
+# An address that belongs to an attacker: every answer is an error, in bounded time and memory.
+HNSW = {"m": 16, "ef_construct": 100, "full_scan_threshold": 10000}
+OPTIMIZER = {"deleted_threshold": 0.2, "vacuum_min_vector_number": 1000, "flush_interval_sec": 5}
+INFO = {
+    "status": "green",
+    "optimizer_status": "ok",
+    "segments_count": 1,
+    "points_count": 3,
+    "config": {
+        "params": {"vectors": {"size": 3, "distance": "Cosine"}},
+        "hnsw_config": HNSW,
+        "optimizer_config": OPTIMIZER,
+        "wal_config": {"wal_capacity_mb": 32, "wal_segments_ahead": 0},
+    },
+    "payload_schema": {},
+}
 
 
-def test_small_collections_are_searched_exactly(
-    store: ServerStore, double: QdrantDouble, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(store, "books", [chunk(number) for number in range(5)])
-    double.requests.clear()
-    assert len(nearest(store.open("books"), vector(1), 3)) == 3
-    assert [params["exact"] for params in search_params(double)] == [True]
-    monkeypatch.setattr(index_module, "_EXACT_BELOW", 5 * len(vector(1)))
-    store.close()
-    double.requests.clear()
-    nearest(store.open("books"), vector(1), 3)
-    assert [(params.get("exact"), params["hnsw_ef"]) for params in search_params(double)] == [(None, 512)]
+def use(url: str, home: Path) -> None:
+    """Open a collection and search it."""
+    connection = Connection(url, "", lambda _: None, sleep=lambda _: None)
+    store = ServerStore(connection, home, ServerOptions(), None)
+    index = store.open("books")
+    for one in index.chunks(index.candidates([IndexQuery([1.0, 0.0, 0.0])], 5)[0].dense).values():
+        json.dumps(one.to_dict())
 
 
 @pytest.mark.parametrize(
-    ("limit", "ef"), [({"search_allow_exact": False}, 512), ({"search_max_hnsw_ef": 64}, 64)]
+    "body",
+    [
+        b"",
+        b"null",
+        b"[" * 500_000,
+        b'{"result": ' + b"9" * 5000 + b"}",
+        b'{"result": {"points": [{"id": [], "score": "x", "payload": 7}]}}',
+        b'{"result": {"status": {"a": [1]}, "points_count": -5, "config": null}}',
+        b"<html>\xff\xfe</html>",
+    ],
 )
-def test_a_server_that_limits_searches(
-    store: ServerStore,
-    double: QdrantDouble,
-    other_client: QdrantClient,
-    limit: dict[str, Any],
-    ef: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    if "search_max_hnsw_ef" in limit:
-        monkeypatch.setattr(index_module, "_EXACT_BELOW", 0)
-    publish(store, "books", [chunk(number) for number in range(5)])
-    expected = [hit.chunk for hit in nearest(store.open("books"), vector(1), 3)]
-    (name,) = double.collections
-    other_client.update_collection(name, strict_mode_config=models.StrictModeConfig(enabled=True, **limit))
-    store.close()
-    index = store.open("books")
-    double.requests.clear()
-    (awaited,) = asyncio.run(index.acandidates([IndexQuery(vector(1))], 3))
-    assert list(index.chunks(awaited.dense).values()) == expected
-    assert [hit.chunk for hit in nearest(index, vector(1), 3)] == expected
-    assert [params["hnsw_ef"] for params in search_params(double)] == [ef, ef]
-    assert "may miss chunks" in index.info.warnings[-1]
+def test_answers_that_make_no_sense(body: bytes, tmp_path: Path) -> None:
+    with hostile_service(sends(body)) as url, pytest.raises(RectoError) as caught:
+        use(url, tmp_path)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        {"id": 1, "score": 1e308, "payload": {"text": ["a"] * 5, "url": {"x": 1}, "headings": 7}},
+        {"id": 1, "score": 0.5, "payload": {"text": "\ud800\x1b[31m", "page_url": "javascript:alert(1)"}},
+        {"id": 1, "score": 0.5, "payload": {"metadata": {"metadata": {"text": "x"}}}},
+        {"id": "00000000-0000-0000-0000-000000000000", "score": -7.0, "payload": None},
+    ],
+)
+def test_points_of_any_shape_are_read_or_refused(point: dict[str, object], tmp_path: Path) -> None:
+    def respond(request: HostileRequest) -> None:
+        results: dict[str, object] = {
+            "batch": [{"points": [point]}],
+            "scroll": {"points": [{"id": point["id"], "payload": point["payload"]}]},
+            "aliases": {"aliases": []},
+            "collections": {"collections": [{"name": "books"}]},
+        }
+        result = results.get(request.path.rpartition("/")[2], INFO)
+        sends(json.dumps({"result": result, "status": "ok", "time": 0.1}).encode())(request)
+
+    with hostile_service(respond) as url, suppress(RectoError):
+        use(url, tmp_path)
+
+
+def test_an_answer_that_expands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recto.stores.qdrant.connection._LARGEST_RESPONSE", 4 << 20)
+    body = gzip.compress(bytes(64 << 20), 1)
+    tracemalloc.start()
+    try:
+        with hostile_service(sends(body, "gzip")) as url, pytest.raises(RectoError):
+            use(url, tmp_path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 24 << 20

@@ -20,7 +20,7 @@ from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
-from recto.testing.values import chunk, publish, publish_lexical
+from recto.testing.values import chunk, publish_lexical
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import delay, drop, rubbish, status
@@ -28,18 +28,15 @@ from tests.stores.test_backup import forge, read_header, to_format_1
 
 
 @pytest.fixture
-def store(qdrant: QdrantDouble, home: Path) -> Iterator[ServerStore]:
-    store = on_server(qdrant, home)
+def store(qdrant: QdrantDouble, home: Path, told: list[str]) -> Iterator[ServerStore]:
+    store = on_server(qdrant, home, told)
     publish_lexical(store, "books", [chunk(number, text=f"soil {number}") for number in range(20)])
     yield store
     store.close()
 
 
-def on_server(
-    qdrant: QdrantDouble, home: Path, shards: int | None = None, told: list[str] | None = None
-) -> ServerStore:
-    notify = told.append if told is not None else lambda _: None
-    connection = Connection(qdrant.url, QDRANT_KEY, notify, sleep=lambda _: None)
+def on_server(qdrant: QdrantDouble, home: Path, told: list[str], shards: int | None = None) -> ServerStore:
+    connection = Connection(qdrant.url, QDRANT_KEY, told.append, sleep=lambda _: None)
     return ServerStore(connection, home, ServerOptions(shards=shards), None)
 
 
@@ -57,30 +54,15 @@ def test_a_failed_backup_leaves_no_file_and_no_snapshot(
     assert qdrant.snapshots == {}
 
 
-@pytest.fixture
-def told() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def telling(store: ServerStore, qdrant: QdrantDouble, home: Path, told: list[str]) -> Iterator[ServerStore]:
-    """A store whose messages are in `told`."""
-    result = on_server(qdrant, home, told=told)
-    result.open(store.collections()[0])
-    told.clear()  # the warning about the key
-    yield result
-    result.close()
-
-
 def test_what_is_left_on_the_server_is_named(
-    telling: ServerStore,
+    store: ServerStore,
     qdrant: QdrantDouble,
     tmp_path: Path,
     told: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     qdrant.script(delay(0), status(500), path="*.snapshot")  # it can be downloaded, but not deleted
-    assert telling.backup("books", tmp_path / "x.recto").chunks == 20
+    assert store.backup("books", tmp_path / "x.recto").chunks == 20
     assert told.pop().startswith("[WARNING] A snapshot is left on the server.")
 
     def interrupt(*_: object, **__: object) -> None:
@@ -89,7 +71,7 @@ def test_what_is_left_on_the_server_is_named(
     qdrant.script(drop(done=True), path="*/snapshots")  # the name is lost
     for error in (Unreachable, KeyboardInterrupt):
         with pytest.raises(error):
-            telling.backup("books", tmp_path / "y.recto")
+            store.backup("books", tmp_path / "y.recto")
         assert told[-1].startswith("The server may keep creating the snapshot.")
         assert told[-1].endswith("/snapshots/NAME")
         monkeypatch.setattr(httpx.Client, "post", interrupt)  # Ctrl-C
@@ -123,32 +105,27 @@ def test_a_failed_restore_changes_nothing(
 
 
 def test_a_cluster_is_refused_if_shards_are_elsewhere(
-    qdrant: QdrantDouble, home: Path, tmp_path: Path
+    store: ServerStore, qdrant: QdrantDouble, home: Path, told: list[str], tmp_path: Path
 ) -> None:
-    store, whole = on_server(qdrant, home, shards=3), on_server(qdrant, home)
-    publish_lexical(store, "parts", [chunk(1)])
-    publish_lexical(whole, "whole", [chunk(1)])
+    publish_lexical(on_server(qdrant, home, told, shards=3), "parts", [chunk(1)])
     qdrant.peers = 3
     with pytest.raises(ConfigurationError, match="2 shards of the collection are on other nodes") as caught:
         store.backup("parts", tmp_path / "x.recto")
     assert "docs/how-to/backup.md" in caught.value.hint
-    store.backup("whole", tmp_path / "x.recto")
+    store.backup("books", tmp_path / "x.recto")
     with pytest.raises(ConfigurationError, match="cluster of 3 nodes"):
         store.restore(tmp_path / "x.recto", "copy")
-    qdrant.peers = 1
-    assert store.restore(tmp_path / "x.recto", "copy").chunks == 1
 
 
-def test_each_kind_of_archive_belongs_to_its_store(store: ServerStore, home: Path, tmp_path: Path) -> None:
-    embedded = EdgeStore(home)
-    publish(embedded, "books", [chunk(1)])
-    embedded.backup("books", tmp_path / "embedded.recto")
+def test_each_kind_of_archive_belongs_to_its_store(
+    store: ServerStore, template: Path, home: Path, tmp_path: Path
+) -> None:
     store.backup("books", tmp_path / "server.recto")
     with pytest.raises(InvalidArgument, match="embedded index") as caught:
-        store.restore(tmp_path / "embedded.recto")
+        store.restore(template / "books.recto")
     assert "recto promote" in caught.value.hint
     with pytest.raises(InvalidArgument, match="snapshot of a Qdrant server"):
-        embedded.restore(tmp_path / "server.recto")
+        EdgeStore(home).restore(tmp_path / "server.recto")
 
 
 @pytest.mark.parametrize(
@@ -179,4 +156,4 @@ def test_metadata_of_another_version_is_named(store: ServerStore, qdrant: Qdrant
     for format, age in ((0, "an older"), (2, "a newer")):
         metadata["recto"]["format"] = format
         with pytest.raises(FormatMismatch, match=f"{age} version of Recto"):
-            on_server(qdrant, home).open("books")
+            on_server(qdrant, home, []).open("books")

@@ -11,9 +11,8 @@ from recto._util.text import with_anchor
 from recto.evaluation.calibration import first_sentence, heading_question
 from recto.evaluation.integrity import similar
 from recto.protocols import Index, Progress
-from recto.search.editions import current_edition
 from recto.search.pipeline import nearest_chunks
-from recto.search.query import MAX_QUERY
+from recto.search.query import MAX_QUERY, current_edition
 from recto.search.retriever import Retriever
 from recto.types.search import HEADING_SEPARATOR, Chunk, Hit, Mode
 

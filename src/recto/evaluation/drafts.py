@@ -24,7 +24,7 @@ from typing import Any
 from recto.evaluation.binding import section_name
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
-from recto.search.editions import current_edition
+from recto.search.query import current_edition
 from recto.types.search import Chunk
 
 _MIN_WORDS, _MAX_WORDS = 3, 15

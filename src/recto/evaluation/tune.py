@@ -21,8 +21,8 @@ from recto.evaluation.binding import Bound, bind
 from recto.evaluation.measures import Measure, ScoreEstimate, estimate
 from recto.evaluation.runs import batches
 from recto.evaluation.suites import Suite
-from recto.search.editions import narrowed
 from recto.search.pipeline import SearchOptions, index_queries, rank_queries, with_vectors
+from recto.search.query import narrowed
 from recto.search.retriever import Retriever
 from recto.types.index import Candidates
 from recto.types.search import Mode

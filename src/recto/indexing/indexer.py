@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
@@ -278,29 +278,24 @@ _Batch = tuple[Sequence[PlannedChunk], Mapping[str, Vector] | None]
 """Chunks to write: with these vectors, or, without any, as they are in the current index."""
 
 
+@dataclass(slots=True)
 class _Run:
     """One run: it plans the chunks, embeds those that are new, and hands all of them to a build.
 
     Three threads share it: one plans, the caller's embeds, one writes. Each has its own attributes.
     """
 
-    def __init__(
-        self,
-        job: IndexJob,
-        previous: IndexSnapshot | None,
-        journal: Journal,
-        progress: ProgressCallback | None,
-    ) -> None:
-        self.lexicon = LexiconBuilder()
-        self._job = job
-        self._embedder = job.embedder
-        self._previous = previous
-        self._journal = journal
-        self._progress = progress
-        self._reporting = threading.Lock()
-        self._plan: Plan | None = None
-        self._pages = self._chunks = 0
-        self._done = self._tokens = 0
+    job: IndexJob
+    previous: IndexSnapshot | None
+    journal: Journal
+    progress: ProgressCallback | None
+    lexicon: LexiconBuilder = field(default_factory=LexiconBuilder)
+    _reporting: threading.Lock = field(default_factory=threading.Lock)
+    _plan: Plan | None = None
+    _pages: int = 0
+    _chunks: int = 0
+    _done: int = 0
+    _tokens: int = 0
 
     def plan(self, emit: Emit | None, check: Check = lambda: None) -> Plan:
         """Read the book, and emit its chunks in order; `check` is called after every page."""
@@ -310,7 +305,7 @@ class _Run:
             self._pages, self._chunks = pages, chunks
             self._notify()
 
-        planner = Planner(self._job, self._previous, self._journal, self.lexicon, emit, notify)
+        planner = Planner(self.job, self.previous, self.journal, self.lexicon, emit, notify)
         self._plan = plan = planner.plan()
         self._pages, self._chunks = len(plan.indexed), plan.chunks
         return plan
@@ -322,7 +317,7 @@ class _Run:
             for entries, step in self._grouped(planned):
                 done, vectors = self._done, None
                 if step == "embedded":
-                    vectors = self._journal.vectors([entry.input.chunk.content_hash for entry in entries])
+                    vectors = self.journal.vectors([entry.input.chunk.content_hash for entry in entries])
                 elif step == "new":
                     vectors = self._embed(entries)
                 writing.put((entries, vectors))
@@ -331,11 +326,11 @@ class _Run:
 
     def _grouped(self, planned: Iterable[PlannedChunk]) -> Iterator[tuple[list[PlannedChunk], str]]:
         """Yield batches of chunks that need the same step."""
-        batch_size = int(getattr(self._embedder, "batch_size", _BATCH))
+        batch_size = int(getattr(self.job.embedder, "batch_size", _BATCH))
         sizes = {"unchanged": _WRITE_BATCH, "embedded": _WRITE_BATCH, "new": batch_size}
         groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
         for entry in planned:
-            is_embedded = entry.input.chunk.content_hash in self._journal
+            is_embedded = entry.input.chunk.content_hash in self.journal
             step = "unchanged" if entry.unchanged else "embedded" if is_embedded else "new"
             groups[step].append(entry)
             if len(groups[step]) >= sizes[step]:
@@ -353,9 +348,9 @@ class _Run:
             self._done = written + len(entries) * now // total
             self._notify()
 
-        vectors = self._embedder.embed_documents(list(texts.values()), share)
+        vectors = self.job.embedder.embed_documents(list(texts.values()), share)
         self._tokens = done + tokens
-        self._journal.add(list(texts), vectors)
+        self.journal.add(list(texts), vectors)
         return dict(zip(texts, vectors, strict=True))
 
     def _write(
@@ -365,10 +360,10 @@ class _Run:
         lexical = [entry.lexical or self.lexicon.vectors([entry.input.chunk])[0] for entry in entries]
         if vectors is not None:
             build.add(chunks, [vectors[chunk.content_hash] for chunk in chunks], lexical)
-        elif self._previous is not None:
-            build.keep(chunks, self._previous.index, lexical)
+        elif self.previous is not None:
+            build.keep(chunks, self.previous.index, lexical)
 
     def _notify(self) -> None:
-        if self._progress:
+        if self.progress:
             with self._reporting:
-                self._progress(IndexProgress(self._pages, self._chunks, self._plan, self._done, self._tokens))
+                self.progress(IndexProgress(self._pages, self._chunks, self._plan, self._done, self._tokens))

@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
@@ -223,55 +223,53 @@ class IndexJob:
     new_urls: bool = False
 
 
+@dataclass
 class Planner:
     """Reads a book once, compares it with the current index, and emits the chunks of the new one.
 
     `lexicon` gets the vocabulary of the pages that are read; `progress` the numbers of pages and chunks.
     """
 
-    def __init__(
-        self,
-        job: IndexJob,
-        previous: IndexSnapshot | None,
-        journal: Journal,
-        lexicon: LexiconBuilder,
-        emit: Emit | None = None,
-        progress: Callable[[int, int], None] = lambda _pages, _chunks: None,
-    ) -> None:
-        self._job = job
-        self._source = job.source
-        self._previous = previous
-        self._journal = journal
-        self._modules = frozenset(filter_keys(job.modules))
-        self._lexicon = lexicon
-        self._emit = emit
-        self._ready: list[PlannedChunk] = []
-        self._progress = progress
-        self._content = 0
-        self._kept: set[str] = set()
-        self._pages: list[PagePlan] = []
-        self._failed: list[Failure] = []
-        self._notes: list[str] = []
-        self._leftovers: Counter[str] = Counter()
-        self._new_texts: set[bytes] = set()
-        self._other_modules: set[str] = set()
-        self._other_positions: dict[str, int] = {}
-        self._chunks = self._unchanged = self._reused = self._tokens = 0
+    job: IndexJob
+    previous: IndexSnapshot | None
+    journal: Journal
+    lexicon: LexiconBuilder
+    emit: Emit | None = None
+    progress: Callable[[int, int], None] = lambda _pages, _chunks: None
+    _ready: list[PlannedChunk] = field(default_factory=list)
+    _content: int = 0
+    _kept: set[str] = field(default_factory=set)
+    _pages: list[PagePlan] = field(default_factory=list)
+    _failed: list[Failure] = field(default_factory=list)
+    _notes: list[str] = field(default_factory=list)
+    _leftovers: Counter[str] = field(default_factory=Counter)
+    _new_texts: set[bytes] = field(default_factory=set)
+    _other_modules: set[str] = field(default_factory=set)
+    _other_positions: dict[str, int] = field(default_factory=dict)
+    _chunks: int = 0
+    _unchanged: int = 0
+    _reused: int = 0
+    _tokens: int = 0
+
+    def __post_init__(self) -> None:
+        """Read what the job says."""
+        self._source = self.job.source
+        self._modules = frozenset(filter_keys(self.job.modules))
 
     def plan(self) -> Plan:
         """Read the book and return the plan."""
-        job = self._job
+        job = self.job
         reading = read_in_order(self._jobs(), job.embedder, self._source.book, job.size, job.processes)
         with closing(reading) as pages:
             for page_job, page in pages:
                 self._add_page(page_job, page)
-                self._progress(len(self._pages), self._chunks)
+                self.progress(len(self._pages), self._chunks)
         if self._modules and not self._pages and not self._failed:
             raise self._no_such_module()
         self._failed[:0] = self._source.failed
         self._keep_and_drop()
-        if self._emit is not None and self._ready:
-            self._flush(self._emit)
+        if self.emit is not None and self._ready:
+            self._flush(self.emit)
         leftover_notes = [f"{describe_leftovers(self._leftovers)}."] if self._leftovers else []
         return Plan(
             pages=tuple(self._pages),
@@ -279,7 +277,7 @@ class Planner:
             reused=self._reused,
             texts=len(self._new_texts),
             tokens=self._tokens,
-            changes=self._previous is None or not self._unchanged == self._chunks == len(self._previous),
+            changes=self.previous is None or not self._unchanged == self._chunks == len(self.previous),
             content_hash=f"{self._content:064x}",
             failed=tuple(self._failed),
             notes=(*self._source.notes, *self._notes, *leftover_notes),
@@ -293,12 +291,12 @@ class Planner:
                 self._other_positions[page.path] = page.position
                 continue
             revision = self._revision(page)
-            unchanged = self._previous is not None and self._previous.is_same(page.path, revision)
+            unchanged = self.previous is not None and self.previous.is_same(page.path, revision)
             yield PageJob(page, revision, unchanged)
 
     def _add_page(self, job: PageJob, read: ReadPage | None) -> None:
         page = job.page
-        before = self._previous.pages.get(page.path) if self._previous else None
+        before = self.previous.pages.get(page.path) if self.previous else None
         if read is None:  # it is unchanged
             if before is not None:
                 self._kept.add(page.path)
@@ -308,7 +306,7 @@ class Planner:
             self._failed.append(Failure(page.path, read.failure))
             return
         if read.lexicon:
-            self._lexicon.merge(read.lexicon)
+            self.lexicon.merge(read.lexicon)
         if not read.chunks:
             self._notes.append(f"{page.path} has no text.")
         for chunk in read.chunks:
@@ -329,8 +327,8 @@ class Planner:
         everything = (
             *astuple(replace(page, text="", lines=(), position=0))[:-1],
             self._source.book,
-            str(self._job.size),
-            self._job.embedder.max_tokens,
+            str(self.job.size),
+            self.job.embedder.max_tokens,
             *page.locales,  # the last field; an index of one locale stays as it was before there were several
         )
         if version := reader_version(page.format):  # a new version of a plugin may read the page differently
@@ -340,9 +338,9 @@ class Planner:
     def _add(self, read: ReadChunk) -> bool:
         """Emit a chunk; return whether the current index has it already."""
         chunk = read.input.chunk
-        previous, name = self._previous, chunk.content_hash
+        previous, name = self.previous, chunk.content_hash
         unchanged = previous is not None and previous.has(chunk)
-        has_vector = name in self._journal or (previous is not None and previous.id_of(name) is not None)
+        has_vector = name in self.journal or (previous is not None and previous.id_of(name) is not None)
         tokens, key = 0, bytes.fromhex(name)
         is_new = key not in self._new_texts  # the text of a planned chunk may be in the journal by now
         if unchanged or (is_new and has_vector):
@@ -360,10 +358,10 @@ class Planner:
         self._content ^= int.from_bytes(digest)  # independent of the order of the chunks
         self._chunks += 1
         self._unchanged += entry.unchanged
-        if self._emit is not None:
+        if self.emit is not None:
             self._ready.append(entry)
             if len(self._ready) >= _EMITTED:
-                self._flush(self._emit)
+                self._flush(self.emit)
 
     def _flush(self, emit: Emit) -> None:
         ready, self._ready = self._ready, []
@@ -371,16 +369,16 @@ class Planner:
 
     def _keep_and_drop(self) -> None:
         """Keep or drop the pages of the current index that were not read now."""
-        if self._previous is None:
+        if self.previous is None:
             return
         read_now = {page.path for page in self._pages}
-        for path, page in self._previous.pages.items():
+        for path, page in self.previous.pages.items():
             if path not in read_now:
-                state = self._unread(path, self._previous)
+                state = self._unread(path, self.previous)
                 self._pages.append(replace(page, state=state, position=self._other_positions.get(path, 0)))
                 if state is not PageState.GONE:
                     self._kept.add(path)
-        for chunk in self._previous.index.scroll() if self._kept else ():
+        for chunk in self.previous.index.scroll() if self._kept else ():
             if chunk.source in self._kept:
                 self._reused += 1
                 self._emit_chunk(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
@@ -392,7 +390,7 @@ class Planner:
         if not (outside or failed) or previous.books != {self._source.book}:
             return PageState.GONE
         fingerprint = previous.index.info.fingerprint
-        if fingerprint is None or not fingerprint.embedder.is_compatible(self._job.embedder.fingerprint):
+        if fingerprint is None or not fingerprint.embedder.is_compatible(self.job.embedder.fingerprint):
             self._notes.append(
                 f"{path} was embedded by another model, so it leaves the index until it can be read again."
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -44,7 +44,8 @@ def promote(
     fingerprint = replace(fingerprint, analyzer=ANALYZER)  # lexical vectors are made from the text
     with target.build(collection, fingerprint.embedder, analyzer=ANALYZER, rebuild=True) as build:
         done = 0
-        for batch in _batches(source.scroll()):
+        chunks = source.scroll()
+        while batch := list(islice(chunks, _BATCH)):
             vectors = source.vectors([chunk.id for chunk in batch])
             build.add(batch, [vectors[chunk.id] for chunk in batch], builder.vectors(batch))
             done += len(batch)
@@ -106,8 +107,3 @@ def differs(left: list[Hit], right: list[Hit]) -> str:
             pages = [f"{hit.chunk.page_url} ({hit.chunk.chunk_index})" for hit in (one, other)]
             return f"rank {number}: {' against '.join(pages)}"
     return ""
-
-
-def _batches(chunks: Iterator[Chunk]) -> Iterator[list[Chunk]]:
-    while batch := list(islice(chunks, _BATCH)):
-        yield batch

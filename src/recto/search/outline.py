@@ -13,9 +13,9 @@ from recto._util.files import staging
 from recto._util.text import filter_keys, nearest, plural, shortened, slug
 from recto.errors import ErrorKind, InvalidArgument, RectoError, StorageError
 from recto.protocols import Index
-from recto.search.editions import current_edition
 from recto.search.markdown import one_line
 from recto.search.pages import BookPage, read_page
+from recto.search.query import current_edition
 from recto.types.search import Chunk
 
 _LANDING = re.compile(r"(?:\d+[-_. ]+)?(?:index|readme|intro|introduction|overview)", re.IGNORECASE)

@@ -1,15 +1,20 @@
-"""Validate queries and search parameters, with the same error messages at all entry points."""
+"""Check queries and search parameters, with the same errors everywhere; choose versions and locales."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto._util.languages import language_tag
 from recto._util.text import encodable
 from recto.errors import InvalidArgument, InvalidQuery
-from recto.types.search import MODES, Filters, GroupBy, Mode
+from recto.types.search import MODES, NO_FILTERS, Filters, GroupBy, Mode
+
+if TYPE_CHECKING:
+    from recto.protocols import Index
+    from recto.types.index import Fingerprint
 
 MAX_QUERY = 2000
 MAX_TOP_K = 100
@@ -24,6 +29,8 @@ MAX_SCORE = 1000
 """No score reaches it: a cosine similarity is at most 1, a BM25 score some tens."""
 ALL_VERSIONS = "all"
 """As a version: all versions of the book, in an index run and in a search."""
+_UNVERSIONED = ""
+"""The version of pages that are part of all versions."""
 _FILTERS_EXAMPLE = 'Such as Filters(modules=("ros2",)).'
 
 
@@ -183,3 +190,47 @@ def vector_problem(vector: Sequence[Any], dim: int) -> str:
 def is_text(value: object) -> bool:
     """Return whether a value is a string without lone surrogates."""
     return isinstance(value, str) and encodable(value) == value
+
+
+def narrowed(filters: Filters, made: Fingerprint | None) -> Filters:
+    """Return filters with the versions and locales that they stand for.
+
+    Without a version, they are the preferred or the current ones, unless the filters name a page.
+    """
+    if filters.versions == (ALL_VERSIONS,):
+        filters = replace(filters, versions=())
+    elif made and made.versions and not filters.versions and filters.page_url is None:
+        filters = replace(filters, versions=_default_versions(filters.preferred, made))
+    if made and filters.versions and {*filters.versions} <= {name for name, _ in made.versions}:
+        filters = replace(filters, versions=(*filters.versions, _UNVERSIONED))
+    if made and made.locales and filters.page_url is None:
+        tags = filters.preferred if filters.language is None else (filters.language,)
+        if locales := next(filter(None, (_locales_of(tag, made.locales) for tag in tags)), ()):
+            filters = replace(filters, locales=locales, language=None)
+    return replace(filters, preferred=()) if filters.preferred else filters
+
+
+def current_edition(index: Index) -> Filters:
+    """Return the filters for the current versions of a book, in all its locales."""
+    return narrowed(NO_FILTERS, index.info.fingerprint)
+
+
+def other_versions(given: Filters, used: Filters, made: Fingerprint | None) -> tuple[str, ...]:
+    """Return a note about the versions that were not searched, if the filters did not choose any."""
+    if not made or given.versions or given.preferred or not used.versions:
+        return ()
+    names = [name for name in used.versions if name]
+    others = [name for name, _ in made.versions if name not in names]
+    return (f"Only version {', '.join(names)} was searched. The book also has: {', '.join(others)}.",)
+
+
+def _default_versions(preferred: Sequence[str], made: Fingerprint) -> tuple[str, ...]:
+    older = tuple(name for name, is_current in made.versions if not is_current and name in preferred)
+    return older[:1] or tuple(name for name, is_current in made.versions if is_current)
+
+
+def _locales_of(tag: str, locales: Sequence[str]) -> tuple[str, ...]:
+    """Return the locale with a tag such as `pt-BR`, else all locales of its language."""
+    tag = tag.lower().replace("_", "-")
+    exact = tuple(one for one in locales if one.lower().replace("_", "-") == tag)
+    return exact or tuple(one for one in locales if language_tag(one) == (language_tag(tag) or tag))

@@ -175,7 +175,8 @@ class QueryLog:
     def _append(self, lines: list[bytes]) -> None:
         """Write lines to the current file, and begin another one when it is full."""
         today = _day(time.time())
-        if self._file is not None and (today != self._day or self._is_deleted()):
+        # What is written to a file that someone has deleted would be lost.
+        if self._file is not None and (today != self._day or os.fstat(self._file).st_nlink == 0):
             self._leave_file()
         while lines:
             if self._file is None:
@@ -195,10 +196,6 @@ class QueryLog:
                 data = data[os.write(self._file, data) :]
             if lines:
                 self._leave_file()
-
-    def _is_deleted(self) -> bool:
-        """Return whether someone has deleted the file; what is written to it would be lost."""
-        return self._file is not None and os.fstat(self._file).st_nlink == 0
 
     def _leave_file(self) -> None:
         if self._file is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from time import perf_counter
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from recto.errors import CollectionEmpty, FingerprintMismatch
@@ -17,6 +16,8 @@ from recto.search.query import (
     check_queries,
     check_query,
     check_search,
+    narrowed,
+    other_versions,
     to_filters,
 )
 from recto.types.search import LEXICAL_WEIGHT, NO_FILTERS, Filters, GroupBy, Mode, Module, SearchResponse
@@ -323,7 +324,6 @@ class Retriever:
 
     def _start(self, texts: Sequence[str], options: SearchOptions) -> SearchRun:
         """Open the index and analyse the queries; warn once about each index."""
-        from recto.search.editions import narrowed, other_versions
         from recto.search.lexical import other_analyzer
         from recto.search.pipeline import SearchRun
 
@@ -359,9 +359,7 @@ class Retriever:
         """Return the retriever."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close the retriever."""
         self.close()
 

@@ -12,7 +12,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Reader, Source
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import HashEmbedder
-from recto.types.book import Block, Document, Failure, Page
+from recto.types.book import Document, Failure, Page
 
 
 def page_of(text: str, format: str = "markdown") -> Page:
@@ -59,7 +59,7 @@ class ReaderConformance:
             for block in section.blocks:
                 assert before < block.first <= block.last <= len(lines)
                 before = block.last
-                assert _first_line(block) in lines[block.first - 1]
+                assert block.text.splitlines()[0].strip() in lines[block.first - 1]
 
     def test_the_page_can_be_chunked(self, reader: Reader, text: str) -> None:
         """Check that all text of the blocks is in a chunk, and that the reader keeps no state."""
@@ -144,7 +144,3 @@ class SourceConformance:
         assert not second.published
         assert second.plan.texts == 0
         store.close()
-
-
-def _first_line(block: Block) -> str:
-    return block.text.splitlines()[0].strip()

@@ -325,15 +325,15 @@ class StoreConformance(_SearchConformance):
         store.close()
         assert store.open("books").count() == 3, "a closed store opens again"
 
-    @pytest.mark.parametrize("bad", [[1.0] * (DIM - 1), [math.nan] * DIM, [math.inf] + [0.0] * (DIM - 1)])
-    def test_what_is_not_published_is_never_seen(self, store: Store, bad: list[float]) -> None:
+    def test_what_is_not_published_is_never_seen(self, store: Store) -> None:
         """Check that an exception leaves the old index, and that one bad vector refuses the whole call."""
         publish(store, "books", [chunk(1)])
         with pytest.raises(KeyError), store.build("books", EMBEDDER, rebuild=True) as build:
             build.add([chunk(2)], [vector(2)])
             raise KeyError("something else went wrong")
-        with pytest.raises(EmbeddingError), store.build("books", EMBEDDER, rebuild=True) as build:
-            build.add([chunk(2), chunk(3)], [vector(2), bad])
+        for bad in ([1.0] * (DIM - 1), [math.nan] * DIM, [math.inf] + [0.0] * (DIM - 1)):
+            with pytest.raises(EmbeddingError), store.build("books", EMBEDDER, rebuild=True) as build:
+                build.add([chunk(2), chunk(3)], [vector(2), bad])
         assert store.open("books").count() == 1
         publish(store, "books", [chunk(3), chunk(4)])
         assert store.open("books").count() == 2

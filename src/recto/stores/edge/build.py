@@ -18,8 +18,8 @@ import tempfile
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Self
 
 import qdrant_edge as edge
@@ -51,45 +51,38 @@ _SCORE_TOLERANCE = 0.05
 _MAX_MISSED = 0.25  # of the samples; if HNSW misses more, its recall is too low
 
 
+@dataclass
 class EdgeBuild:
     """Holds the collection's lock while a worker process writes a new generation."""
 
-    def __init__(
-        self,
-        collection: str,
-        directory: CollectionDirectory,
-        dim: int,
-        wait: Callable[[str], None] | None,
-        on_publish: Callable[[str], None],
-        keep_generations: int = 1,
-    ) -> None:
-        self._collection = collection
-        self._directory = directory
-        self._dim = dim
-        self._wait = wait
-        self._on_publish = on_publish
-        self._keep_generations = keep_generations
-        self._draft = directory.new_draft()
-        self._resources = ExitStack()
-        self._worker: subprocess.Popen[bytes] | None = None
-        self._worker_errors: IO[bytes] | None = None
-        self._count = 0
+    collection: str
+    directory: CollectionDirectory
+    dim: int
+    wait: Callable[[str], None] | None
+    on_publish: Callable[[str], None]
+    keep_generations: int = 1
+    _resources: ExitStack = field(default_factory=ExitStack)
+    _worker: subprocess.Popen[bytes] | None = None
+    _worker_errors: IO[bytes] | None = None
+    _count: int = 0
+
+    def __post_init__(self) -> None:
+        """Choose the directory of the new generation."""
+        self._draft = self.directory.new_draft()
 
     def __enter__(self) -> Self:
         """Take the lock."""
-        with disk_errors(self._directory.path):
-            make_private(self._directory.path)
+        with disk_errors(self.directory.path):
+            make_private(self.directory.path)
             self._resources.enter_context(
-                WriterLock(self._directory.lock, f"Collection '{self._collection}'", self._wait)
+                WriterLock(self.directory.lock, f"Collection '{self.collection}'", self.wait)
             )
-            self._directory.remove_drafts()
-            if not os.access(self._directory.path, os.W_OK):  # the engine would not name the directory
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self._directory.path))
+            self.directory.remove_drafts()
+            if not os.access(self.directory.path, os.W_OK):  # the engine would not name the directory
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.directory.path))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Discard what was not published, and release the lock."""
         with self._resources:
             self._stop()
@@ -102,7 +95,7 @@ class EdgeBuild:
         lexical: Sequence[SparseVector] | None = None,
     ) -> None:
         """Send chunks to the worker."""
-        check_vectors(chunks, vectors, self._dim)
+        check_vectors(chunks, vectors, self.dim)
         if chunks:
             self._send([(chunk.id, to_packed_payload(chunk)) for chunk in chunks], vectors, lexical or ())
             self._count += len(chunks)
@@ -119,7 +112,7 @@ class EdgeBuild:
         self._send([], [], [])
         result = self._result()
         if lexicon:
-            with disk_errors(self._directory.path):
+            with disk_errors(self.directory.path):
                 replace_bytes(self._draft / LEXICON, [lexicon])
                 result["files"][LEXICON] = digest(self._draft / LEXICON)
         if result["count"] != self._count:
@@ -128,29 +121,19 @@ class EdgeBuild:
                 hint="Two chunks may have had the same id. The old index is untouched.",
             )
         manifest = Manifest(self._count, result["engine"], fingerprint, result["files"])
-        with disk_errors(self._directory.path):
-            name = self._directory.add_generation(self._draft, manifest)
-            self._directory.publish(name, self._keep_generations)
-            self._on_publish(self._collection)
-        return IndexInfo(self._collection, name, self._count, fingerprint, dim=self._dim)
-
-    def _start_worker(self) -> subprocess.Popen[bytes]:
-        self._worker_errors = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
-        source = str(Path(recto.__file__).parent.parent)
-        paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
-        return subprocess.Popen(
-            [sys.executable, "-P", "-m", "recto.stores.edge.build", str(self._draft), str(self._dim)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._worker_errors,
-            env={**os.environ, "PYTHONPATH": paths},
-        )
+        with disk_errors(self.directory.path):
+            name = self.directory.add_generation(self._draft, manifest)
+            self.directory.publish(name, self.keep_generations)
+            self.on_publish(self.collection)
+        return IndexInfo(self.collection, name, self._count, fingerprint, dim=self.dim)
 
     def _send(
         self, points: list[tuple[str, Any]], vectors: Sequence[Vector], lexical: Sequence[SparseVector]
     ) -> None:
         """Send points to the worker, which is started with the first of them."""
-        self._worker = self._worker or self._start_worker()
+        if self._worker is None:
+            self._worker_errors = self._resources.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            self._worker = start_worker(self._draft, self.dim, self._worker_errors)
         if self._worker.stdin is None:
             raise RuntimeError("the worker has no input")
         try:
@@ -178,10 +161,10 @@ class EdgeBuild:
         return result
 
     def _worker_died(self, code: int) -> RectoError:
-        free = shutil.disk_usage(self._directory.path).free
+        free = shutil.disk_usage(self.directory.path).free
         if free < _DISK_FULL:
             return StorageError(
-                f"The disk is full: {free >> 20} MiB are left in {self._directory.path}",
+                f"The disk is full: {free >> 20} MiB are left in {self.directory.path}",
                 hint="Free some space, or set RECTO_HOME to another disk. The old index is untouched.",
             )
         last_line = ""
@@ -206,6 +189,19 @@ class EdgeBuild:
         worker.wait()
 
 
+def start_worker(directory: Path, dim: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a process that builds a generation in a new directory."""
+    source = str(Path(recto.__file__).parent.parent)
+    paths = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "recto.stores.edge.build", str(directory), str(dim)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+
+
 def send(
     pipe: IO[bytes],
     points: Sequence[tuple[str, Payload]],
@@ -228,26 +224,22 @@ def send(
     pipe.flush()
 
 
-def run_worker(directory: Path, dim: int) -> int:
+def run_worker(directory: Path, dim: int, source: IO[bytes], target: IO[bytes]) -> bool:
     """Build a generation in a new directory; remove it after a failure, as the parent may have died."""
-    os.umask(0o077)  # only this user can read the files of the engine
     try:
         with engine.engine_errors("writing"):
-            result = _build(directory, dim, sys.stdin.buffer)
+            result = _build(directory, dim, source)
     except RectoError as error:
         result = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
-    failed = result is None or "error" in result
+    done = result is not None and "error" not in result
     if result is not None:
         try:
-            sys.stdout.write(json.dumps(result) + "\n")
-            sys.stdout.flush()
+            target.write(json.dumps(result).encode() + b"\n")
         except BrokenPipeError:
-            failed = True
-            # Otherwise the interpreter would try to flush again when it exits.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    if failed:
+            done = False
+    if not done:
         shutil.rmtree(directory, ignore_errors=True)
-    return int(failed)
+    return done
 
 
 def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
@@ -347,4 +339,6 @@ def find_fault(shard: edge.EdgeShard, samples: Sequence[tuple[str, Vector]], chu
 
 
 if __name__ == "__main__":
-    sys.exit(run_worker(Path(sys.argv[1]), int(sys.argv[2])))
+    os.umask(0o077)  # only this user can read the files of the engine
+    with os.fdopen(1, "wb", buffering=0) as output:  # without a buffer that is flushed again at the end
+        sys.exit(not run_worker(Path(sys.argv[1]), int(sys.argv[2]), sys.stdin.buffer, output))

@@ -104,6 +104,8 @@ class EdgeStore:
     digests the files of large indexes once a day. `keep_generations` earlier generations are kept.
     """
 
+    is_local = True
+
     def __init__(
         self,
         home: Path,
@@ -124,11 +126,6 @@ class EdgeStore:
         self._opening = threading.Lock()
         self._process = os.getpid()
         self._parents_indexes: list[object] = []
-
-    @property
-    def is_local(self) -> bool:
-        """The files are in RECTO_HOME."""
-        return True
 
     def collections(self) -> tuple[str, ...]:
         """Return the names of all collections, without aliases."""

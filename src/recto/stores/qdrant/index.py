@@ -200,31 +200,19 @@ def _search_params(
     return models.SearchParams(hnsw_ef=max_ef), _LIMITED if is_limited else ""
 
 
+@dataclass(eq=False)
 class ServerIndex:
-    """Searches a collection on a server.
+    """Searches a collection on a server; `info` has the warnings about filters.
 
     Where the server cannot filter by a field, a limited number of points is filtered on the client, with a
     warning.
     """
 
-    def __init__(
-        self, connection: Connection, schema: CollectionSchema, info: IndexInfo, lexicon: str = ""
-    ) -> None:
-        self._connection = connection
-        self._schema = schema
-        self._info = info
-        self._encoded_lexicon = lexicon
-        self._unindexed: set[str] = set()
-
-    @property
-    def info(self) -> IndexInfo:
-        """The collection, the generation and how it was made, with warnings about filters."""
-        return self._info
-
-    @property
-    def schema(self) -> CollectionSchema:
-        """How the collection is searched and read."""
-        return self._schema
+    connection: Connection
+    schema: CollectionSchema
+    info: IndexInfo
+    encoded_lexicon: str = ""
+    _unindexed: set[str] = field(default_factory=set)
 
     def candidates(
         self, queries: Sequence[IndexQuery], limit: int, filters: Filters = NO_FILTERS
@@ -234,17 +222,19 @@ class ServerIndex:
 
         def search(condition: models.Filter | None, client_side: bool) -> list[Candidates]:
             fetched = _MAX_SCANNED if client_side else limit
-            left = NO_FILTERS if self._schema.own and not client_side else filters
+            left = NO_FILTERS if self.schema.own and not client_side else filters
             while True:
                 batches = self._candidate_requests(queries, limit, condition, fetched)
-                answers = self._query(list(chain(*batches)))
+                requests = list(chain(*batches))
+                read, name = self.connection.read, self.schema.collection
+                answers = read(QdrantClient.query_batch_points, name, requests) if requests else []
                 results = self._to_candidates(queries, batches, answers, limit, left)
                 # Copies of chunks may have been dropped: then the next points have more of the best chunks.
                 pairs = zip(answers, results, strict=False)
                 too_few = any(
                     len(answer.points) >= fetched and len(one.dense) < limit for answer, one in pairs
                 )
-                if self._schema.own or fetched >= _MAX_SCANNED or not too_few:
+                if self.schema.own or fetched >= _MAX_SCANNED or not too_few:
                     return results
                 fetched = min(_MAX_SCANNED, 4 * fetched)
 
@@ -256,10 +246,12 @@ class ServerIndex:
         """Return the candidates without blocking; in a thread if that may take several calls."""
         self._check_lexical(queries)
         conditions = self._conditions(filters)
-        if conditions is not None and self._schema.own:
+        if conditions is not None and self.schema.own:
             batches = self._candidate_requests(queries, limit, _to_filter(conditions), limit)
             with suppress(IndexRequired):
-                answers = await self._aquery(list(chain(*batches)))
+                requests = list(chain(*batches))
+                read, name = self.connection.aread, self.schema.collection
+                answers = await read(AsyncQdrantClient.query_batch_points, name, requests) if requests else []
                 return self._to_candidates(queries, batches, answers, limit)
         from asyncio import to_thread
 
@@ -275,12 +267,12 @@ class ServerIndex:
 
     def lexicon(self) -> bytes:
         """Return the vocabulary that was published with the collection, or nothing if there is none."""
-        if self._encoded_lexicon and self._schema.lexical:
+        if self.encoded_lexicon and self.schema.lexical:
             try:
-                return decode_lexicon(self._encoded_lexicon)
+                return decode_lexicon(self.encoded_lexicon)
             except ValueError:
                 self._warn(
-                    f"The vocabulary of collection '{self._info.collection}' is damaged, "
+                    f"The vocabulary of collection '{self.info.collection}' is damaged, "
                     f"so it is searched in dense mode. {REINDEX}"
                 )
         return b""
@@ -291,8 +283,8 @@ class ServerIndex:
         def count(condition: models.Filter | None, client_side: bool) -> int:
             if client_side:
                 return sum(matches(chunk, filters) for chunk in islice(self.scroll(), _MAX_SCANNED))
-            counted = self._connection.read(
-                QdrantClient.count, self._schema.collection, count_filter=condition, exact=True
+            counted = self.connection.read(
+                QdrantClient.count, self.schema.collection, count_filter=condition, exact=True
             )
             return int(counted.count)
 
@@ -302,8 +294,8 @@ class ServerIndex:
         """Yield every chunk that matches the filters, once."""
 
         def scroll(condition: models.Filter | None, client_side: bool) -> Iterator[Chunk]:
-            name, read = self._schema.collection, self._connection.scroll
-            chunks = map(self._schema.chunk, read(name, batch, scroll_filter=condition, with_payload=True))
+            name, read = self.schema.collection, self.connection.scroll
+            chunks = map(self.schema.chunk, read(name, batch, scroll_filter=condition, with_payload=True))
             if client_side:
                 return (chunk for chunk in chunks if matches(chunk, filters))
             return chain(list(islice(chunks, 1)), chunks)  # reads the first chunk now, to notice a refusal
@@ -314,15 +306,15 @@ class ServerIndex:
         """Return the stored dense vectors of the chunks that exist."""
         # Other pipelines use numbers as ids, and the server does not accept them as strings.
         points: list[int | str] = [int(id) if id.isdecimal() else id for id in ids]
-        names: bool | list[str] = [""] if self._schema.lexical else True
-        records = self._connection.read(
-            QdrantClient.retrieve, self._schema.collection, points, with_payload=False, with_vectors=names
+        names: bool | list[str] = [""] if self.schema.lexical else True
+        records = self.connection.read(
+            QdrantClient.retrieve, self.schema.collection, points, with_payload=False, with_vectors=names
         )
-        return {str(record.id): dense_vector(record.vector, self._schema.vector_name) for record in records}
+        return {str(record.id): dense_vector(record.vector, self.schema.vector_name) for record in records}
 
     def modules(self) -> dict[str, int]:
         """Count the chunks of each module."""
-        return self._facet(self._schema.dialect.module, lambda chunk: chunk.module)
+        return self._facet(self.schema.dialect.module, lambda chunk: chunk.module)
 
     def pages(self) -> dict[str, int]:
         """Count the chunks of each page URL."""
@@ -330,9 +322,9 @@ class ServerIndex:
 
     def _facet(self, field: str, key: Callable[[Chunk], str]) -> dict[str, int]:
         """Count the chunks by a field of Recto's own payloads, or by a key of the first points of others."""
-        if self._schema.own:
-            answer = self._connection.read(
-                QdrantClient.facet, self._schema.collection, key=field, limit=_FACET_LIMIT, exact=True
+        if self.schema.own:
+            answer = self.connection.read(
+                QdrantClient.facet, self.schema.collection, key=field, limit=_FACET_LIMIT, exact=True
             )
             return dict(sorted((str(hit.value), int(hit.count)) for hit in answer.hits))
         return dict(sorted(Counter(map(key, islice(self.scroll(), _MAX_SCANNED))).items()))
@@ -347,14 +339,14 @@ class ServerIndex:
                 self._unindexed.add(error.field)
                 self._warn(
                     f"The server has no payload index on '{error.field}', so only the first {_MAX_SCANNED} "
-                    f"points are filtered. `recto prepare {self._info.collection}` creates it."
+                    f"points are filtered. `recto prepare {self.info.collection}` creates it."
                 )
         return search(None, True)
 
     def _conditions(self, filters: Filters) -> list[FieldFilter] | None:
         """Return the filters for the server, or None if it cannot filter."""
-        dialect = self._schema.dialect
-        modules = module_filter(dialect, filters, self._schema.known_modules)
+        dialect = self.schema.dialect
+        modules = module_filter(dialect, filters, self.schema.known_modules)
         conditions = [modules, url_filter(dialect, filters), *edition_filters(dialect, filters)]
         if CLIENT_SIDE in conditions:
             self._warn(
@@ -366,20 +358,8 @@ class ServerIndex:
         return None if self._unindexed & {condition.field for condition in used} else used
 
     def _warn(self, warning: str) -> None:
-        if warning not in self._info.warnings:
-            self._info = replace(self._info, warnings=(*self._info.warnings, warning))
-
-    def _query(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
-        if not requests:
-            return []
-        name = self._schema.collection
-        return self._connection.read(QdrantClient.query_batch_points, name, requests)
-
-    async def _aquery(self, requests: Sequence[models.QueryRequest]) -> Sequence[Any]:
-        if not requests:
-            return []
-        name = self._schema.collection
-        return await self._connection.aread(AsyncQdrantClient.query_batch_points, name, requests)
+        if warning not in self.info.warnings:
+            self.info = replace(self.info, warnings=(*self.info.warnings, warning))
 
     def _candidate_requests(
         self,
@@ -389,7 +369,7 @@ class ServerIndex:
         fetched: int,
     ) -> list[list[models.QueryRequest]]:
         """Return the requests of each query: dense, lexical, and each of them for what the other finds."""
-        schema, batches = self._schema, []
+        schema, batches = self.schema, []
         for query in queries:
             most = max(fetched, candidate_limit(limit)) if query.is_hybrid else fetched
             vectors = (query.dense, query.lexical if query.lexical and query.lexical.indices else None)
@@ -411,7 +391,7 @@ class ServerIndex:
         """Return the candidates of each query from the answers to its requests (`_candidate_requests`)."""
         points, results = iter(answers), []
         for query, batch in zip(queries, batches, strict=True):
-            scores = self._schema.scores
+            scores = self.schema.scores
             parts = [
                 scores(next(points).points, filters if number < 2 else NO_FILTERS)
                 for number in range(len(batch))
@@ -429,8 +409,8 @@ class ServerIndex:
         return results
 
     def _check_lexical(self, queries: Sequence[IndexQuery]) -> None:
-        if not self._schema.lexical and any(query.lexical is not None for query in queries):
-            raise no_lexical_vectors(self._info)
+        if not self.schema.lexical and any(query.lexical is not None for query in queries):
+            raise no_lexical_vectors(self.info)
 
 
 def payload_schema(schema: CollectionSchema) -> PayloadSchema:

@@ -58,14 +58,10 @@ def write_snapshot(
             chunks = connection.read(QdrantClient.count, info.generation, exact=True).count
             snapshot = _make(http, path, connection.notify)
         try:
-            header = Header(
-                KIND,
-                info.collection,
-                info.generation,
-                tuple(sorted(aliases)),
-                {_FILE: snapshot.size},
-                {"chunks": chunks, "checksum": snapshot.checksum, "server": _version(connection)},
-            )
+            version = str(connection.read(QdrantClient.info).version)
+            content = {"chunks": chunks, "checksum": snapshot.checksum, "server": version}
+            files, names = {_FILE: snapshot.size}, tuple(sorted(aliases))
+            header = Header(KIND, info.collection, info.generation, names, files, content)
             size = write_archive(target, header, [_download(http, path, snapshot, progress)])
         finally:
             _delete(http, path, snapshot.name, connection.notify)
@@ -203,7 +199,3 @@ def _check_shards(http: httpx.Client, collection: str) -> None:
             "and a snapshot contains only the shards of one node",
             hint=_SEVERAL_NODES,
         )
-
-
-def _version(connection: Connection) -> str:
-    return str(connection.read(QdrantClient.info).version)

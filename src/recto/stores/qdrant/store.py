@@ -6,9 +6,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from qdrant_client import QdrantClient, models
 
@@ -57,35 +57,28 @@ from recto.types.index import (
 _FRESH_SECONDS = 10.0  # how long an open index is used before checking for a new generation
 
 
+@dataclass(eq=False)
 class ServerStore:
     """Opens collections on a server, and checks every ten seconds whether a new generation was published."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        home: Path,
-        options: ServerOptions,
-        dialect: Dialect | None,
-        keep_generations: int = 1,
-    ) -> None:
-        self._connection = connection
-        self._home = home
-        self._options = options
-        self._dialect = dialect
-        self._generations = Generations(connection, keep_generations)
-        self._notify = connection.notify
+    is_local: ClassVar[bool] = False
+
+    connection: Connection
+    home: Path
+    options: ServerOptions
+    dialect: Dialect | None
+    keep_generations: int = 1
+
+    def __post_init__(self) -> None:
+        """Open nothing yet."""
+        self._generations = Generations(self.connection, self.keep_generations)
         self._open: dict[str, tuple[float, ServerIndex]] = {}
         self._opening = threading.Lock()
 
     @property
-    def is_local(self) -> bool:
-        """The data is on a server."""
-        return False
-
-    @property
     def client(self) -> Any:
         """The client of the Qdrant SDK, for what Recto does not do."""
-        return self._connection.client
+        return self.connection.client
 
     def collections(self) -> tuple[str, ...]:
         """Return the names of all collections; generations have the name of their collection."""
@@ -106,7 +99,7 @@ class ServerStore:
         with self._opening:
             physical = self._generations.aliases().get(name, name)
             try:
-                index = open_index(self._connection, name, physical, self._dialect)
+                index = open_index(self.connection, name, physical, self.dialect)
             except CollectionMissing as error:
                 raise self._missing(name) from error
             opened = self._open.get(name)
@@ -132,15 +125,15 @@ class ServerStore:
             )
         self._generations.own(name, MIXED)  # raises an error before any work is done
         return ServerBuild(
-            self._connection,
+            self.connection,
             self._generations,
             name,
             embedder,
-            self._options,
+            self.options,
             analyzer,
             self._writer_lock(name, wait),
             self._open.clear,
-            rebuild=rebuild,
+            rebuild,
         )
 
     def delete(self, name: str) -> None:
@@ -157,10 +150,10 @@ class ServerStore:
             if target in generations
         ]
         with self._writer_lock(name, None):
-            self._connection.write(QdrantClient.update_collection_aliases, actions)
+            self.connection.write(QdrantClient.update_collection_aliases, actions)
             self._open.clear()
             for generation in generations:
-                self._connection.write(QdrantClient.delete_collection, generation)
+                self.connection.write(QdrantClient.delete_collection, generation)
 
     def generations(self, name: str) -> tuple[GenerationInfo, ...]:
         """Return the generations of a collection, newest first; `recto index --rebuild` makes a new one."""
@@ -201,7 +194,7 @@ class ServerStore:
             raise not_ours(name, "Use the snapshots of Qdrant for it.")
         aliases = [alias for alias, target in self.aliases().items() if target == info.collection]
         lock = self._writer_lock(info.collection, None)
-        return write_snapshot(self._connection, info, aliases, lock, file, progress)
+        return write_snapshot(self.connection, info, aliases, lock, file, progress)
 
     def restore(
         self,
@@ -222,8 +215,8 @@ class ServerStore:
                     raise already_exists(collection)
                 target = new_generation(collection)
                 try:
-                    restore_snapshot(self._connection, archive, target, progress)
-                    restored = self._connection.read(QdrantClient.get_collection, target)
+                    restore_snapshot(self.connection, archive, target, progress)
+                    restored = self.connection.read(QdrantClient.get_collection, target)
                     if not _is_ours(restored.config):
                         raise archive.damaged("the snapshot is not of a collection that Recto made")
                     self._generations.publish(collection, target, before)
@@ -238,7 +231,7 @@ class ServerStore:
             return self.open(collection).info
 
     def _writer_lock(self, name: str, wait: Callable[[str], None] | None) -> WriterLock:
-        locks = self._home / "locks"
+        locks = self.home / "locks"
         make_private(locks)
         return WriterLock(locks / f"{name}.lock", f"Collection '{name}'", wait)
 
@@ -255,12 +248,12 @@ class ServerStore:
         if info.fingerprint is None:
             raise not_ours(info.collection, "Recto does not write to collections of other pipelines.")
         metadata = {METADATA_KEY: {**info.fingerprint.to_dict(), CALIBRATION_KEY: calibration.to_dict()}}
-        self._connection.write(QdrantClient.update_collection, info.generation, metadata=metadata)
+        self.connection.write(QdrantClient.update_collection, info.generation, metadata=metadata)
         self._open.clear()
 
     def version(self) -> str:
         """Return the server's version."""
-        return str(self._connection.read(QdrantClient.info).version)
+        return str(self.connection.read(QdrantClient.info).version)
 
     def payload_schema(self, name: str) -> PayloadSchema:
         """Return how the payloads of a collection are read."""
@@ -270,40 +263,40 @@ class ServerStore:
         """Return the fields that filters use and that have no payload index."""
         schema = self.open(name).schema
         fields = (*KEYWORD_FIELDS, *INTEGER_FIELDS) if schema.own else _foreign_fields(schema)
-        return missing_indexes(self._connection, schema.collection, fields)
+        return missing_indexes(self.connection, schema.collection, fields)
 
     def prepare(self, name: str) -> tuple[str, ...]:
         """Create missing payload indexes and, in a collection of Recto, set the replication."""
         schema = self.open(name).schema
         if schema.own:
-            fields = prepare_fields(self._connection, schema.collection)
-            done = set_replication(self._connection, schema.collection, self._options, self._notify)
+            fields = prepare_fields(self.connection, schema.collection)
+            done = set_replication(self.connection, schema.collection, self.options, self.connection.notify)
         else:
             kinds = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
-            fields, done = create_missing_indexes(self._connection, schema.collection, kinds), []
+            fields, done = create_missing_indexes(self.connection, schema.collection, kinds), []
             self._open.clear()
         return (*([f"created payload indexes on {', '.join(fields)}"] if fields else []), *done)
 
     def redundancy(self, name: str) -> str:
         """Explain how many nodes the collection can lose."""
-        return explain_replication(self._connection, self.open(name).schema.collection)
+        return explain_replication(self.connection, self.open(name).schema.collection)
 
     def problems(self, name: str) -> tuple[StoreProblem, ...]:
         """Return what is wrong with the nodes of the server and the replicas of a collection."""
         check_collection_name(name, "collection")  # not `open`: a collection without a live shard cannot be
-        return find_problems(self._connection, self._generations.aliases().get(name, name))
+        return find_problems(self.connection, self._generations.aliases().get(name, name))
 
     def close(self) -> None:
         """Close the connections."""
         self._open.clear()
-        self._connection.close()
+        self.connection.close()
 
     async def aclose(self) -> None:
         """Close the running event loop's connections."""
-        await self._connection.aclose()
+        await self.connection.aclose()
 
     def _missing(self, name: str) -> CollectionMissing:
-        return missing_collection(name, f" at {self._connection.url}", {*self.collections(), *self.aliases()})
+        return missing_collection(name, f" at {self.connection.url}", {*self.collections(), *self.aliases()})
 
 
 def _is_ours(config: Any) -> bool:
