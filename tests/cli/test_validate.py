@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -50,13 +49,6 @@ def test_another_book_needs_a_suite(house: Path, more: list[str]) -> None:
         "        Draft a suite with `recto suite new --collection house --out questions.json`, then run "
         "`recto validate --suite questions.json --collection house`.\n"
     )
-
-
-def test_the_query_contract_runs_its_questions_on_any_book(house: Path, tmp_path: Path) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    done = retrieve(tmp_path / "home", "--validate", "--collection", "house")
-    assert done.returncode == 5
-    assert "Total Tests:  5" in done.stdout
 
 
 def test_suite_and_baseline(sample_home: Path, tmp_path: Path) -> None:

@@ -130,15 +130,6 @@ def test_what_is_refused_in_an_entry(tmp_path: Path, change: dict[str, Any], mes
     assert Draft202012Validator(SCHEMA).is_valid(data) == ((change, message) in NOT_IN_THE_SCHEMA)
 
 
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing.json", tmp_path):
-        with pytest.raises(InvalidArgument, match="cannot be read"):
-            load_suite(path)
-    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InvalidArgument, match="not UTF-8"):
-        load_suite(tmp_path / "binary")
-
-
 VALID: list[dict[str, Any]] = [
     GOOD,
     {"query": "x", "expect": {"page": ["a", "b#c", "https://x.org/y#z"]}},
@@ -204,14 +195,6 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
     assert [expectation.query for expectation in suite.expectations] == ["y", "y"]
     positions = [problem.partition(": ")[0].rpartition(", ")[2] for problem in problems]
     assert positions == ["query 1", "query 3", "query 4"]
-
-
-def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
-    path = tmp_path / "large.json"
-    with path.open("wb") as file:
-        file.truncate(65 * 1024 * 1024)
-    with pytest.raises(InvalidArgument, match="larger than 64 MB"):
-        load_suite(path)
 
 
 def test_text_that_is_no_text(tmp_path: Path) -> None:
