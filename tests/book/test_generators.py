@@ -551,3 +551,43 @@ def test_a_broken_configuration_is_an_error_with_advice(generator: str, tmp_path
                 list(open_book(root).pages())
             except RectoError as error:
                 assert error.hint
+
+
+def test_jekyll(tmp_path: Path) -> None:
+    pages = pages_in(
+        tmp_path,
+        {
+            "_config.yml": "title: Lights\npermalink: pretty\nexclude: [notes/]\ncollections:\n  lessons:\n"
+            "    output: true\n    permalink: /:collection/:path\n  drafts: {}\n",
+            "Gemfile": 'gem "jekyll"\n',
+            "index.md": "---\ntitle: Home\nnav_order: 1\n---\n\nWelcome to {{ site.title }}.\n",
+            "tower/index.md": "---\ntitle: Tower\nnav_order: 3\n---\n# Tower\n{: .no_toc }\n\n1. TOC\n{:toc}\n\n"
+            "## Stairs\n{: #up .steep }\n\n[Go](up){: .btn } with {% include step.md %}\n",
+            "tower/lamp.md": "---\ntitle: Lamp\nparent: Tower\npermalink: /light.html\n---\n\n{% comment %}\nNo.\n"
+            "{% endcomment %}{% highlight python %}\nlight()\n{% endhighlight %}\n{% raw %}{{ kept }}{% endraw %}\n",
+            "sea.md": '---\ntitle: Sea\nnav_order: 2\n---\n\n{% include note.html content="Mind the waves." %}\n',
+            "_includes/step.md": "care",
+            "_lessons/one.md": "---\ntitle: One\n---\n\nA lesson.\n",
+            "_drafts/two.md": "---\ntitle: Two\n---\n\nNo.\n",
+            "_posts/2020-01-01-news.md": "---\ntitle: News\n---\n\nNo.\n",
+            "notes/more.md": "---\n---\nNo.\n",
+            "plain.md": "# Without front matter\n\nNo.\n",
+        },
+    )
+    assert addresses(pages) == {
+        "index.md": "",
+        "sea.md": "sea/",
+        "tower/index.md": "tower/",
+        "tower/lamp.md": "light.html",
+        "_lessons/one.md": "lessons/one",
+    }
+    assert text_of(pages["index.md"]) == "Welcome to Lights."
+    assert text_of(pages["sea.md"]) == "Mind the waves."
+    assert text_of(pages["tower/index.md"]) == "[Go](up) with care"
+    assert [
+        anchor for section in read(pages["tower/index.md"]).sections for _, anchor in section.anchors
+    ] == [
+        "tower",
+        "up",
+    ]
+    assert text_of(pages["tower/lamp.md"]) == "```python\nlight()\n```\n{{ kept }}"
