@@ -56,8 +56,8 @@ def in_process(
     home: Path,
     arguments: Sequence[str],
     directory: Path = ROOT,
-    *,
     stdin: bytes = b"",
+    /,
     **more: str,
 ) -> Done:
     """Call a command's own runner with the variables, directory and streams of a new process."""

@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
@@ -131,7 +132,7 @@ def test_wrong_values_of_a_search(retriever: Retriever, name: str, value: Any) -
 
 def test_wrong_queries_pages_and_selections(retriever: Any) -> None:
     for queries in ("What is ROS 2?", 5, None, [None], ["fine", ""]):
-        assert_value_error(lambda queries=queries: retriever.search_batch(queries))
+        assert_value_error(partial(retriever.search_batch, queries))
     assert_value_error(lambda: retriever.page(""))
     assert_value_error(lambda: retriever.page(None))
     assert_value_error(lambda: retriever.related("a selected text", 5))

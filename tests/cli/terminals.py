@@ -32,7 +32,7 @@ CTRL_C, CTRL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
 def piped(home: Path, lines: str | bytes, *arguments: str, **more: str) -> Done:
     """Run `recto shell` with lines from a pipe."""
     stdin = lines if isinstance(lines, bytes) else lines.encode()
-    return in_process("recto", home, ["shell", *arguments], stdin=stdin, **more)
+    return in_process("recto", home, ["shell", *arguments], ROOT, stdin, **more)
 
 
 class Terminal:
