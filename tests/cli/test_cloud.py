@@ -23,20 +23,10 @@ from recto.embedders import cohere as cohere_module
 from recto.stores.qdrant import connection as connection_module
 from tests.cli.conftest import cloud_variables
 from tests.conftest import COHERE_KEY, QDRANT_KEY
+from tests.doubles import server
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
-from tests.doubles.server import (
-    Double,
-    Fault,
-    delay,
-    drop,
-    hang,
-    refused_url,
-    reset,
-    rubbish,
-    slow_drip,
-    status,
-)
+from tests.doubles.server import Double, Fault, refused_url, status
 from tests.running import ROOT, environment, recto, retrieve, wait_until
 
 GUIDE = ROOT / "docs" / "how-to" / "cloud.md"
@@ -73,8 +63,8 @@ def test_index_query_validate(
 
 FAULTS: list[tuple[str, Fault | None]] = [
     ("refuses the connection", None),
-    ("hangs", hang(30)),
-    ("sends one byte at a time", slow_drip(0.05, 30)),
+    ("hangs", server.hang(30)),
+    ("sends one byte at a time", server.slow_drip(0.05, 30)),
     ("401", status(401)),
     ("403", status(403)),
     ("404", status(404)),
@@ -83,10 +73,10 @@ FAULTS: list[tuple[str, Fault | None]] = [
     ("429, Retry-After: 120", status(429, headers={"Retry-After": "120"})),
     ("500", status(500)),
     ("503 with HTML", status(503, b"<html>Service Unavailable</html>", content_type="text/html")),
-    ("closes the connection", drop()),
-    ("resets the connection", reset()),
-    ("200 with HTML", rubbish()),
-    ("200 with {}", rubbish({})),
+    ("closes the connection", server.drop()),
+    ("resets the connection", server.reset()),
+    ("200 with HTML", server.rubbish()),
+    ("200 with {}", server.rubbish({})),
 ]
 AT_MOST = {"Cohere": "10 s", "Qdrant": "25 s"}
 
@@ -161,7 +151,7 @@ def test_a_killed_run_embeds_nothing_twice(
     book = tmp_path / "big.md"
     text = "Every section has its own words. " * 9
     book.write_text("# Big\n" + "".join(f"\n## Section {n}\n\nword{n} {text}\n" for n in range(400)))
-    cohere.script(*(delay(0.15) for _ in range(50)))
+    cohere.script(*(server.delay(0.15) for _ in range(50)))
     command = [sys.executable, "-m", "recto", "index", str(book), "--collection", "big"]
     program = subprocess.Popen(command, cwd=ROOT, env=environment(home, **cloud), stderr=subprocess.DEVNULL)
     wait_until(lambda: len(cohere.requests) >= after, 60)
