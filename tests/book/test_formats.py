@@ -62,6 +62,7 @@ ORG = {"recto.readers": "org = demo_reader:read"}
         ("a.rst", RST),
         ("a.ipynb", NOTEBOOK),
         ("a.qmd", QUARTO),
+        ("a.Rmd", QUARTO),
         ("a.EPUB", EPUB),
         ("a.pdf", PDF),
         ("a.adoc", None),

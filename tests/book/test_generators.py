@@ -591,3 +591,28 @@ def test_jekyll(tmp_path: Path) -> None:
         "up",
     ]
     assert text_of(pages["tower/lamp.md"]) == "```python\nlight()\n```\n{{ kept }}"
+
+
+def test_bookdown(tmp_path: Path) -> None:
+    pages = pages_in(
+        tmp_path,
+        {
+            "_bookdown.yml": "book_filename: lights\n",
+            "index.Rmd": "---\ntitle: Lights\n---\n\n# Welcome {-}\n\nHello.\n\n## Exercises {-}\n\nNone.\n",
+            "01-tower.Rmd": "# (PART) The tower {-}\n\n# Stairs {#steps}\n\n```{r, include = FALSE}\nhidden()\n```\n\n"
+            "See Chapter \\@ref(the-lamp).\n\n## Exercises\n\n```{r}\n# climb()\n```\n",
+            "02-lamp.Rmd": "# The `lamp`\n\n## Exercises {.unnumbered}\n\nLight it (\\#eq:light).\n",
+            "_part.Rmd": "No.\n",
+            "README.md": "# About\n\nNo.\n",
+        },
+    )
+    assert addresses(pages) == {"index.Rmd": "", "01-tower.Rmd": "steps.html", "02-lamp.Rmd": "the-lamp.html"}
+    assert pages["02-lamp.Rmd"].module_title == "The tower"
+    documents = {path: read(page) for path, page in pages.items()}
+    assert documents["01-tower.Rmd"].title == "Stairs"
+    assert [
+        [anchor for section in document.sections for _, anchor in section.anchors]
+        for document in documents.values()
+    ] == [["welcome", "exercises"], ["steps", "exercises-1"], ["the-lamp", "exercises-2"]]
+    assert text_of(pages["01-tower.Rmd"]) == "See Chapter the lamp.\n```r\n# climb()\n```"
+    assert text_of(pages["02-lamp.Rmd"]).strip() == "Light it ."

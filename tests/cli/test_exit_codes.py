@@ -79,7 +79,7 @@ INVALID = {
     "index docs --sample": "either the path or URL of a book",
     "index {new}": "does not exist",
     f"index {'x' * 5000}": "",
-    "index src/recto/cli": "There is no .md, .markdown, .mdown, .mkdn, .mkd, .mdx, .qmd, .ipynb, .rst",
+    "index src/recto/cli": "There is no .md, .markdown, .mdown, .mkdn, .mkd, .mdx, .qmd, .rmd, .ipynb, .rst",
     "index docs --collection a/b": "--collection is not a usable collection name",
     "index --sample --collection x": "--sample has its own collection",
     "index docs --delay 1": "--delay is for websites",
