@@ -27,10 +27,6 @@ def publish_broken(store: Store, name: str, target: str, breaker: Breaker) -> No
         build.publish(made)
 
 
-def untouched(passages: Passages) -> Passages:
-    return passages
-
-
 def of_another_model(passages: Passages) -> Passages:
     """Turn all vectors in the same way: distances stay, but a question's vector is of another space."""
     return [(chunk, [*numbers[1:], numbers[0]]) for chunk, numbers in passages]

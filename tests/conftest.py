@@ -148,6 +148,11 @@ def house(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Path:
     return root
 
 
+@pytest.fixture(scope="session")
+def house_retriever(house: Path, embedder: Embedder) -> Retriever:
+    return Retriever(embedder, EdgeStore(house / "home"), "house")
+
+
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     return tmp_path / "home"

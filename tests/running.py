@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextvars import copy_context
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -50,13 +51,38 @@ def retrieve_process(home: Path, *arguments: str, **more: str) -> Done:
     return run([sys.executable, "retrieve.py", *arguments], home, **more)
 
 
-def in_process(name: str, home: Path, arguments: Sequence[str], directory: Path = ROOT, **more: str) -> Done:
+def in_process(
+    name: str,
+    home: Path,
+    arguments: Sequence[str],
+    directory: Path = ROOT,
+    stdin: bytes = b"",
+    /,
+    **more: str,
+) -> Done:
     """Call a command's own runner with the variables, directory and streams of a new process."""
     from recto.cli.main import recto
     from recto.cli.retrieve import retrieve
     from recto.cli.runner import run as run_command
 
     command = {"recto": recto, "retrieve.py": retrieve}[name]
+    call = partial(run_command, command, list(arguments), name)
+    return _call([name, *arguments], call, home, directory, stdin, more)
+
+
+def python_in_process(code: str, home: Path, directory: Path, **more: str) -> Done:
+    """Run a piece of Python with the variables, directory and streams of a new process."""
+
+    def call() -> int:
+        exec(compile(code, "<code>", "exec"), {"__name__": "__main__"})
+        return 0
+
+    return _call(["-c", code], call, home, directory, b"", more)
+
+
+def _call(
+    words: list[str], call: Callable[[], int], home: Path, directory: Path, stdin: bytes, more: dict[str, str]
+) -> Done:
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     with pytest.MonkeyPatch.context() as patch:
         variables = environment(home, **more)
@@ -65,27 +91,31 @@ def in_process(name: str, home: Path, arguments: Sequence[str], directory: Path 
         for variable, value in variables.items():
             patch.setenv(variable, value)
         patch.chdir(directory)
-        patch.setattr(granite, "built_in_embedder", _shared_embedder)
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(), "utf-8"))
+        patch.setattr(granite, "built_in_embedder", reuse_embedder)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
         patch.setattr(sys, "stdout", streams[0])
         patch.setattr(sys, "stderr", streams[1])
-        code = copy_context().run(run_command, command, list(arguments), name)
+        code = copy_context().run(call)
     stdout, stderr = (stream.buffer.getvalue().decode("utf-8") for stream in streams)
     assert "Traceback" not in stderr, stderr
-    return subprocess.CompletedProcess([name, *arguments], code, stdout, stderr)
+    return subprocess.CompletedProcess(words, code, stdout, stderr)
 
 
-def _shared_embedder(
+def reuse_embedder(
     _: Path, threads: int, precision: Precision, *, model: str, single_query: bool
 ) -> Embedder:
+    """Return the embedder of this process, in place of `built_in_embedder`."""
     return shared_embedder(SHARED, threads, precision, model)
 
 
-def run(command: list[str], home: Path, **more: str) -> Done:
+def run(command: list[str] | str, home: Path, directory: str | Path = ROOT, **more: str) -> Done:
+    """Run a program, or a line in a shell, in a new process."""
     done = subprocess.run(
         command,
-        cwd=ROOT,
+        shell=isinstance(command, str),
+        cwd=directory,
         env=environment(home, **more),
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         encoding="utf-8",

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ import yaml
 from recto import __version__
 from tests.conftest import SHARED
 from tests.doubles.server import Answer, Double, Request, answer_json, status
-from tests.running import ROOT, environment
+from tests.running import ROOT, Done, run
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
@@ -83,7 +82,7 @@ class Job:
             text = re.sub(r"\$\{\{ ([\w.-]+) \}\}", lambda match: values[match[1]], text)
         return text
 
-    def run(self, name: str) -> subprocess.CompletedProcess[str]:
+    def run(self, name: str) -> Done:
         """Run a step by its name, as a runner does."""
         (step,) = (one for one in STEPS if one.get("name") == name)
         assert step["shell"] == "bash"
@@ -97,15 +96,8 @@ class Job:
             "GITHUB_STEP_SUMMARY": str(self.directory / "summary"),
             "RUNNER_TEMP": str(self.directory),
         }
-        done = subprocess.run(
-            ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-            cwd=self.directory,
-            env={**environment(self.directory / "unused"), **github, **self.variables, **given},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=300,
-        )
+        bash = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+        done = run(bash, self.directory / "unused", self.directory, **{**github, **self.variables, **given})
         pairs = (line.partition("=") for line in output.read_text().splitlines())
         self.outputs[step.get("id", name)] = {key: value for key, _, value in pairs}
         return done
@@ -158,7 +150,7 @@ def test_options_are_passed_as_they_are(tmp_path: Path) -> None:
     job = Job(tmp_path, inputs, {"PATH": path}, {"install": {"home": str(tmp_path / "home")}})
     assert job.run("Index the book").returncode == 0
     assert (tmp_path / "arguments").read_text().splitlines() == [
-        *("index", "my docs", "--collection", "book", "--site-url=https://example.org/$(id)/", "--verbose"),
+        *("index", "my docs", "--collection", "book", "--site-url=https://example.org/$(id)/", "--verbose")
     ]
     done = job.run("Validate retrieval")
     assert done.returncode == 0
@@ -247,12 +239,8 @@ def test_all_steps_on_a_small_book(tmp_path: Path, small_book: Path) -> None:
     }
     queries = [{"query": query, "expect": {"page": page}} for query, page in questions.items()]
     (tmp_path / "questions.json").write_text(json.dumps({"name": "garden", "queries": queries}), "utf-8")
-    inputs = {
-        "book": str(small_book),
-        "suite": "questions.json",
-        "baseline": "expected.json",
-        "extras": "crawl",
-    }
+    inputs = {"book": str(small_book), "suite": "questions.json", "baseline": "expected.json"}
+    inputs["extras"] = "crawl"
     (tmp_path / "recto").mkdir()
     (tmp_path / "recto" / "cache").symlink_to(SHARED / "cache")  # the weights of the model
     with GitHubDouble() as github:
@@ -262,27 +250,26 @@ def test_all_steps_on_a_small_book(tmp_path: Path, small_book: Path) -> None:
         assert (tmp_path / "pip").read_text().split()[-1] == f"{ROOT}[crawl]"
         assert job.outputs["install"] == {"version": __version__, "home": str(tmp_path / "recto")}
 
-        def run(step: str) -> None:
-            done = job.run(step)
-            assert done.returncode == 0, done.stderr
+        def succeed(*steps: str) -> None:
+            for step in steps:
+                done = job.run(step)
+                assert done.returncode == 0, done.stderr
 
-        run("Index the book")
+        succeed("Index the book")
         job.inputs["validate-options"] = "--baseline=expected.json\n--update-baseline"
-        run("Validate retrieval")
+        succeed("Validate retrieval")
         assert job.outputs["validate"]["passed"] == "true"
         assert job.summary.startswith("### Retrieval: passed")
         assert Path(job.outputs["validate"]["junit"]).read_text().startswith("<?xml")
-        run("Comment on the pull request")
+        succeed("Comment on the pull request")
 
         bread = small_book / "module-2-kitchen" / "01-bread.md"
         bread.write_text("# Bread\n\nButter goes on it.\n", "utf-8")
         soil = small_book / "module-1-garden" / "01-soil.md"
         soil.write_text(soil.read_text() + "\nDough for garden ovens: knead the dough well.\n", "utf-8")
         job.inputs["validate-options"] = "--gate=Hit@1>=1"
-        run("Index the book")
-        run("Validate retrieval")
+        succeed("Index the book", "Validate retrieval", "Comment on the pull request")
         assert job.outputs["validate"]["passed"] == "false"
-        run("Comment on the pull request")
         assert github.written == ["POST", "PATCH"]
         (written,) = github.comments
         assert "### Retrieval: **failed**" in written["body"]

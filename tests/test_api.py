@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import FunctionType
@@ -101,53 +102,40 @@ def test_values_are_frozen() -> None:
     assert [value for value in values if not value.__dataclass_params__.frozen] == []  # type: ignore[attr-defined]
 
 
-WRONG_SEARCHES: dict[str, dict[str, Any]] = {
-    "empty query": {"query": " "},
-    "long query": {"query": "x" * 2001},
-    "query that is not text": {"query": 5},
-    "top_k of 0": {"top_k": 0},
-    "top_k of 101": {"top_k": 101},
-    "top_k that is not a number": {"top_k": "5"},
-    "top_k that is a truth value": {"top_k": True},
-    "unknown mode": {"mode": "fuzzy"},
-    "unknown filter": {"filters": {"chapter": "1"}},
-    "filter that is not a mapping": {"filters": "ros2"},
-    "no filter": {"filters": None},
-    "module that is not text": {"filters": {"module": 5}},
-    "modules that are not text": {"filters": {"module": [5]}},
-    "empty module": {"filters": {"module": [" "]}},
-    "url that is not text": {"filters": {"url": 5}},
-    "empty url": {"filters": {"url": ""}},
-    "filters with wrong types": {"filters": recto.Filters(modules="ros2")},  # type: ignore[arg-type]
-    "min_score that is not a number": {"min_score": "high"},
-    "min_score out of range": {"min_score": 2000},
-    "min_score that is no number": {"min_score": float("nan")},
-    "unknown group": {"group_by": "module"},
+WRONG_SEARCHES: dict[str, list[Any]] = {
+    "query": [" ", "x" * 2001, 5],
+    "top_k": [0, 101, "5", True],
+    "mode": ["fuzzy"],
+    "filters": [
+        *({"chapter": "1"}, "ros2", None, {"module": 5}, {"module": [5]}, {"module": [" "]}, {"url": 5}),
+        *({"url": ""}, recto.Filters(modules="ros2")),  # type: ignore[arg-type]
+    ],
+    "min_score": ["high", 2000, float("nan")],
+    "group_by": ["module"],
 }
 
 
-@pytest.mark.parametrize("case", WRONG_SEARCHES)
-def test_wrong_values_of_a_search(retriever: Retriever, case: str) -> None:
-    values = {"query": "What is ROS 2?", **WRONG_SEARCHES[case]}
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, one) for name in WRONG_SEARCHES for one in WRONG_SEARCHES[name]]
+)
+def test_wrong_values_of_a_search(retriever: Retriever, name: str, value: Any) -> None:
+    values = {"query": "What is ROS 2?", name: value}
     query = values.pop("query")
     assert_value_error(lambda: retriever.search(query, **values))
     assert_value_error(lambda: retriever.search_batch([query], **values))
     assert_value_error(lambda: asyncio.run(retriever.asearch(query, **values)))
     assert_value_error(lambda: asyncio.run(retriever.asearch_batch([query], **values)))
-    if "long" not in case and "group_by" not in values:
+    if name != "group_by" and value != "x" * 2001:
         assert_value_error(lambda: retriever.related(query, **values))
         assert_value_error(lambda: asyncio.run(retriever.arelated(query, **values)))
 
 
-@pytest.mark.parametrize("queries", ["What is ROS 2?", 5, None, [None], ["fine", ""]])
-def test_wrong_lists_of_queries(retriever: Retriever, queries: Any) -> None:
-    assert_value_error(lambda: retriever.search_batch(queries))
-
-
-def test_wrong_pages_and_selections(retriever: Retriever) -> None:
+def test_wrong_queries_pages_and_selections(retriever: Any) -> None:
+    for queries in ("What is ROS 2?", 5, None, [None], ["fine", ""]):
+        assert_value_error(partial(retriever.search_batch, queries))
     assert_value_error(lambda: retriever.page(""))
-    assert_value_error(lambda: retriever.page(None))  # type: ignore[arg-type]
-    assert_value_error(lambda: retriever.related("a selected text", 5))  # type: ignore[arg-type]
+    assert_value_error(lambda: retriever.page(None))
+    assert_value_error(lambda: retriever.related("a selected text", 5))
     assert_value_error(lambda: retriever.analyze(""))
 
 
@@ -164,30 +152,16 @@ def test_wrong_names_of_collections(settings: Settings, small_book: Path, collec
     assert_value_error(lambda: recto.evaluate(_suite(small_book), collection=collection, settings=settings))
 
 
-@pytest.mark.parametrize(
-    ("location", "options"),
-    [
-        ("nowhere", {}),
-        ("", {}),
-        ("a\0b", {}),
-        ("s3://bucket", {}),
-        ("https://", {}),
-        (5, {}),
-        (None, {}),
-        ("https://example.org", {"max_pages": 0}),
-        ("https://example.org", {"delay": -1}),
-        ("https://example.org", {"locale": "de"}),
-        (".", {"site_url": "example"}),
-        (".", {"delay": 1}),
-        (".", {"version": "1.0"}),
-    ],
-)
+WRONG_LOCATIONS: list[tuple[Any, dict[str, Any]]] = [
+    *((location, {}) for location in ("nowhere", "", "a\0b", "s3://bucket", "https://", 5, None)),
+    *(("https://example.org", one) for one in ({"max_pages": 0}, {"delay": -1}, {"locale": "de"})),
+    *((".", one) for one in ({"site_url": "example"}, {"delay": 1}, {"version": "1.0"})),
+]
+
+
+@pytest.mark.parametrize(("location", "options"), WRONG_LOCATIONS)
 def test_wrong_locations(
-    settings: Settings,
-    small_book: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    location: Any,
-    options: dict[str, Any],
+    settings: Settings, small_book: Path, monkeypatch: pytest.MonkeyPatch, location: Any, options: Any
 ) -> None:
     monkeypatch.chdir(small_book)
     chosen = recto.SourceOptions(**options)
@@ -195,58 +169,20 @@ def test_wrong_locations(
     assert_value_error(lambda: asyncio.run(recto.aindex(location, options=chosen, settings=settings)))
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"suite": "nowhere.json"},
-        {"suite": None},
-        {"suite": 5},
-        {"top_k": 0},
-        {"top_k": 1000},
-        {"mode": "fuzzy"},
-        {"measures": ["nDCG@0"]},
-        {"measures": ["quality"]},
-        {"collection": "another"},
-    ],
-)
-def test_wrong_values_of_an_evaluation(
-    retriever: Retriever, small_book: Path, values: dict[str, Any]
-) -> None:
-    arguments = {"suite": _suite(small_book), "retriever": retriever, **values}
+WRONG_EVALUATIONS: list[tuple[str, Any]] = [
+    *(("suite", value) for value in ("nowhere.json", None, 5)),
+    *(("top_k", value) for value in (0, 1000)),
+    *(("measures", [value]) for value in ("nDCG@0", "quality")),
+    ("mode", "fuzzy"),
+    ("collection", "another"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_EVALUATIONS)
+def test_wrong_values_of_an_evaluation(retriever: Retriever, small_book: Path, name: str, value: Any) -> None:
+    arguments = {"suite": _suite(small_book), "retriever": retriever, name: value}
     assert_value_error(lambda: recto.evaluate(**arguments))
     assert_value_error(lambda: asyncio.run(recto.aevaluate(**arguments)))
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"query": ""},
-        {"query": None},
-        {"top_k": 2},
-        {"top_k": 11},
-        {"filters": {"chapter": 1}},
-        {"filters": {"module": []}},
-        {"filters": "ros2"},
-    ],
-)
-def test_wrong_values_of_the_class_contract(sample_home: Path, values: dict[str, Any]) -> None:
-    with recto.TextbookRetriever(settings=Settings("local", "edge", sample_home)) as textbook:
-        assert_value_error(lambda: textbook.search(**{"query": "What is ROS 2?", **values}))
-
-
-def test_an_unknown_measure_is_a_value_error_before_anything_is_opened(
-    settings: Settings, small_book: Path
-) -> None:
-    assert_value_error(lambda: recto.evaluate(_suite(small_book), measures=["quality"], settings=settings))
-    assert not settings.home.exists()
-
-
-def test_the_snippet_of_the_readme() -> None:
-    """It is at most ten lines, and indexes, searches and validates; tests/test_docs.py runs it."""
-    (snippet,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
-    assert len([line for line in snippet.splitlines() if line.strip()]) <= 10
-    for call in ("recto.index(", "recto.connect(", ".search(", "recto.evaluate("):
-        assert call in snippet
 
 
 def test_index_connect_and_evaluate(tmp_path: Path, small_book: Path, embedder: Embedder) -> None:

@@ -16,7 +16,7 @@ import pytest
 from tests.cli.test_index import WITH_CTRL_C
 from tests.doubles.site import SiteDouble
 from tests.doubles.site import page as page_of_a_site
-from tests.running import ROOT, SAMPLE_DOCS, environment, in_process
+from tests.running import ROOT, SAMPLE_DOCS, Done, environment, in_process, python_in_process, run
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
@@ -64,28 +64,20 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pa
     (workspace / "queries.txt").write_text(queries)
     index = "uv run recto index path/to/docs --collection my-book --rebuild"
     baseline = "uv run recto validate --suite questions.json --baseline expected_results.json"
-    for command in (index, index, f"{baseline} --update-baseline"):
+    backup = "uv run recto backup my-book --output my-book.recto"
+    for command in (index, index, f"{baseline} --update-baseline", backup):
         done = run_shown(workspace, command)
         assert done.returncode == 0, done.stderr
-    done = run_shown(workspace, "uv run recto backup my-book --output my-book.recto")
-    assert done.returncode == 0, done.stderr
     return workspace
 
 
-def run_shown(workspace: Path, command: str) -> subprocess.CompletedProcess[str]:
+def run_shown(workspace: Path, command: str) -> Done:
     program, *words = program_shown(command)
     if program == "recto":
         return in_process("recto", workspace / "home", words, workspace, **CHOSEN)
-    return subprocess.run(
-        [sys.executable, *words],
-        cwd=workspace,
-        env=environment(workspace / "home", **CHOSEN),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    if words[0] == "retrieve.py":
+        return in_process("retrieve.py", workspace / "home", words[1:], workspace, **CHOSEN)
+    return run([sys.executable, *words], workspace / "home", workspace, **CHOSEN)
 
 
 def program_shown(command: str) -> list[str]:
@@ -161,15 +153,10 @@ def test_every_command_shown_works(workspace: Path, page: str, command: str) -> 
     ("page", "code"), [shown for shown in fences("python") if shown[0] not in FRAMEWORKS]
 )
 def test_every_piece_of_python_runs(workspace: Path, page: str, code: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=workspace,
-        env=environment(workspace / "home", **CHOSEN),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    if "sys.executable" in code:  # what it starts needs real streams
+        done = run([sys.executable, "-c", code], workspace / "home", workspace, **CHOSEN)
+    else:
+        done = python_in_process(code, workspace / "home", workspace, **CHOSEN)
     assert done.returncode == 0, f"{page}: {done.stderr}"
     assert done.stdout.strip()
 

@@ -143,7 +143,7 @@ def evaluate(
         return run_suite(opened, questions, Options(top_k=top_k, measures=chosen, mode=mode))
 
 
-def _in_thread(function: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _T]]:
+def in_thread(function: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _T]]:
     """Return a function that can be awaited: it runs in a thread, and does not block the event loop."""
 
     @wraps(function)
@@ -155,9 +155,9 @@ def _in_thread(function: Callable[_P, _T]) -> Callable[_P, Coroutine[Any, Any, _
     return run
 
 
-aconnect = _in_thread(connect)
-aindex = _in_thread(index)
-aevaluate = _in_thread(evaluate)
+aconnect = in_thread(connect)
+aindex = in_thread(index)
+aevaluate = in_thread(evaluate)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,8 @@ from tests.doubles.qdrant import QdrantDouble
 
 
 def cloud_variables(cohere_url: str, qdrant_url: str) -> dict[str, str]:
-    return {
-        "COHERE_API_KEY": COHERE_KEY,
-        "COHERE_API_URL": cohere_url,
-        "QDRANT_URL": qdrant_url,
-        "QDRANT_API_KEY": QDRANT_KEY,
-        "COHERE_PACE": "off",
-    }
+    cohere = {"COHERE_API_KEY": COHERE_KEY, "COHERE_API_URL": cohere_url, "COHERE_PACE": "off"}
+    return {**cohere, "QDRANT_URL": qdrant_url, "QDRANT_API_KEY": QDRANT_KEY}
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tests.running import ROOT, environment
+from tests.running import ROOT, Done, environment, in_process
 
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[=>()][0B]?|\x1b\][^\x07]*\x07")
 _PROGRAM = """
@@ -29,20 +29,10 @@ main()
 CTRL_C, CTRL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
 
 
-def piped(home: Path, lines: str | bytes, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+def piped(home: Path, lines: str | bytes, *arguments: str, **more: str) -> Done:
     """Run `recto shell` with lines from a pipe."""
-    done = subprocess.run(
-        [sys.executable, "-m", "recto", "shell", *arguments],
-        cwd=ROOT,
-        env=environment(home, **more),
-        input=lines if isinstance(lines, bytes) else lines.encode(),
-        capture_output=True,
-        check=False,
-        timeout=300,
-    )
-    out, err = done.stdout.decode(), done.stderr.decode()
-    assert "Traceback" not in err, err
-    return subprocess.CompletedProcess(done.args, done.returncode, out, err)
+    stdin = lines if isinstance(lines, bytes) else lines.encode()
+    return in_process("recto", home, ["shell", *arguments], ROOT, stdin, **more)
 
 
 class Terminal:

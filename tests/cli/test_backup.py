@@ -12,23 +12,17 @@ import pytest
 from recto.stores.edge import layout
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, publish
+from recto.types.search import MODES
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
 from tests.running import recto
 from tests.stores.test_backup import set_format, signed
 
-QUERIES = ("What is ROS 2?", "lidar", "how do robots keep their balance")
-
 
 def answers(home: Path) -> list[str]:
-    """Return the output of some searches in every mode, without the time that they took."""
-    outputs = []
-    for mode in ("dense", "lexical", "hybrid"):
-        for query in QUERIES:
-            done = recto(home, "search", query, "--mode", mode, "--json")
-            assert done.returncode == 0, done.stderr
-            outputs.append(re.sub(r'"\w+_ms": [\d.]+', "", done.stdout))
-    return outputs
+    """Return the output of a search in every mode, without the time that it took."""
+    commands = [("search", "What is ROS 2?", "--mode", mode, "--json") for mode in MODES]
+    return [re.sub(r'"\w+_ms": [\d.]+', "", recto(home, *one).stdout) for one in commands]
 
 
 def test_a_restored_book_gives_the_same_answers(sample_home: Path, home: Path, tmp_path: Path) -> None:
@@ -46,13 +40,8 @@ def test_commands_print_json(home: Path, tmp_path: Path) -> None:
     publish(EdgeStore(home), "books", [chunk(1), chunk(2)])
     file = str(tmp_path / "x.recto")
     written = json.loads(recto(home, "backup", "books", "--output", file, "--json").stdout)
-    assert written == {
-        "collection": "books",
-        "generation": "gen-000001",
-        "chunks": 2,
-        "bytes": Path(file).stat().st_size,
-        "file": file,
-    }
+    index = {"collection": "books", "generation": "gen-000001", "chunks": 2}
+    assert written == {**index, "bytes": Path(file).stat().st_size, "file": file}
     done = recto(home, "restore", file)
     assert (done.returncode, done.stdout) == (4, "")
     assert "--replace" in done.stderr
@@ -62,36 +51,16 @@ def test_commands_print_json(home: Path, tmp_path: Path) -> None:
     assert [(one["name"], one["current"]) for one in listed] == [("gen-000002", True), ("gen-000001", False)]
     assert "gen-000002 (current)" in recto(home, "collections", "books").stdout
     assert "gen-000001" in recto(home, "rollback", "books", "--to", "gen-000001").stdout
-    assert recto(home, "rollback", "books", "--to", "gen-000009").returncode == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (["backup", "books"], 4),
-        (["backup", "unknown", "--output", "x.recto"], 2),
-        (["restore"], 4),
-        (["restore", "missing.recto"], 4),
-        (["restore", "pyproject.toml"], 4),
-        (["restore", "pyproject.toml", "--collection", "a/b"], 4),
-        (["upgrade", "unknown"], 2),
-        (["collections", "unknown"], 2),
-    ],
-)
-def test_invalid_arguments(home: Path, arguments: list[str], code: int) -> None:
-    done = recto(home, *arguments)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.startswith("[ERROR] ")
 
 
 def test_retention_is_a_setting(home: Path) -> None:
-    for number in range(4):
+    for number in range(3):
         publish(EdgeStore(home, keep_generations=20), "books", [chunk(number)])
     file = str(home / "x.recto")
     recto(home, "backup", "books", "--output", file)
     recto(home, "restore", file, "--replace", RECTO_KEEP_GENERATIONS="2")
     listed = json.loads(recto(home, "collections", "books", "--json").stdout)
-    assert [one["name"][-1] for one in listed] == ["5", "4", "3"]
+    assert [one["name"][-1] for one in listed] == ["4", "3", "2"]
     wrong = recto(home, "collections", RECTO_KEEP_GENERATIONS="0")
     assert wrong.returncode == 2
     assert "RECTO_KEEP_GENERATIONS must be a whole number from 1 to 20" in wrong.stderr
@@ -123,13 +92,9 @@ def test_an_older_index_is_named_everywhere(house: Path, home: Path, monkeypatch
     assert recto(home, "upgrade", "books").stdout == "books: upgraded as gen-000002\n"
     assert recto(home, "upgrade", "--json").stdout.count("up to date") == 1
     assert recto(home, "search", "soil", "--collection", "books").returncode == 0
-
-
-def test_an_older_index_can_be_indexed_again(house: Path, home: Path) -> None:
-    copy_house(house, home)
+    monkeypatch.undo()
     set_format(home, 0)
-    done = recto(home, "index", str(house / "book"), "--collection", "books", "--rebuild")
-    assert done.returncode == 0, done.stderr
+    assert recto(home, *index_again.split()[1:]).returncode == 0, "the advice helps"
     assert recto(home, "search", "soil", "--collection", "books").returncode == 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import re
 import shutil
 import signal
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from qdrant_client import QdrantClient
 
+from recto.book.sources.tree import open_book
 from recto.cli.retrieve import retrieve as retrieve_command
 from recto.cli.runner import run as run_command
 from recto.contracts import DEFAULT_COLLECTIONS
@@ -23,20 +23,10 @@ from recto.embedders import cohere as cohere_module
 from recto.stores.qdrant import connection as connection_module
 from tests.cli.conftest import cloud_variables
 from tests.conftest import COHERE_KEY, QDRANT_KEY
+from tests.doubles import server
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
-from tests.doubles.server import (
-    Double,
-    Fault,
-    delay,
-    drop,
-    hang,
-    refused_url,
-    reset,
-    rubbish,
-    slow_drip,
-    status,
-)
+from tests.doubles.server import Double, Fault, refused_url, status
 from tests.running import ROOT, environment, recto, retrieve, wait_until
 
 GUIDE = ROOT / "docs" / "how-to" / "cloud.md"
@@ -47,41 +37,34 @@ def small(home: Path, cloud: dict[str, str], small_book: Path, name: str = "gard
     assert done.returncode == 0, done.stderr
 
 
-def test_index_query_validate(home: Path, cloud: dict[str, str], cohere: CohereDouble) -> None:
+def test_index_query_validate(
+    home: Path,
+    small_book: Path,
+    cloud: dict[str, str],
+    cohere: CohereDouble,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("recto.api.sample_source", lambda: open_book(small_book))  # it is large
     done = recto(home, "index", "--sample", **cloud)
     assert done.returncode == 0, done.stderr
     assert "[WARNING] QDRANT_API_KEY is sent over plain http" in done.stderr
     assert QDRANT_KEY not in done.stderr
-    for arguments in (
-        ["What is ROS 2?"],
-        ["robot navigation", "--top-k", "10"],
-        ["URDF", "--module", "ros2", "--top-k", "3"],
-        ["Isaac Sim", "--verbose"],
-    ):
-        done = retrieve(home, *arguments, **cloud)
-        assert done.returncode == 0, done.stderr
-    data = json.loads(retrieve(home, "sensors", "--module", "simulation", "--json", **cloud).stdout)
-    assert {result["module_name"] for result in data["results"]} == {"simulation"}
-    assert retrieve(home, "--validate", **cloud).returncode == 0
-    types = {request.body["input_type"] for request in cohere.requests[-5:]}
+    assert retrieve(home, "dough", "--top-k", "10", "--verbose", **cloud).returncode == 0
+    data = json.loads(retrieve(home, "dough", "--module", "garden", "--json", **cloud).stdout)
+    assert {result["module_name"] for result in data["results"]} == {"garden"}
+    assert retrieve(home, "--validate", **cloud).returncode == 5, "its questions are about another book"
+    types = {request.body["input_type"] for request in cohere.requests[-3:]}
     assert types == {"search_query"}
-    assert retrieve(home, "sensors", "--module", "simulaton", **cloud).returncode == 1
+    assert retrieve(home, "dough", "--module", "gardn", **cloud).returncode == 1
     (row,) = json.loads(recto(home, "collections", "--json", **cloud).stdout)
     assert row["collection"] == "recto-sample"
     assert row["aliases"] == sorted(DEFAULT_COLLECTIONS)
 
 
-def test_a_missing_collection_is_an_error(home: Path, cloud: dict[str, str]) -> None:
-    done = retrieve(home, "robot", **cloud)
-    assert done.returncode == 2
-    assert "Collection 'physical-ai-book' does not exist at http://127.0.0.1" in done.stderr
-    assert "recto index PATH --collection physical-ai-book" in done.stderr
-
-
 FAULTS: list[tuple[str, Fault | None]] = [
     ("refuses the connection", None),
-    ("hangs", hang(30)),
-    ("sends one byte at a time", slow_drip(0.05, 30)),
+    ("hangs", server.hang(30)),
+    ("sends one byte at a time", server.slow_drip(0.05, 30)),
     ("401", status(401)),
     ("403", status(403)),
     ("404", status(404)),
@@ -90,10 +73,10 @@ FAULTS: list[tuple[str, Fault | None]] = [
     ("429, Retry-After: 120", status(429, headers={"Retry-After": "120"})),
     ("500", status(500)),
     ("503 with HTML", status(503, b"<html>Service Unavailable</html>", content_type="text/html")),
-    ("closes the connection", drop()),
-    ("resets the connection", reset()),
-    ("200 with HTML", rubbish()),
-    ("200 with {}", rubbish({})),
+    ("closes the connection", server.drop()),
+    ("resets the connection", server.reset()),
+    ("200 with HTML", server.rubbish()),
+    ("200 with {}", server.rubbish({})),
 ]
 AT_MOST = {"Cohere": "10 s", "Qdrant": "25 s"}
 
@@ -159,56 +142,31 @@ def test_the_faults_in_the_guide(
         assert shown[1] == table, "run the test with WRITE_TABLES=1 to update the guide"
 
 
-def big_book(root: Path, sections: int) -> Path:
-    """Write a book of many different sections of 70 words each."""
-    numbers = random.Random(7)
-    words = [f"word{number}" for number in range(2000)]
-    for page in range(sections // 20):
-        texts = [
-            f"## Section {page}.{number}\n\n{' '.join(numbers.choices(words, k=70))}\n"
-            for number in range(20)
-        ]
-        (root / f"module-{page % 4 + 1}-m").mkdir(parents=True, exist_ok=True)
-        (root / f"module-{page % 4 + 1}-m" / f"page-{page:03}.md").write_text(
-            f"# Page {page}\n\n" + "\n".join(texts)
-        )
-    return root
-
-
 @pytest.mark.parametrize(
     "after", [pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.long)]
 )
 def test_a_killed_run_embeds_nothing_twice(
     tmp_path: Path, home: Path, cohere: CohereDouble, qdrant: QdrantDouble, cloud: dict[str, str], after: int
 ) -> None:
-    book = big_book(tmp_path / "big", 400)
-    cohere.script(*(delay(0.15) for _ in range(50)))
+    book = tmp_path / "big.md"
+    text = "Every section has its own words. " * 9
+    book.write_text("# Big\n" + "".join(f"\n## Section {n}\n\nword{n} {text}\n" for n in range(400)))
+    cohere.script(*(server.delay(0.15) for _ in range(50)))
     command = [sys.executable, "-m", "recto", "index", str(book), "--collection", "big"]
-    program = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment(home, **cloud),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    program = subprocess.Popen(command, cwd=ROOT, env=environment(home, **cloud), stderr=subprocess.DEVNULL)
     wait_until(lambda: len(cohere.requests) >= after, 60)
     program.send_signal(signal.SIGKILL)
     program.wait()
     done = recto(home, "index", str(book), "--collection", "big", **cloud)
     assert done.returncode == 0, done.stderr
-    batches = (
-        request.body["texts"]
-        for request in cohere.requests
-        if request.body["input_type"] == "search_document"
-    )
-    sent = Counter(text for texts in batches for text in texts)
+    bodies = [request.body for request in cohere.requests]
+    documents = [body["texts"] for body in bodies if body["input_type"] == "search_document"]
+    sent = Counter(text for texts in documents for text in texts)
     assert len(sent) == 400
     assert sum(count - 1 for count in sent.values()) <= 96, "only the batch in flight is sent again"
     assert not list((home / "journal").glob("*")), "publishing deletes the journal"
-    data = json.loads(
-        recto(home, "search", "word7", "--collection", "big", "--top-k", "3", "--json", **cloud).stdout
-    )
-    assert data["total_found"] == 3
+    done = recto(home, "search", "word7", "--collection", "big", "--json", **cloud)
+    assert json.loads(done.stdout)["total_found"] == 5
 
 
 def test_promote_and_parity(house: Path, home: Path, qdrant: QdrantDouble, tmp_path: Path) -> None:

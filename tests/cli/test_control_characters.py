@@ -6,14 +6,14 @@ import json
 import logging
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recto._util.text import to_json
@@ -25,7 +25,7 @@ from recto.types.search import Filters, Hit, Outcome, PageGroup, SearchResponse,
 from tests.cli.terminals import piped
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import status
-from tests.running import ROOT, Done, environment, recto, retrieve
+from tests.running import Done, recto, retrieve, run
 
 UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 OUR_STYLES = re.compile(r"\x1b\[(?:[012]|3[1236])m")
@@ -50,6 +50,7 @@ def assert_clean_output(done: Done) -> None:
     assert_clean(done.stdout, done.stderr)
 
 
+@settings(max_examples=20)
 @given(nasty_text, nasty_text)
 @example("a", f"a\n{FORGED}.md")
 def test_any_file_name_and_title(title: str, name: str) -> None:
@@ -65,17 +66,9 @@ def test_any_file_name_and_title(title: str, name: str) -> None:
         done = recto(home, "index", str(book), "--collection", "c", "--dry-run", "--verbose")
         assert_clean_output(done)
         # Only names of pages are in these lines; the text before them is ours.
-        beginnings = (
-            "Plan for ",
-            "  Pages: ",
-            "  Chunks: ",
-            "  Embedding: ",
-            "  Module ",
-            "  part ",
-            "  new ",
-        )
-        assert len(done.stdout.splitlines()) == len(beginnings)
-        assert all(map(str.startswith, done.stdout.splitlines(), beginnings)), done.stdout
+        ours = ("Plan for ", "  Pages: ", "  Chunks: ", "  Embedding: ", "  Module ", "  part ", "  new ")
+        assert len(done.stdout.splitlines()) == len(ours)
+        assert all(map(str.startswith, done.stdout.splitlines(), ours)), done.stdout
         assert [line[: len("[WARNING] Left out part/")] for line in done.stderr.splitlines()] == [
             "[WARNING] Left out part/"
         ]
@@ -84,19 +77,20 @@ def test_any_file_name_and_title(title: str, name: str) -> None:
         assert json.loads(done.stdout)["pages"] == 1
 
 
+@settings(max_examples=50)
 @given(
     name=nasty_text, text=nasty_text, padding=st.integers(0, 80), verbose=st.booleans(), color=st.booleans()
 )
 @example(name=NASTY, text=NASTY, padding=0, verbose=True, color=True)
 def test_any_text_in_results(name: str, text: str, padding: int, verbose: bool, color: bool) -> None:
     title = f"{name} {'x' * padding} {FORGED}"  # after some padding, it is wrapped to the beginning of a line
-    bad = replace(
-        chunk(0, text=text),
-        title=title,
-        module=title,
-        headings=(title, text),
-        page_url=f"x:{title}",
-    )
+    names: dict[str, Any] = {
+        "title": title,
+        "module": title,
+        "headings": (title, text),
+        "page_url": f"x:{title}",
+    }
+    bad = replace(chunk(0, text=text), **names)
     hits = (Hit(0.5, bad), Hit(0.4, chunk(1, text=text)))
     response = SearchResponse(
         text, hits, Filters((title,), title), title, Outcome.FOUND, Timings(0, 0, 0), warnings=(title,)
@@ -120,6 +114,7 @@ def test_styles_are_printed_and_others_are_escaped(capsys: pytest.CaptureFixture
     )
 
 
+@settings(max_examples=50)
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
 @example([NASTY])
 def test_json_stays_json(data: object) -> None:
@@ -150,57 +145,35 @@ def nasty_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["search", "pump"],
-        ["search", "pump", "--verbose"],
-        ["search", "pump", "--by-page"],
-        ["search", "pump", "--json"],
-        ["search", f"pump {NASTY}"],
-        ["search", "pump", "--module", NASTY],
-        ["explain", "pump", "--expect", NASTY],
-        ["explain", f"pump {NASTY}"],
-        ["coverage", "--verbose"],
-        ["coverage", "--json"],
-        ["doctor"],
-        ["doctor", "--json"],
-        ["validate", "--suite", "SUITE"],
-        ["validate", "--suite", "SUITE", "--verbose"],
-        ["validate", "--suite", f"missing{NASTY}.json"],
-        ["validate", "--suite", "SUITE", "--tag", NASTY],
-        ["tune", "--suite", "SUITE"],
-        ["suite", "new"],
-    ],
-)
-def test_commands(nasty_home: Path, tmp_path: Path, arguments: list[str]) -> None:
+COMMANDS = """
+search pump; search pump --verbose; search pump --by-page; search pump --json; search NASTY;
+search pump --module NASTY; explain pump --expect NASTY; explain NASTY; coverage --verbose; coverage --json;
+doctor; doctor --json; validate --suite SUITE; validate --suite SUITE --verbose; validate --suite NASTY;
+validate --suite SUITE --tag NASTY; tune --suite SUITE; suite new
+"""
+ERRORS = """
+NASTY; index NASTY; index https://NASTY; watch NASTY; search x --collection NASTY; search x --NASTY;
+rollback NASTY; suite lint NASTY
+"""
+
+
+@pytest.mark.parametrize("line", [*map(str.strip, COMMANDS.split(";"))])
+def test_commands(nasty_home: Path, tmp_path: Path, line: str) -> None:
     suite = tmp_path / "suite.json"
     entry = {"query": f"pump {NASTY}", "expect": {"page": f"page{NASTY}"}, "tags": [NASTY]}
     good = {"query": f"A pump {NASTY}", "expect": {"passage": "moves water"}, "tags": [NASTY]}
     suite.write_text(json.dumps({"name": NASTY, "queries": [entry, good]}))
-    given = [str(suite) if argument == "SUITE" else argument for argument in arguments]
-    done = recto(nasty_home, *given, "--collection", "nasty")
+    arguments = [word.replace("SUITE", str(suite)).replace("NASTY", f"pump {NASTY}") for word in line.split()]
+    done = recto(nasty_home, *arguments, "--collection", "nasty")
     assert done.stdout or done.stderr
     assert_clean_output(done)
-    if "--json" in arguments:
+    if "--json" in line:
         json.loads(done.stdout)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [NASTY],
-        ["index", f"/nowhere/{NASTY}"],
-        ["index", f"https://{NASTY}"],
-        ["watch", f"/nowhere/{NASTY}"],
-        ["search", "x", "--collection", NASTY],
-        ["search", "x", f"--{NASTY}"],
-        ["rollback", NASTY],
-        ["suite", "lint", f"/nowhere/{NASTY}"],
-    ],
-)
-def test_errors(home: Path, arguments: list[str]) -> None:
-    done = recto(home, *arguments)
+@pytest.mark.parametrize("line", [*map(str.strip, ERRORS.split(";"))])
+def test_errors(home: Path, line: str) -> None:
+    done = recto(home, *(word.replace("NASTY", NASTY) for word in line.split()))
     assert done.returncode
     assert done.stderr.startswith("[ERROR]")
     assert_clean_output(done)
@@ -241,14 +214,7 @@ def test_log_lines_of_libraries() -> None:
         f"    logging.getLogger('library').warning('path %s', {NASTY!r})\n"
         "run(log, [], 'log')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=ROOT,
-        env=environment(Path("/nowhere")),
-        capture_output=True,
-        check=True,
-    )
-    text = done.stderr.decode()
+    text = run([sys.executable, "-c", program], Path("/nowhere")).stderr
     assert_clean(text)
     assert text.startswith("[WARNING] path x\\u001b[2J")
 

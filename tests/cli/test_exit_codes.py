@@ -1,150 +1,155 @@
-"""The exit codes of all commands, as docs/reference/commands.md states them."""
+"""Exit codes: every command, with what it succeeds, finds nothing, or fails; each error says what is wrong."""
 
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from tests.running import recto
 
-COMPOST = "What does compost do?"
-OTHER = ("--collection", "missing")
-LOCAL = {"RECTO_STORE": "server", "RECTO_EMBEDDER": "local", "QDRANT_URL": "http://127.0.0.1:9"}
+SERVER = {"RECTO_STORE": "server", "RECTO_EMBEDDER": "local", "QDRANT_URL": "http://127.0.0.1:9"}
 """A server that nobody runs."""
 
-# The words in braces are files, which `files` makes.
-SUCCESS = (
-    ("search", COMPOST),
-    ("explain", COMPOST),
-    ("explain", COMPOST, "--passage", "compost"),
-    ("validate", "--suite", "{suite}"),
-    ("suite", "lint", "{suite}"),
-    ("suite", "new", "--count", "3"),
-    ("tune", "--suite", "{suite}", "--mode", "dense"),
-    ("gaps", "--queries", "{queries}"),
-    ("coverage", "--fail-under", "50"),
-    ("doctor",),
-    ("collections",),
-    ("collections", "house"),
-    ("upgrade",),
-    ("backup", "house", "--output", "{backup}"),
-    ("export", "--llms", "{llms}"),
-    ("keys", "list"),
-    ("index", "{book}", "--dry-run"),
-)
-NO_RESULTS = (
-    ("search", COMPOST, "--module", "nowhere"),
-    ("search", COMPOST, "--min-score", "1"),
-    ("explain", COMPOST, "--module", "nowhere"),
-    ("explain", COMPOST, "--passage", "The moon is made of cheese"),
-    ("suite", "add", "{new}", "--from-log", "--log", "{empty}"),
-)
-CONFIGURATION = (
-    ("search", COMPOST, *OTHER),
-    ("explain", COMPOST, *OTHER),
-    ("validate", *OTHER),
-    ("suite", "new", *OTHER),
-    ("suite", "lint", "{suite}", *OTHER),
-    ("tune", "--suite", "{suite}", *OTHER),
-    ("gaps", "--queries", "{queries}", *OTHER),
-    ("coverage", *OTHER),
-    ("calibrate", *OTHER),
-    ("doctor", *OTHER),
-    ("collections", "missing"),
-    ("delete", "missing", "--yes"),
-    ("rollback", "missing"),
-    ("rollback", "house", "--to", "gen-999999"),
-    ("backup", "missing", "--output", "{new}"),
-    ("upgrade", "missing"),
-    ("export", "--llms", "{new}", *OTHER),
-    ("promote", *OTHER),
-    ("parity",),
-    ("prepare",),
-)
-CONNECTION = (
-    ("search", COMPOST),
-    ("doctor",),
-    ("collections",),
-    ("promote",),
-    ("prepare", "house"),
-    ("index", "{book}"),
-)
-INVALID = (
-    ("serch", COMPOST),
-    ("search",),
-    ("search", ""),
-    ("search", COMPOST, "--top-k", "0"),
-    ("search", COMPOST, "--mode", "sparse"),
-    ("search", COMPOST, "--collection", "../house"),
-    ("explain", COMPOST, "--unknown"),
-    ("validate", "--suite", "{new}"),
-    ("validate", "--gate", "Hit@5"),
-    ("suite", "lint", "{new}"),
-    ("suite", "lint", "{text}"),
-    ("suite", "new", "--out", "{suite}"),
-    ("tune", "--suite", "{suite}", "--weight", "2"),
-    ("gaps",),
-    ("coverage", "--fail-under", "101"),
-    ("doctor", "--unknown"),
-    ("delete", "house"),
-    ("restore", "{new}"),
-    ("restore", "{suite}"),
-    ("export",),
-    ("keys", "add", "reader"),
-    ("keys", "revoke", "nobody"),
-    ("index",),
-    ("index", "{new}"),
-    ("watch", "https://book.example"),
-    ("mcp", "--port", "1"),
-    ("serve", "--port", "70000"),
-    ("judge", "{new}"),
-)
-FAILED = (
-    ("validate", "--suite", "{wrong}"),
-    ("suite", "lint", "{unclear}"),
-)
+# `tests/test_docs.py` runs every command with success. Commands are separated by semicolons; the words in braces are files, which `files` makes.
+NO_RESULTS = """
+search compost --module nowhere; search compost --min-score 1; explain compost --module nowhere;
+explain compost --passage "The moon is made of cheese"; explain compost --expect no-such-page;
+suite add {new} --from-log --log {empty}
+"""
+CONFIGURATION = """
+search compost --collection missing; explain compost --collection missing; validate --collection missing;
+validate --suite {suite} --compare missing; suite new --collection missing; calibrate --collection missing;
+suite lint {suite} --collection missing; tune --suite {suite} --collection missing; collections missing;
+gaps --queries {queries} --collection missing; coverage --collection missing; doctor --collection missing;
+delete missing --yes; rollback missing; rollback house --to gen-999999; backup missing --output {new};
+upgrade missing; export --llms {new} --collection missing; promote --collection missing; parity; prepare;
+index docs --docs-version 9; index docs --locale fr --dry-run;
+keys add book --collection my-book --origin https://book.example/path
+"""
+CONNECTION = "search compost; doctor; collections; promote; prepare house; index {book}"
+FAILED = "validate --suite {wrong}; suite lint {unclear}"
+OTHERS = """
+search; explain compost --expect #a; suite lint {new}; suite lint {text}; restore; restore {new};
+restore {suite}; restore {suite} --collection a/b; gaps --queries {queries} --log {empty};
+coverage --fail-under 101; doctor --unknown; export; export --llms a --static b; judge {new};
+export --static b --site-url https://x.org/; export --llms a --semantic on; keys add reader;
+keys add book --scope admin --origin https://book.example; mcp --port 1; serve --port 70000;
+index pyproject.toml;
+keys add book --collection my-book --expires yesterday
+"""
+OF_A_COLLECTION = {
+    "delete house": "--yes",
+    "keys revoke nobody": "recto keys list",
+    "gaps": "recto serve --query-log",
+    "gaps --log {new}": "",
+    "gaps --queries {new}": "Check the path.",
+    "suite new --out {suite}": "--force",
+}
+INVALID = {
+    "serch compost": "Did you mean 'search'?",
+    'search ""': "Query cannot be empty",
+    "search compost --top-k 0": "--top-k must be between 1 and 100",
+    "search compost --mode sparse": "sparse",
+    "search compost --collection ../house": "--collection is not a usable collection name",
+    "explain compost --unknown": "--unknown",
+    "validate --measure nDGC@10": "did you mean nDCG@10",
+    "validate --measure Hit@500": "more than the 100",
+    "validate --gate Hit@5": "not a threshold",
+    "validate --update-baseline": "needs --baseline",
+    "validate --baseline missing.json": "cannot be read",
+    "validate --baseline x.json --compare y": "exclude each other",
+    "validate --baseline x.json --update-baseline --tag t": "writes all questions",
+    "validate --compare ../x": "--compare is not",
+    "validate --noise-floor 7": "--noise-floor",
+    "validate --suite {new}": "cannot be read",
+    "validate --suite tests": "cannot be read",
+    "validate --suite {suite} --compare x --compare-setting nonsense": "NAME=VALUE",
+    "tune --suite {suite} --mode sparse": "'sparse' is not a mode",
+    "tune --suite {suite} --weight 0.1,2": "'2' is not a number from 0 to 1",
+    "tune --suite {suite} --weight nan": "'nan' is not a number",
+    "tune --suite {suite} --index 'a b'": "--index is not a usable collection name",
+    "tune --suite {suite} --index book,RECTO_MODEL": "is not COLLECTION,NAME=VALUE",
+    "tune --suite {suite} --measure Judged@5": "Judged@5 cannot be used",
+    "rollback": "COLLECTION",
+    "backup house": "--output",
+    "index": "either the path or URL of a book",
+    "index docs --sample": "either the path or URL of a book",
+    "index {new}": "does not exist",
+    f"index {'x' * 5000}": "",
+    "index src/recto/cli": "There is no .md, .markdown, .mdown, .mkdn, .mkd, .mdx, .qmd, .rmd, .ipynb, .rst",
+    "index docs --collection a/b": "--collection is not a usable collection name",
+    "index --sample --collection x": "--sample has its own collection",
+    "index docs --delay 1": "--delay is for websites",
+    "index docs --allow-private": "--allow-private is for websites",
+    "index https://example.org --docs-version 1": "--docs-version is for books on disk",
+    "index https://example.org --no-trailing-slash": "--trailing-slash is for books on disk",
+    "index ftp://example.org/book": "There is no source for ftp",
+    "watch https://book.example": "A website cannot be watched",
+    "watch {new}": "does not exist",
+}
 CASES = [
-    (arguments, code, variables)
-    for code, listed, variables in (
-        (0, SUCCESS, {}),
+    (line, code, variables)
+    for code, lines, variables in (
         (1, NO_RESULTS, {}),
         (2, CONFIGURATION, {}),
-        (2, (("search", COMPOST), ("index", "{book}"), ("doctor",)), {"RECTO_PROFILE": "moon"}),
-        (3, CONNECTION, LOCAL),
-        (4, INVALID, {}),
+        (2, "search compost; index {book}; doctor", {"RECTO_PROFILE": "moon"}),
+        (3, CONNECTION, SERVER),
         (5, FAILED, {}),
     )
-    for arguments in listed
+    for line in map(str.strip, lines.split(";"))
 ]
 
 
-def _suite(question: dict[str, object]) -> str:
-    return json.dumps({"queries": [question]})
+def _suite(**question: object) -> str:
+    return json.dumps({"queries": [{"query": "What does compost do?", **question}]})
 
 
 @pytest.fixture(scope="module")
 def files(house: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("files")
     texts = {
-        "queries": COMPOST,
-        "suite": _suite({"query": COMPOST, "expect": {"module": "garden"}}),
-        "wrong": _suite({"query": COMPOST, "expect": {"module": "kitchen"}}),
-        "unclear": _suite({"query": COMPOST}),
+        "queries": "What does compost do?",
+        "suite": _suite(expect={"module": "garden"}),
+        "wrong": _suite(expect={"module": "kitchen"}),
+        "unclear": _suite(),
         "text": "no JSON",
     }
     for name, text in texts.items():
         (root / name).write_text(text, "utf-8")
     (root / "empty").mkdir()
-    return {name: root / name for name in (*texts, "empty", "new", "backup", "llms")} | {
-        "book": house / "book"
-    }
+    others = {name: root / name for name in ("empty", "new", "backup", "llms")}
+    return {name: root / name for name in texts} | others | {"book": house / "book"}
 
 
-@pytest.mark.parametrize(("arguments", "code", "variables"), CASES, ids=[" ".join(case[0]) for case in CASES])
+@pytest.mark.parametrize(("line", "code", "variables"), CASES, ids=[case[0] for case in CASES])
 def test_exit_code(
-    house: Path, files: dict[str, Path], arguments: tuple[str, ...], code: int, variables: dict[str, str]
+    house: Path, files: dict[str, Path], line: str, code: int, variables: dict[str, str]
 ) -> None:
-    done = recto(house / "home", *(one.format_map(files) for one in arguments), **variables)
+    done = recto(house / "home", *shlex.split(line.format_map(files)), **variables)
     assert done.returncode == code, done.stdout + done.stderr
+    assert code in (0, 1, 5) or "[ERROR]" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("line", "words"), OF_A_COLLECTION.items())
+def test_arguments_that_a_collection_refuses(
+    house: Path, files: dict[str, Path], line: str, words: str
+) -> None:
+    done = recto(house / "home", *shlex.split(line.format_map(files)))
+    assert (done.returncode, done.stdout) == (4, "")
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "words"), [*INVALID.items(), *((line.strip(), "") for line in OTHERS.split(";"))]
+)
+def test_invalid_arguments(home: Path, files: dict[str, Path], line: str, words: str) -> None:
+    done = recto(home, *shlex.split(line.format_map(files)))
+    assert (done.returncode, done.stdout) == (4, ""), done.stderr
+    error, *hint = done.stderr.splitlines()
+    assert error.startswith("[ERROR] ")
+    assert words in done.stderr
+    assert hint
+    assert not home.exists(), "nothing is written"

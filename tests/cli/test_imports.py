@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-import subprocess
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
-import pytest
-
-from tests.running import ROOT, environment
+from tests.running import run
 
 HEAVY = {
-    "numpy",
-    "onnxruntime",
-    "tokenizers",
-    "qdrant_edge",
-    "qdrant_client",
-    "cohere",
-    "fastapi",
-    "httpx",
-    "rich",
-    "prompt_toolkit",
+    *("numpy", "onnxruntime", "tokenizers", "qdrant_edge", "qdrant_client", "cohere"),
+    *("fastapi", "httpx", "rich", "prompt_toolkit"),
 }
-
-PROBE = """
-import sys
-sys.argv = ["retrieve.py", *{arguments!r}]
-import atexit, json, os
-def report():
-    sys.stderr.write("LOADED " + " ".join(sorted({{name.split(".")[0] for name in sys.modules}})))
-atexit.register(report)
-from recto.{program} import main
-main()
+RUN = """
+import json, os, sys
+from recto.cli.runner import run
+codes, before = [], dict(os.environ)
+for name, arguments, variables in json.loads(sys.argv[1]):
+    os.environ.update(variables)
+    if name == "recto":
+        from recto.cli.main import recto as command
+    else:
+        from recto.cli.retrieve import retrieve as command
+    codes.append(run(command, arguments, name))
+    os.environ.clear()
+    os.environ.update(before)
+print("\\n" + json.dumps([codes, sorted(sys.modules)]))
 """
-
 NO_SOCKETS = """
 import socket
 class Refused(socket.socket):
@@ -45,29 +39,19 @@ socket.socket = Refused
 for name in ("create_connection", "getaddrinfo", "gethostbyname", "create_server", "socketpair", "fromfd"):
     setattr(socket, name, refuse)
 """
+Case = tuple[str, list[str], dict[str, str]]
 
 
-def probe(
-    home: Path, *arguments: str, program: str = "cli.retrieve", before: str = "", **more: str
-) -> tuple[int, set[str]]:
-    code = before + PROBE.format(arguments=list(arguments), program=program)
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(home, **more),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert "LOADED " in done.stderr, done.stderr
-    assert "AssertionError" not in done.stderr, done.stderr
-    return done.returncode, set(done.stderr.rpartition("LOADED ")[2].split())
+def run_all(home: Path, *cases: Case, before: str = "") -> tuple[list[int], set[str]]:
+    """Run commands one after the other in a new process; return their exit codes and the modules it loaded."""
+    done = run([sys.executable, "-c", before + RUN, json.dumps(cases)], home)
+    assert (done.returncode, "AssertionError" in done.stderr) == (0, False), done.stderr
+    result: Any = json.loads(done.stdout.splitlines()[-1])
+    return result[0], set(result[1])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "more", "code"),
-    [
+def test_help_and_errors_import_nothing_heavy(home: Path) -> None:
+    retrieving: list[tuple[list[str], dict[str, str], int]] = [
         (["--help"], {}, 0),
         (["robot", "--top-k", "0"], {}, 4),
         (["robot", "--top-k", "x"], {}, 4),
@@ -80,84 +64,46 @@ def probe(
         (["--validate"], {"QDRANT_URL": "https://x.example.org"}, 2),
         (["robot"], {"COLLECTION_NAME": "not-there"}, 2),
         (["robot"], {"RECTO_THREADS": "no"}, 2),
-    ],
-)
-def test_help_and_errors_of_retrieve(
-    home: Path, arguments: list[str], more: dict[str, str], code: int
-) -> None:
-    found, loaded = probe(home, *arguments, **more)
-    assert found == code
-    assert loaded & HEAVY == set()
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["index", "--help"],
-        ["index"],
-        ["index", "/no/such/place"],
-        ["search", ""],
-        ["nonsense"],
-        ["serve", "--help"],
-        ["serve", "--host", "0.0.0.0"],
-    ],
-)
-def test_help_and_errors_of_recto(home: Path, arguments: list[str]) -> None:
-    _, loaded = probe(home, *arguments, program="cli.main")
-    assert loaded & HEAVY == set()
+    ]
+    product = (
+        "--help", "index --help", "index", "index /no/such/place", "search", "nonsense", "serve --help",
+        "serve --host 0.0.0.0",
+    )  # fmt: skip
+    cases: list[Case] = [("retrieve.py", arguments, variables) for arguments, variables, _ in retrieving]
+    cases += [("recto", line.split(), {}) for line in product]
+    codes, loaded = run_all(home, *cases)
+    assert codes[: len(retrieving)] == [code for *_, code in retrieving]
+    assert {name.split(".")[0] for name in loaded} & HEAVY == set()
 
 
 def test_the_overview_of_the_commands_imports_no_settings_and_no_values(home: Path) -> None:
     """They have dozens of dataclasses, which take longer than the rest of `recto --help`."""
-    before = "import atexit, sys; atexit.register(lambda: print(*sorted(sys.modules)))\n"
-    code = before + "sys.argv = ['recto', '--help']; from recto.cli.main import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=ROOT,
-        env=environment(home),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    loaded = set(done.stdout.splitlines()[-1].split())
+    _, loaded = run_all(home, ("recto", ["--help"], {}))
     assert "recto.cli.runner" in loaded
     assert loaded & {"recto.settings", "recto.types.search", "recto.api", "recto.protocols"} == set()
 
 
-def test_a_query_imports_only_the_embedded_engine(sample_home: Path) -> None:
-    code, loaded = probe(sample_home, "What is ROS 2?", "--json")
-    assert code == 0
-    assert loaded & {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"} == {
-        "qdrant_edge"
-    }  # the model runs through the C API of onnxruntime
-    unwanted = {
-        "subprocess",
-        "qdrant_client",
-        "cohere",
-        "fastapi",
-        "rich",
-        "prompt_toolkit",
-        "markdown_it",
-        "asyncio",
-        "httpx",
-        "yaml",
-        "huggingface_hub",
-        "difflib",
-        "opentelemetry",
-    }
-    assert loaded & unwanted == set()
+def test_a_query_imports_only_the_embedded_engine_and_opens_no_socket(sample_home: Path) -> None:
+    codes, modules = run_all(sample_home, ("retrieve.py", ["What is ROS 2?"], {}), before=NO_SOCKETS)
+    loaded = {name.split(".")[0] for name in modules}
+    assert codes == [0]
+    # The model runs through the C API of onnxruntime.
+    assert loaded & {"numpy", "onnxruntime", "tokenizers", "qdrant_edge"} == {"qdrant_edge"}
+    unwanted = (
+        "subprocess qdrant_client cohere fastapi rich prompt_toolkit markdown_it asyncio httpx yaml "
+        "huggingface_hub difflib opentelemetry"
+    )
+    assert loaded & set(unwanted.split()) == set()
 
 
-def test_importing_recto() -> None:
+def test_importing_recto(home: Path) -> None:
     code = "import sys, recto; print(*sorted({name.split('.')[0] for name in sys.modules}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = run([sys.executable, "-c", code], home)
     assert set(done.stdout.split()) & (HEAVY | {"click", "asyncio"}) == set()
 
 
 def test_the_embedded_profile_opens_no_socket(sample_home: Path, home: Path, small_book: Path) -> None:
-    assert probe(sample_home, "What is ROS 2?", before=NO_SOCKETS)[0] == 0
-    assert probe(sample_home, "--validate", before=NO_SOCKETS)[0] == 0
-    for arguments in (["index", str(small_book)], ["search", "dough"]):
-        code, _ = probe(home, *arguments, "--collection", "garden", program="cli.main", before=NO_SOCKETS)
-        assert code == 0
+    assert run_all(sample_home, ("retrieve.py", ["--validate"], {}), before=NO_SOCKETS)[0] == [0]
+    named = ["--collection", "garden"]
+    commands = (["index", str(small_book), *named], ["search", "dough", *named])
+    assert run_all(home, *(("recto", one, {}) for one in commands), before=NO_SOCKETS)[0] == [0, 0]

@@ -8,15 +8,26 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.running import ROOT, SAMPLE_DOCS, environment, recto, retrieve, wait_until
+from recto._util.files import WriterLock
+from tests.running import (
+    ROOT,
+    SAMPLE_DOCS,
+    Done,
+    environment,
+    recto,
+    retrieve,
+    retrieve_process,
+    run,
+    wait_until,
+)
 
 MODULE = SAMPLE_DOCS / "docs" / "module-1-ros2"
 
@@ -28,37 +39,23 @@ main()
 """
 
 
-def start(home: Path, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", WITH_CTRL_C, *arguments],
-        cwd=ROOT,
-        env=environment(home),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def garden(book: Path) -> tuple[str, ...]:
+    return ("index", str(book), "--collection", "garden")
 
 
 def test_index_search_and_list(home: Path, small_book: Path) -> None:
-    done = recto(home, "index", str(small_book), "--collection", "garden")
+    done = recto(home, *garden(small_book))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Indexed 4 pages as 4 chunks into 'garden' (gen-000001) in ")
-    modules = {tuple(line.split()) for line in done.stdout.splitlines()[-3:]}
-    assert modules == {
-        ("garden", "2", "2", "Garden"),
-        ("kitchen", "1", "1", "Kitchen"),
-        ("intro", "1", "1", "Introduction"),
-    }
+    modules = {" ".join(line.split()) for line in done.stdout.splitlines()[-3:]}
+    assert modules == {"garden 2 2 Garden", "kitchen 1 1 Kitchen", "intro 1 1 Introduction"}
     data = json.loads(recto(home, "search", "compost", "--collection", "garden", "--json").stdout)
     assert data["results"][0]["page_url"] == "local://docs/docs/module-1-garden/01-soil"
     (row,) = json.loads(recto(home, "collections", "--json").stdout)
     assert (row["collection"], row["chunks"], row["pages"], row["aliases"]) == ("garden", 4, 4, [])
     assert "4 chunks of 4 pages" in recto(home, "collections").stdout
-
-
-def test_json_report(home: Path, small_book: Path) -> None:
     (small_book / "bad.md").write_bytes(b"\xff")
-    done = recto(home, "index", str(small_book), "--collection", "garden", "--json")
+    done = recto(home, *garden(small_book), "--rebuild", "--json")
     assert done.returncode == 1
     assert "[WARNING] Left out bad.md: not UTF-8" in done.stderr
     data = json.loads(done.stdout)
@@ -74,10 +71,8 @@ def named_book(tmp_path: Path, name: str, text: str) -> Path:
 
 
 def test_a_book_without_a_name_is_named_after_its_directory(home: Path, tmp_path: Path) -> None:
-    garden, kitchen = (
-        named_book(tmp_path, "My Garden", "Sow beans."),
-        named_book(tmp_path, "k", "Bake bread."),
-    )
+    garden = named_book(tmp_path, "My Garden", "Sow beans.")
+    kitchen = named_book(tmp_path, "k", "Bake bread.")
     assert recto(home, "index", str(garden / "docs")).returncode == 0
     assert [row["collection"] for row in listed(home)] == ["my-garden"]
     assert listed(home)[0]["aliases"] == []
@@ -115,7 +110,7 @@ def listed(home: Path) -> list[dict[str, Any]]:
 
 
 def test_delete(home: Path, small_book: Path) -> None:
-    assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+    assert recto(home, *garden(small_book)).returncode == 0
     (home / "journal").mkdir(exist_ok=True)
     (home / "journal" / "garden.vectors").write_bytes(b"left by a killed run")
     refused = recto(home, "delete", "garden")
@@ -130,9 +125,9 @@ def test_delete(home: Path, small_book: Path) -> None:
 
 
 def test_rollback(home: Path, small_book: Path) -> None:
-    recto(home, "index", str(small_book), "--collection", "garden")
+    recto(home, *garden(small_book))
     shutil.rmtree(small_book / "module-2-kitchen")
-    recto(home, "index", str(small_book), "--collection", "garden")
+    recto(home, *garden(small_book))
     assert "Bread" not in recto(home, "search", "dough", "--collection", "garden").stdout
     done = recto(home, "rollback", "garden")
     assert done.returncode == 0
@@ -142,90 +137,47 @@ def test_rollback(home: Path, small_book: Path) -> None:
     assert recto(home, "rollback", "unknown").returncode == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["index"], "either the path or URL of a book"),
-        (["index", "docs", "--sample"], "either the path or URL of a book"),
-        (["index", "/no/such/place"], "does not exist"),
-        (
-            ["index", "src/recto/cli"],
-            "There is no .md, .markdown, .mdown, .mkdn, .mkd, .mdx, .qmd, .rmd, .ipynb, .rst",
-        ),
-        (["index", "docs", "--collection", "a/b"], "--collection is not a usable collection name"),
-        (["index", "--sample", "--collection", "x"], "--sample has its own collection"),
-        (["index", "pyproject.toml"], ""),
-        (["index", "x" * 5000], ""),
-        (["rollback"], "COLLECTION"),
-        (["nonsense"], "nonsense"),
-        (["search", "x", "--top-k", "0"], "--top-k must be between 1 and 100"),
-    ],
-)
-def test_invalid_arguments(home: Path, arguments: list[str], words: str) -> None:
-    done = recto(home, *arguments)
-    assert (done.returncode, done.stdout) == (4, "")
-    assert words in done.stderr
-    assert done.stderr.startswith("[ERROR] Invalid argument: ")
-
-
 @pytest.mark.long
 def test_first_run_indexes_the_sample_book_once(home: Path) -> None:
     """Of three processes at the same time, one indexes and all get results."""
-    programs = [
-        subprocess.Popen(
-            [sys.executable, "retrieve.py", "What is ROS 2?", "--json"],
-            cwd=ROOT,
-            env=environment(home),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(3)
-    ]
-    results = [program.communicate(timeout=300) for program in programs]
-    assert [program.returncode for program in programs] == [0, 0, 0]
-    assert all(json.loads(output)["total_found"] == 5 for output, _ in results)
-    assert sum("First run" in errors for _, errors in results) == 1
-    assert sum("chunks" in errors for _, errors in results) == 1, "only one shows progress"
-    assert sum("waiting for it" in errors for _, errors in results) == 2
+    with ThreadPoolExecutor(3) as pool:
+        query = ("What is ROS 2?", "--json")
+        results = list(pool.map(lambda _: retrieve_process(home, *query), range(3)))
+    assert [done.returncode for done in results] == [0, 0, 0]
+    assert all(json.loads(done.stdout)["total_found"] == 5 for done in results)
+    for words, count in (("First run", 1), ("chunks", 1), ("waiting for it", 2)):
+        assert sum(words in done.stderr for done in results) == count, words
     assert [path.name for path in (home / "collections").iterdir()] == ["recto-sample"]
 
 
-def test_two_writers(home: Path) -> None:
-    recto(home, "index", str(SAMPLE_DOCS / "docs" / "intro.md"), "--collection", "both")
-    first = start(home, "index", str(MODULE), "--collection", "both")
-    wait_until(lambda: str(first.pid) in (home / "collections" / "both" / "LOCK").read_text(), 120)
-    second = start(home, "index", str(MODULE), "--collection", "both")
-    output, errors = second.communicate(timeout=60)
-    assert (second.returncode, output) == (4, "")
-    assert f"is being written by process {first.pid}" in errors
-    assert recto(home, "search", "robot", "--collection", "both").returncode == 0, (
-        "the old index is used in the meantime"
-    )
-    first.communicate(timeout=300)
-    assert first.returncode == 0
-    done = recto(home, "search", "robot", "--collection", "both", "--top-k", "50", "--json")
-    assert json.loads(done.stdout)["total_found"] == 50
+def test_two_writers(home: Path, small_book: Path) -> None:
+    recto(home, *garden(small_book))
+    with WriterLock(home / "collections" / "garden" / "LOCK", "garden"):
+        done = recto(home, *garden(small_book), "--rebuild")
+        assert (done.returncode, done.stdout) == (4, "")
+        assert f"is being written by process {os.getpid()}" in done.stderr
+        assert recto(home, "search", "dough", "--collection", "garden").returncode == 0, "the old index"
+    assert recto(home, *garden(small_book), "--rebuild").returncode == 0
 
 
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_signals_while_indexing(home: Path, small_book: Path, sign: signal.Signals) -> None:
-    recto(home, "index", str(small_book), "--collection", "garden")
-    program = start(home, "index", str(MODULE), "--collection", "garden")
-    wait_until(lambda: str(program.pid) in (home / "collections" / "garden" / "LOCK").read_text(), 120)
-    time.sleep(2)
+    recto(home, *garden(small_book))
+    command = [sys.executable, "-c", WITH_CTRL_C, *garden(MODULE)]
+    program = subprocess.Popen(command, cwd=ROOT, env=environment(home), stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: list((home / "journal").glob("*")), 120)
     program.send_signal(sign)
     _, errors = program.communicate(timeout=60)
     assert program.returncode != 0
     assert "Traceback" not in errors
     data = json.loads(recto(home, "search", "dough", "--collection", "garden", "--json").stdout)
     assert data["results"][0]["title"] == "Bread"
-    assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+    assert recto(home, *garden(small_book)).returncode == 0
     wait_until(lambda: not list((home / "collections" / "garden").glob("building-*")))
 
 
 def test_a_damaged_index_is_repaired(home: Path, small_book: Path) -> None:
-    recto(home, "index", str(small_book), "--collection", "garden")
+    recto(home, *garden(small_book))
     victim = next((home / "collections" / "garden" / "gen-000001").rglob("chunk_0.mmap"))
     with victim.open("r+b") as file:
         file.write(b"\x00\x01\x02\x03")
@@ -235,22 +187,19 @@ def test_a_damaged_index_is_repaired(home: Path, small_book: Path) -> None:
     assert "recto index PATH --collection garden" in done.stderr
     (row,) = json.loads(recto(home, "collections", "--json").stdout)
     assert "damaged" in row["error"]
-    assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+    assert recto(home, *garden(small_book)).returncode == 0
     assert recto(home, "search", "dough", "--collection", "garden").returncode == 0
-    victim = next((home / "collections" / "garden" / "gen-000002").rglob("segment.json"))
-    victim.write_text("{}")
-    assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
 
 
 def test_a_damaged_index_falls_back_to_the_old_one(home: Path, small_book: Path) -> None:
     for _ in range(2):
-        recto(home, "index", str(small_book), "--collection", "garden", "--rebuild")
+        recto(home, *garden(small_book), "--rebuild")
     shutil.rmtree(home / "collections" / "garden" / "gen-000002")
     done = recto(home, "search", "dough", "--collection", "garden")
     assert done.returncode == 0
     assert done.stderr.startswith("[WARNING] The index of 'garden' is damaged")
     assert "Bread" in done.stdout
-    recto(home, "index", str(small_book), "--collection", "garden")
+    recto(home, *garden(small_book))
     kept = {path.name for path in (home / "collections" / "garden").glob("gen-*.json")}
     assert kept == {"gen-000001.json", "gen-000003.json"}, "a repair keeps the last good index"
     assert "gen-000001" in recto(home, "rollback", "garden").stdout
@@ -266,26 +215,21 @@ def test_an_unusable_home(tmp_path: Path, small_book: Path) -> None:
 
 
 @pytest.mark.skipif(
-    os.name != "posix" or os.geteuid() != 0 or not shutil.which("setpriv"),
-    reason="needs root",
+    os.name != "posix" or os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root"
 )
 def test_the_home_of_another_user(tmp_path: Path, small_book: Path) -> None:
     """Run as another user: a readable home works, another is an error."""
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable, "-m", "recto"]
     home = Path(f"/tmp/recto-test-{os.getpid()}")
 
-    def as_nobody(*arguments: str) -> subprocess.CompletedProcess[str]:
-        everything = environment(home, HOME="/tmp")
-        return subprocess.run(
-            [*nobody, *arguments], cwd="/", env=everything, capture_output=True, text=True, check=False
-        )
+    def as_nobody(*arguments: str) -> Done:
+        return run([*nobody, *arguments], home, "/", HOME="/tmp")
 
     try:
-        recto(home, "index", str(small_book), "--collection", "garden")
+        recto(home, *garden(small_book))
         for path in (home, *home.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
-        probe = as_nobody("--version")
-        if probe.returncode:
+        if as_nobody("--version").returncode:
             pytest.skip("other users cannot read the test environment")
         done = as_nobody("search", "dough", "--collection", "garden")
         assert done.returncode == 0, done.stderr
@@ -294,7 +238,6 @@ def test_the_home_of_another_user(tmp_path: Path, small_book: Path) -> None:
         done = as_nobody("search", "dough", "--collection", "garden")
         assert done.returncode == 3
         assert "Permission denied" in done.stderr
-        assert "Traceback" not in done.stderr
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
@@ -309,9 +252,9 @@ def test_broken_files_are_reported_and_the_rest_is_indexed(home: Path, small_boo
     (small_book / "latin.md").write_bytes("# Café\n\nGrüße\n".encode("latin-1"))
     Path(os.fsdecode(os.fsencode(small_book) + b"/caf\xe9.md")).write_text("# Name\n\ntext\n")
     (small_book / "UPPER.MD").write_text("# Upper\n\nThe extension in capitals.\n")
-    (small_book / "nested.md").write_text("- " * 10_000 + "deep\n\n" + "> " * 10_000 + "quoted\n")
+    (small_book / "nested.md").write_text("- " * 2_000 + "deep\n\n" + "> " * 2_000 + "quoted\n")
     (small_book / "pictures.md").write_text("![](a.png)\n\n<img src='b.png' />\n")
-    done = recto(home, "index", str(small_book), "--collection", "garden", "--json")
+    done = recto(home, *garden(small_book), "--json")
     assert done.returncode == 1
     data = json.loads(done.stdout)
     names = sorted(failure.split(":")[0] for failure in data["failed"])
@@ -359,18 +302,17 @@ def test_the_sample_book_takes_no_aliases_of_others(home: Path, small_book: Path
     assert "Bread" in retrieve(home, "dough", COLLECTION_NAME="website_embeddings").stdout
 
 
-@pytest.mark.parametrize("text", ["{bad", "[]", "7"])
+@pytest.mark.parametrize("text", ["{bad", "[]"])
 def test_damaged_aliases_stop_the_run(home: Path, small_book: Path, text: str) -> None:
-    book = ("index", str(small_book), "--collection", "garden")
-    recto(home, *book)
+    recto(home, *garden(small_book))
     (home / "aliases.json").write_text(text)
-    done = recto(home, *book)
+    done = recto(home, *garden(small_book))
     assert done.returncode == 4
     assert "aliases.json is damaged" in done.stderr
     assert not (home / "collections" / "garden" / "gen-000002.json").exists()
     assert recto(home, "collections").returncode == 3
     (home / "aliases.json").unlink()
-    assert recto(home, *book).returncode == 0
+    assert recto(home, *garden(small_book)).returncode == 0
 
 
 def test_modules_in_the_working_directory_are_not_imported(
@@ -379,15 +321,8 @@ def test_modules_in_the_working_directory_are_not_imported(
     (tmp_path / "work").mkdir()
     for name in ("random.py", "array.py", "json.py"):
         (tmp_path / "work" / name).write_text("raise SystemExit('run')\n")
-    program = Path(sys.executable).with_name("recto")
-    done = subprocess.run(
-        [program, "index", str(small_book), "--collection", "garden"],
-        cwd=tmp_path / "work",
-        env=environment(home),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program = str(Path(sys.executable).with_name("recto"))
+    done = run([program, *garden(small_book)], home, tmp_path / "work")
     assert done.returncode == 0, done.stderr
 
 
@@ -413,17 +348,17 @@ def fill(disk: Path, left: int = 0) -> None:
 
 def test_a_full_disk(tiny_disk: Path, small_book: Path) -> None:
     home = tiny_disk / "home"
-    assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+    assert recto(home, *garden(small_book)).returncode == 0
     fill(tiny_disk)
     done = recto(home, "search", "dough", "--collection", "garden")
     assert done.returncode == 0, done.stderr
     assert "Bread" in done.stdout, "the old index still works"
-    done = recto(home, "index", str(small_book), "--collection", "garden", "--rebuild")
+    done = recto(home, *garden(small_book), "--rebuild")
     assert (done.returncode, done.stdout) == (4, "")
     assert "disk is full" in done.stderr.lower() or "No space left" in done.stderr
     (tiny_disk / "filler").unlink()
     assert recto(home, "search", "dough", "--collection", "garden").returncode == 0
-    assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
+    assert recto(home, *garden(small_book)).returncode == 0
     archive = tiny_disk.parent / "garden.recto"
     assert recto(home, "backup", "garden", "--output", str(archive)).returncode == 0
     fill(tiny_disk, 20 << 20)

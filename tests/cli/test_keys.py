@@ -51,20 +51,6 @@ def test_revoke(home: Path) -> None:
     assert "recto keys list" in again.stderr
 
 
-def test_errors_have_hints(home: Path) -> None:
-    for arguments in (
-        ("keys", "add", "book"),
-        ("keys", "add", "book", "--scope", "admin", "--origin", "https://book.example"),
-        ("keys", "add", "book", "--collection", "my-book", "--origin", "https://book.example/path"),
-        ("keys", "add", "book", "--collection", "my-book", "--expires", "yesterday"),
-    ):
-        done = recto(home, *arguments)
-        assert done.returncode not in (0, 70), arguments
-        assert done.stdout == ""
-        assert len(done.stderr.splitlines()) >= 2, done.stderr
-    assert not key_file(home).exists()
-
-
 def test_a_service_does_not_start_with_a_damaged_file(home: Path) -> None:
     home.mkdir()
     key_file(home).write_text("{", "utf-8")

@@ -49,12 +49,8 @@ def test_a_book_from_index_to_search(double: OpenAIDouble, home: Path, small_boo
     assert "seeds" in json.loads(done.stdout)["results"][0]["url"]
     assert double.embedded()[-1] == ["search_query: When do I sow beans?"]
 
-    values = {
-        "RECTO_EMBEDDER": "openai",
-        "RECTO_OPENAI_URL": double.url,
-        "RECTO_MODEL": f"{double.model}:latest",
-    }
-    settings = load_settings({**values, "RECTO_HOME": str(home)}, home)
+    values = {"RECTO_EMBEDDER": "openai", "RECTO_OPENAI_URL": double.url, "RECTO_HOME": str(home)}
+    settings = load_settings({**values, "RECTO_MODEL": f"{double.model}:latest"}, home)
     with open_retriever(settings, print, collection="book") as retriever:
         assert "bread" in asyncio.run(search(retriever, "kneading dough")).hits[0].chunk.page_url
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,26 +16,11 @@ from recto.testing.values import chunk
 from recto.types.search import NO_FILTERS, Hit, Outcome, SearchResponse, Timings
 
 
-@pytest.mark.parametrize(
-    ("query", "text", "marked"),
-    [
-        ("What is a node?", "Nodes and a node; nodal is not.", ["Nodes", "node"]),
-        (
-            "How are robots simulated?",
-            "We simulate a robot; simulating robots.",
-            ["simulate", "robot", "simulating", "robots"],
-        ),
-        ("qos policies", "A QoS policy, several policies.", ["QoS", "policy", "policies"]),
-        ("bus", "A bus, two buses, business.", ["bus", "buses"]),
-        ("What is a bus?", "It is what it is.", []),
-        ("c++ (really)", "c++ is (really) fast", ["c", "really"]),
-        ("rclpy.spin", "call rclpy.spin now", ["rclpy.spin"]),
-    ],
-)
-def test_all_forms_of_a_word_are_highlighted(query: str, text: str, marked: list[str]) -> None:
-    words = words_to_match(query, None)
+def test_all_forms_of_a_word_are_highlighted() -> None:
+    words = words_to_match("How are robots simulated with c++?", None)
+    text = "We simulate a robot; simulating robots in c++."
     shown = Style(80, color=True).highlight(text, words)
-    assert re.findall(r"\x1b\[1m(.*?)\x1b\[0m", shown) == marked
+    assert re.findall(r"\x1b\[1m(.*?)\x1b\[0m", shown) == ["simulate", "robot", "simulating", "robots", "c"]
     assert re.sub(r"\x1b\[\d*m", "", shown) == text
     assert Style(80).highlight(text, words) == text
 
@@ -56,19 +41,9 @@ def test_wide_characters_take_two_columns() -> None:
 
 def test_the_note_the_marks_and_the_number_agree() -> None:
     hits = (Hit(0.9, chunk(0)), Hit(0.2, chunk(1)))
-    for thousandths in range(1001):
-        number = thousandths / 1000
-        response = SearchResponse(
-            "soil",
-            hits,
-            NO_FILTERS,
-            "books",
-            Outcome.FOUND,
-            Timings(0, 0, 0),
-            noise_floor=0.5,
-            answerable=number,
-            coverage=coverage(number),
-        )
+    for number in (0.0, 0.249, 0.25, 0.499, 0.5, 1.0):
+        found = SearchResponse("soil", hits, NO_FILTERS, "books", Outcome.FOUND, Timings(0, 0, 0))
+        response = replace(found, noise_floor=0.5, answerable=number, coverage=coverage(number))
         printed = results(response, (), Style(80), verbose=False)
         assert (NOT_COVERED in printed) == (number < 0.25)
         assert (UNCLEAR in printed) == (0.25 <= number < 0.5)

@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from recto.embedders.cohere import PACES, CohereEmbedder
-from recto.stores.edge.store import EdgeStore
 from tests.cli.terminals import CTRL_C, CTRL_D, TAB, UP, Terminal
-from tests.conftest import COHERE_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.server import hang
-from tests.running import wait_until
+from tests.running import recto, wait_until
 
 pytestmark = pytest.mark.skipif("sys.platform == 'win32'")
 
@@ -64,7 +61,7 @@ def test_a_session(terminal: Terminal, own_home: Path) -> None:
         assert later.end() == 0
 
 
-def test_ctrl_c_cancels_only_the_line(terminal: Terminal) -> None:
+def test_cancelled_lines_pasted_paragraphs_and_sigterm(terminal: Terminal) -> None:
     terminal.press("half a quest" + CTRL_C)
     terminal.see("Cancelled")
     terminal.see("recto>")
@@ -75,12 +72,6 @@ def test_ctrl_c_cancels_only_the_line(terminal: Terminal) -> None:
     terminal.press(":top 2\r")
     terminal.see("Showing 2 results.")
     terminal.see("recto>")
-    terminal.press(CTRL_D)
-    assert terminal.end() == 0
-    assert terminal.state() == terminal.initial_state
-
-
-def test_pasted_text_keeps_its_paragraphs(terminal: Terminal) -> None:
     terminal.press(":select\r")
     terminal.see("text>")
     terminal.press("\x1b[200~Nodes talk over topics.\n\nTopics have types.\x1b[201~\r")
@@ -89,9 +80,6 @@ def test_pasted_text_keeps_its_paragraphs(terminal: Terminal) -> None:
     assert "Selected 43 characters" in terminal.see("question>")
     terminal.press("\r")
     assert "results in" in terminal.see("recto>")
-
-
-def test_sigterm_restores_the_terminal(terminal: Terminal) -> None:
     assert terminal.state() != terminal.initial_state, "the prompt changes the terminal"
     terminal.process.send_signal(signal.SIGTERM)
     assert terminal.end() == 128 + signal.SIGTERM
@@ -127,36 +115,24 @@ def test_a_dumb_terminal(own_home: Path) -> None:
         assert terminal.state() == terminal.initial_state
 
 
-def test_ctrl_c_cancels_a_search_that_hangs(tmp_path: Path, small_book: Path) -> None:
-    from recto.book.sources.tree import open_book
-    from recto.indexing.indexer import IndexJob, index_book
-
-    home = tmp_path / "home"
-    with CohereDouble(api_key=COHERE_KEY) as cohere:
-        embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], print)
-        index_book(
-            IndexJob(open_book(small_book), embedder), EdgeStore(home), "garden", journal=home / "journal"
-        )
-        embedder.close()
-        settings = {
-            "RECTO_EMBEDDER": "cohere",
-            "RECTO_STORE": "edge",
-            "COHERE_API_KEY": COHERE_KEY,
-            "COHERE_API_URL": cohere.url,
-        }
-        with Terminal(home, "--collection", "garden", **settings) as terminal:
-            terminal.see("recto>")
-            asked = len(cohere.requests)
-            cohere.always(hang())
-            terminal.press("How do I make dough?\r")
-            wait_until(lambda: len(cohere.requests) > asked)
-            terminal.press(CTRL_C)
-            terminal.see("Cancelled")
-            terminal.see("recto>")
-            cohere.always(None)
-            terminal.press(UP + "\r")
-            terminal.see("01-bread")
-            terminal.see("recto>")
-            terminal.press(CTRL_D)
-            assert terminal.end() == 0
-            assert terminal.state() == terminal.initial_state
+def test_ctrl_c_cancels_a_search_that_hangs(
+    home: Path, small_book: Path, cloud: dict[str, str], cohere: CohereDouble
+) -> None:
+    settings = {**cloud, "RECTO_STORE": "edge"}
+    assert recto(home, "index", str(small_book), "--collection", "garden", **settings).returncode == 0
+    with Terminal(home, "--collection", "garden", **settings) as terminal:
+        terminal.see("recto>")
+        asked = len(cohere.requests)
+        cohere.always(hang())
+        terminal.press("How do I make dough?\r")
+        wait_until(lambda: len(cohere.requests) > asked)
+        terminal.press(CTRL_C)
+        terminal.see("Cancelled")
+        terminal.see("recto>")
+        cohere.always(None)
+        terminal.press(UP + "\r")
+        terminal.see("01-bread")
+        terminal.see("recto>")
+        terminal.press(CTRL_D)
+        assert terminal.end() == 0
+        assert terminal.state() == terminal.initial_state

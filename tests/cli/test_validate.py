@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.running import SAMPLE_DOCS, recto, retrieve
+from tests.running import recto, retrieve
 
 HELD_OUT = "tests/evaluation/heldout.json"
 DDS = "module-1-ros2/04-dds-and-qos"
@@ -31,13 +30,16 @@ WRONG = {"query": "What is a digital twin?", "expect": {"page": DDS}, "tags": ["
 
 
 def test_without_a_suite(sample_home: Path) -> None:
-    ours, theirs = recto(sample_home, "validate"), retrieve(sample_home, "--validate")
+    theirs, ours = retrieve(sample_home, "--validate"), recto(sample_home, "validate")
     assert ours.returncode == theirs.returncode == 0
     assert ours.stdout.split("Duration")[0] == theirs.stdout.split("Duration")[0]
     assert ours.stdout.startswith("Running Retrieval Validation Suite...")
+    report = json.loads((sample_home / "reports" / "recto-sample" / "suite.json").read_text("utf-8"))
+    assert (report["passed"], report["total"], report["failed"]) == (5, 5, [])
+    assert report["command"] == "recto validate --collection recto-sample"
 
 
-@pytest.mark.parametrize("more", [[], ["--verbose"], ["--mode", "dense"], ["--gate", "Hit@5>=0.9"]])
+@pytest.mark.parametrize("more", [[], ["--gate", "Hit@5>=0.9"]])
 def test_another_book_needs_a_suite(house: Path, more: list[str]) -> None:
     done = recto(house / "home", "validate", "--collection", "house", *more)
     assert (done.returncode, done.stdout) == (4, "")
@@ -47,13 +49,6 @@ def test_another_book_needs_a_suite(house: Path, more: list[str]) -> None:
         "        Draft a suite with `recto suite new --collection house --out questions.json`, then run "
         "`recto validate --suite questions.json --collection house`.\n"
     )
-
-
-def test_the_query_contract_runs_its_questions_on_any_book(house: Path, tmp_path: Path) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    done = retrieve(tmp_path / "home", "--validate", "--collection", "house")
-    assert done.returncode == 5
-    assert "Total Tests:  5" in done.stdout
 
 
 def test_suite_and_baseline(sample_home: Path, tmp_path: Path) -> None:
@@ -132,20 +127,11 @@ def test_a_noise_floor_decides_what_is_nothing(sample_home: Path, tmp_path: Path
 
 
 def test_compare_two_collections(sample_home: Path, tmp_path: Path) -> None:
-    home, book = tmp_path / "home", tmp_path / "book"
-    shutil.copytree(sample_home, home)
-    shutil.copytree(SAMPLE_DOCS / "docs" / "module-1-ros2", book / "module-1-ros2")
-    assert recto(home, "index", str(book), "--collection", "head").returncode == 0
-    suite = suite_file(
-        tmp_path, RIGHT, {"query": "How do I write a publisher in Python?", "expect": {"module": "ros2"}}
-    )
-    done = recto(
-        home, "validate", "--suite", suite, "--collection", "head", "--compare", "physical-ai-book", "--json"
-    )
+    arguments = ("--suite", suite_file(tmp_path, RIGHT), "--compare", "physical-ai-book", "--json")
+    done = recto(sample_home, "validate", "--collection", "recto-sample", *arguments)
     assert done.returncode == 0, done.stdout
     data = json.loads(done.stdout)["comparison"]
-    assert (data["against"], data["compared"]) == ("physical-ai-book", 2)
-    assert recto(home, "validate", "--suite", suite, "--compare", "missing").returncode == 2
+    assert (data["against"], data["compared"]) == ("physical-ai-book", 1)
 
 
 def test_compare_the_cloud_with_the_embedded_profile(
@@ -154,40 +140,13 @@ def test_compare_the_cloud_with_the_embedded_profile(
     """Compare two models and two stores; each index is searched with its own model."""
     assert recto(home, "index", str(small_book), "--collection", "garden", **cloud).returncode == 0
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0
-    suite = suite_file(
-        tmp_path,
-        {"query": "compost", "expect": {"module": "garden"}},
-        {"query": "knead the dough", "expect": {"module": "kitchen"}},
-    )
+    questions = {"compost": "garden", "knead the dough": "kitchen"}
+    entries = [{"query": query, "expect": {"module": module}} for query, module in questions.items()]
+    suite = suite_file(tmp_path, *entries)
     arguments = ("validate", "--suite", suite, "--collection", "garden", "--compare", "garden", "--json")
     done = recto(home, *arguments, "--compare-setting", "RECTO_PROFILE=embedded", **cloud)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["comparison"]["compared"] == 2
-    done = recto(home, "validate", "--suite", suite, "--compare", "garden", "--compare-setting", "nonsense")
-    assert (done.returncode, "NAME=VALUE" in done.stderr) == (4, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--measure", "nDGC@10"], "did you mean nDCG@10"),
-        (["--measure", "Hit@500"], "more than the 100"),
-        (["--gate", "Hit@5"], "not a threshold"),
-        (["--update-baseline"], "needs --baseline"),
-        (["--baseline", "missing.json"], "cannot be read"),
-        (["--baseline", "x.json", "--compare", "y"], "exclude each other"),
-        (["--baseline", "x.json", "--update-baseline", "--tag", "t"], "writes all questions"),
-        (["--compare", "../x"], "--compare is not"),
-        (["--noise-floor", "7"], "--noise-floor"),
-        (["--suite", "missing.json"], "cannot be read"),
-        (["--suite", "tests"], "cannot be read"),
-    ],
-)
-def test_invalid_arguments(home: Path, arguments: list[str], words: str) -> None:
-    done = recto(home, "validate", *arguments)
-    assert (done.returncode, done.stdout) == (4, ""), done.stderr
-    assert words in done.stderr
-    assert not home.exists(), "nothing was indexed"
 
 
 def test_suite_new_and_lint(sample_home: Path, tmp_path: Path) -> None:
@@ -196,9 +155,6 @@ def test_suite_new_and_lint(sample_home: Path, tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "Drafted 20 questions" in done.stderr
     first = out.read_text("utf-8")
-    refused = recto(sample_home, "suite", "new", "--out", str(out))
-    assert refused.returncode == 4
-    assert "--force" in refused.stderr
     assert recto(sample_home, "suite", "new", "--out", str(out), "--count", "20", "--force").returncode == 0
     assert out.read_text("utf-8") == first
     other = recto(sample_home, "suite", "new", "--count", "10000", "--seed", "1")
@@ -207,11 +163,3 @@ def test_suite_new_and_lint(sample_home: Path, tmp_path: Path) -> None:
     assert looked.returncode == 0
     assert "20 questions: 0 problems" in looked.stdout
     assert recto(sample_home, "validate", "--suite", str(out), "--gate", "Hit@10>=0.5").returncode == 0
-
-
-def test_suite_lint_problems(home: Path, tmp_path: Path) -> None:
-    done = recto(home, "suite", "lint", suite_file(tmp_path, RIGHT, RIGHT, {"query": "x"}), "--json")
-    assert done.returncode == 5
-    assert len(json.loads(done.stdout)["problems"]) == 2
-    assert recto(home, "suite", "lint", "missing.json").returncode == 4
-    assert not home.exists()

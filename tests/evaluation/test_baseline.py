@@ -11,15 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recto.errors import InvalidArgument, StorageError
-from recto.evaluation.baseline import checks, compare, load_baseline, make_baseline, save_baseline
+from recto.errors import InvalidArgument
+from recto.evaluation.baseline import checks, compare, load_baseline, make_baseline
 from recto.evaluation.measures import DEFAULT_MEASURES, Judged
-from recto.evaluation.runs import QueryResult, Run, run_suite
-from recto.evaluation.suites import load_suite
-from recto.search.retriever import Retriever
+from recto.evaluation.runs import QueryResult, Run
 from recto.testing.values import chunk
 from recto.types.search import Hit
-from tests.running import ROOT
 
 DEPTH = 10
 QUESTIONS = 200
@@ -30,26 +27,13 @@ def answer(number: int, rank: int | None) -> QueryResult:
     """A question whose one target came at a rank, or not at all."""
     gains = tuple(float(place == rank) for place in range(1, DEPTH + 1))
     judged = Judged(gains, (1.0,))
-    values = {
-        str(measure): value for measure in DEFAULT_MEASURES if (value := measure.of(judged)) is not None
-    }
+    values = {str(one): value for one in DEFAULT_MEASURES if (value := one.of(judged)) is not None}
     found = tuple(
         Hit(0.9 - place / 100, replace(chunk(0), page_url="right" if gain else f"wrong-{place}", anchor=""))
         for place, gain in enumerate(gains)
     )
-    return QueryResult(
-        f"q{number:04}",
-        f"question {number}",
-        ("right",),
-        "right",
-        (),
-        (),
-        found,
-        (rank,) if rank else (),
-        rank == 1,
-        values,
-        1.0,
-    )
+    key, query, ranks = f"q{number:04}", f"question {number}", (rank,) if rank else ()
+    return QueryResult(key, query, ("right",), "right", (), (), found, ranks, rank == 1, values, 1.0)
 
 
 def run_of(ranks: list[int | None]) -> Run:
@@ -62,50 +46,23 @@ def lost(before: list[int | None], now: list[int | None]) -> bool:
     return any(delta.significant_drop for delta in comparison.deltas)
 
 
-def test_a_baseline_reads_back(retriever: Retriever, tmp_path: Path) -> None:
-    run = run_suite(retriever, load_suite(ROOT / "tests" / "evaluation" / "heldout.json"))
-    path = tmp_path / "expected_results.json"
-    save_baseline(path, make_baseline(run))
-    text = path.read_text("utf-8")
-    assert load_baseline(path) == make_baseline(run)
-    save_baseline(path, load_baseline(path))
-    assert path.read_text("utf-8") == text, "the same answers give the same bytes"
-    data = json.loads(text)
-    assert [entry["id"] for entry in data["queries"]] == sorted(entry["id"] for entry in data["queries"])
-    assert all(len(entry["found"]) == 5 for entry in data["queries"])
-    assert max(map(len, text.split("\n"))) < 400
-    comparison = compare(run, load_baseline(path))
-    assert (comparison.changes, comparison.compared) == ((), 100)
-    assert comparison.same_suite
-    assert {delta.delta.mean for delta in comparison.deltas} == {0.0}
-    assert list(path.parent.iterdir()) == [path]
-
-
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "damaged"),
+        (b"", "line 1, column 1"),
         (b"[]", "not a baseline"),
         (b'{"format": "other"}', "not a baseline"),
         (b'{"format": "recto-baseline-1"}', "damaged: KeyError"),
         (b'{"format": "recto-baseline-1", "suite": 3}', "damaged: TypeError"),
-        (b"\xff", "damaged"),
-        (b"[" * 100_000, "damaged"),
+        (b"\xff", "not UTF-8"),
+        (b"[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_damaged_baseline(tmp_path: Path, content: bytes, words: str) -> None:
     (tmp_path / "b.json").write_bytes(content)
     with pytest.raises(InvalidArgument, match=words) as caught:
         load_baseline(tmp_path / "b.json")
-    assert "--update-baseline" in caught.value.hint
-
-
-def test_a_baseline_that_cannot_be_read_or_written(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing.json", tmp_path):
-        with pytest.raises(InvalidArgument, match="cannot be read"):
-            load_baseline(path)
-    with pytest.raises(StorageError, match="cannot be written"):
-        save_baseline(tmp_path / "no" / "such" / "b.json", make_baseline(run_of([1])))
+    assert caught.value.hint
 
 
 def test_what_entered_and_left_is_told() -> None:
@@ -116,15 +73,11 @@ def test_what_entered_and_left_is_told() -> None:
 
 def test_only_questions_of_both_runs_are_compared() -> None:
     now, before = run_of([1, 1, None, 1]), run_of([1, 1, 1])
-    before = replace(
-        before, answers=(*before.answers[:2], replace(before.answers[2], targets=("elsewhere",)))
-    )
+    *same, other = before.answers
+    before = replace(before, answers=(*same, replace(other, targets=("elsewhere",))))
     comparison = compare(now, make_baseline(before))
-    assert (comparison.compared, comparison.only_now, comparison.expected_otherwise) == (
-        2,
-        ("q0003",),
-        ("q0002",),
-    )
+    assert (comparison.compared, comparison.only_now) == (2, ("q0003",))
+    assert comparison.expected_otherwise == ("q0002",)
     assert compare(run_of([1]), make_baseline(run_of([1, 2]))).only_before == ("q0001",)
     assert not any(delta.significant_drop for delta in comparison.deltas)
 
@@ -134,11 +87,6 @@ def test_nothing_compared_does_not_pass() -> None:
     comparison = compare(now, make_baseline(run_of([1])))
     assert comparison.compared == 0
     assert [check.holds for check in checks(now, (), comparison)][-1] is False
-
-
-def test_runs_of_other_depths_are_not_compared() -> None:
-    with pytest.raises(InvalidArgument, match="--top-k 3"):
-        compare(replace(run_of([1]), top_k=3), make_baseline(run_of([1])))
 
 
 def test_a_loss_that_nobody_would_notice_does_not_fail() -> None:
@@ -163,12 +111,8 @@ Ranks = list[int | None]
 
 def suite_of(numbers: np.random.Generator, questions: int = QUESTIONS) -> Ranks:
     """Ranks as a good book index gives them: mostly first, some a little later, a few not at all."""
-    return [
-        int(rank) if rank else None
-        for rank in numbers.choice(
-            [1, 2, 3, 4, 5, 7, 10, 0], questions, p=[0.7, 0.1, 0.05, 0.03, 0.02, 0.02, 0.01, 0.07]
-        )
-    ]
+    shares = {1: 0.7, 2: 0.1, 3: 0.05, 4: 0.03, 5: 0.02, 7: 0.02, 10: 0.01, 0: 0.07}
+    return [int(rank) or None for rank in numbers.choice(list(shares), questions, p=list(shares.values()))]
 
 
 def swapped(numbers: np.random.Generator, ranks: Ranks, share: float) -> tuple[Ranks, Ranks]:
@@ -192,11 +136,7 @@ def flipped(numbers: np.random.Generator, ranks: Ranks, down: float, up: float) 
 
 
 def frequency(pairs: Callable[[np.random.Generator], tuple[Ranks, Ranks]], rounds: int = 60) -> float:
-    found = 0
-    for seed in range(rounds):
-        before, now = pairs(np.random.default_rng(seed))
-        found += lost(before, now)
-    return found / rounds
+    return sum(lost(*pairs(np.random.default_rng(seed))) for seed in range(rounds)) / rounds
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,21 +12,16 @@ from hypothesis import strategies as st
 
 from recto._util.numbers import cosine, percentile
 from recto.book.sources.tree import open_book
-from recto.errors import CollectionEmpty, EmbeddingError
+from recto.errors import EmbeddingError
 from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_queries
 from recto.indexing.indexer import IndexJob, IndexReport, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.settings import ServerOptions
 from recto.stores.edge.store import EdgeStore
-from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
-from recto.testing.values import chunk, fingerprint, publish
+from recto.testing.values import chunk, publish
 from recto.types.index import Calibration
 from recto.types.search import Vector
-from tests.breaking import of_another_model, publish_broken
 from tests.counting import Counting
-from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library
 
 MEASURED = Calibration(0.5, 0.9, 30, 20)
@@ -48,30 +42,14 @@ def test_an_index_run_measures_noise(house: Path) -> None:
     assert (measured.off_topic, measured.in_book) == (32, 16)
 
 
-@pytest.mark.parametrize(
-    ("question", "above"),
-    [
-        ("How do I sharpen a knife?", True),
-        ("When are beans sown?", True),
-        ("How is a flat tyre repaired?", True),
-        ("What is a quark made of?", False),
-        ("How do I write a for loop in Rust?", False),
-        ("the orbit of Halley's comet", False),
-    ],
-)
-def test_only_answers_are_above_the_noise_floor(
-    house: Path, embedder: Embedder, question: str, above: bool
-) -> None:
-    response = Retriever(embedder, EdgeStore(house / "home"), "house").search(question, mode="dense")
-    assert response.noise_floor is not None
-    assert (response.hits[0].score > response.noise_floor) is above
+ANSWERED = ("How do I sharpen a knife?", "When are beans sown?", "How is a flat tyre repaired?")
+OFF_TOPIC = ("What is a quark made of?", "How do I write a for loop in Rust?", "the orbit of Halley's comet")
 
 
-def test_vectors_of_another_model_are_all_noise(house: Path, tmp_path: Path, embedder: Embedder) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
-    publish_broken(store, "house", "broken", of_another_model)
-    assert calibrate(embedder, store.open("broken")).auroc < 0.8
+def test_only_answers_are_above_the_noise_floor(house_retriever: Retriever) -> None:
+    for response in house_retriever.search_batch([*ANSWERED, *OFF_TOPIC], mode="dense"):
+        assert response.noise_floor is not None
+        assert (response.hits[0].score > response.noise_floor) is (response.query in ANSWERED)
 
 
 def test_questions_that_the_book_speaks_of_are_left_out() -> None:
@@ -80,17 +58,6 @@ def test_questions_that_the_book_speaks_of_are_left_out() -> None:
     assert about_bread in all_probes()
     assert about_bread not in asked
     assert len(set(asked)) == 32
-
-
-def test_the_list_of_questions_is_of_use() -> None:
-    probes = all_probes()
-    assert len(probes) >= 60
-    for query, subject in probes.items():
-        assert subject
-        assert all(word.isalpha() and word.islower() for word in subject), query
-    lengths = list(map(len, probes))
-    assert min(lengths) < 15
-    assert max(lengths) > 80
 
 
 def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Embedder) -> None:
@@ -103,12 +70,8 @@ def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Em
 
 def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder: Embedder) -> None:
     store = EdgeStore(home)
-    report = index_book(
-        IndexJob(open_book(small_book), Silent(embedder), calibrate=calibrate),
-        store,
-        "garden",
-        journal=home / "journal",
-    )
+    job = IndexJob(open_book(small_book), Silent(embedder), calibrate=calibrate)
+    report = index_book(job, store, "garden", journal=home / "journal")
     assert report.published
     assert report.notes == (
         "The noise floor was not measured (the service is down). Run `recto calibrate --collection garden`.",
@@ -127,16 +90,6 @@ def test_damaged_notes_are_no_notes(tmp_path: Path) -> None:
     assert EdgeStore(tmp_path).open("books").info.calibration is None
     notes.write_bytes(b"\xff")
     assert EdgeStore(tmp_path).open("books").info.calibration is None
-
-
-def test_an_empty_collection(embedder: Embedder, tmp_path: Path) -> None:
-    with QdrantDouble() as double:
-        store = ServerStore(Connection(double.url, "", lambda _: None), tmp_path, ServerOptions(), None)
-        with store.build("books", embedder.fingerprint, rebuild=True) as build:
-            build.publish(fingerprint(embedder=embedder.fingerprint))
-        with pytest.raises(CollectionEmpty):
-            calibrate(embedder, store.open("books"))
-        store.close()
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=50), st.floats(0, 1))

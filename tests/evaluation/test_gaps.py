@@ -10,7 +10,6 @@ import pytest
 
 from recto.errors import InvalidArgument
 from recto.evaluation.gaps import (
-    Asked,
     Gaps,
     cluster,
     extended,
@@ -21,23 +20,11 @@ from recto.evaluation.gaps import (
     read_queries,
 )
 from recto.evaluation.suites import load_suite
-from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 
 MISSING = ["submarine reactor", "nuclear submarine reactor", "How does the reactor of a submarine work?"]
-COVERED = [
-    "How is jam made?",
-    "when are beans sown",
-    "sharpen a knife",
-    "Sharpen a knife!",
-    "flat tyres",
-]
-
-
-@pytest.fixture(scope="module")
-def book(house: Path, embedder: Embedder) -> Retriever:
-    return Retriever(embedder, EdgeStore(house / "home"), "house")
+COVERED = ["How is jam made?", "when are beans sown", "sharpen a knife", "Sharpen a knife!", "flat tyres"]
 
 
 def write_log(path: Path, queries: list[str], clicks: dict[str, str], collection: str = "house") -> Path:
@@ -55,8 +42,10 @@ def write_log(path: Path, queries: list[str], clicks: dict[str, str], collection
     return path
 
 
-def find(book: Retriever, folder: Path, queries: list[str], clicks: dict[str, str] | None = None) -> Gaps:
-    return find_gaps(book, read_asked(write_log(folder / "log", queries, clicks or {}), ["house"]))
+def find(
+    house_retriever: Retriever, folder: Path, queries: list[str], clicks: dict[str, str] | None = None
+) -> Gaps:
+    return find_gaps(house_retriever, read_asked(write_log(folder / "log", queries, clicks or {}), ["house"]))
 
 
 def test_clusters_are_those_of_average_linkage() -> None:
@@ -78,8 +67,10 @@ def test_what_all_queries_about_a_book_share_does_not_join_them() -> None:
     assert cluster(vectors, [[common, 0.0, 0.0]]) == [[0], [1]]
 
 
-def test_a_missing_subject_is_named_first(book: Retriever, tmp_path: Path) -> None:
-    found = find(book, tmp_path, MISSING + COVERED)
+def test_a_missing_subject_is_named_first(house_retriever: Retriever, tmp_path: Path) -> None:
+    taxes = ["stock exchange taxes"] * 5
+    assert [one.count for one in find(house_retriever, tmp_path, [*MISSING, *taxes, *COVERED]).gaps] == [5, 3]
+    found = find(house_retriever, tmp_path, MISSING + COVERED)
     first, *rest = found.gaps
     assert first.count == 3
     assert {query for query, _ in first.queries} == set(MISSING)
@@ -91,18 +82,13 @@ def test_a_missing_subject_is_named_first(book: Retriever, tmp_path: Path) -> No
     assert rest == []
     assert found.total == 8
     assert found.distinct == 7
-    assert found.clusters == find(book, tmp_path, (MISSING + COVERED)[::-1]).clusters
+    assert found.clusters == find(house_retriever, tmp_path, (MISSING + COVERED)[::-1]).clusters
 
 
-def test_a_gap_is_ranked_by_how_often_it_is_asked(book: Retriever, tmp_path: Path) -> None:
-    found = find(book, tmp_path, [*MISSING, *["stock exchange taxes"] * 5, *COVERED])
-    assert [one.count for one in found.gaps] == [5, 3]
-
-
-def test_no_click_and_below_noise_are_different_signals(book: Retriever, tmp_path: Path) -> None:
+def test_no_click_and_below_noise_are_different_signals(house_retriever: Retriever, tmp_path: Path) -> None:
     opened = {"How is jam made?": "local://docs/docs/module-2-kitchen/03-jam"}
     queries = [*MISSING, *["How is jam made?"] * 3, *["when are beans sown"] * 3]
-    found = find(book, tmp_path, queries, opened)
+    found = find(house_retriever, tmp_path, queries, opened)
     by_label = {one.label: one for one in found.clusters}
     jam, beans = by_label["How is jam made?"], by_label["when are beans sown"]
     assert (jam.no_click, jam.below_noise, jam.clicked) == (2, 0, opened["How is jam made?"])
@@ -112,35 +98,31 @@ def test_no_click_and_below_noise_are_different_signals(book: Retriever, tmp_pat
     assert [one.label for one in found.unclicked] == ["when are beans sown"]
 
 
-def test_words_that_the_nearest_section_lacks(book: Retriever, tmp_path: Path) -> None:
-    (only,) = find(book, tmp_path, ["slugs in the oven"]).clusters
+def test_words_that_the_nearest_section_lacks(house_retriever: Retriever, tmp_path: Path) -> None:
+    (only,) = find(house_retriever, tmp_path, ["slugs in the oven"]).clusters
     assert not only.unknown_words
     assert set(only.missing_words) & {"slugs", "oven"}
 
 
-def test_queries_without_text_and_of_other_books_are_not_clustered(book: Retriever, tmp_path: Path) -> None:
+def test_queries_without_text_of_other_books_and_feedback_are_not_clustered(
+    house_retriever: Retriever, tmp_path: Path
+) -> None:
     place = write_log(tmp_path / "log", ["jam"], {})
-    with (place / "queries-2026-11-16-00000001.jsonl").open("w") as file:
-        for more in ({"query_hash": "00", "collection": "house"}, {"query": "jam", "collection": "other"}):
-            file.write(json.dumps({"time": "2026-11-16T10:00:00Z", **more}) + "\n")
+    house = {"time": "2026-11-16T10:00:00Z", "collection": "house"}
+    feedback = house | {"helpful": False}
+    entries = (
+        house | {"query_hash": "00"},
+        house | {"query": "jam", "collection": "other"},
+        feedback,
+        feedback | {"query": "jam"},
+    )
+    lines = "\n".join(map(json.dumps, entries))
+    (place / "queries-2026-11-16-00000001.jsonl").write_text(f"{lines}\n", "utf-8")
     asked = read_asked(place, ["house"])
-    assert (list(asked.queries), asked.without_text) == (["jam"], 1)
-    found = find_gaps(book, asked)
-    assert (found.total, found.without_text) == (1, 1)
-
-
-def test_feedback_on_an_answer_is_not_a_query(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "log", ["How is jam made?"], {})
-    entry = {"time": "2026-11-16T10:00:02Z", "collection": "house", "helpful": False}
-    lines = [json.dumps(entry | {"query": "How is jam made?"}), json.dumps(entry)]
-    (log / "queries-2026-11-16-00000001.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-    asked = read_asked(log, ["house"])
     assert [query.forms.total() for query in asked.queries.values()] == [1]
-    assert asked.without_text == 0
-
-
-def test_an_empty_log_has_no_clusters(book: Retriever) -> None:
-    assert find_gaps(book, Asked({})).clusters == ()
+    assert (list(asked.queries), asked.without_text) == (["jam"], 1)
+    found = find_gaps(house_retriever, asked)
+    assert (found.total, found.without_text) == (1, 1)
 
 
 def test_all_names_of_a_collection_count(sample_home: Path) -> None:
@@ -151,28 +133,25 @@ def test_all_names_of_a_collection_count(sample_home: Path) -> None:
 def test_queries_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "queries.tsv"
     path.write_text("jam\t3\n\nJam?\nbread\n", "utf-8")
-    asked = read_queries(path)
-    assert {key: (one.text, one.count) for key, one in asked.queries.items()} == {
-        "jam": ("jam", 4),
-        "bread": ("bread", 1),
-    }
+    asked = read_queries(path).queries.values()
+    assert [(one.text, one.count) for one in asked] == [("jam", 4), ("bread", 1)]
     path.write_text("jam\tmany\n", "utf-8")
     with pytest.raises(InvalidArgument, match="line 1: 'many'"):
         read_queries(path)
 
 
-def test_questions_from_a_log(book: Retriever, tmp_path: Path) -> None:
+def test_questions_from_a_log(house_retriever: Retriever, tmp_path: Path) -> None:
     """Missing subjects come first, the suite's own questions are skipped, and every draft can be measured."""
     opened = {"How is jam made?": "local://docs/docs/module-2-kitchen/03-jam#jars"}
-    found = find(book, tmp_path, [*MISSING, *COVERED, "How is jam made?"], opened)
-    entries = questions_from(found, book.open(), ["When are beans sown?"], 10)
+    found = find(house_retriever, tmp_path, [*MISSING, *COVERED, "How is jam made?"], opened)
+    entries = questions_from(found, house_retriever.open(), ["When are beans sown?"], 10)
     assert entries[0]["expect"] == {"nothing": True}
     expected = {entry["query"]: entry["expect"] for entry in entries[1:]}
     assert expected["How is jam made?"] == {"page": "module-2-kitchen/03-jam#jars"}
     assert expected["flat tyres"]["page"].startswith("module-3-workshop/02-bicycles")
     assert "when are beans sown" not in expected
     assert all(entry["drafted"] for entry in entries)
-    assert len(questions_from(found, book.open(), [], 2)) == 2
+    assert len(questions_from(found, house_retriever.open(), [], 2)) == 2
 
 
 @pytest.mark.parametrize("name", ["suite.json", "suite.jsonl"])

@@ -7,7 +7,7 @@ import warnings
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from recto.errors import InvalidArgument
@@ -31,44 +31,38 @@ MEASURES = [
     *(Measure(kind, cutoff) for kind in THEIR_NAMES for cutoff in (1, 3, 10)),
     *(Measure(kind) for kind in ("MRR", "MAP", "nDCG")),
 ]
+PARSED = {
+    "P@5": "Precision@5",
+    "success@1": "Hit@1",
+    "AP": "MAP",
+    "RR@10": "MRR@10",
+    **{f" {str(one).upper()} ": str(one) for one in (*MEASURES, *DEFAULT_MEASURES)},
+}
 GAINS = st.lists(st.integers(0, 3), min_size=1, max_size=15)
 
 
-@given(st.sampled_from([*MEASURES, *DEFAULT_MEASURES]))
-def test_a_name_reads_back(measure: Measure) -> None:
-    assert parse_measure(str(measure)) == measure
-    assert parse_measure(f" {str(measure).upper()} ") == measure
+def test_a_name_reads_back_and_the_names_of_others_are_known() -> None:
+    for name, measure in PARSED.items():
+        assert str(parse_measure(name)) == str(parse_measure(measure)) == measure
 
 
-@pytest.mark.parametrize(
-    ("name", "measure"), [("P@5", "Precision@5"), ("success@1", "Hit@1"), ("AP", "MAP"), ("RR@10", "MRR@10")]
-)
-def test_the_names_of_others_are_known(name: str, measure: str) -> None:
-    assert str(parse_measure(name)) == measure
+WRONG_NAMES = {
+    "did you mean nDCG@10": ("nDGC@10",),
+    "did you mean Hit@5": ("Hits@5",),
+    "did you mean ModuleAccuracy": ("ModulAccuracy",),
+    "needs a number": ("Hit",),
+    "1 to 1000": ("Hit@0", "Hit@9999"),
+    "first result only": ("ModuleAccuracy@3",),
+    "no measure": ("Hit@99999", "Hit@-1", "", "@5", "Hit@5@5", "Hit@٣"),
+}
 
 
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("nDGC@10", "did you mean nDCG@10"),
-        ("Hits@5", "did you mean Hit@5"),
-        ("ModulAccuracy", "did you mean ModuleAccuracy"),
-        ("Hit", "needs a number"),
-        ("Hit@0", "1 to 1000"),
-        ("Hit@9999", "1 to 1000"),
-        ("Hit@99999", "no measure"),
-        ("Hit@-1", "no measure"),
-        ("ModuleAccuracy@3", "first result only"),
-        ("", "no measure"),
-        ("@5", "no measure"),
-        ("Hit@5@5", "no measure"),
-        ("Hit@٣", "no measure"),
-    ],
-)
-def test_a_name_that_means_nothing(name: str, words: str) -> None:
-    with pytest.raises(InvalidArgument, match=words) as caught:
-        parse_measure(name)
-    assert caught.value.hint
+@pytest.mark.parametrize("words", WRONG_NAMES)
+def test_a_name_that_means_nothing(words: str) -> None:
+    for name in WRONG_NAMES[words]:
+        with pytest.raises(InvalidArgument, match=words) as caught:
+            parse_measure(name)
+        assert caught.value.hint
 
 
 def theirs(measure: Measure, gains: list[int], more: list[int]) -> float | None:
@@ -84,20 +78,6 @@ def theirs(measure: Measure, gains: list[int], more: list[int]) -> float | None:
         if provider.is_available() and provider.supports(their):
             return float(next(iter(provider.iter_calc([their], qrels, run))).value)
     return None
-
-
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
-@given(gains=GAINS, more=GAINS)
-def test_values_agree_with_ir_measures(measure: Measure, gains: list[int], more: list[int]) -> None:
-    if not any(gains + more):
-        return
-    expected = theirs(measure, gains, more)
-    if expected is None:
-        assert not ir_measures.pytrec_eval.is_available(), (
-            "where the compiled judge can be had, nothing is left out"
-        )
-        return  # the reference below judges it here
-    assert measure.of(Judged(tuple(gains), tuple(gains + more))) == pytest.approx(expected, abs=1e-6)
 
 
 def reference(measure: Measure, gains: list[int], ideal: list[int]) -> float:
@@ -120,14 +100,19 @@ def reference(measure: Measure, gains: list[int], ideal: list[int]) -> float:
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=str)
+@settings(max_examples=20)
 @given(gains=GAINS, more=GAINS)
-def test_values_agree_with_the_definitions(measure: Measure, gains: list[int], more: list[int]) -> None:
-    ideal = gains + more
-    if any(ideal):
-        value = measure.of(Judged(tuple(gains), tuple(ideal)))
-        assert value == pytest.approx(reference(measure, gains, ideal), abs=1e-12)
-        assert value is not None
-        assert 0 <= value <= 1 + 1e-12
+def test_values_agree_with_ir_measures_and_the_definitions(
+    measure: Measure, gains: list[int], more: list[int]
+) -> None:
+    assume(any(gains + more))
+    value = measure.of(Judged(tuple(gains), tuple(gains + more)))
+    assert value == pytest.approx(reference(measure, gains, gains + more), abs=1e-12)
+    assert value is not None
+    assert 0 <= value <= 1 + 1e-12
+    expected = theirs(measure, gains, more)
+    assert expected is not None or not ir_measures.pytrec_eval.is_available()
+    assert expected is None or value == pytest.approx(expected, abs=1e-6)
 
 
 def test_what_does_not_apply_is_not_measured() -> None:
@@ -145,7 +130,6 @@ def test_an_interval_is_the_same_every_time_and_holds_the_mean() -> None:
     assert first.count == 200
     assert first.mean == pytest.approx(0.59375)
     assert estimate([]) is None
-    assert estimate([1.0, 1.0]) is not None
 
 
 def test_an_interval_is_as_wide_as_theory_says() -> None:
@@ -156,13 +140,6 @@ def test_an_interval_is_as_wide_as_theory_says() -> None:
     assert found.high == pytest.approx(0.8 + 1.96 * error, abs=0.015)
 
 
-@pytest.mark.long
-def test_a_hundred_thousand_values_are_no_matter() -> None:
-    found = estimate([number / 99_999 for number in range(100_000)])
-    assert found is not None
-    assert found.high - found.low == pytest.approx(2 * 1.96 * math.sqrt(1 / 12 / 100_000), rel=0.1)
-
-
 def by_enumeration(deltas: list[float]) -> float:
     sums = [
         sum(sign * abs(delta) for sign, delta in zip(signs, deltas, strict=True))
@@ -171,6 +148,7 @@ def by_enumeration(deltas: list[float]) -> float:
     return sum(value <= sum(deltas) + 1e-9 for value in sums) / len(sums)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.sampled_from([-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=10))
 def test_the_chance_of_a_loss_is_that_of_all_signs(deltas: list[float]) -> None:
     assert p_value_of_loss(deltas) == pytest.approx(by_enumeration(deltas), abs=0.04)

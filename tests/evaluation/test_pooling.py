@@ -41,11 +41,6 @@ QUERIES: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def retriever(house: Path, embedder: Embedder) -> Retriever:
-    return Retriever(embedder, EdgeStore(house / "home"), "house")
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> Path:
     return write(tmp_path, QUERIES)
 
@@ -74,23 +69,21 @@ def section(candidate: PooledSection) -> tuple[str, str, tuple[str, ...]]:
     return first.source, first.anchor, first.headings
 
 
-def test_the_sections_of_all_configurations_are_pooled_once(path: Path, retriever: Retriever) -> None:
-    found = pooled(path, retriever)
+def test_the_sections_of_all_configurations_are_pooled_once(path: Path, house_retriever: Retriever) -> None:
+    found = pooled(path, house_retriever)
     first = found.questions[0]
     names = [one.name for one in first.candidates]
     assert LEAVEN in names
     assert len(names) == len(set(names))
     results = [chunk for _, results in found.results for chunk in results[0]]
     assert len(names) < len(results), "three modes find many of the same sections"
-    again = pool(load_suite(path), [PooledSearch(retriever, "lexical"), PooledSearch(retriever, "dense")], 5)
+    again = pool(load_suite(path), [PooledSearch(house_retriever, mode) for mode in MODES[:0:-1]], 5)
     shared = [one.name for one in again.questions[0].candidates if one.name in names]
-    assert shared == [name for name in names if name in shared], (
-        "the order does not depend on the configurations"
-    )
+    assert shared == [name for name in names if name in shared], "in any order of the configurations"
 
 
-def test_a_grade_becomes_an_expectation(path: Path, retriever: Retriever) -> None:
-    found = pooled(path, retriever)
+def test_a_grade_becomes_an_expectation(path: Path, house_retriever: Retriever) -> None:
+    found = pooled(path, house_retriever)
     question = found.questions[0]
     candidate = named(found, 0, LEAVEN)
     before = record(path, question, candidate, 2)
@@ -108,24 +101,24 @@ def test_a_grade_becomes_an_expectation(path: Path, retriever: Retriever) -> Non
     assert entries(path) == QUERIES
 
 
-def test_a_section_without_an_anchor_is_quoted(path: Path, retriever: Retriever) -> None:
-    found = pooled(path, retriever, depth=20)
+def test_a_section_without_an_anchor_is_quoted(path: Path, house_retriever: Retriever) -> None:
+    found = pooled(path, house_retriever, depth=20)
     quoted = next(one for one in found.questions[0].candidates if one.is_quoted)
     record(path, found.questions[0], named(found, 0, LEAVEN), 1)
     record(path, found.questions[0], quoted, 2)
     expect = entries(path)[0]["expect"]
     assert expect["passage"] == quoted.name
     assert expect["page"] == LEAVEN, "graded pages count beside passages"
-    (bound, *_) = bind(load_suite(path), retriever.open())
+    (bound, *_) = bind(load_suite(path), house_retriever.open())
     assert {target.name: target.grade for target in bound.targets} == {quoted.name: 2, LEAVEN: 1}
     record(path, found.questions[0], quoted, 0)
-    (bound, *_) = bind(load_suite(path), retriever.open())
+    (bound, *_) = bind(load_suite(path), house_retriever.open())
     assert [target.name for target in bound.rejected] == [quoted.name]
     assert bound.judge(quoted.chunks).places == (quoted.name,)
 
 
-def test_a_question_without_an_answer(path: Path, retriever: Retriever) -> None:
-    found = pooled(path, retriever)
+def test_a_question_without_an_answer(path: Path, house_retriever: Retriever) -> None:
+    found = pooled(path, house_retriever)
     question = found.questions[2]
     record(path, question, question.candidates[0], 0)
     name = question.candidates[0].name
@@ -136,13 +129,13 @@ def test_a_question_without_an_answer(path: Path, retriever: Retriever) -> None:
     assert load_suite(path).expectations[2].grades == ((name, 1),)
 
 
-def test_a_draft_is_judged_before_it_counts(tmp_path: Path, retriever: Retriever) -> None:
+def test_a_draft_is_judged_before_it_counts(tmp_path: Path, house_retriever: Retriever) -> None:
     beans = "module-1-garden/02-seeds#sowing-beans"
     jars = "module-2-kitchen/03-jam#jars"
     path = write(
         tmp_path, [{"query": "When do I sow beans?", "expect": {"page": [beans, jars]}, "drafted": True}]
     )
-    found = pooled(path, retriever, depth=1)
+    found = pooled(path, house_retriever, depth=1)
     question = found.questions[0]
     assert jars in [one.name for one in question.candidates], "expected sections are judged, found or not"
     suite = load_suite(path)
@@ -156,7 +149,7 @@ def test_a_draft_is_judged_before_it_counts(tmp_path: Path, retriever: Retriever
     assert entry["expect"]["grades"][jars] == 0
 
 
-def test_what_the_author_expects_is_judged(tmp_path: Path, retriever: Retriever) -> None:
+def test_what_the_author_expects_is_judged(tmp_path: Path, house_retriever: Retriever) -> None:
     expected: list[Any] = [
         {"page": f"{LEAVEN}"},
         {"page": "module-2-kitchen/01-bread.md > Leaven"},
@@ -164,7 +157,7 @@ def test_what_the_author_expects_is_judged(tmp_path: Path, retriever: Retriever)
     ]
     queries = [{"query": f"How do I feed leaven? {n}", "expect": one} for n, one in enumerate(expected)]
     path = write(tmp_path, queries)
-    found = pooled(path, retriever)
+    found = pooled(path, house_retriever)
     suite = load_suite(path)
     for number, expectation in enumerate(suite.expectations):
         graded = {one.name: grade_of(expectation, one) for one in found.questions[number].candidates}
@@ -175,17 +168,17 @@ def test_what_the_author_expects_is_judged(tmp_path: Path, retriever: Retriever)
         assert sorted(entries(path)[number]["expect"]) == sorted([*expected[number], "grades"])
 
 
-def test_whole_pages_are_no_judgment_of_a_section(tmp_path: Path, retriever: Retriever) -> None:
+def test_whole_pages_are_no_judgment_of_a_section(tmp_path: Path, house_retriever: Retriever) -> None:
     path = write(tmp_path, [{"query": "How do I feed leaven?", "expect": {"page": BREAD}}])
-    found = pooled(path, retriever)
+    found = pooled(path, house_retriever)
     suite = load_suite(path)
     assert {grade_of(suite.expectations[0], one) for one in found.questions[0].candidates} == {None}
     record(path, found.questions[0], named(found, 0, LEAVEN), 2)
     assert entries(path)[0]["expect"]["page"] == [BREAD, LEAVEN]
 
 
-def test_changes_of_an_editor_stay(path: Path, retriever: Retriever) -> None:
-    found = pooled(path, retriever)
+def test_changes_of_an_editor_stay(path: Path, house_retriever: Retriever) -> None:
+    found = pooled(path, house_retriever)
     changed = [{"query": "New?", "expect": {"module": "garden"}}, QUERIES[0] | {"note": "changed"}]
     write(path.parent, changed)
     record(path, found.questions[0], named(found, 0, LEAVEN), 2)
@@ -195,20 +188,11 @@ def test_changes_of_an_editor_stay(path: Path, retriever: Retriever) -> None:
         record(path, found.questions[2], found.questions[2].candidates[0], 0)
 
 
-def test_readers_questions_become_entries(tmp_path: Path, retriever: Retriever) -> None:
+def test_readers_questions_become_entries(tmp_path: Path, house_retriever: Retriever) -> None:
     expected = [{"page": "module-2-kitchen/01-bread.md", "section": "Leaven"}]
-    path = write(
-        tmp_path,
-        [
-            {
-                "id": "q1",
-                "question": "How do I feed leaven?",
-                "expected": expected,
-                "evidence": "every evening",
-            }
-        ],
-    )
-    found = pooled(path, retriever)
+    asked = {"id": "q1", "question": "How do I feed leaven?", "evidence": "every evening"}
+    path = write(tmp_path, [asked | {"expected": expected}])
+    found = pooled(path, house_retriever)
     record(path, found.questions[0], named(found, 0, LEAVEN), 2)
     (entry,) = entries(path)
     place = "module-2-kitchen/01-bread.md > Leaven"
@@ -250,8 +234,8 @@ def test_grades_survive_other_chunks(path: Path, house: Path, embedder: Embedder
     assert {values["Judged@5"] for _, values in summarize(found, suite)} == {1.0}
 
 
-def test_measures_are_those_of_the_grades(path: Path, retriever: Retriever) -> None:
-    found = pooled(path, retriever)
+def test_measures_are_those_of_the_grades(path: Path, house_retriever: Retriever) -> None:
+    found = pooled(path, house_retriever)
     none = dict(summarize(found, load_suite(path)))
     assert {value for values in none.values() for value in values.values()} == {None}, "nothing is judged"
     record(path, found.questions[0], named(found, 0, LEAVEN), 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +12,7 @@ from recto.errors import InvalidArgument
 from recto.evaluation.measures import Measure
 from recto.evaluation.runs import Options, run_suite
 from recto.evaluation.suites import Expectation, Suite, load_suite
-from recto.evaluation.tune import (
-    DEFAULT_MEASURE,
-    LEVEL,
-    SearchConfiguration,
-    advice,
-    decide,
-    run_configurations,
-    tune,
-    verdict,
-)
+from recto.evaluation.tune import DEFAULT_MEASURE, LEVEL, advice, decide, run_configurations, tune
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
@@ -39,14 +29,8 @@ def test_scores_are_those_of_a_run_and_texts_are_embedded_once(sample_home: Path
     retriever = Retriever(counting, EdgeStore(sample_home), QUERY_COLLECTION)
     questions = (*HELD_OUT.expectations[:40], Expectation("best pizza dough", nothing=True))
     found = run_configurations([retriever], Suite("s", questions), MODES, WEIGHTS, DEFAULT_MEASURE)
-    assert [one.label for one in found.configurations] == [
-        "hybrid 0.25",
-        "hybrid 0",
-        "hybrid 0.1",
-        "hybrid 0.5",
-        "dense",
-        "lexical",
-    ]
+    labels = ["hybrid 0.25", "hybrid 0", "hybrid 0.1", "hybrid 0.5", "dense", "lexical"]
+    assert [one.label for one in found.configurations] == labels
     assert len(found.keys) == 40, "a question that expects nothing has no rank"
     assert sum(counting.passes) == 40, "each query is embedded once"
     for column, one in enumerate(found.configurations):
@@ -55,21 +39,6 @@ def test_scores_are_those_of_a_run_and_texts_are_embedded_once(sample_home: Path
         run = run_suite(weighted, Suite("s", questions[:40]), options)
         values = [answer.measures["nDCG@10"] for answer in run.answers]
         assert found.scores[:, column] == pytest.approx(values), one
-
-
-def test_a_better_mode_is_recommended(retriever: Retriever) -> None:
-    worse = Retriever(retriever.embedder, retriever.store, retriever.collection, 1.0)
-    result = tune([worse], HELD_OUT, ["dense", "hybrid"], [0.1])
-    assert result.current == SearchConfiguration(retriever.collection, "hybrid", 1.0)
-    assert result.questions == 100
-    data = json.loads(json.dumps(result.to_dict(), allow_nan=False))
-    assert [score["mean"] for score in data["configurations"]] == [
-        pytest.approx(score.mean, abs=1e-6) for score in result.scores
-    ]
-    if result.recommended is not None:
-        assert result.expected_gain.mean >= 0.01
-        assert advice(result)
-    assert verdict(result).startswith(("Recommended: ", "Keep what you have"))
 
 
 def test_the_same_configuration_twice_is_kept(retriever: Retriever) -> None:

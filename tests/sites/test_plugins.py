@@ -18,7 +18,7 @@ from recto.embedders.granite import embedder as granite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from tests.running import ROOT, _shared_embedder
+from tests.running import ROOT, reuse_embedder
 from tests.server.test_static_export import contents
 from tests.sites.building import PLUGIN
 from tests.sites.serving import KEY, PublishedSite
@@ -202,7 +202,7 @@ def mkdocs(
     from mkdocs.config import load_config
 
     monkeypatch.setenv("RECTO_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(granite, "built_in_embedder", _shared_embedder)
+    monkeypatch.setattr(granite, "built_in_embedder", reuse_embedder)
     (small_book / "welcome.md").rename(small_book / "index.md")
 
     def make(

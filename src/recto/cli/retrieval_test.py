@@ -151,7 +151,7 @@ def _run_suite(
     update_expected: Path | None,
 ) -> ExitCode:
     from recto.contracts.retrieval_test import suites
-    from recto.evaluation.expected_results import differences, load_results
+    from recto.evaluation.baseline import differences, load_results
 
     suite = suites.load_cases(path)
     earlier = load_results(expected, suites.MAX_BYTES, suites.EXPECTED_HINT) if expected else None

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from asyncio import to_thread
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 from recto._util.numbers import clamp
-from recto.api import Connection
+from recto.api import Connection, in_thread
 from recto.contracts import CLASS_COLLECTION, DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, RectoError
 from recto.search.query import CONTRACT_MODES, check_mode, check_top_k, to_filters
@@ -115,35 +114,15 @@ class TextbookRetriever:
         self.connection_error = None
         return True
 
-    async def asearch(
-        self, query: str, top_k: int = DEFAULT_TOP_K, filters: Mapping[str, Any] | None = None
-    ) -> RetrievalResults:
-        """Search without blocking the event loop."""
-        return await to_thread(self.search, query, top_k, filters)
-
-    async def asearch_by_module(
-        self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K
-    ) -> RetrievalResults:
-        """Search modules without blocking the event loop."""
-        return await to_thread(self.search_by_module, query, module_ids, top_k)
-
-    async def asearch_with_selection(
-        self, selected_text: str, context_query: str | None = None, top_k: int = DEFAULT_TOP_K
-    ) -> RetrievalResults:
-        """Return chunks related to a selected text without blocking the event loop."""
-        return await to_thread(self.search_with_selection, selected_text, context_query, top_k)
-
-    async def avalidate_connection(self) -> bool:
-        """Return whether a search works now without blocking the event loop."""
-        return await to_thread(self.validate_connection)
-
     def close(self) -> None:
         """Close connections and open indexes; the next call opens them again."""
         self._connection.close()
 
-    async def aclose(self) -> None:
-        """Close connections without blocking the event loop."""
-        await to_thread(self.close)
+    asearch = in_thread(search)
+    asearch_by_module = in_thread(search_by_module)
+    asearch_with_selection = in_thread(search_with_selection)
+    avalidate_connection = in_thread(validate_connection)
+    aclose = in_thread(close)
 
     def __enter__(self) -> Self:
         return self

@@ -199,8 +199,14 @@ def module_target(name: str) -> Target:
 
 def page_target(name: str, *, path_end: bool = False) -> Target:
     """Return the target for a page's URL or path; headings and anchors in the name are ignored."""
-    page = name.partition(HEADING_SEPARATOR)[0]
-    return Target(name, page=page_key(page), path_end=path_end)
+    return Target(name, page=page_key(split_target(name)[0]), path_end=path_end)
+
+
+def split_target(name: str) -> tuple[str, str, str]:
+    """Return the page that a suite names, its anchor, and its heading for comparison."""
+    address, _, heading = name.partition(HEADING_SEPARATOR)
+    page, _, anchor = address.partition("#")
+    return page, unquote(anchor), heading_key(heading)
 
 
 def passage_target(text: str) -> Target:
@@ -248,7 +254,7 @@ class _Book:
         self._headings: dict[str, set[str]] = defaultdict(set)
         self._words: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
         named = (name for expectation in suite.expectations for name in expectation.pages)
-        self._named = {page_key(name.partition(HEADING_SEPARATOR)[0].partition("#")[0]) for name in named}
+        self._named = {page_key(split_target(name)[0]) for name in named}
         self._suggested = 0
         passages = {passage for expectation in suite.expectations for passage in _quotations(expectation)}
         texts: dict[str, list[_Part]] = defaultdict(list)
@@ -316,12 +322,11 @@ class _Book:
 
         A path means the page of the filters' language and version, if there is one.
         """
-        address, _, heading = name.partition(HEADING_SEPARATOR)
-        page, _, anchor = address.partition("#")
+        page, anchor, heading = split_target(name)
         editions = [f"@{one}/" for one in (filters.language, *filters.versions) if one]
         keys = (page_key(f"{prefix}{page}") for prefix in ("".join(editions), *editions, ""))
         key = next((self._pages[key] for key in keys if key in self._pages), None)
-        return key, unquote(anchor), heading_key(heading)
+        return key, anchor, heading
 
     def _passage(self, passage: str) -> Target | str:
         chunks = self._passages[passage]
@@ -337,7 +342,7 @@ class _Book:
             return ""
         if name in expectation.modules:
             return nearest(name, sorted(set(self._modules.values()))) or ""
-        page = name.partition(HEADING_SEPARATOR)[0].partition("#")[0]
+        page = split_target(name)[0]
         key, _, heading = self._parts(name, expectation.filters)
         if key is not None:
             if similar := self._similar_section(

@@ -27,16 +27,8 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"\s*([A-Za-z]+)(?:@([0-9]{1,4}))?\s*")
 _MAX_CUTOFF = 1000
-_EXAMPLES = {
-    "Hit": "Hit@5",
-    "Recall": "Recall@5",
-    "Precision": "Precision@5",
-    "MRR": "MRR",
-    "MAP": "MAP",
-    "nDCG": "nDCG@10",
-    "ModuleAccuracy": "ModuleAccuracy",
-    "Judged": "Judged@10",
-}
+_NAMES = ("Hit@5", "Recall@5", "Precision@5", "MRR", "MAP", "nDCG@10", "ModuleAccuracy", "Judged@10")
+_EXAMPLES = {name.partition("@")[0]: name for name in _NAMES}
 _NEEDS_CUTOFF = ("Hit", "Recall", "Precision", "Judged")
 _ALIASES = {"success": "Hit", "r": "Recall", "p": "Precision", "rr": "MRR", "ap": "MAP"}
 _KINDS = {kind.lower(): kind for kind in _EXAMPLES} | _ALIASES
@@ -131,14 +123,8 @@ def parse_measure(name: str) -> Measure:
     return Measure(kind, cutoff)
 
 
-DEFAULT_MEASURES = (
-    Measure("Hit", 1),
-    Measure("Hit", 5),
-    Measure("Recall", 5),
-    Measure("MRR"),
-    Measure("nDCG", 10),
-    Measure("ModuleAccuracy"),
-)
+_DEFAULTS = ("Hit@1", "Hit@5", "Recall@5", "MRR", "nDCG@10", "ModuleAccuracy")
+DEFAULT_MEASURES = tuple(map(parse_measure, _DEFAULTS))
 GATED_MEASURES = (Measure("MRR"), Measure("Hit", 5))
 """Few on purpose: every further gated measure makes false alarms likelier or real drops harder to detect."""
 

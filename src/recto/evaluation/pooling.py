@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from recto._util.text import page_key, with_anchor, without_space
 from recto.errors import InvalidArgument
-from recto.evaluation.binding import bind, heading_key, is_quotation
+from recto.evaluation.binding import bind, heading_key, is_quotation, split_target
 from recto.evaluation.measures import Measure
 from recto.evaluation.records import write_file
 from recto.evaluation.runs import batches
@@ -122,9 +122,9 @@ def pool(suite: Suite, searches: Sequence[PooledSearch], depth: int) -> Pool:
         for _, chunks_by_question in results:
             for chunk in chunks_by_question[number]:
                 pooled[_section(chunk)].append(chunk)
-        for page, anchor, heading in map(_parse_target, expectation.pages):
-            if not heading and (page, anchor) in by_name:
-                pooled.setdefault(by_name[page, anchor], [])
+        for page, anchor, heading in map(split_target, expectation.pages):
+            if not heading and (page_key(page), anchor) in by_name:
+                pooled.setdefault(by_name[page_key(page), anchor], [])
         candidates = [_candidate(whole.get(key) or chunks) for key, chunks in pooled.items()]
         candidates.sort(key=lambda one: hashlib.sha256(f"{expectation.key}\n{one.name}".encode()).digest())
         questions.append(PooledQuestion(expectation, tuple(candidates)))
@@ -168,13 +168,6 @@ def _quotation(chunks: Iterable[Chunk]) -> str:
     return line if len(line) <= _QUOTE_TO else line[:_QUOTE_TO].rpartition(" ")[0] or line[:_QUOTE_TO]
 
 
-def _parse_target(name: str) -> tuple[str, str, str]:
-    """Return the key of the page that a suite names, the anchor, and the heading for comparison."""
-    url, _, heading = name.partition(HEADING_SEPARATOR)
-    page, _, anchor = url.partition("#")
-    return page_key(page), unquote(anchor), heading_key(heading)
-
-
 def names_of(expectation: Expectation, candidate: PooledSection) -> list[str]:
     """Return the targets and graded sections of a question that are this very section, or text of it.
 
@@ -188,9 +181,9 @@ def _is_named(name: str, expectation: Expectation, candidate: PooledSection) -> 
     if name == candidate.name:
         return True
     if name not in expectation.passages:
-        page, anchor, heading = _parse_target(name)
+        page, anchor, heading = split_target(name)
         chunk = candidate.chunks[0]
-        if page in candidate.pages:
+        if page_key(page) in candidate.pages:
             same = not anchor or anchor == unquote(chunk.anchor)
             return same and (heading == heading_key(chunk.headings[-1]) if heading else bool(anchor))
     is_text = name in expectation.passages or (name not in expectation.pages and is_quotation(name))

@@ -48,6 +48,12 @@ class SuiteFile:
     header: dict[str, Any]
     entries: list[tuple[str, Any]]
 
+    @property
+    def name(self) -> str:
+        """The name of the suite, else of its file."""
+        name = self.header.get("name")
+        return name.strip() if isinstance(name, str) and name.strip() else Path(self.origin).stem
+
 
 def invalid(position: str, problem: str, hint: str = SHAPE) -> InvalidArgument:
     """Return the error for a problem at a position in a file."""
@@ -251,7 +257,7 @@ def duplicates(suite: Suite) -> list[str]:
 def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
     """Parse the header and every entry; raise what is wrong, or add it to `problems` and skip the entry."""
     check_keys(raw.header, _SUITE_KEYS, raw.origin)
-    name, format = raw.header.get("name"), raw.header.get("format", SUITE_FORMAT)
+    format = raw.header.get("format", SUITE_FORMAT)
     if format not in (SUITE_FORMAT, GRADED_FORMAT):
         hint = f"This version of Recto reads {SUITE_FORMAT} and {GRADED_FORMAT}."
         raise invalid(raw.origin, f"its format is {format!r}", hint)
@@ -267,11 +273,8 @@ def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
             problems.append(error.message)
         else:
             expectations.append(expectation)
-    return Suite(
-        name.strip() if isinstance(name, str) and name.strip() else Path(raw.origin).stem,
-        tuple(expectations),
-        _threshold(raw.header.get("threshold", DEFAULT_THRESHOLD), raw.origin),
-    )
+    threshold = _threshold(raw.header.get("threshold", DEFAULT_THRESHOLD), raw.origin)
+    return Suite(raw.name, tuple(expectations), threshold)
 
 
 def _expectation(entry: Any, position: str) -> Expectation:

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from recto.evaluation.coverage import Coverage, CoverageSection, Reached, cover
 from recto.evaluation.report import coverage_page
-from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk
 from recto.types.index import IndexInfo
-from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, one, read, said
-from tests.running import recto
+from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, read, said
 
 
 @pytest.fixture(scope="module")
-def info(house: Path) -> IndexInfo:
-    return EdgeStore(house / "home").open("house").info
+def info(house_retriever: Retriever) -> IndexInfo:
+    return house_retriever.open().info
 
 
 @pytest.fixture(scope="module")
-def sound(house: Path, embedder: Embedder) -> Coverage:
-    return cover(Retriever(embedder, EdgeStore(house / "home"), "house"))
+def sound(house_retriever: Retriever) -> Coverage:
+    return cover(house_retriever)
 
 
 def page(found: Coverage, info: IndexInfo, least: float | None = None) -> str:
@@ -58,26 +54,6 @@ def test_every_page_is_on_the_map(sound: Coverage, info: IndexInfo) -> None:
     assert {node.text() for node in nodes(tree, "#map dt")} == {"garden", "kitchen", "workshop", "intro"}
 
 
-def test_colours_follow_the_numbers(sound: Coverage, info: IndexInfo) -> None:
-    none = tuple(replace(one, heading_rank=None, sentence_rank=None) for one in sound.sections)
-
-    def classes(found: Coverage) -> set[str | None]:
-        return {node.attributes["class"] for node in nodes(read(page(found, info)), "#map li a")}
-
-    assert classes(replace(sound, sections=none)) == {"s0"}
-    assert "s6" in classes(sound)
-
-
-def test_the_matrix(sound: Coverage, info: IndexInfo) -> None:
-    tree = read(page(sound, info))
-    names = [cell.text() for cell in nodes(tree, "#confusion thead th")][1:]
-    for row in nodes(tree, "#confusion tbody tr"):
-        counts = dict(zip(names, (cell.text() for cell in row.css("td")), strict=True))
-        assert {name: int(count) for name, count in counts.items() if count.isdigit()} == sound.confusion[
-            one(row, "th").text()
-        ]
-
-
 def test_the_lists(sound: Coverage, info: IndexInfo) -> None:
     found = with_holes(sound)
     tree = read(page(found, info))
@@ -98,27 +74,13 @@ def test_a_threshold_is_a_verdict(sound: Coverage, info: IndexInfo) -> None:
     assert "Passed" not in said(read(page(sound, info)), ".verdict")
 
 
-def test_a_long_list_is_folded(sound: Coverage, info: IndexInfo) -> None:
-    lost = replace(sound.sections[0], heading_rank=None, sentence_rank=None, first=())
-    tree = read(page(replace(sound, sections=(lost,) * 60), info))
-    assert "60 sections" in said(tree, "#unreachable details summary")
-    assert len(nodes(tree, "#unreachable tbody tr")) == 60
-
-
 def test_hostile_text_stays_text(sound: Coverage, info: IndexInfo) -> None:
     nasty = HOSTILE + TRICKS
-    first = replace(
-        chunk(0, module=nasty),
-        page_url=f"javascript:{nasty}",
-        title=nasty,
-        anchor=nasty,
-        headings=(nasty, nasty),
-    )
-    section = CoverageSection(first, (nasty, nasty))
+    first = replace(chunk(0, module=nasty), title=nasty, anchor=nasty, headings=(nasty, nasty))
+    section = CoverageSection(replace(first, page_url=f"javascript:{nasty}"), (nasty, nasty))
     other = replace(chunk(1, module=f"{nasty} other"), page_url=nasty, anchor=nasty)
-    found = Coverage(
-        nasty, (Reached(section, None, None, (other,), (nasty,)),), {nasty: {f"{nasty} other": 1}}
-    )
+    reached = Reached(section, None, None, (other,), (nasty,))
+    found = Coverage(nasty, (reached,), {nasty: {f"{nasty} other": 1}})
     tree = read(page(found, replace(info, generation=nasty)))
     for part in ("h1", "header", "#map", "#unreachable", "#duplicates", "#shadowed", "#confusion", "#pages"):
         assert "<script>alert(1)</script>" in said(tree, part), part
@@ -128,15 +90,3 @@ def test_an_empty_book(info: IndexInfo) -> None:
     tree = read(page(Coverage("empty", (), {}), replace(info, fingerprint=None), 90))
     assert "The book has no sections." in said(tree, "#map")
     assert not nodes(tree, "#confusion")
-
-
-def test_from_the_command_line(house: Path, tmp_path: Path) -> None:
-    report = tmp_path / "coverage.html"
-    done = recto(
-        house / "home", "coverage", "--collection", "house", "--html", str(report), "--fail-under", "90"
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Unreachable: none" in done.stdout
-    tree = read(report.read_text("utf-8"))
-    assert said(tree, "h1") == "Coverage of house"
-    assert len(nodes(tree, "#map li")) == 13

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
-from recto.evaluation.report import environment, number, render, signed
-from tests.evaluation.report.reading import HOSTILE, TRICKS, read
+from recto.evaluation.report import environment
 
 
 def link(address: str) -> str:
@@ -24,17 +23,6 @@ def test_any_text_stays_text(text: str) -> None:
     assert [node.tag for node in tree.css("body *")] == ["p"]
     (found,) = tree.css("p")
     assert set(found.attributes) == {"title"}
-
-
-def test_control_characters_are_removed() -> None:
-    context = {"found": None, "least": None, "when": None}
-    template = environment().from_string(
-        "{% macro verdict() %}{% endmacro %}{% macro facts() %}{% endmacro %}"
-    )
-    page = render(cast(str, template), f"a{TRICKS}b\tc\nd {HOSTILE}", (), **context)
-    assert "a[31mb\tc\nd " in page
-    assert HOSTILE not in page
-    read(page)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +42,3 @@ def test_web_addresses_are_links(address: str) -> None:
 )  # fmt: skip
 def test_other_addresses_are_text(address: str) -> None:
     assert "href" not in link(address)
-
-
-def test_numbers() -> None:
-    assert [number(0.12349), number(-0.5)] == ["0.123", "−0.500"]
-    assert [signed(0.1), signed(-0.1)] == ["+0.100", "−0.100"]

@@ -24,8 +24,8 @@ from recto.contracts.retrieval_test.functions import (
 from recto.embedders.cohere import RateLimit, Throttle
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation import suites
+from recto.evaluation.baseline import FAILURES, Results, entry_of
 from recto.evaluation.binding import Target, module_target, page_target, passage_target
-from recto.evaluation.expected_results import FAILURES, Results, entry_of
 from recto.search.query import DEFAULT_TOP_K
 
 QUERIES_PER_MINUTE = 10
@@ -94,8 +94,7 @@ def _parse(raw: suites.SuiteFile) -> Cases:
             if other not in positions or other == case.id:
                 problem = f'"weaker_than" names "{other}", which is not another query of the suite'
                 raise suites.invalid(positions[case.id], problem, _HINT)
-    name = raw.header.get("name")
-    return Cases(name if isinstance(name, str) and name.strip() else Path(raw.origin).stem, tuple(cases))
+    return Cases(raw.name, tuple(cases))
 
 
 Rule = tuple[Callable[[Any], bool], str]
