@@ -29,12 +29,13 @@ def test_the_docs_root_is_where_the_expected_pages_are(corpora: Path) -> None:
     assert [question.nothing for question in book.questions] == [False, False, False, True]
     with pytest.raises(SystemExit, match="has all expected pages"):
         docs_root(corpora / "books" / "tiny", ["garden/seeds.md", "gone.md"])
-    with pytest.raises(SystemExit, match="no question set other"):
-        load_books(corpora / "questions", corpora / "books", ["other"])
-    with pytest.raises(SystemExit, match="needs the book"):
-        load_books(corpora / "questions", corpora / "questions", [])
-    with pytest.raises(SystemExit, match="no question sets"):
-        load_books(corpora, corpora / "books", [])
+    for questions, books_in, names, message in (
+        ("questions", "books", ["other"], "no question set other"),
+        ("questions", "questions", [], "needs the book"),
+        ("", "books", [], "no question sets"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            load_books(corpora / questions, corpora / books_in, names)
 
 
 def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
@@ -48,9 +49,8 @@ def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
         AnswerChunk("c.mdx", ("C",), opening=True),
     )
     assert score(question, Answer(hits)) == Scores("1", "howto", 2, 2, 4)
-    assert score(question, Answer(tuple(AnswerChunk(hit.page) for hit in hits))) == Scores(
-        "1", "howto", 2, 2, None
-    )
+    pages = Answer(tuple(AnswerChunk(hit.page) for hit in hits))
+    assert score(question, pages) == Scores("1", "howto", 2, 2, None)
     assert score(question, Answer(hits[:3])) == Scores("1", "howto", 0, 0, 0)
     assert score(question, Answer(hits[5:])) == Scores("1", "howto", 1, 1, 1)
     assert score(question, Answer((AnswerChunk("c.mdx", ("C", "Late")),))).section == 0
@@ -59,16 +59,11 @@ def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
 
 
 def result(**ranks: list[int]) -> Result:
-    return Result(
-        {
-            book: tuple(
-                Scores(str(n), "even" if n % 2 == 0 else "odd", rank, rank, None)
-                for n, rank in enumerate(found)
-            )
-            for book, found in ranks.items()
-        },
-        {},
-    )
+    def scores(ranks: list[int]) -> tuple[Scores, ...]:
+        types = ("even", "odd") * len(ranks)
+        return tuple(Scores(str(n), types[n], rank, rank, None) for n, rank in enumerate(ranks))
+
+    return Result({book: scores(found) for book, found in ranks.items()}, {})
 
 
 def test_books_weigh_the_same_whatever_their_number_of_queries() -> None:
@@ -96,9 +91,7 @@ def test_answerability_is_measured_where_every_answer_states_it() -> None:
     assert len(measure([book], {"tiny": stated}).scores["tiny"]) == 2
 
 
-def test_recto_is_asked_from_the_files_to_the_tables(
-    corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_whole_run(corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = corpora / "figures.json"
     folders = [f"--{name}={corpora / name}" for name in ("questions", "books", "cache")]
     chosen = ["--systems=recto-dense", "--rare=5", "--threads=1"]

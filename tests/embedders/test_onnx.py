@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -16,18 +17,8 @@ from recto.embedders.granite.embedder import FINGERPRINT, built_in_embedder
 from recto.embedders.onnx import LocalEmbedder, Sessions
 from recto.errors import ConfigurationError, EmbeddingError
 
-TEXTS = [
-    f"{word} " * length
-    for length, word in (
-        (150, "gear"),
-        (3, "arm"),
-        (90, "leg"),
-        (300, "foot"),
-        (3, "hand"),
-        (40, "eye"),
-        (150, "rail"),
-    )
-]
+LENGTHS = {"gear": 50, "arm": 3, "leg": 30, "foot": 100, "hand": 3, "eye": 13, "rail": 50}
+TEXTS = [f"{word} " * length for word, length in LENGTHS.items()]
 
 
 def test_the_number_of_threads_does_not_change_the_vectors(shared_home: Path) -> None:
@@ -38,9 +29,8 @@ def test_the_number_of_threads_does_not_change_the_vectors(shared_home: Path) ->
 
 def test_progress_is_reported_in_the_callers_thread(shared_home: Path) -> None:
     seen: list[tuple[int, int, int]] = []
-    built_in_embedder(shared_home, 2).embed_documents(
-        TEXTS, lambda done, total: seen.append((done, total, threading.get_ident()))
-    )
+    embedder = built_in_embedder(shared_home, 2)
+    embedder.embed_documents(TEXTS, lambda *counts: seen.append((*counts, threading.get_ident())))
     assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
     assert seen[-1][:2] == (len(TEXTS), len(TEXTS))
     assert {thread for _, _, thread in seen} == {threading.get_ident()}
@@ -81,15 +71,8 @@ def test_an_interruption_drops_what_has_not_started(shared_home: Path) -> None:
 
 
 def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
-    answers = [ConfigurationError("not yet"), None]
-
-    def open(threads: int) -> object:
-        answer = answers.pop(0)
-        if answer:
-            raise answer
-        return lambda rows: None
-
-    sessions = Sessions(open, 1)  # type: ignore[arg-type]
+    open = Mock(side_effect=[ConfigurationError("not yet"), lambda rows: None])
+    sessions = Sessions(open, 1)
     with pytest.raises(ConfigurationError):
         sessions.single()
     assert sessions.single()([]) is None
@@ -97,14 +80,6 @@ def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
 
 ARM = "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd aes crc32 {} sve\nCPU part\t: 0xd0c\n"
 X86 = "processor\t: 0\nmodel name\t: avx512_vnni\nflags\t\t: fpu sse2 avx2 {} rdpid\nbugs\t\t: asimddp\n"
-
-
-@pytest.fixture
-def cpu_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "cpuinfo"
-    monkeypatch.setattr(onnx, "_CPU_INFO", path)
-    monkeypatch.setattr(sys, "platform", "linux")
-    return path
 
 
 @pytest.mark.parametrize(
@@ -120,17 +95,17 @@ def cpu_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (None, False),
     ],
 )
-def test_int8_dot_products_on_linux(cpu_info: Path, text: str | None, expected: bool) -> None:
+def test_int8_dot_products_on_linux(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, expected: bool
+) -> None:
+    monkeypatch.setattr(onnx, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(sys, "platform", "linux")
     if text is not None:
-        cpu_info.write_text(text)
+        (tmp_path / "cpuinfo").write_text(text)
     assert onnx.has_int8_dot_product.__wrapped__() is expected
 
 
-@pytest.mark.parametrize(
-    ("dot_product", "settings"), [(True, {}), (False, {"session.x64quantprecision": "1"})]
-)
-def test_unsigned_weights_only_without_dot_products(
-    monkeypatch: pytest.MonkeyPatch, dot_product: bool, settings: dict[str, str]
-) -> None:
-    monkeypatch.setattr(onnx, "has_int8_dot_product", lambda: dot_product)
-    assert onnx.session_settings() == settings
+@pytest.mark.parametrize("has_it", [True, False])
+def test_unsigned_weights_only_without_dot_products(monkeypatch: pytest.MonkeyPatch, has_it: bool) -> None:
+    monkeypatch.setattr(onnx, "has_int8_dot_product", lambda: has_it)
+    assert onnx.session_settings() == ({} if has_it else {"session.x64quantprecision": "1"})

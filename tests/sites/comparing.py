@@ -71,9 +71,8 @@ class BuiltPage(HTMLParser):
         """Return whether the page has a title, in its heading or before the name of the site."""
         heading, top = (" ".join("".join(self.titles[tag]).split()) for tag in _HEADINGS)
         words = " ".join(title.split())
-        return words in (heading.rstrip(" ¶#"), top) or any(
-            top.startswith(words + mark) for mark in (" |", " -", " —", " –", " ·")
-        )
+        starts = tuple(words + mark for mark in (" |", " -", " —", " –", " ·"))
+        return words in (heading.rstrip(" ¶#"), top) or top.startswith(starts)
 
 
 @dataclass
@@ -84,7 +83,6 @@ class Comparison:
     anchors: int = 0
     missing_pages: list[str] = field(default_factory=list)
     missing_anchors: list[str] = field(default_factory=list)
-    untitled: list[str] = field(default_factory=list)
     other_titles: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
     listed: list[str] = field(default_factory=list)
@@ -97,17 +95,6 @@ class Comparison:
         listed = [places[url] for url in dict.fromkeys(self.listed) if url in places]
         pairs = [(places[url], places[after]) for url, after in self.following.items() if after in places]
         return listed == sorted(listed) and all(place < after for place, after in pairs)
-
-    def __str__(self) -> str:
-        def share(missing: list[str], total: int) -> str:
-            return f"{1 - len(missing) / max(total, 1):.1%}"
-
-        return (
-            f"{self.pages} pages, addresses {share(self.missing_pages, self.pages)}, "
-            f"anchors {share(self.missing_anchors, self.anchors)} of {self.anchors}, "
-            f"titles {share(self.other_titles, self.pages - len(self.untitled))} "
-            f"({len(self.untitled)} pages without one), order {'equal' if self.in_order else 'differs'}"
-        )
 
 
 def compare(source: Source, build: Path, site_url: str) -> Comparison:
@@ -124,9 +111,7 @@ def compare(source: Source, build: Path, site_url: str) -> Comparison:
         result.listed += built.links if result.pages == 1 else []
         result.following |= {page.url: built.next} if built.next else {}
         document = read(page)
-        if not built.has_title:
-            result.untitled.append(page.path)
-        elif not built.is_titled(document.title):
+        if built.has_title and not built.is_titled(document.title):
             result.other_titles.append(f"{page.path}: {document.title!r} {built.titles}")
         anchors = {anchor for section in document.sections for _, anchor in section.anchors}
         result.anchors += len(anchors)

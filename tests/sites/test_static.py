@@ -26,9 +26,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-def test_a_site_searches_itself(
-    browser: Browser, sites: dict[str, PublishedSite], axe: str, name: str
-) -> None:
+def test_site_search(browser: Browser, sites: dict[str, PublishedSite], axe: str, name: str) -> None:
     site = sites[name]
     assert script_of(site.files / "index.html")["src"] == f"{site.path}recto/widget.js"
     with Visitor(browser, site) as visitor:

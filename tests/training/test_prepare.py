@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,36 +30,26 @@ CHUNKS = [
 ]
 
 
+ROW: dict[str, Any] = {"id": "x-1", "question": "q", "type": "exact", "match": "any"}
+
+
 def ask(*expected: tuple[str, str], line: int | None = None, quote: str = "") -> dict[str, object]:
     return located(Question("x-1", "how?", "howto", "any", expected, line, quote), CHUNKS)
 
 
-def test_answer_by_line() -> None:
-    found = ask(("a.md", "Stop"), line=6)
-    assert (found["pos"], found["by"], found["sections"]) == ([1], "quote", [2])
-
-
-def test_answer_by_quote_ignores_markup() -> None:
-    assert ask(("a.md", ""), quote="Run *it* with `care`")["pos"] == [1]
-
-
-def test_answer_by_section() -> None:
-    found = ask(("a.md", "`Stop`"), ("b.md", ""), line=40)
-    assert (found["pos"], found["by"]) == ([2, 3], "section")
-
-
-def test_empty_section_is_the_beginning_of_the_page() -> None:
-    assert ask(("a.md", ""))["pos"] == [0]
-
-
-def test_answer_by_page() -> None:
-    found = ask(("a.md", "Missing"))
-    assert (found["pos"], found["by"]) == ([0, 1, 2], "page")
-
-
-def test_question_without_answer() -> None:
-    found = ask()
-    assert (found["gold"], found["pos"], found["by"]) == ([], [], "none")
+@pytest.mark.parametrize(
+    ("found", "pos", "by"),
+    [
+        (ask(("a.md", "Stop"), line=6), [1], "quote"),
+        (ask(("a.md", ""), quote="Run *it* with `care`"), [1], "quote"),  # markup is ignored
+        (ask(("a.md", "`Stop`"), ("b.md", ""), line=40), [2, 3], "section"),
+        (ask(("a.md", "")), [0], "section"),  # the beginning of the page
+        (ask(("a.md", "Missing")), [0, 1, 2], "page"),
+        (ask(), [], "none"),
+    ],
+)
+def test_the_place_of_an_answer(found: dict[str, object], pos: list[int], by: str) -> None:
+    assert (found["pos"], found["by"]) == (pos, by)
 
 
 def test_excluded_parts_of_paths() -> None:
@@ -77,19 +68,13 @@ def test_sample_keeps_the_answers() -> None:
 
 
 def test_questions_of_both_formats() -> None:
-    row = {
-        "id": "x-1",
-        "question": "q",
-        "type": "exact",
-        "match": "any",
-        "expected": [{"page": "a.md", "section": "S"}],
-    }
+    row = {**ROW, "expected": [{"page": "a.md", "section": "S"}]}
     assert parse_question({**row, "line": 3}).line == 3
     assert parse_question({**row, "evidence": ["as it is"]}).quote == "as it is"
 
 
 @pytest.mark.parametrize(
-    ("quote", "line"), [("two three", 2), ("four five", 3), ("no such words", None), ("", None)]
+    ("quote", "line"), [("two three", 2), ("four five", 3), ("absent", None), ("", None)]
 )
 def test_line_of_a_quote(quote: str, line: int | None) -> None:
     assert quote_line("one\ntwo  three\nfour\nfive", quote) == line
@@ -99,14 +84,7 @@ def test_import_keeps_no_text_of_the_book(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("nothing", "utf-8")
     (tmp_path / "b.md").write_text("# B\n\nthe answer is here", "utf-8")
     expected = [{"page": page, "section": ""} for page in ("a.md", "b.md")]
-    row = {
-        "id": "x-1",
-        "question": "q",
-        "type": "exact",
-        "match": "any",
-        "expected": expected,
-        "evidence": ["answer is here"],
-    }
+    row = {**ROW, "expected": expected, "evidence": ["answer is here"]}
     found = imported(row, tmp_path)
     assert found is not None
     assert "evidence" not in found
@@ -121,8 +99,7 @@ def test_scifact_is_a_book(tmp_path: Path) -> None:
     claims = [{"_id": "1", "text": "c"}, {"_id": "2", "text": "d"}]
     (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, claims)), "utf-8")
     for split, claim in (("train", "1"), ("test", "2")):
-        (tmp_path / "qrels" / f"{split}.tsv").write_text(
-            f"query-id\tcorpus-id\tscore\n{claim}\t7\t1\n", "utf-8"
-        )
+        judged = f"query-id\tcorpus-id\tscore\n{claim}\t7\t1\n"
+        (tmp_path / "qrels" / f"{split}.tsv").write_text(judged, "utf-8")
     book = scifact_book(tmp_path)
     assert [(row["split"], row["pos"]) for row in book["qs"]] == [("train", [0]), ("test", [0])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -59,7 +60,6 @@ def read(site: SiteDouble, options: CrawlOptions = OPTIONS) -> tuple[list[str], 
         (hang(), "within 1.5 seconds"),
         (drop(), "connection failed"),
         (reset(), "connection failed"),
-        (status(500), "500"),
         (status(429, headers={"Retry-After": "3600"}), "429"),
         (endless(), "larger than 1 MiB"),
         (status(200, b"x" * (2 << 20), content_type=HTML), "larger than 1 MiB"),
@@ -68,7 +68,6 @@ def read(site: SiteDouble, options: CrawlOptions = OPTIONS) -> tuple[list[str], 
         (status(200, gzip.compress(b"<p>x" * 999)[:-9], {"Content-Encoding": "gzip"}, HTML), "truncated"),
         (status(200, b"x", {"Content-Encoding": "br"}, HTML), "compressed as br"),
         (status(200, b"\xfa\xfb\xfc" * 500, content_type="text/html; charset=utf-8"), "not valid utf-8"),
-        (status(401), "401"),
         (status(403), "403"),
         (status(302, b"", {"Location": "file:///etc/passwd"}), "file:///etc/passwd"),
         (status(302, b"", {"Location": "http://user:secret@127.0.0.1/"}), "not followed"),
@@ -96,8 +95,7 @@ def test_transient_faults_are_retried(site: SiteDouble) -> None:
 
 def test_retry_after_is_respected(site: SiteDouble, waits: list[float]) -> None:
     site.script(status(429, headers={"Retry-After": "40"}), path="/bad")
-    options = CrawlOptions(delay=0, allow_private=True, max_wait=60)
-    source = WebsiteSource(f"{site.url}/", None, options, sleep=waits.append)
+    source = WebsiteSource(f"{site.url}/", None, replace(OPTIONS, max_wait=60), sleep=waits.append)
     assert [one.path for one in source.pages()] == ["index", "bad", "good"]
     assert waits == [40.0]
 
@@ -145,14 +143,14 @@ def test_other_content_types_are_not_read(site: SiteDouble, kind: str) -> None:
 
 
 def test_crawl_gives_up_when_the_website_stops_answering(site: SiteDouble) -> None:
-    names = [f"p{number:02}" for number in range(40)]
+    names = [f"p{number:02}" for number in range(20)]
     site.put("/", page("Start"))
     site.put("/sitemap.xml", sitemap(*(f"{site.url}/{name}" for name in names)))
     site.always(status(502), path="/p*")
     pages, failures, _ = read(site)
     assert pages == ["index"]
     assert sorted(failures) == [*names]
-    assert "stopped responding" in failures["p39"]
+    assert "stopped responding" in failures["p19"]
     assert sum(request.path.startswith("/p") for request in site.requests) == 8 * OPTIONS.tries
 
 
@@ -167,9 +165,7 @@ def test_crawl_gives_up_when_the_website_stops_answering(site: SiteDouble) -> No
     ],
     ids=["entities", "external entity", "packed", "nested", "cut"],
 )
-def test_hostile_sitemap_is_noted_and_links_are_followed(
-    site: SiteDouble, body: str | bytes, note: str
-) -> None:
+def test_hostile_sitemap_is_noted(site: SiteDouble, body: str | bytes, note: str) -> None:
     site.put("/sitemap.xml", body)
     pages, failures, notes = read(site)
     assert pages == ["index", "bad", "good"]
@@ -178,9 +174,8 @@ def test_hostile_sitemap_is_noted_and_links_are_followed(
 
 
 def test_sitemap_addresses_are_limited(site: SiteDouble) -> None:
-    site.put("/sitemap.xml", sitemap(*(f"{site.url}/n{number}" for number in range(60_000))))
-    options = CrawlOptions(delay=0, allow_private=True, max_pages=3, timeout=20)
-    pages, _, notes = read(site, options)
+    site.put("/sitemap.xml", sitemap(*(f"{site.url}/n{number}" for number in range(50_001))))
+    pages, _, notes = read(site, CrawlOptions(delay=0, allow_private=True, max_pages=3, timeout=20))
     assert pages == ["index"]
     assert any("first 50000 URLs" in note for note in notes)
     assert any("limit is 3 pages" in note for note in notes)
@@ -189,9 +184,8 @@ def test_sitemap_addresses_are_limited(site: SiteDouble) -> None:
 def test_nested_sitemaps_are_limited(site: SiteDouble) -> None:
     site.put("/sitemap.xml", sitemap_index(*(f"{site.url}/map{number}.xml" for number in range(100))))
     for number in range(100):
-        site.put(
-            f"/map{number}.xml", sitemap_index(f"{site.url}/sitemap.xml", f"{site.url}/deep{number}.xml")
-        )
+        below = sitemap_index(f"{site.url}/sitemap.xml", f"{site.url}/deep{number}.xml")
+        site.put(f"/map{number}.xml", below)
         site.put(f"/deep{number}.xml", sitemap_index(f"{site.url}/deeper{number}.xml"))
     pages, _, notes = read(site)
     assert pages == ["index", "bad", "good"]
@@ -199,46 +193,33 @@ def test_nested_sitemaps_are_limited(site: SiteDouble) -> None:
     assert any("Only the first 50 sitemaps" in note for note in notes)
 
 
-def test_private_address_is_refused(site: SiteDouble) -> None:
-    with pytest.raises(Unreachable, match="not a public address"):
-        list(WebsiteSource(f"{site.url}/", None, CrawlOptions(delay=0)).pages())
-    assert not site.requests
+def at_host(site: SiteDouble, hosts: dict[str, list[str]]) -> WebsiteSource:
+    """Return the site as the book of the first host, with a resolver that knows these addresses."""
+    url = f"http://{next(iter(hosts))}:{site.url.rpartition(':')[2]}/"
+    return WebsiteSource(url, None, CrawlOptions(delay=0, tries=1), resolve=lambda host, _: hosts[host])
 
 
-def test_host_name_with_a_private_address_is_refused(site: SiteDouble) -> None:
-    port = site.url.rpartition(":")[2]
-    for answer in (["127.0.0.1"], ["93.184.215.14", "127.0.0.1"], ["::ffff:127.0.0.1"], ["169.254.169.254"]):
-        source = WebsiteSource(
-            f"http://book.example:{port}/",
-            None,
-            CrawlOptions(delay=0),
-            resolve=lambda *_, answer=answer: answer,
-        )
+@pytest.mark.parametrize(
+    "addresses", ["127.0.0.1", "8.8.8.8 127.0.0.1", "::ffff:127.0.0.1", "169.254.169.254"]
+)
+def test_private_address_is_refused(site: SiteDouble, addresses: str) -> None:
+    named = at_host(site, {"book.example": addresses.split()})
+    for source in (named, WebsiteSource(f"{site.url}/", None, CrawlOptions(delay=0))):
         with pytest.raises(Unreachable, match="not a public address"):
             list(source.pages())
     assert not site.requests
 
 
 @pytest.mark.parametrize("path", ["/robots.txt", "/sitemap.xml"])
-def test_redirect_to_another_private_host_is_refused(
-    site: SiteDouble, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_redirect_to_a_private_host(site: SiteDouble, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The website itself counts as public here; the redirect is refused when its address is known."""
     monkeypatch.setattr(fetch, "is_public", lambda address: address == "127.0.0.1")
-    port = site.url.rpartition(":")[2]
-    hosts = {"book.example": ["127.0.0.1"], "internal.example": ["127.0.0.2"]}
+    source = at_host(site, {"book.example": ["127.0.0.1"], "internal.example": ["127.0.0.2"]})
+    refused = r"internal\.example is at 127\.0\.0\.2, which is not a public"
     with SiteDouble() as other:
         site.redirect(path, f"http://internal.example:{other.url.rpartition(':')[2]}{path}")
-        source = WebsiteSource(
-            f"http://book.example:{port}/",
-            None,
-            CrawlOptions(delay=0, tries=1),
-            resolve=lambda host, _: hosts[host],
-        )
         if path == "/robots.txt":
-            with pytest.raises(
-                Unreachable, match=r"internal\.example is at 127\.0\.0\.2, which is not a public"
-            ):
+            with pytest.raises(Unreachable, match=refused):
                 list(source.pages())
         else:
             assert [one.path for one in source.pages()] == ["index", "bad", "good"]
@@ -274,9 +255,8 @@ def test_endless_robots_txt_is_refused(site: SiteDouble) -> None:
 
 
 def test_robots_txt_with_too_many_wildcards_is_refused(site: SiteDouble) -> None:
-    site.put(
-        "/robots.txt", "User-agent: *\n" + "".join(f"Disallow: /*{number}b\n" for number in range(20_000))
-    )
+    rules = "".join(f"Disallow: /*{number}b\n" for number in range(20_000))
+    site.put("/robots.txt", f"User-agent: *\n{rules}")
     with pytest.raises(Unreachable, match="wildcards"):
         read(site)
     assert set(site.asked) == {"/robots.txt"}
