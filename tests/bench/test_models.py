@@ -50,9 +50,7 @@ def test_models_are_compared_and_those_that_fail_say_why(
     assert "does not have the model absent" in cells["openai:absent"][0]
     assert "cohere failed: Configuration error: COHERE_API_KEY" in printed.err
     assert "openai:my-model: tiny, 4 queries" in printed.err
-    assert cells["local"][0] == "384"
-    assert cells["local"][7] == "–"
-    assert cells["openai:my-model"][0] == "64"
+    assert (cells["local"][0], cells["local"][7], cells["openai:my-model"][0]) == ("384", "–", "64")
     assert " to " in cells["openai:my-model"][7]
     for name in ("local", "openai:my-model"):
         assert len(cells[name]) == len(cells["model"])

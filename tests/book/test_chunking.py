@@ -35,10 +35,8 @@ def words(text: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", text)) + 2
 
 
-def chunks(
-    markdown: str, count: Count = words, limit: int = 512, size: ChunkSize = SIZE
-) -> list[EmbeddingInput]:
-    return chunk_page(page(markdown), parse(markdown, title="Page"), "book", count, limit, size)
+def chunks(text: str, count: Count = words, limit: int = 512, size: ChunkSize = SIZE) -> list[EmbeddingInput]:
+    return chunk_page(page(text), parse(text, title="Page"), "book", count, limit, size)
 
 
 PROSE = "The controller reads every joint. It sends a command, waits, and reads again! Does it stop? Only when told. "
@@ -70,9 +68,7 @@ def test_heading_without_text() -> None:
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 40)), min_size=1, max_size=12))
 def test_chunk_never_holds_text_of_two_sections(sections: list[tuple[int, int]]) -> None:
     """The words of each section contain its number."""
-    parts = [
-        f"{'#' * level} Heading{n}\n\n{f'word{n} ' * count}" for n, (level, count) in enumerate(sections)
-    ]
+    parts = [f"{'#' * level} Heading{n}\n\n{f'word{n} ' * size}" for n, (level, size) in enumerate(sections)]
     for input_ in chunks("\n\n".join(parts), size=ChunkSize(40)):
         named = set(re.findall(r"(?:word|Heading)(\d+)", input_.chunk.text))
         assert len(named) == 1
@@ -274,9 +270,7 @@ def test_every_character_with_the_real_tokenizer(embedder: Embedder, source: str
     check(source, inputs, 512, embedder.count_tokens)
 
 
-@pytest.mark.parametrize(
-    ("text", "language"), [("Kurz", "de"), ("This is what it is about, in English.", "en")]
-)
+@pytest.mark.parametrize(("text", "language"), [("Kurz", "de"), ("This is about it, and in English.", "en")])
 def test_the_configured_language_decides_only_if_the_text_is_too_short(text: str, language: str) -> None:
     page = Page("a.md", "", "", "", (), f"# A\n\n{text}\n", "", locale="de")
     assert page_language(page, read(page)) == language

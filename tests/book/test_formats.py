@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.book.parsing.formats import format_of, formats, page_suffixes, read, reader_version, skip_advice
+from recto.book.parsing.formats import format_of, page_suffixes, read, reader_version
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError, InvalidArgument
@@ -124,15 +124,6 @@ def test_a_format_without_its_extra(suffix: str, tmp_path: Path, monkeypatch: py
     assert f"Reading them needs the extra `{suffix}`: pip install" in caught.value.hint
     (tmp_path / "a.md").write_text("# A\n\nText.\n")
     assert [page.path for page in open_book(tmp_path).pages()] == ["a.md"], "the others are read"
-
-
-def test_advice_for_formats_that_are_not_read(tmp_path: Path) -> None:
-    (tmp_path / "a.adoc").write_text("= A\n")
-    with pytest.raises(InvalidArgument) as caught:
-        open_book(tmp_path / "a.adoc")
-    assert "index the HTML that is built from it" in caught.value.hint
-    assert not skip_advice(".png")
-    assert not any(skip_advice(suffix) for format in formats() for suffix in format.suffixes)
 
 
 def test_a_docusaurus_site_reads_no_other_formats(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The built-in model: vectors, limits, its weight file, and a damaged or missing pack."""
+"""The built-in model: tokens, vectors, limits, its weight file, and a damaged or missing pack."""
 
 from __future__ import annotations
 
@@ -13,10 +13,15 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from recto.api import sample_source
 from recto.embedders.granite import weights as weights_module
+from recto.embedders.granite.bpe import AsciiTokenizer
 from recto.embedders.granite.embedder import (
     FINGERPRINT,
+    MERGES,
     MODELS,
     VARIANTS,
     built_in_embedder,
@@ -35,6 +40,7 @@ from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.settings import Precision
 from scripts import make_graph
+from scripts.make_merges import merges
 from tests.book.files import write
 
 
@@ -75,7 +81,7 @@ def test_the_graphs_are_up_to_date(precision: Precision) -> None:
 def test_vectors_equal_those_of_a_numpy_implementation(shared_home: Path, model: str) -> None:
     embedder, pack = built_in_embedder(shared_home, 2, model=model), find_pack()
     tokenizer, weights = new_tokenizer(read_tokenizer(pack)), MODELS[model].variants["fp32"].make(pack)
-    for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 12, "🤖 روبوت"):
+    for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 3, "🤖 روبوت"):
         expected = reference(tokenizer.encode(text).ids, weights)
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
 
@@ -203,3 +209,34 @@ def test_damaged_weights_are_removed(tmp_path: Path) -> None:
     assert remove_damaged_weights(tmp_path) == [name]
     assert not (tmp_path / name).exists()
     assert remove_damaged_weights(tmp_path) == []
+
+
+LIBRARY = new_tokenizer(read_tokenizer(find_pack()))
+ASCII = AsciiTokenizer(MERGES)
+WORDS = ["robot's", "I'll", " 2", "2.0", "''ve", "  ", "\t\n", "aaaaa", "x://y#a", "__init__()", "Ġ", "1e-5"]
+
+
+def test_the_merge_rules_are_those_of_the_pack() -> None:
+    assert MERGES.read_bytes() == merges(read_tokenizer(find_pack()))
+
+
+@given(st.text(st.characters(max_codepoint=127)) | st.lists(st.sampled_from(WORDS)).map("".join))
+@example("")
+@example(" \x1c\x1f \x00\x7f ")
+@example("What is ROS 2?")
+@settings(max_examples=100)
+def test_any_text_gets_the_tokens_of_the_library_or_none(text: str) -> None:
+    result, is_left = ASCII.encode(text), not text.isascii() or "<" in text or len(text) > 64
+    assert result == LIBRARY.encode(text).ids or (result is None and is_left)
+
+
+def test_a_book_gets_the_tokens_of_the_library() -> None:
+    lines = [line for page in sample_source().pages() for line in page.text.splitlines()][::5]
+    tokens = [(ASCII.encode(line), LIBRARY.encode(line).ids) for line in lines]
+    assert all(mine in (None, theirs) for mine, theirs in tokens)
+    assert sum(mine is not None for mine, _ in tokens) > 200
+
+
+@pytest.mark.parametrize("text", ["ein Schlüssel?", "what does <mask> mean", "🤖", "a\u00a0b", "x" * 65])
+def test_other_text_is_left_to_the_library(text: str) -> None:
+    assert ASCII.encode(text) is None

@@ -30,7 +30,7 @@ def int8(shared_home: Path) -> Embedder:
 
 
 def test_vectors_are_close_to_fp32(int8: Embedder, embedder: Embedder, retriever: Retriever) -> None:
-    documents = [chunk.text for chunk in retriever.open().scroll()][::24]
+    documents = [chunk.text for chunk in retriever.open().scroll()][::60]
     left, right = np.array(int8.embed_documents(documents)), np.array(embedder.embed_documents(documents))
     cosines = (left * right).sum(axis=1)
     assert cosines.min() >= 0.98
@@ -50,7 +50,7 @@ def test_each_weight_is_rounded_by_at_most_half_a_step() -> None:
 
 def test_the_calibration_fits_the_sample_book() -> None:
     """Activations lie within 255 steps, or at most a fifth beyond: a few are clipped."""
-    ranges = measure(GRANITE.variants["fp32"].make(find_pack()), texts()[::40])
+    ranges = measure(GRANITE.variants["fp32"].make(find_pack()), texts()[::120])
     for name, measured in read_calibration().items():
         low, high = (edge / measured.factors for edge in ranges[name])
         assert -low.min() / measured.scale <= measured.zero * 1.2 + 1

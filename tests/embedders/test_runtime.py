@@ -21,7 +21,7 @@ from recto.protocols import Embedder
 from recto.settings import Precision
 
 Inputs: TypeAlias = "dict[str, array[Any]]"
-QUERIES = ["What is ROS 2?", "x", "Schlüssel " * 700]
+QUERIES = ["What is ROS 2?", "x", "Schlüssel " * 90]
 
 
 def graph() -> bytes:

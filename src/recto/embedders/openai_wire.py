@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from recto._util.remote import Call, TransientEmbeddingError
-from recto._util.retry import DeadlineExceeded, redacted, retry_after
+from recto._util.retry import Call, DeadlineExceeded, TransientEmbeddingError, redacted, retry_after
 from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions, is_local_address

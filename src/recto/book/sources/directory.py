@@ -162,9 +162,8 @@ class Navigation:
             if entry in there:
                 names[entry] = None
             elif entry.endswith("/"):
-                names |= {
-                    name: None for name in self.pages if name.startswith(entry) and name not in self.sections
-                }
+                below = (name for name in self.pages if name.startswith(entry))
+                names |= dict.fromkeys(name for name in below if name not in self.sections)
         return [*names, *(name for name in self.pages if name not in names)]
 
 
