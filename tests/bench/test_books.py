@@ -7,19 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import books
-from bench.question_sets import (
-    Answer,
-    AnswerChunk,
-    Book,
-    Result,
-    Scores,
-    docs_root,
-    lead,
-    load_books,
-    measure,
-    score,
-)
+from bench import books, question_sets
+from bench.question_sets import Answer, AnswerChunk, Book, Result, Scores, load_books, measure, score
 from recto.evaluation.suites import Expectation
 
 
@@ -28,7 +17,7 @@ def test_the_docs_root_is_where_the_expected_pages_are(corpora: Path) -> None:
     assert (book.name, book.docs.relative_to(corpora).as_posix()) == ("tiny", "books/tiny/website/docs")
     assert [question.nothing for question in book.questions] == [False, False, False, True]
     with pytest.raises(SystemExit, match="has all expected pages"):
-        docs_root(corpora / "books" / "tiny", ["garden/seeds.md", "gone.md"])
+        question_sets.docs_root(corpora / "books" / "tiny", ["garden/seeds.md", "gone.md"])
     for questions, books_in, names, message in (
         ("questions", "books", ["other"], "no question set other"),
         ("questions", "questions", [], "needs the book"),
@@ -75,11 +64,11 @@ def test_books_weigh_the_same_whatever_their_number_of_queries() -> None:
 
 def test_a_lead_is_paired_and_the_same_in_every_run() -> None:
     mine, theirs = result(a=[1, 1, 2, 1] * 10, b=[1, 3] * 10), result(a=[1, 2, 2, 2] * 10, b=[1, 3] * 10)
-    gap = lead(mine, theirs)
-    assert gap == lead(mine, theirs)
+    gap = question_sets.lead(mine, theirs)
+    assert gap == question_sets.lead(mine, theirs)
     assert gap.mean == pytest.approx(0.125)
     assert 0 < gap.low < gap.mean < gap.high < 0.25
-    assert (lead(mine, mine).low, lead(mine, mine).high) == (0, 0)
+    assert (question_sets.lead(mine, mine).low, question_sets.lead(mine, mine).high) == (0, 0)
 
 
 def test_answerability_is_measured_where_every_answer_states_it() -> None:

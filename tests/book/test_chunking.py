@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from textwrap import dedent
 
 import pytest
 from hypothesis import given
@@ -133,37 +132,9 @@ def test_inline_math_and_code_are_not_split_as_sentences() -> None:
 
 
 def test_anchors_belong_to_the_chunk_with_their_text() -> None:
-    source = dedent(f"""\
-        # T
-
-        ## Empty
-
-        ## One
-
-        {PROSE * 5}
-
-        <a id="middle"></a>
-
-        {PROSE * 5}
-
-        :::tip
-
-        ### Inside
-
-        {PROSE * 5}
-
-        :::
-
-        ## Two
-
-        Tiny.
-
-        ## Three {{#third}}
-
-        {PROSE * 5}
-
-        ## Trailing
-        """)
+    blocks = '# T|## Empty|## One|TEXT|<a id="middle"></a>|TEXT|:::tip|### Inside|TEXT|:::'
+    blocks += "|## Two|Tiny.|## Three {#third}|TEXT|## Trailing"
+    source = blocks.replace("|", "\n\n").replace("TEXT", PROSE * 5)
     created = [input_.chunk for input_ in chunks(source, size=ChunkSize(154))]
     assert [chunk.anchor for chunk in created] == [chunk.anchors[0] for chunk in created]
     anchors = [" ".join(chunk.anchors) for chunk in created]

@@ -24,23 +24,13 @@ def book(root: Path, files: dict[str, str | bytes]) -> BookTree:
     return opened
 
 
-def docusaurus(root: Path, config: str, **files: str | bytes) -> BookTree:
+def config(values: str) -> dict[str, str | bytes]:
+    return {"docusaurus.config.js": f"module.exports = {{presets: [['classic', {{}}]], {values}}};"}
+
+
+def docusaurus(root: Path, values: str, **files: str | bytes) -> BookTree:
     named = {name.replace("_", "/", 1).replace("_", "."): content for name, content in files.items()}
-    preset = "presets: [['classic', {}]]"
-    return book(root, {"docusaurus.config.js": f"module.exports = {{{preset}, {config}}};", **named})
-
-
-@pytest.mark.parametrize(
-    ("config", "title"),
-    [
-        ("title: 'Robots', themeConfig: {navbar: {title: 'Short'}}", "Robots"),
-        ("themeConfig: ({navbar: {title: 'Short'}})", "Short"),
-        ("title: process.env.TITLE + compute()", ""),
-        ("title: 5", ""),
-    ],
-)
-def test_title_of_a_docusaurus_site(tmp_path: Path, config: str, title: str) -> None:
-    assert docusaurus(tmp_path, config).title == title
+    return book(root, {**config(values), **named})
 
 
 def test_logo_of_a_docusaurus_site_else_its_icon(tmp_path: Path) -> None:
@@ -61,17 +51,15 @@ def test_logos_that_are_not_read(tmp_path: Path, src: str) -> None:
     (tmp_path / "a.png").write_bytes(b"secret")
     (tmp_path / "site" / "static").mkdir(parents=True)
     (tmp_path / "site" / "static" / "link.png").symlink_to(tmp_path / "a.png")
-    config = f"themeConfig: {{navbar: {{logo: {{src: '{src}'}}}}}}"
+    values = f"themeConfig: {{navbar: {{logo: {{src: '{src}'}}}}}}"
     files = {"static_large_png": b"x" * 40_000, "static_a_html": b"<p>"}
-    assert docusaurus(tmp_path / "site", config, **files).logo == ""
+    assert docusaurus(tmp_path / "site", values, **files).logo == ""
 
 
 def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
-    config = "site_name: Bees\ntheme:\n  name: material\n  logo: img/bee.webp\n"
-    source = book(tmp_path / "one", {"mkdocs.yml": config, "docs/img/bee.webp": b"webp"})
+    values = "site_name: Bees\ntheme:\n  name: material\n  logo: img/bee.webp\n"
+    source = book(tmp_path, {"mkdocs.yml": values, "docs/img/bee.webp": b"webp"})
     assert (source.title, source.logo) == ("Bees", "data:image/webp;base64,d2VicA==")
-    plain = book(tmp_path / "two", {"mkdocs.yml": "site_name: 7\ntheme: material\n"})
-    assert (plain.title, plain.logo) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -82,9 +70,14 @@ def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
         ({"README.md": "# Introduction\n\nText.\n"}, ""),
         ({}, ""),
         ({"README.md": "# Keeping bees\n", "recto.toml": '[site]\ntitle = "Bees"\n'}, "Bees"),
+        (config("title: 'Robots', themeConfig: {navbar: {title: 'Short'}}"), "Robots"),
+        (config("themeConfig: ({navbar: {title: 'Short'}})"), "Short"),
+        (config("title: process.env.TITLE + compute()"), ""),
+        (config("title: 5"), ""),
+        ({"mkdocs.yml": "site_name: 7\ntheme: material\n"}, ""),
     ],
 )
-def test_title_of_a_tree(tmp_path: Path, files: dict[str, str | bytes], title: str) -> None:
+def test_title_of_a_book(tmp_path: Path, files: dict[str, str | bytes], title: str) -> None:
     assert book(tmp_path, files).title == title
 
 

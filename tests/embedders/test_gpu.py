@@ -21,11 +21,10 @@ from recto.embedders.granite.gpu import GpuEmbedder, TorchModel, TorchRunner
 from recto.embedders.granite.weights import find_pack, read_pack
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
-from recto.settings import BUILT_IN_MODEL, Device, Precision, Settings, load_settings
+from recto.settings import Device, Precision, Settings, load_settings
 from recto.testing import EmbedderConformance
 from tests.running import ROOT, environment
 
-Machine = Callable[..., None]
 REASON = "torch is not installed (the extra `gpu`)"
 UNICODE = ["", " ", "x", "naïve café", "机器人 " * 40, "🤖", "مرحبا بالعالم", "\0\x1b[31m", "don't" * 90]
 
@@ -37,18 +36,6 @@ def settings(home: Path, device: Device = "auto", precision: Precision = "auto",
 def torch_on_cpu(home: Path, device: Device = "cuda", **more: Any) -> GpuEmbedder:
     """Return the embedder of a GPU with torch's CPU in its place."""
     return gpu.GpuEmbedder(settings(home, device, **more), "cpu", print)
-
-
-@pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
-    """Return a function that makes this a machine with or without torch and the driver of a GPU."""
-
-    def make(torch: bool = True, driver: bool = True) -> None:
-        monkeypatch.setattr(sys, "platform", "linux")
-        monkeypatch.setattr(local, "find_spec", lambda name: name if torch else None)
-        monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path / ("" if driver else "none")),))
-
-    return make
 
 
 @pytest.fixture
@@ -77,59 +64,49 @@ def test_settings(tmp_path: Path) -> None:
             load_settings({name: "tpu"}, tmp_path)
 
 
-@pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_chosen_gpu_needs_the_extra(tmp_path: Path, device: Device, machine: Machine) -> None:
-    machine(torch=False)
-    with pytest.raises(ConfigurationError, match=f"RECTO_DEVICE={device} needs the extra `gpu`") as caught:
-        open_embedder(settings(tmp_path, device), print)
-    assert "[gpu]" in caught.value.hint
+CUDA, OTHER = {"device": "cuda"}, {"model": "other/model"}
 
 
-@pytest.mark.parametrize("precision", ["auto", "bf16"])
-def test_auto_is_the_gpu_with_torch_and_driver(
-    tmp_path: Path, precision: Precision, machine: Machine
+@pytest.mark.parametrize(
+    ("has_torch", "has_driver", "options", "expected"),
+    [
+        (True, True, {}, GpuEmbedder),
+        (True, True, {"precision": "bf16"}, GpuEmbedder),
+        (False, True, {}, BuiltInEmbedder),
+        (True, False, {}, BuiltInEmbedder),
+        (True, True, {"device": "cpu"}, BuiltInEmbedder),
+        (True, True, {"precision": "int8"}, BuiltInEmbedder),
+        (False, True, CUDA, "RECTO_DEVICE=cuda needs the extra `gpu`"),
+        (False, True, {"device": "mps"}, "RECTO_DEVICE=mps needs the extra `gpu`"),
+        (True, True, {"device": "cpu", "precision": "bf16"}, "RECTO_PRECISION=bf16 needs a GPU"),
+        (True, True, {**CUDA, "precision": "int8"}, "RECTO_PRECISION=int8 is for the CPU"),
+        (True, True, {**CUDA, **OTHER}, "is for the built-in models, not for other/model"),
+        (True, True, {"precision": "bf16", **OTHER}, "is for the built-in models, not for other/model"),
+    ],
+)
+def test_which_device_embeds_documents(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    has_torch: bool,
+    has_driver: bool,
+    options: dict[str, Any],
+    expected: type[Embedder] | str,
 ) -> None:
-    """Documents are in fp32, whatever the processor, unless bf16 is chosen, which is recorded."""
-    machine()
-    result = open_embedder(settings(tmp_path, precision=precision), print)
-    assert isinstance(result, GpuEmbedder)
-    assert result.batch_size >= 1024
-    variant = "int8-weights-bf16" if precision == "bf16" else FINGERPRINT.variant
-    assert result.fingerprint == replace(FINGERPRINT, variant=variant)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(local, "find_spec", lambda name: name if has_torch else None)
+    monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path / ("" if has_driver else "none")),))
+    if isinstance(expected, str):
+        with pytest.raises(ConfigurationError, match=expected) as caught:
+            open_embedder(settings(tmp_path, **options), print)
+        assert ("[gpu]" if "extra" in expected else "Unset ") in caught.value.hint
+        return
+    result = open_embedder(settings(tmp_path, **options), print)
+    assert type(result) is expected
     assert all(result.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
-
-
-@pytest.mark.parametrize(
-    ("has", "device", "precision"),  # torch and a driver
-    [
-        ((False, True), "auto", "auto"),
-        ((True, False), "auto", "auto"),
-        ((True, True), "cpu", "auto"),
-        ((True, True), "auto", "int8"),
-    ],
-)
-def test_otherwise_the_cpu_embeds(
-    tmp_path: Path, machine: Machine, has: tuple[bool, bool], device: Device, precision: Precision
-) -> None:
-    machine(*has)
-    assert type(open_embedder(settings(tmp_path, device, precision), print)) is BuiltInEmbedder
-
-
-@pytest.mark.parametrize(
-    ("device", "precision", "model", "message"),
-    [
-        ("cpu", "bf16", BUILT_IN_MODEL, "RECTO_PRECISION=bf16 needs a GPU"),
-        ("cuda", "int8", BUILT_IN_MODEL, "RECTO_PRECISION=int8 is for the CPU"),
-        ("cuda", "auto", "other/model", "is for the built-in models, not for other/model"),
-        ("auto", "bf16", "other/model", "is for the built-in models, not for other/model"),
-    ],
-)
-def test_no_such_combination(
-    tmp_path: Path, device: Device, precision: Precision, model: str, message: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=message) as caught:
-        open_embedder(settings(tmp_path, device, precision, model=model), print)
-    assert ("RECTO_MODEL" if model == "other/model" else "RECTO_") in caught.value.hint
+    if isinstance(result, GpuEmbedder):  # in fp32, whatever the processor
+        assert result.batch_size >= 1024
+        variant = "int8-weights-bf16" if options else FINGERPRINT.variant
+        assert result.fingerprint == replace(FINGERPRINT, variant=variant)
 
 
 def test_a_chosen_gpu_that_cannot_be_used(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,24 +17,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recto.api import sample_source
+from recto.embedders.granite import embedder as granite
 from recto.embedders.granite import weights as weights_module
 from recto.embedders.granite.bpe import AsciiTokenizer
-from recto.embedders.granite.embedder import (
-    FINGERPRINT,
-    MERGES,
-    MODELS,
-    VARIANTS,
-    built_in_embedder,
-    remove_damaged_weights,
-)
-from recto.embedders.granite.weights import (
-    Arrays,
-    cached_weights,
-    check_pack,
-    find_pack,
-    layout,
-    read_tokenizer,
-)
+from recto.embedders.granite.embedder import FINGERPRINT, MERGES, MODELS, VARIANTS, built_in_embedder
+from recto.embedders.granite.weights import Arrays, find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
@@ -113,7 +100,7 @@ def test_a_damaged_body_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:
     """A cache that cannot be written is ignored."""
     (tmp_path / "file").touch()
-    check_pack(find_pack(), tmp_path / "file" / "cache.json")
+    weights_module.check_pack(find_pack(), tmp_path / "file" / "cache.json")
     damaged = tmp_path / "pack"
     shutil.copy(find_pack(), damaged)
     with damaged.open("r+b") as file:
@@ -122,7 +109,7 @@ def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:
     for size in (damaged.stat().st_size, 5):
         os.truncate(damaged, size)
         with pytest.raises(ConfigurationError, match="damaged") as caught:
-            check_pack(damaged, tmp_path / "cache.json")
+            weights_module.check_pack(damaged, tmp_path / "cache.json")
         assert "pip install" in caught.value.hint
 
 
@@ -132,7 +119,7 @@ ARRAYS: Arrays = {**FLOATS, "a": np.arange(70_000, dtype=np.int8)}
 
 def content() -> bytes:
     whole = bytearray()
-    for name, start in layout(ARRAYS).items():
+    for name, start in weights_module.layout(ARRAYS).items():
         whole += bytes(start - len(whole)) + ARRAYS[name].tobytes()
     return bytes(whole)
 
@@ -147,25 +134,27 @@ def make() -> Mock:
 
 def test_later_starts_use_the_file(tmp_path: Path, make: Mock) -> None:
     for _ in range(3):
-        assert cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
+        assert weights_module.cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
     make.assert_called_once()
     assert (tmp_path / "w").read_bytes() == content()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w", "w.json"]
-    assert layout(ARRAYS) == {"a": 0, "b": 2 << 16, "c": 3 << 16}, "Windows maps from multiples of 64 KiB"
+    assert weights_module.layout(ARRAYS) == {"a": 0, "b": 2 << 16, "c": 3 << 16}, (
+        "Windows maps from multiples of 64 KiB"
+    )
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", content()[:-1] + b"\xff"])
 def test_a_damaged_file_is_written_again(tmp_path: Path, damage: bytes, make: Mock) -> None:
-    cached_weights(tmp_path, "w", HASH, make)
+    weights_module.cached_weights(tmp_path, "w", HASH, make)
     (tmp_path / "w").write_bytes(damage)
-    assert cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
+    assert weights_module.cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
     assert (tmp_path / "w").read_bytes() == content()
 
 
 def test_weights_stay_in_memory_if_no_correct_file_can_be_written(tmp_path: Path, make: Mock) -> None:
     (tmp_path / "file").touch()
     for folder, digest in (("file", HASH), ("no/home", HASH), (".", "another hash")):
-        weights = cached_weights(tmp_path / folder, "w", digest, make)
+        weights = weights_module.cached_weights(tmp_path / folder, "w", digest, make)
         assert weights.folder is None
         assert weights.arrays is ARRAYS
     assert not (tmp_path / "no").exists()
@@ -189,26 +178,26 @@ def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embed
 def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, make: Mock
 ) -> None:
-    cached_weights(tmp_path, "w", HASH, make)
+    weights_module.cached_weights(tmp_path, "w", HASH, make)
     file = tmp_path / "w"
     status = file.stat()
     with file.open("r+b") as damaged:  # size, time and inode stay
         damaged.write(b"\x01\x02\x03")
     os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
-    cached_weights(tmp_path, "w", HASH, make)
+    weights_module.cached_weights(tmp_path, "w", HASH, make)
     make.assert_called_once()  # the file is trusted for a day
     later = time.time() + days * 86_400
     monkeypatch.setattr("recto._util.files.time.time", lambda: later)
-    cached_weights(tmp_path, "w", HASH, make)
+    weights_module.cached_weights(tmp_path, "w", HASH, make)
     assert file.read_bytes() == content()
 
 
 def test_damaged_weights_are_removed(tmp_path: Path) -> None:
     name = str(VARIANTS["int8"].weights)
     write(tmp_path, {name: b"damaged"})
-    assert remove_damaged_weights(tmp_path) == [name]
+    assert granite.remove_damaged_weights(tmp_path) == [name]
     assert not (tmp_path / name).exists()
-    assert remove_damaged_weights(tmp_path) == []
+    assert granite.remove_damaged_weights(tmp_path) == []
 
 
 LIBRARY = new_tokenizer(read_tokenizer(find_pack()))

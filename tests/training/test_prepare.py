@@ -6,16 +6,9 @@ from typing import Any
 
 import pytest
 
+from training import prepare
 from training.import_sets import imported, quote_line
-from training.prepare import (
-    Passage,
-    Question,
-    is_excluded,
-    located,
-    parse_question,
-    sample_pages,
-    scifact_book,
-)
+from training.prepare import Passage, Question, is_excluded, located, parse_question, sample_pages
 
 
 def chunk(text: str, source: str, lines: tuple[int, int], *headings: str) -> Passage:
@@ -101,5 +94,5 @@ def test_scifact_is_a_book(tmp_path: Path) -> None:
     for split, claim in (("train", "1"), ("test", "2")):
         judged = f"query-id\tcorpus-id\tscore\n{claim}\t7\t1\n"
         (tmp_path / "qrels" / f"{split}.tsv").write_text(judged, "utf-8")
-    book = scifact_book(tmp_path)
+    book = prepare.scifact_book(tmp_path)
     assert [(row["split"], row["pos"]) for row in book["qs"]] == [("train", [0]), ("test", [0])]

@@ -12,19 +12,9 @@ import pytest
 from recto.book.sources.website import CrawlOptions, discovery, fetch
 from recto.book.sources.website.crawl import WebsiteSource
 from recto.errors import InvalidArgument, Unreachable
+from tests.doubles import site as web
 from tests.doubles.server import drop, hang, reset, slow_drip, status
-from tests.doubles.site import (
-    ENTITY_BOMB,
-    FILE_ENTITY,
-    HTML,
-    SiteDouble,
-    dripping_header,
-    endless,
-    gzip_bomb,
-    page,
-    sitemap,
-    sitemap_index,
-)
+from tests.doubles.site import SiteDouble, page
 
 OPTIONS = CrawlOptions(
     delay=0, timeout=1.5, tries=2, backoff=0.01, max_wait=0.5, max_bytes=1 << 20, allow_private=True
@@ -56,17 +46,17 @@ def read(site: SiteDouble, options: CrawlOptions = OPTIONS) -> tuple[list[str], 
     ("fault", "reason"),
     [
         (slow_drip(pause=0.05, seconds=30), "within 1.5 seconds"),
-        (dripping_header(), "within 1.5 seconds"),
+        (web.dripping_header(), "within 1.5 seconds"),
         (hang(), "within 1.5 seconds"),
         (drop(), "connection failed"),
         (reset(), "connection failed"),
         (status(429, headers={"Retry-After": "3600"}), "429"),
-        (endless(), "larger than 1 MiB"),
-        (status(200, b"x" * (2 << 20), content_type=HTML), "larger than 1 MiB"),
-        (status(200, gzip_bomb(), {"Content-Encoding": "gzip"}, HTML), "larger than 1 MiB"),
-        (status(200, b"\x1f\x8bno gzip", {"Content-Encoding": "gzip"}, HTML), "decompressed"),
-        (status(200, gzip.compress(b"<p>x" * 999)[:-9], {"Content-Encoding": "gzip"}, HTML), "truncated"),
-        (status(200, b"x", {"Content-Encoding": "br"}, HTML), "compressed as br"),
+        (web.endless(), "larger than 1 MiB"),
+        (status(200, b"x" * (2 << 20), content_type=web.HTML), "larger than 1 MiB"),
+        (status(200, web.gzip_bomb(), {"Content-Encoding": "gzip"}, web.HTML), "larger than 1 MiB"),
+        (status(200, b"\x1f\x8bno gzip", {"Content-Encoding": "gzip"}, web.HTML), "decompressed"),
+        (status(200, gzip.compress(b"<p>x" * 999)[:-9], {"Content-Encoding": "gzip"}, web.HTML), "truncated"),
+        (status(200, b"x", {"Content-Encoding": "br"}, web.HTML), "compressed as br"),
         (status(200, b"\xfa\xfb\xfc" * 500, content_type="text/html; charset=utf-8"), "not valid utf-8"),
         (status(403), "403"),
         (status(302, b"", {"Location": "file:///etc/passwd"}), "file:///etc/passwd"),
@@ -135,7 +125,7 @@ def test_other_encodings_are_read(site: SiteDouble) -> None:
 
 @pytest.mark.parametrize("kind", ["application/pdf", "image/png", "application/json"])
 def test_other_content_types_are_not_read(site: SiteDouble, kind: str) -> None:
-    site.always(endless(kind), path="/bad")
+    site.always(web.endless(kind), path="/bad")
     pages, failures, _ = read(site)
     assert pages == ["index", "good"]
     assert not failures
@@ -145,7 +135,7 @@ def test_other_content_types_are_not_read(site: SiteDouble, kind: str) -> None:
 def test_crawl_gives_up_when_the_website_stops_answering(site: SiteDouble) -> None:
     names = [f"p{number:02}" for number in range(20)]
     site.put("/", page("Start"))
-    site.put("/sitemap.xml", sitemap(*(f"{site.url}/{name}" for name in names)))
+    site.put("/web.sitemap.xml", web.sitemap(*(f"{site.url}/{name}" for name in names)))
     site.always(status(502), path="/p*")
     pages, failures, _ = read(site)
     assert pages == ["index"]
@@ -157,16 +147,16 @@ def test_crawl_gives_up_when_the_website_stops_answering(site: SiteDouble) -> No
 @pytest.mark.parametrize(
     ("body", "note"),
     [
-        (ENTITY_BOMB, "declares entities"),
-        (FILE_ENTITY, "declares entities"),
-        (gzip_bomb(), "larger than 16 MiB"),
+        (web.ENTITY_BOMB, "declares entities"),
+        (web.FILE_ENTITY, "declares entities"),
+        (web.gzip_bomb(), "larger than 16 MiB"),
         ("<urlset><url><loc>" + "<a>" * 100_000, "nested too deep"),
         ("<urlset><url>", "no element found"),
     ],
     ids=["entities", "external entity", "packed", "nested", "cut"],
 )
 def test_hostile_sitemap_is_noted(site: SiteDouble, body: str | bytes, note: str) -> None:
-    site.put("/sitemap.xml", body)
+    site.put("/web.sitemap.xml", body)
     pages, failures, notes = read(site)
     assert pages == ["index", "bad", "good"]
     assert not failures
@@ -175,7 +165,7 @@ def test_hostile_sitemap_is_noted(site: SiteDouble, body: str | bytes, note: str
 
 def test_sitemap_addresses_are_limited(site: SiteDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "_MOST_ADDRESSES", 500)
-    site.put("/sitemap.xml", sitemap(*(f"{site.url}/n{number}" for number in range(600))))
+    site.put("/web.sitemap.xml", web.sitemap(*(f"{site.url}/n{number}" for number in range(600))))
     pages, _, notes = read(site, replace(OPTIONS, max_pages=3))
     assert pages == ["index"]
     assert any("first 500 URLs" in note for note in notes)
@@ -183,11 +173,11 @@ def test_sitemap_addresses_are_limited(site: SiteDouble, monkeypatch: pytest.Mon
 
 
 def test_nested_sitemaps_are_limited(site: SiteDouble) -> None:
-    site.put("/sitemap.xml", sitemap_index(*(f"{site.url}/map{number}.xml" for number in range(100))))
+    site.put("/web.sitemap.xml", web.sitemap_index(*(f"{site.url}/map{number}.xml" for number in range(100))))
     for number in range(100):
-        below = sitemap_index(f"{site.url}/sitemap.xml", f"{site.url}/deep{number}.xml")
+        below = web.sitemap_index(f"{site.url}/web.sitemap.xml", f"{site.url}/deep{number}.xml")
         site.put(f"/map{number}.xml", below)
-        site.put(f"/deep{number}.xml", sitemap_index(f"{site.url}/deeper{number}.xml"))
+        site.put(f"/deep{number}.xml", web.sitemap_index(f"{site.url}/deeper{number}.xml"))
     pages, _, notes = read(site)
     assert pages == ["index", "bad", "good"]
     assert sum(request.path.endswith(".xml") for request in site.requests) <= 51
@@ -211,7 +201,7 @@ def test_private_address_is_refused(site: SiteDouble, addresses: str) -> None:
     assert not site.requests
 
 
-@pytest.mark.parametrize("path", ["/robots.txt", "/sitemap.xml"])
+@pytest.mark.parametrize("path", ["/robots.txt", "/web.sitemap.xml"])
 def test_redirect_to_a_private_host(site: SiteDouble, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The website itself counts as public here; the redirect is refused when its address is known."""
     monkeypatch.setattr(fetch, "is_public", lambda address: address == "127.0.0.1")
@@ -228,7 +218,7 @@ def test_redirect_to_a_private_host(site: SiteDouble, path: str, monkeypatch: py
         assert not other.requests
 
 
-@pytest.mark.parametrize("path", ["/robots.txt", "/sitemap.xml"])
+@pytest.mark.parametrize("path", ["/robots.txt", "/web.sitemap.xml"])
 def test_allowed_private_website_cannot_redirect_to_another(site: SiteDouble, path: str) -> None:
     with SiteDouble() as other:
         other.put(path, "")
@@ -249,7 +239,7 @@ def test_robots_txt_can_be_redirected_on_its_own_website(site: SiteDouble) -> No
 
 
 def test_endless_robots_txt_is_refused(site: SiteDouble) -> None:
-    site.always(endless("text/plain"), path="/robots.txt")
+    site.always(web.endless("text/plain"), path="/robots.txt")
     with pytest.raises(Unreachable, match="larger than"):
         read(site)
     assert site.sent < 16 << 20
