@@ -135,7 +135,7 @@ def test_other_content_types_are_not_read(site: SiteDouble, kind: str) -> None:
 def test_crawl_gives_up_when_the_website_stops_answering(site: SiteDouble) -> None:
     names = [f"p{number:02}" for number in range(20)]
     site.put("/", page("Start"))
-    site.put("/web.sitemap.xml", web.sitemap(*(f"{site.url}/{name}" for name in names)))
+    site.put("/sitemap.xml", web.sitemap(*(f"{site.url}/{name}" for name in names)))
     site.always(status(502), path="/p*")
     pages, failures, _ = read(site)
     assert pages == ["index"]
@@ -156,7 +156,7 @@ def test_crawl_gives_up_when_the_website_stops_answering(site: SiteDouble) -> No
     ids=["entities", "external entity", "packed", "nested", "cut"],
 )
 def test_hostile_sitemap_is_noted(site: SiteDouble, body: str | bytes, note: str) -> None:
-    site.put("/web.sitemap.xml", body)
+    site.put("/sitemap.xml", body)
     pages, failures, notes = read(site)
     assert pages == ["index", "bad", "good"]
     assert not failures
@@ -165,7 +165,7 @@ def test_hostile_sitemap_is_noted(site: SiteDouble, body: str | bytes, note: str
 
 def test_sitemap_addresses_are_limited(site: SiteDouble, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(discovery, "_MOST_ADDRESSES", 500)
-    site.put("/web.sitemap.xml", web.sitemap(*(f"{site.url}/n{number}" for number in range(600))))
+    site.put("/sitemap.xml", web.sitemap(*(f"{site.url}/n{number}" for number in range(600))))
     pages, _, notes = read(site, replace(OPTIONS, max_pages=3))
     assert pages == ["index"]
     assert any("first 500 URLs" in note for note in notes)
@@ -173,9 +173,9 @@ def test_sitemap_addresses_are_limited(site: SiteDouble, monkeypatch: pytest.Mon
 
 
 def test_nested_sitemaps_are_limited(site: SiteDouble) -> None:
-    site.put("/web.sitemap.xml", web.sitemap_index(*(f"{site.url}/map{number}.xml" for number in range(100))))
+    site.put("/sitemap.xml", web.sitemap_index(*(f"{site.url}/map{number}.xml" for number in range(100))))
     for number in range(100):
-        below = web.sitemap_index(f"{site.url}/web.sitemap.xml", f"{site.url}/deep{number}.xml")
+        below = web.sitemap_index(f"{site.url}/sitemap.xml", f"{site.url}/deep{number}.xml")
         site.put(f"/map{number}.xml", below)
         site.put(f"/deep{number}.xml", web.sitemap_index(f"{site.url}/deeper{number}.xml"))
     pages, _, notes = read(site)
@@ -201,7 +201,7 @@ def test_private_address_is_refused(site: SiteDouble, addresses: str) -> None:
     assert not site.requests
 
 
-@pytest.mark.parametrize("path", ["/robots.txt", "/web.sitemap.xml"])
+@pytest.mark.parametrize("path", ["/robots.txt", "/sitemap.xml"])
 def test_redirect_to_a_private_host(site: SiteDouble, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The website itself counts as public here; the redirect is refused when its address is known."""
     monkeypatch.setattr(fetch, "is_public", lambda address: address == "127.0.0.1")
@@ -218,7 +218,7 @@ def test_redirect_to_a_private_host(site: SiteDouble, path: str, monkeypatch: py
         assert not other.requests
 
 
-@pytest.mark.parametrize("path", ["/robots.txt", "/web.sitemap.xml"])
+@pytest.mark.parametrize("path", ["/robots.txt", "/sitemap.xml"])
 def test_allowed_private_website_cannot_redirect_to_another(site: SiteDouble, path: str) -> None:
     with SiteDouble() as other:
         other.put(path, "")
