@@ -54,14 +54,20 @@ def texts() -> list[str]:
     return list(dict.fromkeys([*UNICODE, *pieces]))[:200]
 
 
-def test_settings(tmp_path: Path) -> None:
-    chosen = {"RECTO_DEVICE": "CUDA", "RECTO_QUERY_DEVICE": "same"}
-    for variables, devices in (({}, ("auto", "cpu")), (chosen, ("cuda", "same"))):
-        result = load_settings(variables, tmp_path)
-        assert (result.device, result.query_device) == devices
-    for name in ("RECTO_DEVICE", "RECTO_QUERY_DEVICE"):
-        with pytest.raises(ConfigurationError, match=f"{name} must be one of"):
-            load_settings({name: "tpu"}, tmp_path)
+@pytest.mark.parametrize(
+    ("name", "attribute", "default", "value"),
+    [
+        ("RECTO_PRECISION", "precision", "auto", "int8"),
+        ("RECTO_DEVICE", "device", "auto", "cuda"),
+        ("RECTO_QUERY_DEVICE", "query_device", "cpu", "same"),
+    ],
+)
+def test_settings(tmp_path: Path, name: str, attribute: str, default: str, value: str) -> None:
+    for variables, expected in (({}, default), ({name: value.upper()}, value)):
+        assert getattr(load_settings(variables, tmp_path), attribute) == expected
+    with pytest.raises(ConfigurationError, match=f"{name} must be one of") as caught:
+        load_settings({name: "tpu"}, tmp_path)
+    assert f"{name}={default}" in caught.value.hint
 
 
 CUDA, OTHER = {"device": "cuda"}, {"model": "other/model"}

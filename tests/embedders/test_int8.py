@@ -19,7 +19,7 @@ from recto.embedders.granite.weights import LINEAR, find_pack, quantize, read_ca
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.settings import Precision, Settings, load_settings
+from recto.settings import Precision, Settings
 from recto.stores.edge.store import EdgeStore
 from scripts.calibrate_int8 import measure, texts
 
@@ -114,15 +114,6 @@ def test_every_copy_of_the_probe_is_compared(tmp_path: Path) -> None:
     check_vector(lambda rows: [[0.6, 0.8]] * len(rows), [0, 2], stored, copies=3)
     with pytest.raises(ConfigurationError, match="wrong numbers"):
         check_vector(lambda rows: [[0.6, 0.8], *[[0.8, 0.6]] * (len(rows) - 1)], [0, 2], stored, copies=3)
-
-
-def test_the_precision_setting(tmp_path: Path) -> None:
-    assert load_settings({}, tmp_path).precision == "auto"
-    assert load_settings({"RECTO_PRECISION": "INT8"}, tmp_path).precision == "int8"
-    message = "RECTO_PRECISION must be one of auto, fp32, int8, bf16"
-    with pytest.raises(ConfigurationError, match=message) as caught:
-        load_settings({"RECTO_PRECISION": "int4"}, tmp_path)
-    assert "RECTO_PRECISION=auto" in caught.value.hint
 
 
 @pytest.mark.parametrize(("dot_product", "precision"), [(True, "int8"), (False, "fp32")])

@@ -107,19 +107,15 @@ def test_without_a_sitemap_links_below_the_url_are_followed(site: SiteDouble) ->
     assert "Left out: 1 links with a query." in crawl.notes
 
 
-def test_sitemap_of_another_host_is_noted_and_links_are_followed(site: SiteDouble) -> None:
-    link(site, {"/": "/one", "/one": ""})
-    site.put("/sitemap.xml", sitemap("https://your-site.example.com/one"))
+@pytest.mark.parametrize(
+    ("host", "note"), [("https://example.com", "none below"), ("", "does not list all pages")]
+)
+def test_links_complete_a_sitemap_that_lacks_pages(site: SiteDouble, host: str, note: str) -> None:
+    link(site, {"/": "/en/one /en/two", "/en/": "", "/en/one": "", "/en/two": ""})
+    site.put("/sitemap.xml", sitemap(f"{host or site.url}/en/"))
     crawl = source(site, "/")
-    assert paths(crawl) == ["index", "one"]
-    assert any("none below" in note for note in crawl.notes)
-
-
-def test_partial_sitemap_is_completed_by_links(site: SiteDouble) -> None:
-    below = ["/en/latest/", "/en/latest/one", "/en/latest/two"]
-    link(site, {"/": " ".join(below[1:]), **dict.fromkeys(below, "")})
-    site.put("/sitemap.xml", sitemap(f"{site.url}/en/latest/"))
-    assert paths(source(site, "/")) == ["index", "en/latest", "en/latest/one", "en/latest/two"]
+    assert paths(crawl) == ["index", *(["en"] if not host else []), "en/one", "en/two"]
+    assert any(note in one for one in crawl.notes)
 
 
 def test_listings_blog_and_noindex_pages_are_skipped_and_counted(site: SiteDouble) -> None:
