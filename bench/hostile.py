@@ -369,6 +369,13 @@ _SMALL_SITES: dict[str, dict[str, str]] = {
         "SUMMARY.md": "# A\n\n* [B](b.md)\n  * [C](c.md)\n",
         "b.md": '# B\n\n{% hint style="info" title="x" %}\nc\n{% endhint %}\n',
     },
+    "jekyll": {
+        "_config.yml": "title: A\npermalink: pretty\nexclude: [x]\ncollections:\n  b:\n    output: true\n"
+        "defaults:\n- scope: {path: _b}\n  values: {permalink: /:path/}\n",
+        "a.md": "---\ntitle: A\nnav_order: 1\n---\n# A\n{: #b .c }\n\n1. TOC\n{:toc}\n\n{% raw %}{{ d }}"
+        "{% endraw %}\n{% include e.md f='g' %}\n",
+        "_b/c.md": "---\nparent: A\n---\n{% highlight h %}\n{{ site.title | i }}\n{% endhighlight %}\n",
+    },
     "nextra": {
         "next.config.mjs": "import nextra from 'nextra'\nexport default nextra({})({basePath: '/a'})\n",
         "content/_meta.js": "export default {index: 'A', b: {title: 'B', display: 'hidden'}}\n",

@@ -13,6 +13,8 @@ from bench.peers.figures import Figure, Results, Spread, ratio, spread
 from bench.peers.goals import goals
 from bench.peers.listing import SELF, load
 from bench.peers.process import RunnerError, RunnerProcess, cold
+from bench.peers.runners.recto import Recto
+from bench.peers.runners.system import BookLoader
 from bench.peers.running import Bench, interleave
 from bench.peers.workloads import indexing, querying, starting
 from bench.vectors import Vectors
@@ -154,3 +156,7 @@ def test_a_goal_that_is_missed_is_shown_as_missed() -> None:
     shown = table.goal_table(list(found.values()), {"chroma": "Chroma"})
     assert "| Chroma | ≥ 5 | 5.5 (5–6) | 6.67 | yes |" in shown
     assert "| Chroma | ≥ 1 | 0.9 | 0.9 | **no** |" in shown
+
+
+def test_recto_is_measured_on_books() -> None:
+    assert isinstance(Recto(), BookLoader)

@@ -94,13 +94,14 @@ def test_the_generator_can_be_chosen(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class SmallBook:
-    """The files of a site, the addresses of its pages in their order, and the text, title or part of some."""
+    """The files of a site, the addresses of its pages in their order, and the text, title, part or last anchor of some."""
 
     files: dict[str, str]
     addresses: dict[str, str]
     texts: dict[str, str] = field(default_factory=dict)
     titles: dict[str, str] = field(default_factory=dict)
     parts: dict[str, str] = field(default_factory=dict)
+    last_anchors: dict[str, str] = field(default_factory=dict)
 
 
 BOOKS = {
@@ -116,6 +117,7 @@ BOOKS = {
         {"index.md": "", "sea/waves.md": "sea/waves.html"},
         {"index.md": "**Mind**\nThe stairs.\nThe beacon is lit."},
         parts={"sea/waves.md": "Sea"},
+        last_anchors={"sea/waves.md": "the-big-wave"},
     ),
     "gitbook": SmallBook(
         {
@@ -152,6 +154,39 @@ BOOKS = {
         {name: name.replace(".md", ".html") for name in ("index.md", "sea/index.md", "sea/waves.md")},
         {"sea/index.md": "See Figure wave and `roll`.", "sea/waves.md": "```python\n\nroll()\n```"},
     ),
+    "jekyll": SmallBook(
+        {
+            "_config.yml": "title: Lights\npermalink: pretty\nexclude: [notes/]\ncollections:\n  lessons:\n"
+            "    output: true\n    permalink: /:collection/:path\n  drafts: {}\n",
+            "Gemfile": 'gem "jekyll"\n',
+            "index.md": "---\ntitle: Home\nnav_order: 1\n---\n\nWelcome to {{ site.title }}.\n",
+            "tower/index.md": "---\ntitle: Tower\nnav_order: 3\n---\n# Tower\n{: .no_toc }\n\n1. TOC\n{:toc}\n\n"
+            "## Stairs\n{: #up .steep }\n\n[Go](up){: .btn } with {% include step.md %}\n",
+            "tower/lamp.md": "---\ntitle: Lamp\nparent: Tower\npermalink: /light.html\n---\n\n{% comment %}\nNo.\n"
+            "{% endcomment %}{% highlight python %}\nlight()\n{% endhighlight %}\n{% raw %}{{ kept }}{% endraw %}\n",
+            "sea.md": '---\ntitle: Sea\nnav_order: 2\n---\n\n{% include note.html content="Mind the waves." %}\n',
+            "_includes/step.md": "care",
+            "_lessons/one.md": "---\ntitle: One\n---\n\nA lesson.\n",
+            "_drafts/two.md": "---\ntitle: Two\n---\n\nNo.\n",
+            "_posts/2020-01-01-news.md": "---\ntitle: News\n---\n\nNo.\n",
+            "notes/more.md": "---\n---\nNo.\n",
+            "plain.md": "# Without front matter\n\nNo.\n",
+        },
+        {
+            "index.md": "",
+            "sea.md": "sea/",
+            "tower/index.md": "tower/",
+            "tower/lamp.md": "light.html",
+            "_lessons/one.md": "lessons/one",
+        },
+        {
+            "index.md": "Welcome to Lights.",
+            "sea.md": "Mind the waves.",
+            "tower/index.md": "[Go](up) with care",
+            "tower/lamp.md": "```python\nlight()\n```\n{{ kept }}",
+        },
+        last_anchors={"tower/index.md": "up"},
+    ),
     "myst": SmallBook(
         {
             "myst.yml": "project:\n  title: Lights\n  toc:\n    - file: index.md\n    - title: Sea\n      children:\n"
@@ -172,8 +207,8 @@ def test_a_small_book(generator: str, tmp_path: Path) -> None:
     assert {path: text_of(pages[path]) for path in book.texts} == book.texts
     assert {path: read(pages[path]).title for path in book.titles} == book.titles
     assert {path: pages[path].module_title for path in book.parts} == book.parts
-    if generator == "quarto":
-        assert read(pages["sea/waves.md"]).sections[-1].anchors[-1][1] == "the-big-wave"
+    anchors = {path: read(pages[path]).sections[-1].anchors[-1][1] for path in book.last_anchors}
+    assert anchors == book.last_anchors
 
 
 def test_conf_py_is_never_run(tmp_path: Path) -> None:

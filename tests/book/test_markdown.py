@@ -264,6 +264,7 @@ def test_numbered_headings_have_their_own_count() -> None:
     ("style", "source", "text", "explicit"),
     [
         ("github", "Title {#my-id}", "Title", "my-id"),
+        ("github", "Title { #my-id }", "Title", "my-id"),
         ("github", "Title {/* #my-id */}", "Title", "my-id"),
         ("github", "Title <!-- #my-id -->", "Title", "my-id"),
         ("github", "Title <!-- a note -->", "Title <!-- a note -->", ""),

@@ -13,7 +13,7 @@ from recto._util.languages import ENGLISH, detect_language, language_tag
 from recto.book.chunking import split_block
 from recto.cli.render import wrap
 from recto.evaluation.integrity import contained, words
-from recto.search.analyzer import exact_term, fold, query_words, tokens, word_terms
+from recto.search.analyzer import exact_term, fold, query_words, word_spans, word_terms
 from recto.search.display import ELLIPSIS, make_snippet, matched_words
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.markdown import plain_text
@@ -96,7 +96,7 @@ def test_spellings_and_forms_of_a_word_have_the_same_stem(language: str, one: st
 
 def test_scripts_without_spaces_are_cut_into_pairs() -> None:
     text = "静的ファイル"
-    assert [text[token.start : token.end] for token in tokens(text, "ja")] == [
+    assert [text[start:end] for start, end in word_spans(text, "ja")] == [
         "静的",
         "的フ",
         "ファ",
@@ -180,9 +180,9 @@ def check_cuts(text: str, parts: list[str]) -> None:
 @settings(max_examples=300, deadline=None)
 def test_any_text_can_be_analysed(text: str, language: str) -> None:
     detect_language(text)
-    for token in tokens(text, language):
-        assert token.start < token.end <= len(text)
-        assert all(token.terms)
+    for start, end in word_spans(text, language):
+        assert start < end <= len(text)
+        assert all(word_terms(text[start:end], language))
     for word in query_words(text, language):
         assert word in text
         assert fold(word)
@@ -237,7 +237,7 @@ def test_fifty_thousand_random_strings() -> None:
     lexicons = {one: lexicon_of(in_language(one, SENTENCES.get(one, "A text"))) for one in LANGUAGES}
     for number in range(50_000):
         text, language = random_text(numbers), LANGUAGES[number % len(LANGUAGES)]
-        assert all(all(token.terms) for token in tokens(text, language))
+        assert all(all(word_terms(text[start:end], language)) for start, end in word_spans(text, language))
         detect_language(text)
         check_cuts(" ".join(text.split()), list(wrap(text, 10)))
         if not (block := text.strip()):

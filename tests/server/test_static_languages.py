@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.search.analyzer import is_stop_word, query_words, tokens
+from recto.search.analyzer import is_stop_word, query_words, word_spans, word_terms
 from recto.search.display import ELLIPSIS, make_snippet
 from recto.server.static_export import _analysis, export_static
 from recto.stores.edge.store import EdgeStore
@@ -37,8 +37,8 @@ console.log(JSON.stringify(texts.map((text) => spans(text).map(({ word }) => [wo
 def python_cuts(language: str, texts: list[str]) -> list[list[object]]:
     return [
         [
-            [text[one.start : one.end], list(one.terms), is_stop_word(text[one.start : one.end], language)]
-            for one in tokens(text, language)
+            [word, list(word_terms(word, language)), is_stop_word(word, language)]
+            for word in (text[start:end] for start, end in word_spans(text, language))
         ]
         for text in texts
     ]

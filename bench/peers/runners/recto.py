@@ -90,6 +90,10 @@ class Recto:
         work: Any = IndexJob(MarkdownTree(docs), Counted(embedding))
         return index_book(work, EdgeStore(folder), COLLECTION, journal=folder / "journal").info.chunks
 
+    def texts(self, answer: Any) -> list[str]:
+        """Return the texts of the chunks."""
+        return [hit.chunk.text for hit in answer.hits]
+
     def split(self, file: Path) -> list[str]:
         """Return the chunks of a page."""
         from recto.book.chunking import DEFAULT_SIZE, chunk_page

@@ -14,7 +14,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from typing import NamedTuple
 from zlib import crc32
 
 from recto._util.languages import ENGLISH, MARKS, UNSPACED, UNSPACED_LANGUAGES, stop_words
@@ -82,21 +81,8 @@ def analysis_rules() -> dict[str, object]:
     }
 
 
-class Token(NamedTuple):
-    """A word of a text with its position and its terms."""
-
-    start: int
-    end: int
-    terms: tuple[str, ...]
-
-
-def tokens(text: str, language: str = ENGLISH) -> Iterator[Token]:
-    """Yield the words of a text in order; in scripts without spaces, overlapping pairs of characters."""
-    for start, end in _spans(text, language):
-        yield Token(start, end, word_terms(text[start:end], language))
-
-
-def _spans(text: str, language: str) -> Iterator[tuple[int, int]]:
+def word_spans(text: str, language: str = ENGLISH) -> Iterator[tuple[int, int]]:
+    """Yield where words begin and end; in scripts without spaces, overlapping pairs of characters."""
     for match in (_COMPOUND if language == ENGLISH else _compiled(_OTHER_COMPOUND)).finditer(text):
         start, end = match.span()
         if language != ENGLISH and is_unspaced(match[0]):
@@ -110,7 +96,7 @@ def count_words(text: str, language: str = ENGLISH) -> Counter[str]:
     """Count the words of a text as they are written."""
     if language == ENGLISH:
         return Counter(word for word in _COMPOUND.findall(text) if len(word) <= MAX_WORD)
-    return Counter(text[start:end] for start, end in _spans(text, language))
+    return Counter(text[start:end] for start, end in word_spans(text, language))
 
 
 @lru_cache(maxsize=16_384)
@@ -238,7 +224,7 @@ def other_stop_words(language: str) -> frozenset[str]:
 
 def query_words(text: str, language: str = ENGLISH) -> list[str]:
     """Return the distinct words of a query; stop words only in quotes, or if there are no other words."""
-    spans = list(_spans(text, language))
+    spans = list(word_spans(text, language))
     has_quotes = any(mark in text for mark in '"“`')  # a pattern is compiled when a text needs it
     quoted = [match.span() for match in _compiled(_QUOTED).finditer(text)] if has_quotes else []
     content = [

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto._util.languages import is_between_characters
-from recto.search.analyzer import is_stop_word, is_unspaced, query_words, tokens, word_terms
+from recto.search.analyzer import is_stop_word, is_unspaced, query_words, word_spans, word_terms
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.markdown import plain_text
 from recto.search.query import MAX_QUERY
@@ -94,17 +95,34 @@ def words_to_match(query: str, lexical: LexicalQuery | None) -> tuple[QueryWord,
 
 def find_matches(text: str, words: Sequence[QueryWord]) -> list[Match]:
     """Return the words of a text that share a term with a query word, in order."""
-    positions = {term: number for number, word in reversed(list(enumerate(words))) for term in word.terms}
-    matches = []
-    language = words[0].language if words else ""
-    for token in tokens(text, language) if words else ():
-        matching = [positions[term] for term in token.terms if term in positions]
+    if not words:
+        return []
+    language, numbers = words[0].language, _matching_words(tuple(words))
+    spans = word_spans(text, language)
+    return [
+        Match(start, end, number) for start, end in spans if (number := numbers[text[start:end]]) is not None
+    ]
+
+
+class _MatchingWords(dict[str, int | None]):
+    """For each word of a text, the position of the query word that it matches, or None."""
+
+    def __init__(self, words: Sequence[QueryWord]) -> None:
+        self._language = words[0].language
+        self._positions = {
+            term: number for number, word in reversed(list(enumerate(words))) for term in word.terms
+        }
+
+    def __missing__(self, word: str) -> int | None:
+        terms = word_terms(word, self._language)
+        matching = [self._positions[term] for term in terms if term in self._positions]
         # A single character of a pair is no match to show, nor is a part of a stop word.
-        if matching and (
-            token.terms[0] in positions or not _needs_whole(text[token.start : token.end], language)
-        ):
-            matches.append(Match(token.start, token.end, matching[0]))
-    return matches
+        is_match = matching and (terms[0] in self._positions or not _needs_whole(word, self._language))
+        self[word] = matching[0] if is_match else None
+        return self[word]
+
+
+_matching_words = lru_cache(maxsize=8)(_MatchingWords)  # a query is compared with the words of many hits
 
 
 def _needs_whole(word: str, language: str) -> bool:

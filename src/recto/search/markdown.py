@@ -79,6 +79,7 @@ def clean_markdown(text: str, hits: Sequence[str] = (), *, all_tabs: bool = Fals
     return str(_BLANK_LINES.sub("\n\n", "\n".join(parts)).strip("\n"))
 
 
+@lru_cache(maxsize=1024)  # the same chunks are results of many queries
 def plain_text(text: str) -> str:
     """Return what a reader of the page sees, without any markup; each line stays a line."""
     shown: list[str] = []

@@ -20,6 +20,7 @@ from recto.book.sources.gitbook import D2lBookSite, GitBookSite, NextraSite
 from recto.book.sources.hugo import HugoSite
 from recto.book.sources.includes import Includes
 from recto.book.sources.includes import notes as include_notes
+from recto.book.sources.jekyll import JekyllSite
 from recto.book.sources.mdbook import MdBookSite
 from recto.book.sources.options import (
     INDEX_PAGES,
@@ -60,6 +61,7 @@ GENERATORS: dict[str, type[Generator]] = {
         QuartoSite,
         NextraSite,
         D2lBookSite,
+        JekyllSite,
         GitBookSite,
     )
 }
