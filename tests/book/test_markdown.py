@@ -192,21 +192,6 @@ def test_any_text_is_parsed(text: str, mdx: bool) -> None:
         (" at both ends ", "-at-both-ends-"),
         ("Ⓐ in a circle", "ⓐ-in-a-circle"),
         ("½ of x²", "-of-x"),
-    ],
-)
-def test_github_slugs(heading: str, slug: str) -> None:
-    assert slugger("github")(heading) == slug
-
-
-def test_repeated_headings_are_numbered() -> None:
-    slug = slugger("github")
-    slugs = [slug(heading) for heading in ("Setup", "Setup", "Setup 1", "Setup", "setup")]
-    assert slugs == ["setup", "setup-1", "setup-1-1", "setup-2", "setup-3"]
-
-
-@pytest.mark.parametrize(
-    ("heading", "slug"),
-    [
         ("With `code_x` and [link](a.md)", "with-code_x-and-link"),
         ("![alt text](/a.png) image", "alt-text-image"),
         ("Set {props.x} now", "set-propsx-now"),
@@ -227,7 +212,7 @@ def test_repeated_headings_are_numbered() -> None:
     ],
 )
 def test_docusaurus_anchors(heading: str, slug: str) -> None:
-    """The anchors are those that Docusaurus 3.10 gave to these headings."""
+    """The anchors are those that Docusaurus 3.10 gave to these headings, by the rules of GitHub."""
     assert slugger("github")(heading_texts(heading, mdx=True)[1]) == slug
 
 
@@ -255,9 +240,19 @@ def test_python_markdown_anchors() -> None:
     assert {heading: slug(heading_texts(heading, alt=False)[1]) for heading in page} == page
 
 
-def test_numbered_headings_have_their_own_count() -> None:
-    slug = slugger("python-markdown")
-    assert [slug(heading) for heading in ("x_3", "x", "x", "x_3", "x")] == ["x_3", "x", "x_1", "x_4", "x_2"]
+@pytest.mark.parametrize(
+    ("style", "headings", "anchors"),
+    [
+        (
+            "github",
+            ["Setup", "Setup", "Setup 1", "Setup", "setup"],
+            "setup setup-1 setup-1-1 setup-2 setup-3",
+        ),
+        ("python-markdown", ["x_3", "x", "x", "x_3", "x"], "x_3 x x_1 x_4 x_2"),
+    ],
+)
+def test_repeated_headings_are_numbered(style: AnchorStyle, headings: list[str], anchors: str) -> None:
+    assert " ".join(map(slugger(style), headings)) == anchors
 
 
 @pytest.mark.parametrize(

@@ -164,9 +164,8 @@ class CohereEmbedder:
         calls, trial = math.ceil(texts / _BATCH), PACES["trial"]
         minutes = max(calls / trial.calls, texts / trial.inputs, tokens / trial.tokens)
         price = MODELS[self._model].dollars
-        return CostEstimate(
-            calls, round(minutes, 2), None if price is None else round(price * tokens / 1e6, 6)
-        )
+        cost = None if price is None else round(price * tokens / 1e6, 6)
+        return CostEstimate(calls, round(minutes, 2), cost)
 
     @property
     def client(self) -> cohere.ClientV2:
@@ -249,14 +248,12 @@ class CohereEmbedder:
                 progress(len(vectors), len(texts))
         return vectors
 
-    def _embed(
-        self, texts: Sequence[str], input_type: str, truncate: str, deadline: float
-    ) -> Steps[list[Vector]]:
+    def _embed(self, texts: Sequence[str], kind: str, truncate: str, deadline: float) -> Steps[list[Vector]]:
         seconds = deadline - time.monotonic()
         arguments = {
             "texts": list(texts),
             "model": self._model,
-            "input_type": input_type,
+            "input_type": kind,
             "embedding_types": ["float"],
             "truncate": truncate,
             "request_options": {"timeout_in_seconds": max(1, int(seconds + 0.5)), "max_retries": 0},

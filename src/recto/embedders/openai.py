@@ -145,9 +145,8 @@ class OpenAIEmbedder:
         length_origin = "says the model card" if card.max_tokens else "assumed: set RECTO_OPENAI_MAX_TOKENS"
         if self._options.max_tokens:
             length_origin = "RECTO_OPENAI_MAX_TOKENS"
-        origin = (
-            "the model is not known: check its model card" if card == KnownModel() else "of the model card"
-        )
+        is_known = card != KnownModel()
+        origin = "of the model card" if is_known else "the model is not known: check its model card"
         return (
             f"Endpoint: {self._endpoint.shown}",
             f"Dimension {probe.dim}, {'normalised' if probe.normalised else 'not normalised: Recto does it'}",

@@ -57,13 +57,12 @@ class Endpoint:
         parts = urlsplit(options.url)
         host, given = parts.hostname or "", parts.path.rstrip("/")
         path = given.removesuffix("/embeddings")
-        self._azure = (
-            host.endswith(_AZURE_HOSTS) or "/openai/deployments/" in path or bool(options.api_version)
-        )
+        is_deployment = "/openai/deployments/" in path
+        self._azure = host.endswith(_AZURE_HOSTS) or is_deployment or bool(options.api_version)
         if not given:
             path = "/openai/v1" if self._azure else "/v1"
         query = parts.query
-        version = options.api_version or (_AZURE_VERSION if "/openai/deployments/" in path else "")
+        version = options.api_version or (_AZURE_VERSION if is_deployment else "")
         if version and "api-version=" not in query:
             query = f"{query}&api-version={version}".removeprefix("&")
         self._base = f"{parts.scheme}://{parts.netloc}{path}"

@@ -361,9 +361,9 @@ class _Rewriter:
                 top.is_yaml = top.options = not top.is_yaml
             return ""
         if top.options:
-            option = _CELL_OPTION.fullmatch(line) or (
-                _OPTION.fullmatch(line) if self.dialect == MYST else None
-            )
+            option = _CELL_OPTION.fullmatch(line)
+            if self.dialect == MYST:
+                option = option or _OPTION.fullmatch(line)
             if option:
                 caption = self._option(option[1], option[2], _EQUATION * (top.kind == "math"))
                 return f"# {caption}" if caption else ""
