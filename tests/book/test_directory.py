@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recto.book.sources.directory import any_of, ignored
 from recto.book.sources.tree import open_book
@@ -208,9 +206,3 @@ def test_globs(pattern: str, name: str, matches: bool) -> None:
 )
 def test_gitignore_patterns(lines: list[str], name: str, matches: bool) -> None:
     assert ignored(lines)(name) is matches
-
-
-@given(st.text("*?[]{}!,/ab.-\\", max_size=20), st.text("ab/.", max_size=10))
-def test_any_pattern_is_accepted(pattern: str, name: str) -> None:
-    assert any_of([pattern])(name) in (True, False)
-    assert ignored([pattern])(name) in (True, False)

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recto.book.parsing.formats import format_of, page_suffixes, read, reader_version
 from recto.book.parsing.frontmatter import split_front_matter
@@ -158,12 +156,3 @@ def test_a_reader_that_cannot_be_imported(book: Path, install_plugin: Install) -
 )
 def test_front_matter(text: str, values: dict[str, object], body: str, lines: int) -> None:
     assert split_front_matter(text) == (values, body, lines)
-
-
-@given(st.text(max_size=100))
-def test_any_front_matter_is_parsed(text: str) -> None:
-    for whole in (text, f"---\n{text}\n---\nbody"):
-        values, body, lines = split_front_matter(whole)
-        assert isinstance(values, dict)
-        assert whole.endswith(body)
-        assert whole[: len(whole) - len(body)].count("\n") == lines

@@ -91,7 +91,6 @@ X86 = "processor\t: 0\nmodel name\t: avx512_vnni\nflags\t\t: fpu sse2 avx2 {} rd
         (X86.format("avx_vnni"), True),
         (X86.format("avx512f"), False),
         ("processor: 0\n", False),
-        ("", False),
         (None, False),
     ],
 )

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recto._util.numbers import PROBE_TEXTS, is_same_probe, probe_revision
+from recto._util.numbers import PROBE_TEXTS, is_same_probe
 from recto._util.retry import retry_after
 from recto.embedders import openai as module
 from recto.embedders.openai import OpenAIEmbedder
@@ -251,16 +249,6 @@ def test_a_connection_that_the_server_has_closed_is_replaced(
         double.script(fault)
         assert embed("soil") == pytest.approx(expected)
     assert waits == []
-
-
-@pytest.mark.parametrize(("cosine_of_both", "same"), [(0.9999, True), (0.9995, True), (0.998, False)])
-def test_projections_keep_small_angles(cosine_of_both: float, same: bool) -> None:
-    chance = random.Random(1)
-    noise = math.sqrt(1 / cosine_of_both**2 - 1)
-    for _ in range(5):
-        vectors = [[chance.gauss(0, 1) for _ in range(768)] for _ in range(2)]
-        others = [[number + chance.gauss(0, noise) for number in vector] for vector in vectors]
-        assert is_same_probe(probe_revision(vectors), probe_revision(others)) is same
 
 
 def test_probes() -> None:
