@@ -369,6 +369,11 @@ _SMALL_SITES: dict[str, dict[str, str]] = {
         "SUMMARY.md": "# A\n\n* [B](b.md)\n  * [C](c.md)\n",
         "b.md": '# B\n\n{% hint style="info" title="x" %}\nc\n{% endhint %}\n',
     },
+    "bookdown": {
+        "_bookdown.yml": "rmd_files: [index.Rmd, a.Rmd]\nrmd_subdir: true\n",
+        "index.Rmd": "---\ntitle: A\nurl: https://a.org\n---\n# (PART) B {-}\n\n# C {#d .e}\n\n## F\n",
+        "a.Rmd": "# G\n\n```{r, echo = FALSE}\nh\n```\n\n\\@ref(fig:i) (\\#eq:j)\n\n(ref:k) l\n\n## F {-}\n",
+    },
     "jekyll": {
         "_config.yml": "title: A\npermalink: pretty\nexclude: [x]\ncollections:\n  b:\n    output: true\n"
         "defaults:\n- scope: {path: _b}\n  values: {permalink: /:path/}\n",

@@ -42,7 +42,7 @@ ORG = {"recto.readers": "org = demo_reader:read"}
         ("mdx", "a.mdx"),
         ("rst", "a.rst"),
         ("ipynb", "a.ipynb"),
-        ("qmd", "a.qmd"),
+        ("qmd", "a.qmd a.Rmd"),
         ("epub", "a.EPUB"),
         ("pdf", "a.pdf"),
         (None, "a.html a.txt a.adoc md"),

@@ -150,7 +150,7 @@ def test_rollback(home: Path, small_book: Path) -> None:
         (["index", "/no/such/place"], "does not exist"),
         (
             ["index", "src/recto/cli"],
-            "There is no .md, .markdown, .mdown, .mkdn, .mkd, .mdx, .qmd, .ipynb, .rst",
+            "There is no .md, .markdown, .mdown, .mkdn, .mkd, .mdx, .qmd, .rmd, .ipynb, .rst",
         ),
         (["index", "docs", "--collection", "a/b"], "--collection is not a usable collection name"),
         (["index", "--sample", "--collection", "x"], "--sample has its own collection"),

@@ -79,7 +79,7 @@ MDX = Format("mdx", MDX_SUFFIXES, _read_markdown, common=True)
 HTML = Format("html", (), _read_html)  # websites and built sites; HTML files beside Markdown are build output
 MYST = Format("myst", (), _read_dialect)  # Markdown files of a site that uses MyST
 D2L = Format("d2l", (), _read_dialect)  # Markdown files of a d2lbook
-QUARTO = Format("qmd", (".qmd",), _read_dialect)
+QUARTO = Format("qmd", (".qmd", ".rmd"), _read_dialect)
 NOTEBOOK = Format("ipynb", (".ipynb",), _lazy("notebook", "read_notebook"), largest=_LARGEST_NOTEBOOK)
 RST = Format("rst", (".rst", ".rest"), _lazy("rst", "read_rst"), largest=1 << 20)
 EPUB = Format(
@@ -92,7 +92,7 @@ _FIXED = (MARKDOWN, MDX, HTML)  # a plugin may replace the readers of the other 
 _NOT_READ = {
     (".adoc", ".asciidoc"): "AsciiDoc is not read; index the HTML that is built from it, "
     "or crawl the website",
-    (".org", ".rmd", ".textile"): "build the site, and index its address or the directory of its HTML files",
+    (".org", ".textile"): "build the site, and index its address or the directory of its HTML files",
     (".html", ".htm"): "HTML files beside pages in other formats are not read; index their directory",
     (".docx", ".odt", ".tex"): "convert them to one of the formats that Recto reads, such as PDF or EPUB",
 }

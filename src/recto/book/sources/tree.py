@@ -13,6 +13,7 @@ from recto._util.text import nearest, plural
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, skip_advice, suffix_list
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources import docusaurus, mkdocs
+from recto.book.sources.bookdown import BookdownSite
 from recto.book.sources.built import BuiltSiteRules, is_built_site
 from recto.book.sources.directory import Generator, PageDirectory, SiteRules, any_of, is_file, module_titles
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
@@ -59,6 +60,7 @@ GENERATORS: dict[str, type[Generator]] = {
         MystSite,
         SphinxSite,
         QuartoSite,
+        BookdownSite,
         NextraSite,
         D2lBookSite,
         JekyllSite,
