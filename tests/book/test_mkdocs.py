@@ -166,5 +166,5 @@ def test_a_navigation_may_list_directories(tmp_path: Path) -> None:
     nav = "site_name: Tools\nnav:\n- z.md\n- Guide: guide/\n- guide/first.md\n- a.md\n"
     names = ("a", "b", "z", "guide/first", "guide/one", "guide/two")
     root = write(write_pages(tmp_path, *(f"docs/{name}.md" for name in names)), {"mkdocs.yml": nav})
-    names = [page.path for page in open_book(root).pages()]
-    assert names == ["z.md", "guide/one.md", "guide/two.md", "guide/first.md", "a.md", "b.md"]
+    paths = [page.path for page in open_book(root).pages()]
+    assert paths == ["z.md", "guide/one.md", "guide/two.md", "guide/first.md", "a.md", "b.md"]

@@ -67,7 +67,11 @@ def test_a_book_is_one_file(tmp_path: Path) -> None:
 
 
 def test_a_book_in_a_tree(tmp_path: Path) -> None:
-    files = {"page.md": "# Page\n\nText.\n", "part/small.epub": BOOK, "part/broken.epub": BOOK[:100]}
+    files: dict[str, str | bytes] = {
+        "page.md": "# Page\n\nText.\n",
+        "part/small.epub": BOOK,
+        "part/broken.epub": BOOK[:100],
+    }
     tree = open_book(write(tmp_path, files))
     assert [(page.path, page.module) for page in tree.pages()] == [
         ("page.md", "intro"),
