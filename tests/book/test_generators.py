@@ -198,10 +198,7 @@ BOOKS = {
             "README.md": "# About\n\nNo.\n",
         },
         {"index.Rmd": "", "01-tower.Rmd": "steps.html", "02-lamp.Rmd": "the-lamp.html"},
-        {
-            "01-tower.Rmd": "See Chapter the lamp.\n```r\n# climb()\n```",
-            "02-lamp.Rmd": "Light it .",
-        },
+        {"01-tower.Rmd": "See Chapter the lamp.\n```r\n# climb()\n```", "02-lamp.Rmd": "Light it ."},
         {"01-tower.Rmd": "Stairs"},
         {"02-lamp.Rmd": "The tower"},
         {

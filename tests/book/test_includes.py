@@ -322,10 +322,8 @@ IMPORT = "import Code from '!!raw-loader!./x.js';\nimport CodeBlock from '@theme
     ("shown", "fence"),
     [
         ('<CodeBlock language="jsx">{Code}</CodeBlock>', "```jsx\na = 1;\n```"),
-        (
-            '<CodeBlock className="language-ts" title="x">\n{Code}\n</CodeBlock>',
-            '```ts title="x"\na = 1;\n```',
-        ),
+        ('<CodeBlock className="language-ts" title="">\n{Code}\n</CodeBlock>', "```ts\na = 1;\n```"),
+        ('<CodeBlock language="ts" title="x">\n{Code}\n</CodeBlock>', '```ts title="x"\na = 1;\n```'),
         ("<CodeBlock\n  showLines\n>\n{Code\n  .split('\\n').join('')}\n</CodeBlock>", "```js\na = 1;\n```"),
         ("<pre>{Code}</pre>", "```js\na = 1;\n```"),
         ("{Code}", "```js\na = 1;\n```"),

@@ -243,11 +243,7 @@ def test_python_markdown_anchors() -> None:
 @pytest.mark.parametrize(
     ("style", "headings", "anchors"),
     [
-        (
-            "github",
-            ["Setup", "Setup", "Setup 1", "Setup", "setup"],
-            "setup setup-1 setup-1-1 setup-2 setup-3",
-        ),
+        ("github", ["Set", "Set", "Set 1", "Set", "set"], "set set-1 set-1-1 set-2 set-3"),
         ("python-markdown", ["x_3", "x", "x", "x_3", "x"], "x_3 x x_1 x_4 x_2"),
     ],
 )
