@@ -130,26 +130,11 @@ def test_many_substitutions_are_refused() -> None:
 
 
 def test_anchors_are_those_of_sphinx() -> None:
-    text = """\
-.. _lamp:
-
-``Lamp``
-========
-
-.. _elsewhere: https://example.org
-.. currentmodule:: tower
-
-.. class:: Lamp(oil)
-
-   A lamp.
-
-   .. method:: light()
-
-.. data:: hidden
-   :no-index:
-
-.. envvar:: LAMP_OIL
-"""
+    text = (
+        ".. _lamp:\n\n``Lamp``\n========\n\n.. _elsewhere: https://example.org\n.. currentmodule:: tower\n\n"
+    )
+    text += ".. class:: Lamp(oil)\n\n   A lamp.\n\n   .. method:: light()\n\n"
+    text += ".. data:: hidden\n   :no-index:\n\n.. envvar:: LAMP_OIL\n"
     document = read(page_of(text, "rst"))
     assert document.title == "Lamp"
     anchors = [name for section in document.sections for _, name in section.anchors]
