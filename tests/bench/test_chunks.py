@@ -8,17 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bench.chunk_quality import BookQuestion, anchor_key, load_questions
 from bench.chunks import BOOKS, QUESTIONS
-from bench.measures import overlap, shared, union
+from bench.measures import overlap
 from bench.scifact import ndcg
-
-RANGES = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 60)).map(lambda pair: (min(pair), max(pair) + 1)), max_size=6
-)
 
 
 @pytest.mark.parametrize("book", BOOKS)
@@ -50,15 +44,6 @@ def test_overlap_by_hand() -> None:
         (overlap([(0, 10), (0, 10)], [(0, 10)]), (1, 0.5, 0.5)),
     ):
         assert (found.recall, found.precision, found.iou) == pytest.approx(expected)
-
-
-@given(RANGES, RANGES)
-def test_shared_counts_characters(some: list[tuple[int, int]], others: list[tuple[int, int]]) -> None:
-    def characters(parts: list[tuple[int, int]]) -> set[int]:
-        return {place for start, end in parts for place in range(start, end)}
-
-    assert shared(some, others) == len(characters(some) & characters(others))
-    assert characters(union(some)) == characters(some)
 
 
 def test_each_claim_is_judged_by_the_order_of_all_abstracts() -> None:

@@ -157,9 +157,7 @@ def test_robots_txt_is_read_up_to_a_limit_without_a_line_that_is_cut_off() -> No
 
 
 def test_robots_delay_and_sitemaps() -> None:
-    rules = Robots(
-        "Sitemap: https://x.y/a.xml\nUser-agent: *\nCrawl-delay: 2.5\nSitemap: /b.xml\nDisallow: /x\n"
-    )
+    rules = Robots("Sitemap: https://x.y/a.xml\nUser-agent: *\nCrawl-delay: 2.5\nSitemap: /b.xml\n")
     assert (rules.delay, rules.sitemaps) == (2.5, ("https://x.y/a.xml", "/b.xml"))
     assert Robots("User-agent: *\nCrawl-delay: soon\n").delay == 0
 
