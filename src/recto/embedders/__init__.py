@@ -11,10 +11,10 @@ from recto.types.search import Vector
 _UNIT_TOLERANCE = 1e-6  # rounding error of a length in single precision
 
 
-def text_too_long(text: str, max_tokens: int) -> EmbeddingError:
+def text_too_long(text: str, tokens: int, max_tokens: int) -> EmbeddingError:
     """Return the error for a document that is longer than the model reads."""
     return EmbeddingError(
-        f"A text is longer than the {max_tokens} tokens of the model: {text[:60]!r} …",
+        f"A text of {tokens} tokens is longer than the {max_tokens} tokens of the model: {text[:60]!r} …",
         hint="Split the text. `recto index` does this automatically.",
     )
 

@@ -259,7 +259,7 @@ class FastembedEmbedder:
         """Embed chunks."""
         too_long = next((text for text in texts if self.count_tokens(text) > self.max_tokens), None)
         if too_long is not None:
-            raise text_too_long(too_long, self.max_tokens)
+            raise text_too_long(too_long, self.count_tokens(too_long), self.max_tokens)
         prefixed = [self._card.document + text for text in texts]
         stream = self._loaded().passage_embed(prefixed, batch_size=_FASTEMBED_BATCH)
         return self._collect(stream, len(texts), progress)

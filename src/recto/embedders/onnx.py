@@ -280,7 +280,7 @@ class LocalEmbedder:
         rows = self._tokens(texts)
         for text, row in zip(texts, rows, strict=True):
             if len(row) > self.max_tokens:
-                raise text_too_long(text, self.max_tokens)
+                raise text_too_long(text, len(row), self.max_tokens)
         return rows
 
     def _truncated(self, row: list[int]) -> list[int]:

@@ -198,7 +198,7 @@ class OpenAIEmbedder:
         lengths = [self.count_tokens(text) for text in texts]
         longest = max(lengths, default=0)
         if longest > self.max_tokens:
-            raise text_too_long(texts[lengths.index(longest)], self.max_tokens)
+            raise text_too_long(texts[lengths.index(longest)], longest, self.max_tokens)
         self._probed()
         self._check_length(min(self.max_tokens, -(-longest // _STEP) * _STEP))
         return self._run(self._embed([self._document_prefix + text for text in texts], DOCUMENT, progress))
