@@ -7,19 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import books
-from bench.question_sets import (
-    Answer,
-    AnswerChunk,
-    Book,
-    Result,
-    Scores,
-    docs_root,
-    lead,
-    load_books,
-    measure,
-    score,
-)
+from bench import books, question_sets
+from bench.question_sets import Answer, AnswerChunk, Book, Result, Scores, load_books, measure, score
 from recto.evaluation.suites import Expectation
 
 
@@ -28,13 +17,14 @@ def test_the_docs_root_is_where_the_expected_pages_are(corpora: Path) -> None:
     assert (book.name, book.docs.relative_to(corpora).as_posix()) == ("tiny", "books/tiny/website/docs")
     assert [question.nothing for question in book.questions] == [False, False, False, True]
     with pytest.raises(SystemExit, match="has all expected pages"):
-        docs_root(corpora / "books" / "tiny", ["garden/seeds.md", "gone.md"])
-    with pytest.raises(SystemExit, match="no question set other"):
-        load_books(corpora / "questions", corpora / "books", ["other"])
-    with pytest.raises(SystemExit, match="needs the book"):
-        load_books(corpora / "questions", corpora / "questions", [])
-    with pytest.raises(SystemExit, match="no question sets"):
-        load_books(corpora, corpora / "books", [])
+        question_sets.docs_root(corpora / "books" / "tiny", ["garden/seeds.md", "gone.md"])
+    for questions, books_in, names, message in (
+        ("questions", "books", ["other"], "no question set other"),
+        ("questions", "questions", [], "needs the book"),
+        ("", "books", [], "no question sets"),
+    ):
+        with pytest.raises(SystemExit, match=message):
+            load_books(corpora / questions, corpora / books_in, names)
 
 
 def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
@@ -48,9 +38,8 @@ def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
         AnswerChunk("c.mdx", ("C",), opening=True),
     )
     assert score(question, Answer(hits)) == Scores("1", "howto", 2, 2, 4)
-    assert score(question, Answer(tuple(AnswerChunk(hit.page) for hit in hits))) == Scores(
-        "1", "howto", 2, 2, None
-    )
+    pages = Answer(tuple(AnswerChunk(hit.page) for hit in hits))
+    assert score(question, pages) == Scores("1", "howto", 2, 2, None)
     assert score(question, Answer(hits[:3])) == Scores("1", "howto", 0, 0, 0)
     assert score(question, Answer(hits[5:])) == Scores("1", "howto", 1, 1, 1)
     assert score(question, Answer((AnswerChunk("c.mdx", ("C", "Late")),))).section == 0
@@ -59,16 +48,11 @@ def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
 
 
 def result(**ranks: list[int]) -> Result:
-    return Result(
-        {
-            book: tuple(
-                Scores(str(n), "even" if n % 2 == 0 else "odd", rank, rank, None)
-                for n, rank in enumerate(found)
-            )
-            for book, found in ranks.items()
-        },
-        {},
-    )
+    def scores(ranks: list[int]) -> tuple[Scores, ...]:
+        types = ("even", "odd") * len(ranks)
+        return tuple(Scores(str(n), types[n], rank, rank, None) for n, rank in enumerate(ranks))
+
+    return Result({book: scores(found) for book, found in ranks.items()}, {})
 
 
 def test_books_weigh_the_same_whatever_their_number_of_queries() -> None:
@@ -80,11 +64,11 @@ def test_books_weigh_the_same_whatever_their_number_of_queries() -> None:
 
 def test_a_lead_is_paired_and_the_same_in_every_run() -> None:
     mine, theirs = result(a=[1, 1, 2, 1] * 10, b=[1, 3] * 10), result(a=[1, 2, 2, 2] * 10, b=[1, 3] * 10)
-    gap = lead(mine, theirs)
-    assert gap == lead(mine, theirs)
+    gap = question_sets.lead(mine, theirs)
+    assert gap == question_sets.lead(mine, theirs)
     assert gap.mean == pytest.approx(0.125)
     assert 0 < gap.low < gap.mean < gap.high < 0.25
-    assert (lead(mine, mine).low, lead(mine, mine).high) == (0, 0)
+    assert (question_sets.lead(mine, mine).low, question_sets.lead(mine, mine).high) == (0, 0)
 
 
 def test_answerability_is_measured_where_every_answer_states_it() -> None:
@@ -96,9 +80,7 @@ def test_answerability_is_measured_where_every_answer_states_it() -> None:
     assert len(measure([book], {"tiny": stated}).scores["tiny"]) == 2
 
 
-def test_recto_is_asked_from_the_files_to_the_tables(
-    corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_whole_run(corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = corpora / "figures.json"
     folders = [f"--{name}={corpora / name}" for name in ("questions", "books", "cache")]
     chosen = ["--systems=recto-dense", "--rare=5", "--threads=1"]

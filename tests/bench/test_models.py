@@ -50,9 +50,7 @@ def test_models_are_compared_and_those_that_fail_say_why(
     assert "does not have the model absent" in cells["openai:absent"][0]
     assert "cohere failed: Configuration error: COHERE_API_KEY" in printed.err
     assert "openai:my-model: tiny, 4 queries" in printed.err
-    assert cells["local"][0] == "384"
-    assert cells["local"][7] == "–"
-    assert cells["openai:my-model"][0] == "64"
+    assert (cells["local"][0], cells["local"][7], cells["openai:my-model"][0]) == ("384", "–", "64")
     assert " to " in cells["openai:my-model"][7]
     for name in ("local", "openai:my-model"):
         assert len(cells[name]) == len(cells["model"])
@@ -66,6 +64,7 @@ def test_models_are_compared_and_those_that_fail_say_why(
 
 
 BOTH = ("local", "local:granite")
+OPENAI = {"RECTO_OPENAI_URL": "http://x"}
 
 
 @pytest.mark.parametrize(
@@ -75,11 +74,8 @@ BOTH = ("local", "local:granite")
         ({"RECTO_MODEL": "BAAI/bge-m3"}, [*BOTH, "local:BAAI/bge-m3"]),
         ({"COHERE_API_KEY": "k"}, [*BOTH, "cohere"]),
         ({"COHERE_API_KEY": "k", "RECTO_MODEL": "embed-v4.0"}, [*BOTH, "cohere:embed-v4.0"]),
-        (
-            {"COHERE_API_KEY": "k", "RECTO_OPENAI_URL": "http://x", "RECTO_MODEL": "m"},
-            [*BOTH, "openai:m", "cohere"],
-        ),
-        ({"RECTO_EMBEDDER": "Local", "RECTO_OPENAI_URL": "http://x"}, [*BOTH]),
+        ({"COHERE_API_KEY": "k", **OPENAI, "RECTO_MODEL": "m"}, [*BOTH, "openai:m", "cohere"]),
+        ({"RECTO_EMBEDDER": "Local", **OPENAI}, [*BOTH]),
         ({"RECTO_EMBEDDER": "demo"}, [*BOTH, "demo"]),
     ],
 )

@@ -1,4 +1,3 @@
-import json
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -8,7 +7,7 @@ import pytest
 
 from bench.chunk_quality import BookQuestion
 from bench.peers import table
-from bench.peers.dataset import Book, Dataset, read_book, write_dataset
+from bench.peers.dataset import Book, read_book
 from bench.peers.environments import here
 from bench.peers.figures import Figure, Results, Spread, ratio, spread
 from bench.peers.goals import goals
@@ -52,11 +51,6 @@ def book(house: Path, vectors: Vectors) -> Book:
     return read_book(open_book(house / "book"), QUESTIONS, vectors, 2)
 
 
-@pytest.fixture(scope="module")
-def dataset(book: Book, vectors: Vectors, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return write_dataset(book, 2 * len(book.inputs), vectors, tmp_path_factory.mktemp("dataset"))
-
-
 @pytest.fixture
 def bench(book: Book, vectors: Vectors, tmp_path: Path) -> Bench:
     systems = tuple(SYSTEMS[name] for name in HERE)
@@ -64,51 +58,20 @@ def bench(book: Book, vectors: Vectors, tmp_path: Path) -> Bench:
     return Bench(systems, environments, book, vectors, tmp_path, cache, Results({}), rounds=2, threads=1)
 
 
-def right(book: Book, number: int) -> str:
-    """The id of the passage that answers a question."""
-    start = "Beans are sown after" if number == 0 else "Knead the dough until"
-    (found,) = [one.chunk.id for one in book.inputs if start in one.chunk.text]
-    return found
-
-
-@pytest.mark.parametrize("name", HERE)
-def test_a_runner_indexes_opens_and_answers(
-    name: str, book: Book, dataset: Dataset, shared_home: Path, tmp_path: Path
-) -> None:
-    with RunnerProcess(SYSTEMS[name], here(), tmp_path) as runner:
-        runner.ask("embed", how="precomputed", folder=str(dataset.folder), home=str(shared_home), threads=1)
-        indexed = runner.ask("index", pieces=str(dataset.pieces), folder=str(tmp_path / "index"))
-        assert indexed["pieces"] == dataset.size
-        assert runner.ask("open", folder=str(tmp_path / "index"))["wall"] > 0
-        plain = runner.ask("ask", questions=list(book.questions), top=3, warm=1)
-        assert [found[0][0] for found in plain["found"]] == [right(book, 0), right(book, 1)]
-        assert [len(plain[kind]) for kind in ("wall", "cpu", "embedding")] == [2, 2, 2]
-        assert all(whole > part > 0 for whole, part in zip(plain["wall"], plain["embedding"], strict=True))
-        (filtered,) = runner.ask("ask", questions=[book.questions[0]], top=40, module="kitchen")["found"]
-        assert filtered
-        assert all(source.startswith("module-2-kitchen/") for _, source in filtered)
-        assert runner.ask("run", questions=list(book.questions), top=3, seconds=0.05)["asked"] > 0
-        assert runner.ask("memory")["rss"] > 1e6
-
-
 def test_what_a_runner_cannot_do_is_told_and_it_goes_on(tmp_path: Path) -> None:
     with RunnerProcess(SYSTEMS["numpy"], here(), tmp_path) as runner:
         with pytest.raises(RunnerError, match="no loader"):
             runner.ask("split", file="x.md")
         assert runner.ask("load")["wall"] >= 0
-    with (
-        RunnerProcess(SYSTEMS["langchain"], here(), tmp_path) as runner,
-        pytest.raises(RunnerError, match="langchain_core"),
-    ):
-        runner.ask("load")
 
 
 def test_a_fresh_process_gives_the_same_answer(book: Book, bench: Bench) -> None:
     bench.systems, bench.rounds = bench.systems[:1], 1
     starting.run(bench, len(book.inputs))
     answer = bench.results.get(starting.cold_work(len(book.inputs)), SELF)
+    (expected,) = [one.chunk.id for one in book.inputs if "Beans are sown after" in one.chunk.text]
     assert answer is not None
-    assert answer.more["found"][0] == right(book, 0)
+    assert answer.more["found"][0] == expected
     imports = bench.results.of(starting.IMPORT).values()
     assert all(len(figure.values) == len(figure.cpu) == 1 for figure in imports)
     with pytest.raises(RunnerError):
@@ -124,11 +87,9 @@ def test_searches_are_measured_and_shown(book: Book, bench: Bench) -> None:
             figures = bench.results.of(querying.query_work(size, model=model, filtered=filtered))
             assert not any(figure.why for figure in figures.values()), {n: f.why for n, f in figures.items()}
             assert [figures[name].more["agreement"] for name in HERE] == [1, 1, 1]
-        whole = bench.results.get(querying.query_work(size, model=True, filtered=filtered), SELF)
-        rest = bench.results.get(querying.rest_work(size, filtered=filtered), SELF)
-        assert whole is not None
-        assert rest is not None
-        assert all(part < all_of_it for part, all_of_it in zip(rest.values, whole.values, strict=True))
+        whole = bench.results.of(querying.query_work(size, model=True, filtered=filtered))[SELF].values
+        rest = bench.results.of(querying.rest_work(size, filtered=filtered))[SELF].values
+        assert all(part < all_of_it for part, all_of_it in zip(rest, whole, strict=True))
     shown = table.markdown(bench.results, bench.systems)
     assert f"### Query, {size} chunks, vectors given, filtered" in shown
     assert "Recto / bare calls of model and engine" in shown
@@ -183,16 +144,6 @@ def made_up() -> Results:
     ):
         results.add(figure)
     return results
-
-
-def test_a_run_is_taken_up_again() -> None:
-    later = Results({"versions": {"recto": "recto 2"}})
-    later.take(json.loads(json.dumps(made_up().to_dict())))
-    assert later.figures == made_up().figures
-    assert later.about["versions"] == {"recto": "recto 2", "chroma": "chromadb 2"}
-    later.add(Figure(starting.cold_work(1000), "chroma", "ms", (1.0,)))
-    assert len(later.figures) == len(made_up().figures)
-    assert later.of(starting.cold_work(1000))["chroma"].values == (1.0,)
 
 
 def test_a_goal_that_is_missed_is_shown_as_missed() -> None:

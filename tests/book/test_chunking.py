@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from textwrap import dedent
 
 import pytest
 from hypothesis import given
@@ -22,19 +21,12 @@ from recto.protocols import Embedder
 from recto.types.book import Page
 
 SIZE = ChunkSize()
+Count = Callable[[str], int]
 
 
-def page(markdown: str, *, mdx: bool = False) -> Page:
-    return Page(
-        "module-1-x/page.md",
-        "local://docs/docs/module-1-x/page",
-        "Page",
-        "x",
-        ("x", "module-1-x"),
-        markdown,
-        "r",
-        "mdx" if mdx else "markdown",
-    )
+def page(markdown: str) -> Page:
+    path = "module-1-x/page"
+    return Page(f"{path}.md", f"local://docs/docs/{path}", "Page", "x", ("x", "module-1-x"), markdown, "r")
 
 
 def words(text: str) -> int:
@@ -42,12 +34,8 @@ def words(text: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", text)) + 2
 
 
-def chunks(
-    markdown: str, count: object = words, limit: int = 512, size: ChunkSize = SIZE
-) -> list[EmbeddingInput]:
-    made = page(markdown)
-    assert callable(count)
-    return chunk_page(made, parse(markdown, title=made.title), "book", count, limit, size)
+def chunks(text: str, count: Count = words, limit: int = 512, size: ChunkSize = SIZE) -> list[EmbeddingInput]:
+    return chunk_page(page(text), parse(text, title="Page"), "book", count, limit, size)
 
 
 PROSE = "The controller reads every joint. It sends a command, waits, and reads again! Does it stop? Only when told. "
@@ -58,27 +46,15 @@ def test_short_page_is_one_chunk() -> None:
     chunk = input_.chunk
     assert chunk.text == "One line.\n\nAnother line."
     assert input_.embedded == "Title\n\nOne line.\n\nAnother line."
-    assert (chunk.title, chunk.module, chunk.headings, chunk.anchor) == (
-        "Title",
-        "x",
-        ("Title",),
-        "",
-    )
+    assert (chunk.title, chunk.module, chunk.headings, chunk.anchor) == ("Title", "x", ("Title",), "")
     assert (chunk.chunk_index, chunk.total_chunks, chunk.start_line, chunk.end_line) == (0, 1, 3, 5)
     assert chunk.source == "module-1-x/page.md"
 
 
 def test_each_section_has_its_own_chunk_and_heading_path() -> None:
-    source = (
-        f"# T\n\n{PROSE * 3}\n\n## One\n\n{PROSE * 3}\n\n### Deep\n\n{PROSE * 3}\n\n## Two\n\n{PROSE * 3}\n"
-    )
-    assert [input_.chunk.heading_path for input_ in chunks(source)] == [
-        "T",
-        "T > One",
-        "T > One > Deep",
-        "T > Two",
-    ]
-    assert [input_.chunk.anchor for input_ in chunks(source)] == ["", "one", "deep", "two"]
+    source = "\n\n".join(f"{heading}\n\n{PROSE * 3}" for heading in ("# T", "## One", "### Deep", "## Two"))
+    created = [(input_.chunk.heading_path, input_.chunk.anchor) for input_ in chunks(source)]
+    assert created == [("T", ""), ("T > One", "one"), ("T > One > Deep", "deep"), ("T > Two", "two")]
 
 
 def test_heading_without_text() -> None:
@@ -91,10 +67,7 @@ def test_heading_without_text() -> None:
 @given(st.lists(st.tuples(st.integers(1, 4), st.integers(0, 40)), min_size=1, max_size=12))
 def test_chunk_never_holds_text_of_two_sections(sections: list[tuple[int, int]]) -> None:
     """The words of each section contain its number."""
-    parts = [
-        f"{'#' * level} Heading{number}\n\n{f'word{number} ' * count}"
-        for number, (level, count) in enumerate(sections)
-    ]
+    parts = [f"{'#' * level} Heading{n}\n\n{f'word{n} ' * size}" for n, (level, size) in enumerate(sections)]
     for input_ in chunks("\n\n".join(parts), size=ChunkSize(40)):
         named = set(re.findall(r"(?:word|Heading)(\d+)", input_.chunk.text))
         assert len(named) == 1
@@ -133,10 +106,8 @@ def test_long_fence_is_split_between_lines() -> None:
 
 
 def test_unclosed_fence_is_split_at_blank_lines_and_stays_unclosed() -> None:
-    parts = [
-        f"# part {number}\n" + "\n".join(f"step_{number}_{line}()" for line in range(9))
-        for number in range(30)
-    ]
+    steps = "\n".join(f"step_{line}()" for line in range(9))
+    parts = [f"# part {number}\n{steps}" for number in range(30)]
     inputs = chunks("# T\n\n```python\n" + "\n\n".join(parts) + "\n")
     assert len(inputs) > 2
     assert all(input_.chunk.text.startswith(("# part", "```python\n# part")) for input_ in inputs)
@@ -161,59 +132,23 @@ def test_inline_math_and_code_are_not_split_as_sentences() -> None:
 
 
 def test_anchors_belong_to_the_chunk_with_their_text() -> None:
-    source = dedent(f"""\
-        # T
-
-        ## Empty
-
-        ## One
-
-        {PROSE * 5}
-
-        <a id="middle"></a>
-
-        {PROSE * 5}
-
-        :::tip
-
-        ### Inside
-
-        {PROSE * 5}
-
-        :::
-
-        ## Two
-
-        Tiny.
-
-        ## Three {{#third}}
-
-        {PROSE * 5}
-
-        ## Trailing
-        """)
-    made = [input_.chunk for input_ in chunks(source, size=ChunkSize(154))]
-    assert [chunk.anchor for chunk in made] == ["empty", "one", "one", "one", "two", "third", "trailing"]
-    assert [chunk.anchors for chunk in made] == [
-        ("empty", "t"),
-        ("one",),
-        ("one", "middle"),
-        ("one", "inside"),
-        ("two",),
-        ("third",),
-        ("trailing",),
-    ]
+    blocks = '# T|## Empty|## One|TEXT|<a id="middle"></a>|TEXT|:::tip|### Inside|TEXT|:::'
+    blocks += "|## Two|Tiny.|## Three {#third}|TEXT|## Trailing"
+    source = blocks.replace("|", "\n\n").replace("TEXT", PROSE * 5)
+    created = [input_.chunk for input_ in chunks(source, size=ChunkSize(154))]
+    assert [chunk.anchor for chunk in created] == [chunk.anchors[0] for chunk in created]
+    anchors = [" ".join(chunk.anchors) for chunk in created]
+    assert anchors == ["empty t", "one", "one middle", "one inside", "two", "third", "trailing"]
 
 
 def test_version_and_locale_come_from_the_page() -> None:
-    made = replace(page("# T\n\ntext\n"), version="2.0", locale="de")
-    (input_,) = chunk_page(made, parse(made.text), "book", words, 512, SIZE)
+    written = replace(page("# T\n\ntext\n"), version="2.0", locale="de")
+    (input_,) = chunk_page(written, parse(written.text), "book", words, 512, SIZE)
     assert (input_.chunk.version, input_.chunk.locale) == ("2.0", "de")
 
 
 def test_long_list_is_split_between_items() -> None:
-    items = [f"- item {number}: {PROSE}" for number in range(30)]
-    inputs = chunks("# T\n\n" + "\n".join(items) + "\n")
+    inputs = chunks("# T\n\n" + numbered(30, f"- item {{}}: {PROSE}") + "\n")
     assert len(inputs) > 1
     for input_ in inputs:
         assert all(line.startswith("- item") for line in input_.chunk.text.split("\n"))
@@ -258,21 +193,12 @@ BLOCKS = st.one_of(
     st.integers(1, 9).map(lambda count: f":::tip\n\n{numbered(count, 'advice {}')}\n\n- one\n- two\n\n:::"),
     st.integers(1, 9).map(lambda count: "!!! note\n" + numbered(count, "    note {}")),
     st.integers(1, 9).map(lambda count: f"$$\n{numbered(count, 'x_{} = y')}\n$$"),
-    st.sampled_from(
-        [
-            "## Two",
-            "### Three",
-            "> quoted words",
-            "***",
-            "<!-- hidden -->",
-            "<b>shown</b>",
-            "a &amp; b &lt; c",
-        ]
-    ),
+    st.sampled_from(["## Two", "### Three", "> quoted words", "***"]),
+    st.sampled_from(["<!-- hidden -->", "<b>shown</b>", "a &amp; b &lt; c"]),
 )
 ENDS = st.sampled_from(["", "```\nnever closed\n\nup to the end\n"])
 DOCUMENTS = st.tuples(st.lists(BLOCKS, min_size=1, max_size=12), ENDS).map(
-    lambda made: "# T\n\n" + "\n\n".join(made[0]) + "\n\n" + made[1]
+    lambda parts: "# T\n\n" + "\n\n".join(parts[0]) + "\n\n" + parts[1]
 )
 _REPEATED = re.compile(r"^(?:#+ (?:Two|Three)|\| a \| b \||\|---\|---\||```(?:py)?|~~~)$", re.MULTILINE)
 
@@ -282,7 +208,7 @@ def marks(text: str) -> str:
     return "".join(_REPEATED.sub("", text).split())
 
 
-def check(source: str, inputs: list[EmbeddingInput], limit: int, count: Callable[[str], int]) -> None:
+def check(source: str, inputs: list[EmbeddingInput], limit: int, count: Count) -> None:
     document = parse(source, title="T")
     expected = "".join(marks(block.text) for section in document.sections for block in section.blocks)
     assert "".join(marks(input_.chunk.text) for input_ in inputs) == expected
@@ -293,17 +219,14 @@ def check(source: str, inputs: list[EmbeddingInput], limit: int, count: Callable
         assert count(input_.embedded) <= limit
         assert last <= chunk.start_line <= chunk.end_line <= len(lines)
         last = chunk.end_line
-        written = {
-            line.strip()
-            for line in html.unescape("\n".join(lines[chunk.start_line - 1 : chunk.end_line])).split("\n")
-        }
+        written = html.unescape("\n".join(lines[chunk.start_line - 1 : chunk.end_line])).split("\n")
         for line in chunk.text.split("\n"):
             assert _REPEATED.fullmatch(line) or any(line.strip() in source_line for source_line in written)
         assert (chunk.chunk_index, chunk.total_chunks) == (index, len(inputs))
 
 
 @given(DOCUMENTS, st.integers(40, 300))
-@hypothesis_settings(max_examples=200)
+@hypothesis_settings(max_examples=60)
 def test_every_character_is_in_one_chunk_with_its_lines(source: str, max_tokens: int) -> None:
     size = ChunkSize(max_tokens)
     inputs = chunks(source, size=size)
@@ -312,22 +235,13 @@ def test_every_character_is_in_one_chunk_with_its_lines(source: str, max_tokens:
 
 
 @given(DOCUMENTS, st.integers(60, 500))
-@hypothesis_settings(max_examples=20)
-def test_every_character_is_in_one_chunk_with_the_real_tokenizer(
-    embedder: Embedder, source: str, max_tokens: int
-) -> None:
-    check(
-        source,
-        chunks(source, embedder.count_tokens, embedder.max_tokens, ChunkSize(max_tokens)),
-        512,
-        embedder.count_tokens,
-    )
+@hypothesis_settings(max_examples=10)
+def test_every_character_with_the_real_tokenizer(embedder: Embedder, source: str, max_tokens: int) -> None:
+    inputs = chunks(source, embedder.count_tokens, embedder.max_tokens, ChunkSize(max_tokens))
+    check(source, inputs, 512, embedder.count_tokens)
 
 
-@pytest.mark.parametrize(
-    ("text", "language"),
-    [("Kurz", "de"), ("This is what the page is about, and it is in English.", "en")],
-)
+@pytest.mark.parametrize(("text", "language"), [("Kurz", "de"), ("This is about it, and in English.", "en")])
 def test_the_configured_language_decides_only_if_the_text_is_too_short(text: str, language: str) -> None:
     page = Page("a.md", "", "", "", (), f"# A\n\n{text}\n", "", locale="de")
     assert page_language(page, read(page)) == language

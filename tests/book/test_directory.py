@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recto.book.sources.directory import any_of, ignored
 from recto.book.sources.tree import open_book
@@ -30,13 +28,8 @@ def titles(root: Path) -> dict[str, str]:
 
 
 def mkdocs(root: Path, nav: str, *names: str) -> Path:
-    return write(
-        root,
-        {
-            "mkdocs.yml": f"site_name: x\nnav:\n{nav}",
-            **{f"docs/{name}": f"# Title of {name}\n" for name in names},
-        },
-    )
+    pages = {f"docs/{name}": f"# Title of {name}\n" for name in names}
+    return write(root, {"mkdocs.yml": f"site_name: x\nnav:\n{nav}", **pages})
 
 
 def test_mkdocs_order_is_that_of_nav(tmp_path: Path) -> None:
@@ -60,16 +53,10 @@ def test_module_title_is_that_of_its_section(tmp_path: Path) -> None:
       - Unit 2: [m1/three.md, m2/stray.md]
   - Second Module: [m2/one.md, m2/two.md, m2/three.md]
 """
-    names = ["index.md", "install.md", "about.md", "m1/one.md", "m1/two.md", "m1/three.md"]
-    root = mkdocs(
-        tmp_path, nav, *names, "m2/one.md", "m2/two.md", "m2/three.md", "m2/stray.md", "other-things/x.md"
-    )
-    assert titles(root) == {
-        "intro": "Start",
-        "m1": "Module 1 — Foundations",
-        "m2": "Second Module",
-        "other-things": "Other things",
-    }
+    names = "index.md install.md about.md m1/one.md m1/two.md m1/three.md m2/one.md m2/two.md m2/three.md m2/stray.md"
+    root = mkdocs(tmp_path, nav, *names.split(), "other-things/x.md")
+    others = {"m2": "Second Module", "other-things": "Other things"}
+    assert titles(root) == {"intro": "Start", "m1": "Module 1 — Foundations", **others}
 
 
 def test_modules_of_one_section_have_titles_of_subsections(tmp_path: Path) -> None:
@@ -83,12 +70,8 @@ def test_modules_of_one_section_have_titles_of_subsections(tmp_path: Path) -> No
 """
     names = "index.md python.md tutorial/a.md tutorial/b.md advanced/a.md advanced/b.md recipes/a.md"
     root = mkdocs(tmp_path, nav, *names.split())
-    assert titles(root) == {
-        "intro": "Title of index.md",
-        "tutorial": "Tutorial - User Guide",
-        "advanced": "Advanced Guide",
-        "recipes": "Recipes",
-    }
+    guides = {"tutorial": "Tutorial - User Guide", "advanced": "Advanced Guide"}
+    assert titles(root) == {"intro": "Title of index.md", **guides, "recipes": "Recipes"}
 
 
 def test_part_of_a_site_has_the_same_titles(tmp_path: Path) -> None:
@@ -104,36 +87,24 @@ def test_invalid_navigation_loses_no_page(tmp_path: Path, nav: str) -> None:
 
 
 def docusaurus(root: Path, names: dict[str, str], options: str = "") -> Path:
-    return write(
-        root,
-        {"docusaurus.config.js": CONFIG % options, **{f"docs/{name}": text for name, text in names.items()}},
-    )
+    pages = {f"docs/{name}": text for name, text in names.items()}
+    return write(root, {"docusaurus.config.js": CONFIG % options, **pages})
 
 
 def test_docusaurus_orders_by_position_number_and_name(tmp_path: Path) -> None:
-    root = docusaurus(
-        tmp_path,
-        {
-            "zebra/page.md": "z",
-            "zebra/_category_.json": '{"label": "The Zebra", "position": 1.5}',
-            "2-second/10-ten.md": "t",
-            "2-second/9-nine.md": "n",
-            "2-second/index.md": "# The second\n",
-            "alpha/b.md": "b",
-            "alpha/a.md": "---\nsidebar_position: 3\n---\n",
-            "alpha/_category_.yml": "label: Alpha & Omega\n",
-            "intro.md": "---\nsidebar_position: 1\n---\n",
-            "appendix.md": "a",
-        },
-    )
+    files = {
+        "zebra/_category_.json": '{"label": "The Zebra", "position": 1.5}',
+        "2-second/index.md": "# The second\n",
+        "alpha/a.md": "---\nsidebar_position: 3\n---\n",
+        "alpha/_category_.yml": "label: Alpha & Omega\n",
+        "intro.md": "---\nsidebar_position: 1\n---\n",
+    }
+    others = ("zebra/page.md", "2-second/10-ten.md", "2-second/9-nine.md", "alpha/b.md", "appendix.md")
+    root = docusaurus(tmp_path, {**files, **dict.fromkeys(others, "x")})
     second = ["2-second/index.md", "2-second/9-nine.md", "2-second/10-ten.md"]
     assert order(root) == ["intro.md", "zebra/page.md", *second, "alpha/a.md", "alpha/b.md", "appendix.md"]
-    assert titles(root) == {
-        "intro": "Introduction",
-        "zebra": "The Zebra",
-        "second": "The second",
-        "alpha": "Alpha & Omega",
-    }
+    labels = {"zebra": "The Zebra", "second": "The second", "alpha": "Alpha & Omega"}
+    assert titles(root) == {"intro": "Introduction", **labels}
 
 
 SIDEBARS = """
@@ -151,15 +122,9 @@ export default sidebars;
 
 @pytest.mark.parametrize("path", ["'./sidebars.ts'", "require.resolve('./sidebars.ts')"])
 def test_docusaurus_sidebars_give_order_and_titles(tmp_path: Path, path: str) -> None:
-    pages = {
-        "ros2/index.md": "---\nid: home\n---\n",
-        "ros2/01-install.md": "i",
-        "ros2/02-nodes.md": "n",
-        "ros2/extra.md": "e",
-        "sim/b.md": "b",
-        "sim/a.md": "a",
-        "intro.md": "---\nid: welcome\n---\n",
-    }
+    names = ("ros2/01-install.md", "ros2/02-nodes.md", "ros2/extra.md", "sim/b.md", "sim/a.md")
+    pages = dict.fromkeys(names, "x")
+    pages |= {"ros2/index.md": "---\nid: home\n---\n", "intro.md": "---\nid: welcome\n---\n"}
     root = write(docusaurus(tmp_path, pages, f"sidebarPath: {path}"), {"sidebars.ts": SIDEBARS})
     listed = ["ros2/index.md", "ros2/02-nodes.md", "ros2/01-install.md"]
     assert order(root) == ["intro.md", *listed, "sim/a.md", "sim/b.md", "ros2/extra.md"]
@@ -167,41 +132,31 @@ def test_docusaurus_sidebars_give_order_and_titles(tmp_path: Path, path: str) ->
 
 
 def test_each_version_has_its_own_sidebar(tmp_path: Path) -> None:
-    root = write(
-        docusaurus(tmp_path, {"a/a.md": "a"}, "sidebarPath: './sidebars.js'"),
-        {
-            "sidebars.js": "module.exports = {x: [{type: 'category', label: 'Now', items: ['a/a']}]};",
-            "versions.json": '["1.0"]',
-            "versioned_docs/version-1.0/a/a.md": "a",
-            "versioned_sidebars/version-1.0-sidebars.json": '{"x": [{"type": "category", "label": "Then", "items": ["a/a"]}]}',
-        },
-    )
-    assert titles(root) == {"a": "Then"}
-
-
-def test_computed_sidebars_are_noted(tmp_path: Path) -> None:
-    root = write(
-        docusaurus(tmp_path, {"a.md": "a"}, "sidebarPath: './sidebars.js'"),
-        {"sidebars.js": "module.exports = make();"},
-    )
-    assert open_book(root).notes == [
-        "sidebars.js cannot be read without running it; pages are in the order of their file names."
-    ]
+    """A computed sidebar is noted."""
+    root = docusaurus(tmp_path, {"a/a.md": "a"}, "sidebarPath: './sidebars.js'")
+    (note,) = open_book(write(root, {"sidebars.js": "module.exports = make();"})).notes
+    assert note.startswith("sidebars.js cannot be read without running it; pages are in the order of their")
+    sidebar = '{"x": [{"type": "category", "label": "%s", "items": ["a/a"]}]}'
+    files = {
+        "sidebars.js": f"module.exports = {sidebar % 'Now'};",
+        "versions.json": '["1.0"]',
+        "versioned_docs/version-1.0/a/a.md": "a",
+        "versioned_sidebars/version-1.0-sidebars.json": sidebar % "Then",
+    }
+    assert titles(write(root, files)) == {"a": "Then"}
 
 
 def test_plain_tree_has_titles_of_index_pages(tmp_path: Path) -> None:
-    root = write(
-        tmp_path / "book",
-        {
-            "README.md": "# The Whole Book\n",
-            "module-1-ros2/README.md": "---\ntitle: Robots that talk\n---\n# Other\n",
-            "module-1-ros2/a.md": "a",
-            "ros2-fundamentals/a.md": "a",
-            "sim/index.md": "No heading.\n",
-            "recto.toml": '[modules]\nmine = ["ros2-fundamentals/b.md"]\n',
-            "ros2-fundamentals/b.md": "b",
-        },
-    )
+    files = {
+        "README.md": "# The Whole Book\n",
+        "module-1-ros2/README.md": "---\ntitle: Robots that talk\n---\n# Other\n",
+        "module-1-ros2/a.md": "a",
+        "ros2-fundamentals/a.md": "a",
+        "ros2-fundamentals/b.md": "b",
+        "sim/index.md": "No heading.\n",
+        "recto.toml": '[modules]\nmine = ["ros2-fundamentals/b.md"]\n',
+    }
+    root = write(tmp_path / "book", files)
     assert titles(root) == {
         "intro": "The Whole Book",
         "ros2": "Robots that talk",
@@ -215,23 +170,18 @@ def test_plain_tree_has_titles_of_index_pages(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pattern", "name", "matches"),
     [
-        ("**/*.{md,mdx}", "a.md", True),
         ("**/*.{md,mdx}", "a/b/c.mdx", True),
         ("**/*.{md,mdx}", "a/b/c.txt", False),
         ("**/_*/**", "a/_b/c.md", True),
-        ("**/_*/**", "_b/c.md", True),
         ("**/_*/**", "a/b_/c.md", False),
         ("*.md", "a/b.md", False),
         ("./a/*.md", "a/b.md", True),
-        ("a?.md", "ab.md", True),
         ("[!a]*.md", "a.md", False),
         ("[a-c]1.md", "b1.md", True),
         ("{a,b{c,d}}.md", "bd.md", True),
         ("a{b", "a{b", True),
         ("a[b", "a[b", True),
-        ("tutorial-*/**", "tutorial-basics/x/y.md", True),
         ("a.md", "aXmd", False),
-        ("**", "a/b", True),
     ],
 )
 def test_globs(pattern: str, name: str, matches: bool) -> None:
@@ -256,9 +206,3 @@ def test_globs(pattern: str, name: str, matches: bool) -> None:
 )
 def test_gitignore_patterns(lines: list[str], name: str, matches: bool) -> None:
     assert ignored(lines)(name) is matches
-
-
-@given(st.text("*?[]{}!,/ab.-\\", max_size=20), st.text("ab/.", max_size=10))
-def test_any_pattern_is_accepted(pattern: str, name: str) -> None:
-    assert any_of([pattern])(name) in (True, False)
-    assert ignored([pattern])(name) in (True, False)

@@ -1,19 +1,25 @@
-"""Trees of files: which files are pages, their URLs and their modules."""
+"""Books on disk: which files are pages, their order, URLs and modules, `recto.toml`, the title and the logo."""
 
 from __future__ import annotations
 
 import os
 import tempfile
+from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from recto.book.sources.options import SiteOptions
-from recto.book.sources.tree import MarkdownTree, open_book
-from recto.errors import ConfigurationError
+from recto.book.parsing.formats import read
+from recto.book.sources import SourceOptions, open_source, sample_source
+from recto.book.sources.options import SiteOptions, read_book_file
+from recto.book.sources.tree import BookTree, MarkdownTree, open_book
+from recto.book.sources.website import CrawlOptions
+from recto.book.sources.website.crawl import WebsiteSource
+from recto.errors import ConfigurationError, InvalidArgument
 from tests.book.files import write, write_pages
+from tests.doubles.site import SiteDouble, page
 
 
 def urls(root: Path) -> list[str]:
@@ -27,13 +33,6 @@ def test_urls_follow_file_names(tmp_path: Path) -> None:
     assert urls(tmp_path / "intro.md") == ["intro"], "one file is a book"
 
 
-def test_modules(tmp_path: Path) -> None:
-    write_pages(tmp_path, "intro.md", "module-2-simulation/x.md", "module-2-simulation/deep/y.md")
-    pages = list(MarkdownTree(tmp_path).pages())
-    assert [page.module for page in pages] == ["intro", "simulation", "simulation"]
-    assert pages[1].module_keys == ("simulation", "module-2-simulation")
-
-
 def modules(root: Path) -> list[tuple[str, str]]:
     return list(dict.fromkeys((page.module, page.module_title) for page in open_book(root).pages()))
 
@@ -44,12 +43,7 @@ def test_a_directory_that_only_holds_docs(tmp_path: Path) -> None:
     write(book, {"docs/2-seeds/index.md": "# All about seeds\n\ntext\n", "pictures/a.png": b""})
     assert modules(book) == [("soil", "Soil"), ("seeds", "All about seeds"), ("intro", "Introduction")]
     assert modules(book) == modules(book / "docs")
-    assert [page.url.removeprefix("local://docs/docs/") for page in open_book(book).pages()] == [
-        "docs/1-soil/a",
-        "docs/1-soil/deep/b",
-        "docs/2-seeds",
-        "docs/start",
-    ]
+    assert urls(book) == ["docs/1-soil/a", "docs/1-soil/deep/b", "docs/2-seeds", "docs/start"]
     (book / "recto.toml").write_text('[modules]\nplants = ["docs/2-seeds"]\n')
     assert modules(book)[1][0] == "plants"
     write_pages(book, "README.md")
@@ -73,18 +67,15 @@ def test_files_that_are_not_pages(tmp_path: Path) -> None:
 def test_docusaurus_docs_are_read_as_mdx(tmp_path: Path) -> None:
     write_pages(tmp_path, "README.md", "blog/post.md", "docs/intro.md")
     (tmp_path / "docusaurus.config.ts").touch()
-    (page,) = MarkdownTree(tmp_path).pages()
-    assert (page.url, page.format) == ("local://docs/docs/intro", "mdx")
-    (page,) = MarkdownTree(tmp_path / "docs").pages()
-    assert page.format == "mdx"
+    for root in (tmp_path, tmp_path / "docs"):
+        (page,) = MarkdownTree(root).pages()
+        assert (page.url, page.format) == ("local://docs/docs/intro", "mdx")
 
 
-@pytest.mark.parametrize(
-    ("path", "name"), [("robots", "robots"), ("robots/docs", "robots"), ("robots/website/docs", "robots")]
-)
-def test_book_name(tmp_path: Path, path: str, name: str) -> None:
+@pytest.mark.parametrize("path", ["robots", "robots/docs", "robots/website/docs"])
+def test_book_name(tmp_path: Path, path: str) -> None:
     write_pages(tmp_path / path, "a.md")
-    assert MarkdownTree(tmp_path / path).book == name
+    assert MarkdownTree(tmp_path / path).book == "robots"
     assert MarkdownTree(tmp_path / path, book="given").book == "given"
 
 
@@ -118,10 +109,8 @@ def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
     os.symlink(tmp_path / "a", tmp_path / "a" / "loop")
     source = open_book(tmp_path / "a")
     assert [page.path for page in source.pages()] == ["b.md"]
-    assert sorted(source.notes) == [
-        f"{name}/ is a symbolic link to a directory; such links are not followed."
-        for name in ("loop", "more")
-    ]
+    note = "/ is a symbolic link to a directory; such links are not followed."
+    assert sorted(source.notes) == [f"loop{note}", f"more{note}"]
 
 
 @contextmanager
@@ -147,15 +136,11 @@ def test_unreadable_directories_are_reported_and_the_rest_is_read() -> None:
             source = open_book(root)
             assert [page.path for page in source.pages()] == ["a.md"]
         (root / "closed").chmod(0o700)
-    assert sorted((failure.path, failure.reason) for failure in source.failed) == [
-        ("closed/", "Permission denied (give yourself permission to read it)"),
-        ("secret.md", "Permission denied (give yourself permission to read it)"),
-    ]
+    reason = "Permission denied (give yourself permission to read it)"
+    assert {one.path: one.reason for one in source.failed} == {"closed/": reason, "secret.md": reason}
 
 
-@pytest.mark.parametrize(
-    "config", ["", "module.exports = {docs: 'docs'}", "export default {url: 'https://x.org'}"]
-)
+@pytest.mark.parametrize("config", ["", "module.exports = {docs: 'd'}", "export default {url: 'http://x.y'}"])
 def test_unreadable_site_is_read_as_a_tree_or_refused(tmp_path: Path, config: str) -> None:
     write(write_pages(tmp_path, "docs/a.md"), {"docusaurus.config.js": config})
     with pytest.raises(ConfigurationError) as error:
@@ -185,6 +170,237 @@ def test_site_in_a_subdirectory_is_noted(tmp_path: Path) -> None:
     write(tmp_path, {"website/docusaurus.config.js": "module.exports = {presets: ['classic']}"})
     source = open_book(tmp_path)
     assert len(list(source.pages())) == 2
-    assert source.notes == [
-        "website/ is a separate site. Pass its directory instead, to get its published URLs."
+    (note,) = source.notes
+    assert note == "website/ is a separate site. Pass its directory instead, to get its published URLs."
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    """A built site: a page that lists others, two that are not listed, and files that are not pages."""
+    text = "<title>{0} - My book</title><main><h1 id=a>{0}</h1><p>Text of {0}.</p></main>"
+    names = ("one/index.html", "part/two.html", "404.html", "_static/x.html", "genindex.html", "three.html")
+    links = '<nav><a href="part/two.html#x">Two</a><a href="one/">One</a><a href="https://x.org/">X</a></nav>'
+    index = text.format("Home").replace("<main>", f"{links}<main>")
+    files = {name: text.format(name) for name in names} | {"index.html": index, "a.js": ""}
+    return write(tmp_path, files | {"old.html": '<meta http-equiv="refresh" content="0; url=one/">'})
+
+
+def test_built_pages_are_in_the_order_of_the_links(built: Path) -> None:
+    book = open_book(built, SiteOptions("https://example.org/book"))
+    assert [(page.path, page.url.removeprefix("https://example.org/book/")) for page in book.pages()] == [
+        ("index.html", ""),
+        ("part/two.html", "part/two.html"),
+        ("one/index.html", "one/"),
+        ("three.html", "three.html"),
     ]
+    assert book.notes == ["Left out: 1 redirecting page."]
+    home = next(iter(open_book(built).pages()))
+    assert (home.format, home.url) == ("html", "local://docs/docs")
+    document = read(home)
+    assert (document.title, document.sections[0].blocks[0].text) == ("Home", "Text of Home.")
+
+
+def test_html_beside_other_pages_is_build_output(built: Path) -> None:
+    write_pages(built, "README.md", "page.md")
+    assert [page.path for page in open_book(built).pages()] == ["README.md", "page.md"]
+
+
+def test_a_directory_without_pages_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgument, match=r"There is no \.md"):
+        open_book(write(tmp_path, {"a.png": b""}))
+
+
+WHOLE = """
+[site]
+url = "https://example.org/book/"
+route_base_path = "docs"
+trailing_slash = false
+version = "1.0"
+locale = "fr"
+title = "Robots"
+exclude = ["tutorial-*/**"]
+
+[modules]
+ros2 = ["module-1-ros2", "ros2-fundamentals/"]
+Deep = ["module-1-ros2/deep"]
+"""
+
+
+def with_book_file(folder: Path, text: str, *names: str) -> Path:
+    return write(write_pages(folder, *(names or ("a.md",))), {"recto.toml": text})
+
+
+def test_all_keys_are_read(tmp_path: Path) -> None:
+    file = read_book_file(tmp_path, with_book_file(tmp_path / "b", WHOLE))
+    assert file.options == SiteOptions("https://example.org/book/", "docs", False, "1.0", "fr", "Robots")
+    assert file.exclude == ("tutorial-*/**",)
+    assert file.modules == {"ros2": ("module-1-ros2", "ros2-fundamentals"), "deep": ("module-1-ros2/deep",)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("[sites]", "unknown key sites", "Did you mean site?"),
+        ("[site]\nbase_url = ''", "unknown key site.base_url", "site."),
+        ("[site]\nexlude = []", "unknown key site.exlude", "Did you mean site.exclude?"),
+        ("[site]\nversion = 1.0", "site.version must be text", "quotes"),
+        ("[site]\ntrailing_slash = 'no'", "site.trailing_slash must be true or false", "without quotes"),
+        ("[site]\nexclude = 'a'", "site.exclude must be a list of strings", "drafts"),
+        ("[site]\nurl = 'example.org'", "site.url is not the URL of a website", "https://"),
+        ("site = 1", "site must be a table", "[site]"),
+        ("[modules]\nros2 = 'x'", "modules.ros2 must be a list of strings", ""),
+        ("[site", "cannot be read", "TOML"),
+    ],
+)
+def test_an_error_names_the_invalid_key(tmp_path: Path, text: str, message: str, hint: str) -> None:
+    with pytest.raises(ConfigurationError, match=message) as error:
+        read_book_file(with_book_file(tmp_path, text))
+    assert str(tmp_path / "recto.toml") in str(error.value)
+    assert hint in error.value.hint
+
+
+def test_plain_tree_with_a_site_url(tmp_path: Path) -> None:
+    names = ("index.md", "a b.md", "part/README.md", "part/c.mdx")
+    root = with_book_file(tmp_path, "[site]\nurl = 'https://x.org/book'", *names)
+    assert {page.path: page.url.removeprefix("https://x.org/book/") for page in open_book(root).pages()} == {
+        "a b.md": "a%20b",
+        "index.md": "",
+        "part/README.md": "part/",
+        "part/c.mdx": "part/c",
+    }
+    options = SiteOptions(url="https://y.org/", trailing_slash=True)
+    urls = [page.url for page in open_book(root / "part", options).pages()]
+    assert urls == ["https://y.org/", "https://y.org/c/"]
+
+
+def test_modules_and_exclude(tmp_path: Path) -> None:
+    names = "module-1-ros2/a.md module-1-ros2/deep/b.md ros2-fundamentals/c.md tutorial-basics/d.md e.md"
+    pages = open_book(with_book_file(tmp_path, WHOLE, *names.split())).pages()
+    assert {page.path: page.module_keys for page in pages} == {
+        "module-1-ros2/a.md": ("ros2", "module-1-ros2"),
+        "module-1-ros2/deep/b.md": ("deep", "ros2", "module-1-ros2"),
+        "ros2-fundamentals/c.md": ("ros2", "ros2-fundamentals"),
+        "e.md": ("intro",),
+    }
+
+
+def test_file_beside_a_site(tmp_path: Path) -> None:
+    text = WHOLE.replace('version = "1.0"', "")
+    root = with_book_file(tmp_path, text, "docs/module-1-ros2/01-a.md", "docs/tutorial-basics/b.md")
+    config = "module.exports = {i18n: {defaultLocale: 'fr', locales: ['fr']}, presets: ['classic']}"
+    write(root, {"docusaurus.config.js": config})
+    for given in (root, root / "docs", root / "docs" / "module-1-ros2"):
+        (page,) = open_book(given).pages()
+        assert (page.url, page.module) == ("https://example.org/book/docs/module-1-ros2/a", "ros2")
+    options = SiteOptions(url="https://z.org", trailing_slash=True, route_base_path="/")
+    assert [page.url for page in open_book(root, options).pages()] == ["https://z.org/module-1-ros2/a/"]
+
+
+SVG = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
+
+
+def book(root: Path, files: dict[str, str | bytes]) -> BookTree:
+    opened = open_book(write(write_pages(root, "docs/a.md"), files))
+    assert isinstance(opened, BookTree)
+    return opened
+
+
+def config(values: str) -> dict[str, str | bytes]:
+    return {"docusaurus.config.js": f"module.exports = {{presets: [['classic', {{}}]], {values}}};"}
+
+
+def docusaurus(root: Path, values: str, **files: str | bytes) -> BookTree:
+    named = {name.replace("_", "/", 1).replace("_", "."): content for name, content in files.items()}
+    return book(root, {**config(values), **named})
+
+
+def test_logo_of_a_docusaurus_site_else_its_icon(tmp_path: Path) -> None:
+    logo = "favicon: 'icon.png', themeConfig: {navbar: {logo: {src: '/logo.svg'}}}"
+    both = docusaurus(tmp_path / "both", logo, static_logo_svg=SVG, static_icon_png=b"png")
+    kind, _, data = both.logo.partition(",")
+    assert (kind, b64decode(data)) == ("data:image/svg+xml;base64", SVG)
+    icon = docusaurus(tmp_path / "icon", logo, static_icon_png=b"png")
+    assert icon.logo.startswith("data:image/png;base64,")
+    other = "staticDirectories: ['public', 'static'], favicon: 'icon.png'"
+    assert docusaurus(tmp_path / "other", other, public_icon_png=b"png").logo == icon.logo
+
+
+@pytest.mark.parametrize(
+    "src", ["https://x.y/a.svg", "large.png", "a.html", "../../a.png", "\\0.png", "link.png"]
+)
+def test_logos_that_are_not_read(tmp_path: Path, src: str) -> None:
+    (tmp_path / "a.png").write_bytes(b"secret")
+    (tmp_path / "site" / "static").mkdir(parents=True)
+    (tmp_path / "site" / "static" / "link.png").symlink_to(tmp_path / "a.png")
+    values = f"themeConfig: {{navbar: {{logo: {{src: '{src}'}}}}}}"
+    files = {"static_large_png": b"x" * 40_000, "static_a_html": b"<p>"}
+    assert docusaurus(tmp_path / "site", values, **files).logo == ""
+
+
+def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
+    values = "site_name: Bees\ntheme:\n  name: material\n  logo: img/bee.webp\n"
+    source = book(tmp_path, {"mkdocs.yml": values, "docs/img/bee.webp": b"webp"})
+    assert (source.title, source.logo) == ("Bees", "data:image/webp;base64,d2VicA==")
+
+
+@pytest.mark.parametrize(
+    ("files", "title"),
+    [
+        ({"README.md": "# Keeping bees\n\nText.\n"}, "Keeping bees"),
+        ({"docs/index.md": "---\ntitle: Bees\n---\n\nText.\n"}, "Bees"),
+        ({"README.md": "# Introduction\n\nText.\n"}, ""),
+        ({}, ""),
+        ({"README.md": "# Keeping bees\n", "recto.toml": '[site]\ntitle = "Bees"\n'}, "Bees"),
+        (config("title: 'Robots', themeConfig: {navbar: {title: 'Short'}}"), "Robots"),
+        (config("themeConfig: ({navbar: {title: 'Short'}})"), "Short"),
+        (config("title: process.env.TITLE + compute()"), ""),
+        (config("title: 5"), ""),
+        ({"mkdocs.yml": "site_name: 7\ntheme: material\n"}, ""),
+    ],
+)
+def test_title_of_a_book(tmp_path: Path, files: dict[str, str | bytes], title: str) -> None:
+    assert book(tmp_path, files).title == title
+
+
+def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
+    book(tmp_path, {"docs/index.md": "# Bees\n\nText."})
+    (tmp_path / "docusaurus.config.js").write_text("module.exports = make();", "utf-8")
+    source = open_book(tmp_path / "docs")
+    assert isinstance(source, BookTree)
+    assert (source.title, source.logo) == ("Bees", "")
+
+
+def test_the_sample_book_has_the_titles_of_its_site() -> None:
+    source = sample_source()
+    assert getattr(source, "title", "") == "Physical AI and Humanoid Robotics"
+    assert "Module 2: Simulation and Digital Twins" in {one.module_title for one in source.pages()}
+
+
+@pytest.mark.parametrize(
+    ("titles", "site_name", "title"),
+    [
+        (("Welcome | Bees", "Hives | Bees", "Honey | Bees"), "", "Bees"),
+        (("Welcome | Bees", "Hives | Bees"), "All about bees", "All about bees"),
+        (("Keeping bees", "Hives", "Honey - how"), "", "Keeping bees"),
+    ],
+)
+def test_title_of_a_website(titles: tuple[str, ...], site_name: str, title: str) -> None:
+    with SiteDouble() as site:
+        links = [f"/docs/{number}" for number in range(len(titles))]
+        stated = f'<meta property="og:site_name" content="{site_name}">' if site_name else ""
+        for link, name in zip(links, titles, strict=True):
+            html = page("Heading", "Text.", *links).replace("<head>", f"<head>{stated}<title>{name}</title>")
+            site.put("/docs/" if link == links[0] else link, html)
+        options = CrawlOptions(delay=0, allow_private=True)
+        for given, expected in (("", title), ("Mine", "Mine")):
+            source = WebsiteSource(f"{site.url}/docs/", None, options, title=given)
+            assert len(list(source.pages())) == len(titles)
+            assert source.title == expected
+
+
+def test_a_given_title_counts(tmp_path: Path) -> None:
+    docusaurus(tmp_path, "title: 'Robots'")
+    source = open_source(str(tmp_path), SourceOptions(title="My robots"), None, print)
+    assert getattr(source, "title", "") == "My robots"
+    with pytest.raises(InvalidArgument, match="--title"):
+        open_source("zip://book.zip", SourceOptions(title="x"), None, print)

@@ -27,20 +27,12 @@ def embedder(double: CohereDouble, waits: list[float], told: list[str]) -> Itera
     created.close()
 
 
-def types(double: CohereDouble) -> list[str]:
-    return [request.body["input_type"] for request in double.requests]
-
-
-def test_queries_and_documents_have_their_own_input_types(
-    double: CohereDouble, embedder: CohereEmbedder
-) -> None:
+def test_input_types_of_queries_and_documents(double: CohereDouble, embedder: CohereEmbedder) -> None:
     vector = embedder.embed_query("What is ROS 2?")
     (other,) = embedder.embed_documents(["ROS 2 is a middleware"])
     assert len(vector) == len(other) == embedder.dim == 1024
-    assert types(double) == ["search_query", "search_document"]
-    assert [request.body["truncate"] for request in double.requests] == ["END", "NONE"], (
-        "chunks are never truncated"
-    )
+    sent = [(request.body["input_type"], request.body["truncate"]) for request in double.requests]
+    assert sent == [("search_query", "END"), ("search_document", "NONE")], "chunks are never truncated"
     assert embedder.fingerprint.model == "cohere/embed-english-v3.0"
 
 
@@ -57,19 +49,13 @@ def test_batches_of_at_most_96_in_order(double: CohereDouble, embedder: CohereEm
 @pytest.mark.parametrize(
     ("fault", "kind", "words"),
     [
-        (status(401), ConfigurationError, "refuses the key"),
-        (status(403), ConfigurationError, "refuses the key"),
-        (status(498), ConfigurationError, "refuses the key"),
+        *((status(code), ConfigurationError, "refuses the key") for code in (401, 403, 498)),
         (status(400, {"message": f"bad {KEY}"}), EmbeddingError, r"refuses the request \(400\): bad \*\*\*"),
         (status(404, {"message": "no such model"}), EmbeddingError, "no such model"),
         (status(429), EmbeddingError, "rate limit"),
         (status(429, headers={"Retry-After": "50"}), EmbeddingError, "rate limit"),
         (status(500), EmbeddingError, r"not available \(500\)"),
-        (
-            status(503, b"<html>busy</html>", content_type="text/html"),
-            EmbeddingError,
-            r"not available \(503\)",
-        ),
+        (status(503, b"<html>", content_type="text/html"), EmbeddingError, r"not available \(503\)"),
         (drop(), EmbeddingError, "Cannot connect to Cohere"),
         (reset(), EmbeddingError, "Cannot connect to Cohere"),
         (rubbish(), EmbeddingError, "cannot be parsed"),
@@ -97,9 +83,7 @@ def test_a_query_fails_at_once_with_a_hint(
     assert waits == []
 
 
-def test_a_query_is_retried_after_a_short_retry_after(
-    double: CohereDouble, embedder: CohereEmbedder, waits: list[float]
-) -> None:
+def test_a_short_retry_after(double: CohereDouble, embedder: CohereEmbedder, waits: list[float]) -> None:
     double.script(status(429, headers={"Retry-After": "2"}))
     assert len(embedder.embed_query("x")) == 1024
     assert waits == [2.0]
@@ -130,8 +114,7 @@ def test_token_counts_are_upper_bounds() -> None:
 
 
 class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
+    now = 100.0
 
     def __call__(self) -> float:
         return self.now
@@ -140,24 +123,20 @@ class Clock:
         self.now += seconds
 
 
-def throttle_with_clock(limit: RateLimit, told: list[str]) -> tuple[Throttle, Clock]:
-    clock = Clock()
-    return Throttle(limit, told.append, clock, clock.sleep), clock
-
-
 @pytest.mark.parametrize(
     ("limit", "inputs", "tokens", "most"),
     [
         (RateLimit(calls=3), 1, 1, 3),
         (RateLimit(inputs=100), 50, 1, 2),
         (RateLimit(tokens=1000), 1, 300, 3),
+        (RateLimit(tokens=100), 1, 500, 1),  # a call larger than the limit is sent alone
         (PACES["off"], 96, 10**6, 50),
     ],
 )
-def test_no_minute_exceeds_the_rate_limit(
-    limit: RateLimit, inputs: int, tokens: int, most: int, told: list[str]
-) -> None:
-    throttle, clock = throttle_with_clock(limit, told)
+def test_the_rate_limit(limit: RateLimit, inputs: int, tokens: int, most: int, told: list[str]) -> None:
+    """No minute exceeds it."""
+    clock = Clock()
+    throttle = Throttle(limit, told.append, clock, clock.sleep)
     sent: list[float] = []
     for _ in range(50):
         throttle.wait(inputs, tokens)
@@ -167,23 +146,15 @@ def test_no_minute_exceeds_the_rate_limit(
     assert bool(told) == (most < 50)
 
 
-def test_a_call_larger_than_the_limit_is_sent_alone(told: list[str]) -> None:
-    throttle, clock = throttle_with_clock(RateLimit(tokens=100), told)
-    throttle.wait(1, 500)
-    throttle.wait(1, 500)
-    assert clock.now == 160.0
-
-
 def test_the_limits_of_a_trial_key_are_kept(told: list[str]) -> None:
-    """The double enforces the limits with its own clock; the embedder has a simulated one."""
+    """Two calls of 77 000 tokens are more than a minute allows."""
     clock = Clock()
     with CohereDouble(api_key=KEY) as double:
-        embedder = CohereEmbedder(
-            KEY, "embed-english-v3.0", double.url, PACES["trial"], told.append, clock.sleep
-        )
+        pace = PACES["trial"]
+        embedder = CohereEmbedder(KEY, "embed-english-v3.0", double.url, pace, told.append, clock.sleep)
         embedder._throttle._clock = clock
-        embedder.embed_documents([f"text {number}" for number in range(96 * 25)])
-        assert len(double.requests) == 25
+        embedder.embed_documents(["robot " * 400] * 2 * 96)
+        assert len(double.requests) == 2
         embedder.close()
     assert told
     assert clock.now > 100

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from recto.embedders.granite.gpu import GpuEmbedder, TorchModel, TorchRunner
 from recto.embedders.granite.weights import find_pack, read_pack
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
-from recto.settings import Device, Precision, QueryDevice, Settings, load_settings
+from recto.settings import Device, Precision, Settings, load_settings
 from recto.testing import EmbedderConformance
 from tests.running import ROOT, environment
 
@@ -28,45 +29,13 @@ REASON = "torch is not installed (the extra `gpu`)"
 UNICODE = ["", " ", "x", "naïve café", "机器人 " * 40, "🤖", "مرحبا بالعالم", "\0\x1b[31m", "don't" * 90]
 
 
-def settings(
-    home: Path,
-    device: Device = "auto",
-    precision: Precision = "auto",
-    query_device: QueryDevice = "cpu",
-    **more: Any,
-) -> Settings:
-    return Settings(
-        "local",
-        "edge",
-        home,
-        threads=2,
-        precision=precision,
-        device=device,
-        query_device=query_device,
-        **more,
-    )
+def settings(home: Path, device: Device = "auto", precision: Precision = "auto", **more: Any) -> Settings:
+    return Settings("local", "edge", home, threads=2, precision=precision, device=device, **more)
 
 
 def torch_on_cpu(home: Path, device: Device = "cuda", **more: Any) -> GpuEmbedder:
     """Return the embedder of a GPU with torch's CPU in its place."""
     return gpu.GpuEmbedder(settings(home, device, **more), "cpu", print)
-
-
-@pytest.fixture
-def without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "find_spec", lambda name: None)
-
-
-@pytest.fixture
-def with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "find_spec", lambda name: name)
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine with the driver of a GPU."""
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path),))
 
 
 @pytest.fixture
@@ -81,96 +50,72 @@ def texts() -> list[str]:
     """Return texts of the sample book and unusual ones, from empty to almost the model's limit."""
     pages = [page.text for page in sample_source().pages()]
     parts = ((0, 60), (100, 250), (300, 9), (500, 400), (900, 900), (1500, 120), (1700, 600), (2400, 30))
-    result = dict.fromkeys(
-        [*UNICODE, *(page[start : start + length] for page in pages for start, length in parts)]
-    )
-    return list(result)[:200]
-
-
-def test_settings(tmp_path: Path) -> None:
-    result = load_settings({}, tmp_path)
-    assert (result.device, result.query_device) == ("auto", "cpu")
-    result = load_settings({"RECTO_DEVICE": "CUDA", "RECTO_QUERY_DEVICE": "same"}, tmp_path)
-    assert (result.device, result.query_device) == ("cuda", "same")
-    for name in ("RECTO_DEVICE", "RECTO_QUERY_DEVICE"):
-        with pytest.raises(ConfigurationError, match=f"{name} must be one of"):
-            load_settings({name: "tpu"}, tmp_path)
-
-
-@pytest.mark.usefixtures("without_torch", "driver")
-@pytest.mark.parametrize("device", ["cuda", "mps"])
-def test_a_chosen_gpu_needs_the_extra(tmp_path: Path, device: Device) -> None:
-    with pytest.raises(ConfigurationError, match=f"RECTO_DEVICE={device} needs the extra `gpu`") as caught:
-        open_embedder(settings(tmp_path, device), print)
-    assert "[gpu]" in caught.value.hint
-
-
-@pytest.mark.usefixtures("with_torch", "driver")
-def test_auto_is_the_gpu_with_torch_and_a_driver(tmp_path: Path) -> None:
-    result = open_embedder(settings(tmp_path), print)
-    assert isinstance(result, GpuEmbedder)
-    assert result.batch_size >= 1024
-    assert result.fingerprint == FINGERPRINT, "documents are in fp32, whatever the processor"
-    assert all(result.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
+    pieces = (page[start : start + length] for page in pages for start, length in parts)
+    return list(dict.fromkeys([*UNICODE, *pieces]))[:200]
 
 
 @pytest.mark.parametrize(
-    ("has_torch", "has_driver", "device", "precision"),
+    ("name", "attribute", "default", "value"),
     [
-        (False, True, "auto", "auto"),
-        (True, False, "auto", "auto"),
-        (True, True, "cpu", "auto"),
-        (True, True, "cpu", "fp32"),
-        (True, True, "cpu", "int8"),
-        (True, True, "auto", "int8"),
+        ("RECTO_PRECISION", "precision", "auto", "int8"),
+        ("RECTO_DEVICE", "device", "auto", "cuda"),
+        ("RECTO_QUERY_DEVICE", "query_device", "cpu", "same"),
     ],
 )
-def test_otherwise_the_cpu_embeds(
+def test_settings(tmp_path: Path, name: str, attribute: str, default: str, value: str) -> None:
+    for variables, expected in (({}, default), ({name: value.upper()}, value)):
+        assert getattr(load_settings(variables, tmp_path), attribute) == expected
+    with pytest.raises(ConfigurationError, match=f"{name} must be one of") as caught:
+        load_settings({name: "tpu"}, tmp_path)
+    assert f"{name}={default}" in caught.value.hint
+
+
+CUDA, OTHER = {"device": "cuda"}, {"model": "other/model"}
+
+
+@pytest.mark.parametrize(
+    ("has_torch", "has_driver", "options", "expected"),
+    [
+        (True, True, {}, GpuEmbedder),
+        (True, True, {"precision": "bf16"}, GpuEmbedder),
+        (False, True, {}, BuiltInEmbedder),
+        (True, False, {}, BuiltInEmbedder),
+        (True, True, {"device": "cpu"}, BuiltInEmbedder),
+        (True, True, {"precision": "int8"}, BuiltInEmbedder),
+        (False, True, CUDA, "RECTO_DEVICE=cuda needs the extra `gpu`"),
+        (False, True, {"device": "mps"}, "RECTO_DEVICE=mps needs the extra `gpu`"),
+        (True, True, {"device": "cpu", "precision": "bf16"}, "RECTO_PRECISION=bf16 needs a GPU"),
+        (True, True, {**CUDA, "precision": "int8"}, "RECTO_PRECISION=int8 is for the CPU"),
+        (True, True, {**CUDA, **OTHER}, "is for the built-in models, not for other/model"),
+        (True, True, {"precision": "bf16", **OTHER}, "is for the built-in models, not for other/model"),
+    ],
+)
+def test_which_device_embeds_documents(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     has_torch: bool,
     has_driver: bool,
-    device: Device,
-    precision: Precision,
+    options: dict[str, Any],
+    expected: type[Embedder] | str,
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(local, "find_spec", lambda name: name if has_torch else None)
     monkeypatch.setattr(local, "_CUDA_SIGNS", (str(tmp_path / ("" if has_driver else "none")),))
-    assert type(open_embedder(settings(tmp_path, device, precision), print)) is BuiltInEmbedder
+    if isinstance(expected, str):
+        with pytest.raises(ConfigurationError, match=expected) as caught:
+            open_embedder(settings(tmp_path, **options), print)
+        assert ("[gpu]" if "extra" in expected else "Unset ") in caught.value.hint
+        return
+    result = open_embedder(settings(tmp_path, **options), print)
+    assert type(result) is expected
+    assert all(result.fingerprint.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
+    if isinstance(result, GpuEmbedder):  # in fp32, whatever the processor
+        assert result.batch_size >= 1024
+        variant = "int8-weights-bf16" if options else FINGERPRINT.variant
+        assert result.fingerprint == replace(FINGERPRINT, variant=variant)
 
 
-@pytest.mark.usefixtures("with_torch", "driver")
-def test_bf16_is_recorded_and_compatible(tmp_path: Path) -> None:
-    result = open_embedder(settings(tmp_path, precision="bf16"), print).fingerprint
-    assert result.variant == "int8-weights-bf16"
-    assert all(result.is_compatible(variant.fingerprint) for variant in VARIANTS.values())
-
-
-@pytest.mark.parametrize(
-    ("device", "precision", "message"),
-    [
-        ("cpu", "bf16", "RECTO_PRECISION=bf16 needs a GPU"),
-        ("cuda", "int8", "RECTO_PRECISION=int8 is for the CPU"),
-    ],
-)
-def test_precisions_that_a_device_lacks(
-    tmp_path: Path, device: Device, precision: Precision, message: str
-) -> None:
-    with pytest.raises(ConfigurationError, match=message) as caught:
-        open_embedder(settings(tmp_path, device, precision), print)
-    assert caught.value.hint
-
-
-@pytest.mark.parametrize(("device", "precision"), [("cuda", "auto"), ("auto", "bf16")])
-def test_other_models_run_on_the_cpu(tmp_path: Path, device: Device, precision: Precision) -> None:
-    with pytest.raises(ConfigurationError, match="is for the built-in models, not for other/model") as caught:
-        open_embedder(settings(tmp_path, device, precision, model="other/model"), print)
-    assert "RECTO_MODEL" in caught.value.hint
-
-
-def test_a_gpu_that_cannot_be_used_is_an_error_if_it_was_chosen(
-    shared_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chosen_gpu_that_cannot_be_used(shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # the import fails
     with pytest.raises(ConfigurationError, match="torch cannot be imported") as caught:
         torch_on_cpu(shared_home).embed_documents(["x"])
@@ -201,13 +146,8 @@ made = gpu.GpuEmbedder(Settings("local", "edge", Path(sys.argv[1]), threads=1), 
 made.warm_up(); made.embed_query("robot"); made.embed_documents(["soil"])
 assert "torch" not in sys.modules
 """
-    subprocess.run(
-        [sys.executable, "-c", code, str(shared_home)],
-        cwd=ROOT,
-        env=environment(shared_home),
-        check=True,
-        timeout=60,
-    )
+    command = [sys.executable, "-c", code, str(shared_home)]
+    subprocess.run(command, cwd=ROOT, env=environment(shared_home), check=True, timeout=60)
 
 
 def test_a_missing_device_is_named(torch: ModuleType, shared_home: Path) -> None:
@@ -219,9 +159,7 @@ def test_a_missing_device_is_named(torch: ModuleType, shared_home: Path) -> None
     assert "RECTO_DEVICE=cpu" in caught.value.hint
 
 
-def test_wrong_numbers_are_detected(
-    torch: ModuleType, shared_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wrong_numbers(torch: ModuleType, shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = TorchModel.__call__
     calls: list[int] = []
 
@@ -289,9 +227,7 @@ def test_one_text_without_enough_memory_is_an_error(scarce: Callable[[int], Torc
     assert "RECTO_DEVICE=cpu" in caught.value.hint
 
 
-def test_other_failures_of_the_device_are_embedding_errors(
-    mine: GpuEmbedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_failures_of_the_device(mine: GpuEmbedder, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> Any:
         raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
@@ -310,9 +246,7 @@ def test_vectors_that_are_not_finite_are_an_error(torch: ModuleType) -> None:
 class Setting(ModuleType):
     """The setting of torch that allows TF32, for machines without torch."""
 
-    def __init__(self, precision: str) -> None:
-        super().__init__("torch")
-        self.precision = precision
+    precision = ""
 
     def get_float32_matmul_precision(self) -> str:
         return self.precision
@@ -322,10 +256,9 @@ class Setting(ModuleType):
 
 
 @pytest.mark.parametrize("precision", ["high", "highest"])
-def test_tf32_is_off_inside_and_the_programs_setting_is_restored(
-    monkeypatch: pytest.MonkeyPatch, precision: str
-) -> None:
-    setting = Setting(precision)
+def test_tf32_is_off_and_the_setting_is_restored(monkeypatch: pytest.MonkeyPatch, precision: str) -> None:
+    setting = Setting("torch")
+    setting.precision = precision
     monkeypatch.setitem(sys.modules, "torch", setting)
     with gpu.full_precision():
         assert setting.precision == "highest"

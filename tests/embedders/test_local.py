@@ -17,8 +17,10 @@ from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.settings import Settings
 from scripts import make_graph
+from tests.book.files import write
 
 WORD_LEVEL = {"type": "WordLevel", "vocab": {"x": 0}, "unk_token": "x"}
+SIZE = '{"hidden_size": 8}'
 TOKENIZER = json.dumps({"version": "1.0", "model": WORD_LEVEL, "added_tokens": []})
 
 
@@ -44,21 +46,23 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         model.graph.initializer.append(helper.make_tensor(name, onnx.TensorProto.FLOAT, [], [value]))
     del model.graph.input[:]
     for name in ("input_ids", "attention_mask"):
-        model.graph.input.append(
-            helper.make_tensor_value_info(name, onnx.TensorProto.INT64, ["batch", "tokens"])
-        )
+        info = helper.make_tensor_value_info(name, onnx.TensorProto.INT64, ["batch", "tokens"])
+        model.graph.input.append(info)
     onnx.save(model, root / "model.onnx")
-    (root / "tokenizer.json").write_bytes(read_tokenizer(pack))
     config = {"hidden_size": 384, "model_type": "roberta", "max_position_embeddings": 514, "pad_token_id": 1}
-    (root / "config.json").write_text(json.dumps(config))
-    (root / "1_Pooling").mkdir()
-    (root / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
-    return root
+    return write(
+        root,
+        {
+            "tokenizer.json": read_tokenizer(pack),
+            "tokenizer_config.json": json.dumps({"model_max_length": 512, "pad_token": "<pad>"}),
+            "special_tokens_map.json": json.dumps({"pad_token": "<pad>"}),
+            "config.json": json.dumps(config),
+            "1_Pooling/config.json": json.dumps({"pooling_mode_cls_token": True}),
+        },
+    )
 
 
-def test_a_directory_gives_the_same_vectors(
-    model_directory: Path, shared_home: Path, embedder: Embedder
-) -> None:
+def test_a_directory_gives_the_vectors(model_directory: Path, shared_home: Path, embedder: Embedder) -> None:
     mine = open_embedder(Settings("local", "edge", shared_home, model=str(model_directory), threads=2), print)
     assert (mine.dim, mine.max_tokens, mine.fingerprint.model) == (384, 512, "my-model")
     texts = ["What is ROS 2?", "A node publishes messages to a topic. " * 12]
@@ -66,14 +70,9 @@ def test_a_directory_gives_the_same_vectors(
         assert left == pytest.approx(right, abs=1e-4)
 
 
-def test_the_fingerprint_is_the_hash_of_the_model(
-    model_directory: Path, shared_home: Path, tmp_path: Path
-) -> None:
+def test_the_fingerprint_is_a_hash(model_directory: Path, shared_home: Path, tmp_path: Path) -> None:
     first = directory_embedder(model_directory, shared_home, 1).fingerprint
-    other = tmp_path / "my-model"
-    other.mkdir()
-    (other / "model.onnx").write_bytes(b"another")
-    (other / "config.json").write_text('{"hidden_size": 384}')
+    other = write(tmp_path / "my-model", {"model.onnx": b"another", "config.json": '{"hidden_size": 384}'})
     assert directory_embedder(other, tmp_path, 1).fingerprint.revision != first.revision
 
 
@@ -95,24 +94,15 @@ def test_token_vectors_are_pooled() -> None:
         ({}, "no ONNX model"),
         ({"model.onnx": "x"}, "hidden_size"),
         ({"model.onnx": "x", "config.json": "{"}, "cannot be read"),
-        ({"model.onnx": "x", "config.json": '{"hidden_size": 8}'}, "tokenizer.json"),
-        (
-            {"onnx/model.onnx": "x", "config.json": '{"hidden_size": 8}', "tokenizer.json": "{}"},
-            "tokenizer cannot be read",
-        ),
-        (
-            {"onnx/model.onnx": "x", "config.json": '{"hidden_size": 8}', "tokenizer.json": TOKENIZER},
-            "cannot be opened",
-        ),
+        ({"model.onnx": "x", "config.json": SIZE}, "tokenizer.json"),
+        ({"onnx/model.onnx": "x", "config.json": SIZE, "tokenizer.json": "{}"}, "tokenizer cannot be read"),
+        ({"onnx/model.onnx": "x", "config.json": SIZE, "tokenizer.json": TOKENIZER}, "cannot be opened"),
     ],
 )
 def test_incomplete_directories_are_errors(tmp_path: Path, files: dict[str, str], words: str) -> None:
-    for name, text in files.items():
-        (tmp_path / "model" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "model" / name).write_text(text)
-    (tmp_path / "model").mkdir(exist_ok=True)
+    directory = write(tmp_path, {"model/README.md": "", **{f"model/{name}": files[name] for name in files}})
     with pytest.raises(ConfigurationError, match=words) as caught:
-        directory_embedder(tmp_path / "model", tmp_path, 1).embed_query("x")
+        directory_embedder(directory / "model", tmp_path, 1).embed_query("x")
     assert caught.value.hint
 
 
@@ -126,21 +116,13 @@ def test_an_unknown_model_names_fastembed(shared_home: Path) -> None:
     ("name", "query", "document"),
     [("recto/test", "", ""), ("recto/multilingual-e5-small", "query: ", "passage: ")],
 )
-def test_a_fastembed_model(
-    model_directory: Path, embedder: Embedder, name: str, query: str, document: str
-) -> None:
+def test_fastembed(model_directory: Path, embedder: Embedder, name: str, query: str, document: str) -> None:
     """fastembed reads the same directory as after a download, and adds no prefixes."""
-    fastembed = pytest.importorskip(
-        "fastembed", reason="the extra `fastembed` is not installed; .ci/run installs it"
-    )
+    fastembed = pytest.importorskip("fastembed", reason="the extra `fastembed` is missing; .ci/run has it")
     from fastembed.common.model_description import ModelSource, PoolingType
 
     from recto.embedders.local import FastembedEmbedder
 
-    (model_directory / "tokenizer_config.json").write_text(
-        json.dumps({"model_max_length": 512, "pad_token": "<pad>"})
-    )
-    (model_directory / "special_tokens_map.json").write_text(json.dumps({"pad_token": "<pad>"}))
     fastembed.TextEmbedding.add_custom_model(
         model=name,
         pooling=PoolingType.DISABLED,

@@ -1,33 +1,34 @@
-"""Parallel embedding, sessions, and the features of the processor."""
+"""onnxruntime: parallel embedding, sessions, the features of the processor, and its C API without leaks."""
 
 from __future__ import annotations
 
+import _ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeAlias
+from unittest.mock import Mock
 
+import onnx.parser
+import psutil
 import pytest
 
-from recto.embedders import onnx
-from recto.embedders.granite.embedder import FINGERPRINT, built_in_embedder
+from recto.embedders import onnx as onnx_module
+from recto.embedders.granite import runtime as graph_module
+from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, built_in_embedder
+from recto.embedders.granite.runtime import OnnxError, OrtSession, find_library, open_with_library
 from recto.embedders.onnx import LocalEmbedder, Sessions
 from recto.errors import ConfigurationError, EmbeddingError
+from recto.protocols import Embedder
+from recto.settings import Precision
 
-TEXTS = [
-    f"{word} " * length
-    for length, word in (
-        (150, "gear"),
-        (3, "arm"),
-        (90, "leg"),
-        (300, "foot"),
-        (3, "hand"),
-        (40, "eye"),
-        (150, "rail"),
-    )
-]
+LENGTHS = {"gear": 50, "arm": 3, "leg": 30, "foot": 100, "hand": 3, "eye": 13, "rail": 50}
+TEXTS = [f"{word} " * length for word, length in LENGTHS.items()]
 
 
 def test_the_number_of_threads_does_not_change_the_vectors(shared_home: Path) -> None:
@@ -38,9 +39,8 @@ def test_the_number_of_threads_does_not_change_the_vectors(shared_home: Path) ->
 
 def test_progress_is_reported_in_the_callers_thread(shared_home: Path) -> None:
     seen: list[tuple[int, int, int]] = []
-    built_in_embedder(shared_home, 2).embed_documents(
-        TEXTS, lambda done, total: seen.append((done, total, threading.get_ident()))
-    )
+    embedder = built_in_embedder(shared_home, 2)
+    embedder.embed_documents(TEXTS, lambda *counts: seen.append((*counts, threading.get_ident())))
     assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
     assert seen[-1][:2] == (len(TEXTS), len(TEXTS))
     assert {thread for _, _, thread in seen} == {threading.get_ident()}
@@ -81,15 +81,8 @@ def test_an_interruption_drops_what_has_not_started(shared_home: Path) -> None:
 
 
 def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
-    answers = [ConfigurationError("not yet"), None]
-
-    def open(threads: int) -> object:
-        answer = answers.pop(0)
-        if answer:
-            raise answer
-        return lambda rows: None
-
-    sessions = Sessions(open, 1)  # type: ignore[arg-type]
+    open = Mock(side_effect=[ConfigurationError("not yet"), lambda rows: None])
+    sessions = Sessions(open, 1)
     with pytest.raises(ConfigurationError):
         sessions.single()
     assert sessions.single()([]) is None
@@ -97,14 +90,6 @@ def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
 
 ARM = "processor\t: 0\nBogoMIPS\t: 243.75\nFeatures\t: fp asimd aes crc32 {} sve\nCPU part\t: 0xd0c\n"
 X86 = "processor\t: 0\nmodel name\t: avx512_vnni\nflags\t\t: fpu sse2 avx2 {} rdpid\nbugs\t\t: asimddp\n"
-
-
-@pytest.fixture
-def cpu_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    path = tmp_path / "cpuinfo"
-    monkeypatch.setattr(onnx, "_CPU_INFO", path)
-    monkeypatch.setattr(sys, "platform", "linux")
-    return path
 
 
 @pytest.mark.parametrize(
@@ -116,21 +101,127 @@ def cpu_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (X86.format("avx_vnni"), True),
         (X86.format("avx512f"), False),
         ("processor: 0\n", False),
-        ("", False),
         (None, False),
     ],
 )
-def test_int8_dot_products_on_linux(cpu_info: Path, text: str | None, expected: bool) -> None:
-    if text is not None:
-        cpu_info.write_text(text)
-    assert onnx.has_int8_dot_product.__wrapped__() is expected
-
-
-@pytest.mark.parametrize(
-    ("dot_product", "settings"), [(True, {}), (False, {"session.x64quantprecision": "1"})]
-)
-def test_unsigned_weights_only_without_dot_products(
-    monkeypatch: pytest.MonkeyPatch, dot_product: bool, settings: dict[str, str]
+def test_int8_dot_products_on_linux(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, expected: bool
 ) -> None:
-    monkeypatch.setattr(onnx, "has_int8_dot_product", lambda: dot_product)
-    assert onnx.session_settings() == settings
+    monkeypatch.setattr(onnx_module, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(sys, "platform", "linux")
+    if text is not None:
+        (tmp_path / "cpuinfo").write_text(text)
+    assert onnx_module.has_int8_dot_product.__wrapped__() is expected
+
+
+@pytest.mark.parametrize("has_it", [True, False])
+def test_unsigned_weights_only_without_dot_products(monkeypatch: pytest.MonkeyPatch, has_it: bool) -> None:
+    monkeypatch.setattr(onnx_module, "has_int8_dot_product", lambda: has_it)
+    assert onnx_module.session_settings() == ({} if has_it else {"session.x64quantprecision": "1"})
+
+
+Inputs: TypeAlias = "dict[str, array[Any]]"
+QUERIES = ["What is ROS 2?", "x", "Schlüssel " * 90]
+
+
+def graph() -> bytes:
+    """Return a graph that adds two inputs of [rows, columns]."""
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    sum (float[r, c] a, int64[r, c] n) => (float[r, c] sum) { f = Cast <to = 1> (n)  sum = Add (a, f) }"""
+    return bytes(onnx.parser.parse_model(text).SerializeToString())
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    result = find_library()
+    assert result is not None
+    return result
+
+
+def test_rows_keep_their_order(library: Path) -> None:
+    session = OrtSession(library, graph(), 1, {})
+    inputs: Inputs = {"a": array("f", [0.5, 1, 2, 3, 4, 5]), "n": array("q", [10, 20, 30, 40, 50, 60])}
+    assert session.run(inputs, 2, "sum") == [[10.5, 21, 32], [43, 54, 65]]
+    assert session.run(inputs, 3, "sum") == [[10.5, 21], [32, 43], [54, 65]]
+
+
+def test_an_invalid_graph_is_an_error(library: Path) -> None:
+    with pytest.raises(OnnxError, match="(?i)protobuf"):
+        OrtSession(library, b"not a graph", 1, {})
+
+
+def test_another_library_falls_back_to_the_python_api(
+    shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
+) -> None:
+    (tmp_path / "libonnxruntime.so.9").write_bytes(b"not a library")
+    for other in (tmp_path / "libonnxruntime.so.9", Path(_ctypes.__file__)):
+        with pytest.raises(OSError, match=str(other.name)):
+            OrtSession(other, graph(), 1, {})
+        monkeypatch.setattr(graph_module, "find_library", lambda other=other: other)
+        vector = built_in_embedder(shared_home, 1).embed_query("x")
+        assert vector == pytest.approx(embedder.embed_query("x"), abs=1e-6)
+
+
+def test_the_session_works_after_invalid_inputs(library: Path) -> None:
+    session = OrtSession(library, graph(), 1, {})
+    good: Inputs = {"a": array("f", [1.0]), "n": array("q", [1])}
+    for inputs, output in (({"a": good["a"]}, "sum"), ({**good, "b": good["n"]}, "sum"), (good, "product")):
+        with pytest.raises(OnnxError):
+            session.run(inputs, 1, output)
+    assert session.run(good, 1, "sum") == [[2.0]]
+
+
+@pytest.mark.slow
+def test_calls_and_sessions_do_not_leak(library: Path) -> None:
+    inputs: Inputs = {"a": array("f", range(40_000)), "n": array("q", range(40_000))}
+
+    def work() -> None:
+        session = OrtSession(library, graph(), 1, {})
+        for _ in range(20):
+            session.run(inputs, 1, "sum")
+        with pytest.raises(OnnxError):
+            session.run(inputs, 1, "nothing")
+
+    work()
+    before = psutil.Process().memory_info().rss
+    for _ in range(20):  # this copies twenty times what may stay in memory
+        work()
+    assert psutil.Process().memory_info().rss - before < 20 * 20 * 160_000 / 20 * 2
+
+
+@pytest.mark.parametrize("precision", VARIANTS)
+def test_both_apis(shared_home: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_library = built_in_embedder(shared_home, 2, precision).embed_queries(QUERIES)
+    single_query = built_in_embedder(shared_home, 2, precision, single_query=True)
+    single = [single_query.embed_query(query) for query in QUERIES]
+    monkeypatch.setattr(graph_module, "find_library", lambda: None)
+    with_python = built_in_embedder(shared_home, 2, precision).embed_queries(QUERIES)
+    for result in (with_library, single):
+        for left, right in zip(result, with_python, strict=True):
+            assert left == pytest.approx(right, abs=1e-6 if precision == "fp32" else 0.02)
+
+
+def test_a_truncated_weight_file_is_an_error(shared_home: Path, tmp_path: Path, library: Path) -> None:
+    variant = VARIANTS["fp32"]
+    whole = (shared_home / "cache" / variant.weights).read_bytes()
+    (tmp_path / variant.weights.name).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ConfigurationError, match="cannot be opened"):
+        open_with_library(library, variant.graph.read_bytes(), tmp_path, 1, single_query=True)
+
+
+def test_a_text_beyond_the_models_positions_is_an_error(shared_home: Path) -> None:
+    embedder = built_in_embedder(shared_home, 1)
+    with pytest.raises(EmbeddingError, match="The embedding model failed"):
+        embedder._run(embedder._sessions.single(), [[0, *[5] * 600, 2]])
+
+
+def test_a_process_with_a_single_query_exits_cleanly(shared_home: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from recto.embedders.granite.embedder import built_in_embedder
+print(len(built_in_embedder(Path(sys.argv[1]), 2, single_query=True).embed_query("What is ROS 2?")))
+"""
+    command = [sys.executable, "-c", code, str(shared_home)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "384\n", "")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
-import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recto._util.numbers import PROBE_TEXTS, is_same_probe, probe_revision
+from recto._util.numbers import PROBE_TEXTS, is_same_probe
 from recto._util.retry import retry_after
 from recto.embedders import openai as module
 from recto.embedders.openai import OpenAIEmbedder
@@ -25,8 +23,7 @@ from tests.doubles.server import Fault, drop, hang, refused_url, reset, rubbish,
 
 KEY = "sk-secret-1234567890"
 TEXTS = [f"text number {number} about soil" for number in range(80)]
-
-
+REPRESENT = "Represent this sentence for searching relevant passages: "
 Make = Callable[..., OpenAIEmbedder]
 
 
@@ -58,29 +55,23 @@ def embedder(double: OpenAIDouble, make: Make) -> OpenAIEmbedder:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_every_server(flavour: str, told: list[str], waits: list[float], make: Make) -> None:
+def test_every_server(flavour: str, told: list[Any], waits: list[Any], make: Make) -> None:
     model = "voyage-3.5" if flavour == "voyage" else "bge-base-en-v1.5"
     with OpenAIDouble(flavour, model, KEY) as double:
         embedder = make(double)
         vectors = embedder.embed_documents(TEXTS)
         for text, vector in list(zip(TEXTS, vectors, strict=True))[::20]:
-            assert vector == pytest.approx(embedder.embed_documents([text])[0], abs=1e-6), (
-                "in a batch as alone"
-            )
-        assert embedder.embed_query("soil") == pytest.approx(
-            embedder.embed_queries(["rain", "soil"])[1], abs=1e-6
-        )
-        assert embedder.dim == 256
-        expected = {"llamacpp": 512, "voyage": 32_000}.get(flavour, 512)
-        assert embedder.max_tokens == expected
+            alone = embedder.embed_documents([text])[0]
+            assert vector == pytest.approx(alone, abs=1e-6), "in a batch as alone"
+        both = embedder.embed_queries(["rain", "soil"])
+        assert embedder.embed_query("soil") == pytest.approx(both[1], abs=1e-6)
+        assert (embedder.dim, embedder.max_tokens) == (256, 32_000 if flavour == "voyage" else 512)
         assert any("not normalised" in line for line in embedder.describe()) == (flavour == "llamacpp")
         assert KEY not in "".join(embedder.describe())
-        assert not waits
-        assert not told
+        assert not waits + told
         for request in double.requests:
-            headers = request.headers
-            assert ("authorization" in headers) == (flavour in {"openai", "voyage"})
-            assert ("api-key" in headers) == (flavour == "azure")
+            assert ("authorization" in request.headers) == (flavour in {"openai", "voyage"})
+            assert ("api-key" in request.headers) == (flavour == "azure")
             if flavour == "azure" and request.path.endswith("/embeddings"):
                 assert request.query["api-version"] == API_VERSION
 
@@ -93,9 +84,7 @@ def test_every_server(flavour: str, told: list[str], waits: list[float], make: M
         ("my-own-model", None, 512, "assumed: set RECTO_OPENAI_MAX_TOKENS"),
     ],
 )
-def test_the_length_that_a_model_reads(
-    model: str, setting: int | None, tokens: int, origin: str, make: Make
-) -> None:
+def test_lengths_of_models(model: str, setting: int | None, tokens: int, origin: str, make: Make) -> None:
     with OpenAIDouble("ollama", model) as double:
         embedder = make(double, max_tokens=setting)
         assert embedder.max_tokens == tokens
@@ -106,35 +95,28 @@ def test_the_length_that_a_model_reads(
     ("name", "query", "document", "tokens"),
     [
         ("nomic-embed-text:latest", "search_query: ", "search_document: ", 2048),
-        ("text-embedding-nomic-embed-text-v1.5", "search_query: ", "search_document: ", 2048),
         ("intfloat/multilingual-e5-large", "query: ", "passage: ", 512),
         ("BAAI/bge-m3", "", "", 8192),
-        ("BAAI/bge-small-en-v1.5", "Represent this sentence for searching relevant passages: ", "", 512),
-        ("mxbai-embed-large", "Represent this sentence for searching relevant passages: ", "", 512),
-        ("snowflake-arctic-embed2", "query: ", "", 8192),
+        ("BAAI/bge-small-en-v1.5", REPRESENT, "", 512),
+        ("mxbai-embed-large", REPRESENT, "", 512),
         ("Snowflake/snowflake-arctic-embed-l-v2.0", "query: ", "", 8192),
-        ("snowflake-arctic-embed", "Represent this sentence for searching relevant passages: ", "", 512),
+        ("snowflake-arctic-embed", REPRESENT, "", 512),
         ("embeddinggemma:300m", "task: search result | query: ", "title: none | text: ", 2048),
         ("text-embedding-3-small", "", "", 8191),
         ("Alibaba-NLP/gte-large-en-v1.5", "", "", 8192),
-        ("thenlper/gte-large", "", "", 512),
         ("granite-embedding:30m", "", "", 512),
         ("ibm-granite/granite-embedding-english-r2", "", "", 8192),
-        ("ibm-granite/granite-embedding-311m-multilingual-r2", "", "", 8192),
         ("voyage-2", "", "", 4000),
         ("voyage-law-2", "", "", 16_000),
-        ("voyage-multilingual-2", "", "", 32_000),
     ],
 )
 def test_known_models(name: str, query: str, document: str, tokens: int) -> None:
     assert known_model(name) == KnownModel(query, document, tokens)
 
 
-@pytest.mark.parametrize(
-    "name", ["my-own-model", "jina-embeddings-v3", "jinaai/jina-embeddings-v4", "voyage-lite-01"]
-)
-def test_models_without_a_sure_prefix_are_not_known(name: str) -> None:
-    assert known_model(name) == KnownModel()
+def test_models_without_a_sure_prefix_are_not_known() -> None:
+    names = ("my-own-model", "jina-embeddings-v3", "jinaai/jina-embeddings-v4", "voyage-lite-01")
+    assert {known_model(name) for name in names} == {KnownModel()}
 
 
 def test_prefixes(double: OpenAIDouble, embedder: OpenAIEmbedder, make: Make) -> None:
@@ -158,39 +140,26 @@ def test_voyage_has_input_types_and_its_own_dimension(make: Make) -> None:
         embedder.embed_query("soil")
         embedder.embed_documents(["worms"])
         assert embedder.dim == 64
-        last = [request.body for request in double.requests if request.path.endswith("/embeddings")]
-        assert [body["input_type"] for body in last if body["input"][0] in {"soil", "worms"}] == [
-            "query",
-            "document",
-        ]
-        assert last[-1]["truncation"] is False, "no document is cut"
+        sent = [request.body for request in double.requests if request.path.endswith("/embeddings")]
+        types = {body["input"][0]: body["input_type"] for body in sent}
+        assert (types["soil"], types["worms"]) == ("query", "document")
+        assert sent[-1]["truncation"] is False, "no document is cut"
 
 
-def test_input_types_of_other_servers(
-    double: OpenAIDouble, monkeypatch: pytest.MonkeyPatch, make: Make
-) -> None:
-    embedder = make(double, input_types=("query", "passage"))
-    embedder.embed_query("soil")
+def test_input_types_of_other_servers(double: OpenAIDouble, make: Make) -> None:
+    make(double, input_types=("query", "passage")).embed_query("soil")
     assert [request.body["input_type"] for request in double.requests] == ["passage", "query", "query"]
-    monkeypatch.setattr(module, "_CHECK_AGAIN", -1.0)
-    embedder.embed_query("soil")
-    double.weights = 5
-    with pytest.raises(FingerprintMismatch, match="now has another model"):
-        embedder.embed_query("soil")
 
 
 def test_dimensions(make: Make) -> None:
     with OpenAIDouble("openai", "text-embedding-3-small", KEY) as double:
         embedder = make(double, dimensions=64)
         assert embedder.fingerprint.dim == len(embedder.embed_query("x")) == 64
-    for flavour, words in (
-        ("lmstudio", "ignores RECTO_OPENAI_DIMENSIONS=64, and returns 256"),
-        ("vllm", "matryoshka"),
-    ):
+    ignores = "ignores RECTO_OPENAI_DIMENSIONS=64, and returns 256"
+    for flavour, words in {"lmstudio": ignores, "vllm": "matryoshka"}.items():
         with OpenAIDouble(flavour) as double:
-            embedder = make(double, dimensions=64)
             with pytest.raises(ConfigurationError, match=words) as caught:
-                embedder.warm_up()
+                make(double, dimensions=64).warm_up()
             assert "Unset it" in caught.value.hint
 
 
@@ -203,17 +172,14 @@ def test_vectors_are_ordered_by_their_index(double: OpenAIDouble, embedder: Open
 
 @pytest.mark.parametrize("url", ["{}", "{}/", "{}/v1/", "{}/v1/embeddings"])
 def test_any_form_of_the_address(double: OpenAIDouble, url: str, make: Make) -> None:
-    embedder = make(double, url=url.format(double.url))
-    assert embedder.dim == 256
+    assert make(double, url=url.format(double.url)).dim == 256
 
 
 def test_a_server_without_v1_in_its_paths(make: Make) -> None:
     with OpenAIDouble("infinity") as double:
-        embedder = make(double)
-        assert embedder.dim == 256
-        embedder = make(double, url=double.url)
+        assert make(double).dim == 256
         with pytest.raises(ConfigurationError, match="no embeddings API") as caught:
-            embedder.warm_up()
+            make(double, url=double.url).warm_up()
         assert "up to /embeddings" in caught.value.hint
 
 
@@ -233,17 +199,20 @@ def test_only_another_model_is_another_one(
     assert other.fingerprint.is_compatible(before) is same
 
 
+@pytest.mark.parametrize("options", [{}, {"input_types": ("query", "passage")}, {"batch_size": 1}])
 def test_a_model_that_is_replaced_in_the_middle(
-    double: OpenAIDouble, embedder: OpenAIEmbedder, monkeypatch: pytest.MonkeyPatch
+    double: OpenAIDouble, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], make: Make
 ) -> None:
     monkeypatch.setattr(module, "_CHECK_AGAIN", -1.0)
+    embedder = make(double, **options)
     expected = embedder.embed_query("soil")
-    assert double.embedded()[-1] == ["search_query: soil", f"search_document: {PROBE_TEXTS[0]}"]
     assert embedder.embed_query("soil") == pytest.approx(expected)
+    assert len(embedder.embed_documents(["soil", "rain"])) == 2
     double.weights = 5
-    with pytest.raises(FingerprintMismatch, match="now has another model") as caught:
-        embedder.embed_query("soil")
-    assert "recto index" in caught.value.hint
+    for embed in (lambda: embedder.embed_query("soil"), lambda: embedder.embed_documents(["soil"])):
+        with pytest.raises(FingerprintMismatch, match="now has another model") as caught:
+            embed()
+        assert "recto index" in caught.value.hint
 
 
 def test_every_batch_of_documents_is_checked(waits: list[float], make: Make) -> None:
@@ -260,23 +229,7 @@ def test_every_batch_of_documents_is_checked(waits: list[float], make: Make) -> 
         assert waits == [], "a retry does not help"
 
 
-def test_single_texts_are_checked_in_calls_of_their_own(
-    double: OpenAIDouble, monkeypatch: pytest.MonkeyPatch, make: Make
-) -> None:
-    embedder = make(double, batch_size=1)
-    embedder.embed_documents(["soil"])
-    monkeypatch.setattr(module, "_CHECK_AGAIN", -1.0)
-    calls = len(double.embedded())
-    embedder.embed_documents(["soil", "rain"])
-    assert [len(texts) for texts in double.embedded()[calls:]] == [1, 1, 1, 1]
-    double.weights = 5
-    with pytest.raises(FingerprintMismatch):
-        embedder.embed_documents(["soil"])
-
-
-def test_after_a_broken_connection_the_model_is_checked(
-    double: OpenAIDouble, embedder: OpenAIEmbedder
-) -> None:
+def test_a_broken_connection_checks_the_model(double: OpenAIDouble, embedder: OpenAIEmbedder) -> None:
     embedder.warm_up()
     double.script(drop(), drop())
     with pytest.raises(EmbeddingError, match="broke"):
@@ -296,26 +249,6 @@ def test_a_connection_that_the_server_has_closed_is_replaced(
         double.script(fault)
         assert embed("soil") == pytest.approx(expected)
     assert waits == []
-
-
-def test_a_dimension_that_changes(double: OpenAIDouble, embedder: OpenAIEmbedder, waits: list[float]) -> None:
-    embedder.warm_up()
-    double.dim = 128
-    with pytest.raises(FingerprintMismatch, match="vector of 128 numbers; before, it was 256"):
-        embedder.embed_documents(["soil"])
-    assert waits == [], "a retry does not help"
-
-
-@pytest.mark.parametrize(
-    ("cosine_of_both", "same"), [(0.99998, True), (0.9995, True), (0.998, False), (0.99, False)]
-)
-def test_projections_keep_small_angles(cosine_of_both: float, same: bool) -> None:
-    chance = random.Random(1)
-    noise = math.sqrt(1 / cosine_of_both**2 - 1)
-    for _ in range(5):
-        vectors = [[chance.gauss(0, 1) for _ in range(768)] for _ in range(2)]
-        others = [[number + chance.gauss(0, noise) for number in vector] for vector in vectors]
-        assert is_same_probe(probe_revision(vectors), probe_revision(others)) is same
 
 
 def test_probes() -> None:
@@ -354,7 +287,7 @@ def test_a_batch_that_the_server_refuses(flavour: str, make: Make) -> None:
         double.max_texts = 16
         seen: list[tuple[int, int]] = []
         vectors = embedder.embed_documents(TEXTS, lambda done, total: seen.append((done, total)))
-        assert vectors == [embedder.embed_documents([text])[0] for text in TEXTS]
+        assert vectors[::10] == [embedder.embed_documents([text])[0] for text in TEXTS[::10]]
         assert seen[-1] == (80, 80)
         assert seen == sorted(seen)
         calls = len(double.embedded())
@@ -395,11 +328,7 @@ def returns(embedding: object, index: int = 0) -> Fault:
         (status(500, {"error": "json: unsupported value: NaN"}), EmbeddingError, "fails on a text"),
         (refuses(501, "not supported"), EmbeddingError, "does not support embeddings"),
         (status(502, b"<html>Bad gateway</html>"), EmbeddingError, r"not available \(502\)"),
-        (
-            status(302, b"", {"Location": f"https://login.example/?key={KEY}"}),
-            ConfigurationError,
-            "redirects to https://login.example/$",
-        ),
+        (status(302, b"", {"Location": f"http://x/?k={KEY}"}), ConfigurationError, "redirects to http://x/$"),
         (drop(), EmbeddingError, "broke"),
         (reset(), EmbeddingError, "broke"),
         (rubbish(), EmbeddingError, "a web page instead of JSON"),
@@ -411,12 +340,9 @@ def returns(embedding: object, index: int = 0) -> Fault:
         (rubbish({"data": ["x"]}), EmbeddingError, "no vectors"),
         (rubbish({"data": []}), EmbeddingError, "0 vectors for 1 texts"),
         (returns([1.0] * 256, index=3), EmbeddingError, "which belongs to which"),
-        (returns(None), EmbeddingError, "cannot be read"),
-        (returns("?"), EmbeddingError, "cannot be read"),
-        (returns([None] * 256), EmbeddingError, "cannot be read"),
+        *((returns(vector), EmbeddingError, "cannot be read") for vector in (None, "?", [None] * 256)),
         (returns([[0.5] * 256]), EmbeddingError, "every token"),
-        (returns([float("nan")] * 256), EmbeddingError, "zero or not finite"),
-        (returns([0.0] * 256), EmbeddingError, "zero or not finite"),
+        *((returns([number] * 256), EmbeddingError, "zero or not finite") for number in (float("nan"), 0.0)),
         (returns([0.5, 0.5]), FingerprintMismatch, "vector of 2 numbers"),
     ],
 )
@@ -451,8 +377,7 @@ def in_a_loop(embedder: OpenAIEmbedder, *texts: str) -> list[list[float]]:
 @pytest.mark.parametrize("flavour", ["ollama", "infinity", "openai", "azure"])
 def test_a_model_that_the_server_does_not_have(flavour: str, make: Make) -> None:
     with OpenAIDouble(flavour, api_key=KEY) as double:
-        url = double.base.replace("nomic-embed-text", "nomic")
-        embedder = make(double, model="nomic", url=url)
+        embedder = make(double, model="nomic", url=double.base.replace("nomic-embed-text", "nomic"))
         with pytest.raises(ConfigurationError, match=r"does not have .* nomic") as caught:
             embedder.warm_up()
         assert ("nomic-embed-text" in caught.value.hint) == (flavour != "azure")
@@ -460,18 +385,15 @@ def test_a_model_that_the_server_does_not_have(flavour: str, make: Make) -> None
 
 
 def test_a_missing_key(make: Make) -> None:
-    with OpenAIDouble("openai", api_key="right") as double:
-        embedder = make(double, api_key="")
-        with pytest.raises(ConfigurationError, match="needs a key"):
-            embedder.warm_up()
+    with OpenAIDouble("openai", api_key="right") as double, pytest.raises(ConfigurationError, match="a key"):
+        make(double, api_key="").warm_up()
 
 
 def test_a_redirect_is_not_followed(make: Make) -> None:
     with OpenAIDouble("openai", api_key=KEY) as double, OpenAIDouble("openai", api_key=KEY) as other:
         double.always(status(307, b"", {"Location": f"{other.url}/v1/embeddings"}))
-        embedder = make(double)
         with pytest.raises(ConfigurationError, match="redirects"):
-            embedder.warm_up()
+            make(double).warm_up()
         assert other.requests == []
 
 
@@ -495,15 +417,12 @@ def test_proxies_do_not_see_requests_to_this_machine(
 def test_requests_to_azure() -> None:
     options = OpenAIOptions(url="https://name.openai.azure.com", api_key=KEY)
     endpoint = Endpoint(options, "my-deployment")
-    assert (
-        endpoint.embed(["x"], 0, 1).arguments["url"] == "https://name.openai.azure.com/openai/v1/embeddings"
-    )
+    assert endpoint.embed(["x"], 0, 1).arguments["url"] == f"{options.url}/openai/v1/embeddings"
     assert endpoint.client_options()["headers"]["api-key"] == KEY
-    older = Endpoint(replace(options, url=f"{options.url}/openai/deployments/d?api-version=1"), "d")
-    assert (
-        older.embed(["x"], 0, 1).arguments["url"].endswith("/openai/deployments/d/embeddings?api-version=1")
-    )
-    assert older.shown == f"{options.url}/openai/deployments/d"
+    deployment = f"{options.url}/openai/deployments/d"
+    older = Endpoint(replace(options, url=f"{deployment}?api-version=1"), "d")
+    assert older.embed(["x"], 0, 1).arguments["url"] == f"{deployment}/embeddings?api-version=1"
+    assert older.shown == deployment
 
 
 @pytest.mark.parametrize("fault", [hang(30), slow_drip(0.05, 30)])
@@ -522,8 +441,7 @@ def test_query_deadline(
 def test_a_server_that_loads_the_model(waits: list[float], make: Make) -> None:
     with OpenAIDouble("llamacpp") as double:
         double.script(*[status(503, {"error": {"code": 503, "message": "Loading model"}})] * 5)
-        embedder = make(double)
-        assert embedder.dim == 256
+        assert make(double).dim == 256
         assert waits == [2.0] * 5
 
 
@@ -563,8 +481,8 @@ def test_token_counts_are_upper_estimates() -> None:
     from recto.embedders.granite.embedder import built_in_embedder
 
     real = built_in_embedder(Path("nowhere"), 1, "fp32", single_query=True)
-    for path in sorted(Path(__file__).parent.parent.glob("*.py")):
+    for path in sorted(Path(__file__).parent.glob("*.py")):
         text = path.read_text("utf-8")
-        for start in range(0, len(text), 2000):
+        for start in range(0, len(text), 4000):
             piece = text[start : start + 600]
             assert count_tokens("", piece) >= real.count_tokens(piece), piece

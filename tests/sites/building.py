@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from recto._util.files import WriterLock
+from tests.book.files import write
 from tests.browser.hostile import ATTACKS
 from tests.conftest import index_key
 from tests.library import write_library
@@ -117,16 +118,8 @@ def _settings(root: Path) -> dict[str, str]:
 def run(command: list[str], folder: Path, **more: str) -> str:
     """Run a command in a directory, and return its output."""
     variables = {**os.environ, "CI": "true", "NO_MKDOCS_2_WARNING": "1", "NO_UPDATE_NOTIFIER": "1", **more}
-    done = subprocess.run(
-        command,
-        cwd=folder,
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    done = subprocess.run(command, cwd=folder, env=variables, text=True, check=False, timeout=600, **pipes)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout + done.stderr
 
@@ -141,13 +134,9 @@ def write_book(docs: Path, home_page: str, front_matter: str = "") -> None:
     text = welcome.read_text("utf-8")
     welcome.unlink()
     (docs / home_page).write_text(front_matter + text, "utf-8")
-    sections = [
-        f"# Poison `{ATTACKS[1]}`\n\nA page about poison in titles and in text, and the harm it does.\n"
-    ]
+    sections = [f"# Poison `{ATTACKS[1]}`\n\nA page about poison in titles and text, and the harm it does.\n"]
     sections += [
         f"## Antidote {number} `{attack}`\n\nThe antidote to poison {number} is to show `{attack}` as text, and never to run it.\n"
         for number, attack in enumerate(ATTACKS)
     ]
-    folder = docs / "module-4-danger"
-    folder.mkdir()
-    (folder / "poison.md").write_text("\n".join(sections), "utf-8")
+    write(docs, {"module-4-danger/poison.md": "\n".join(sections)})

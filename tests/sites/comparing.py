@@ -3,77 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
+
+from selectolax.lexbor import LexborHTMLParser
 
 from recto.book.parsing.formats import read
 from recto.protocols import Source
 
-_HEADINGS = ("h1", "title")
 _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 
 
-class BuiltPage(HTMLParser):
+class BuiltPage:
     """The ids and titles of an HTML page, the links in its navigation, and the page that comes next."""
 
-    def __init__(self, file: Path, url: str = "") -> None:
-        super().__init__()
-        self.ids: set[str] = set()
-        self.titles: dict[str, list[str]] = {"h1": [], "title": []}
-        self._links: list[list[str]] = [[]]
-        self.next = ""
-        self._url = url
-        self._open: list[str] = []
-        self._navigation = self._hidden = 0
-        self.feed(file.read_text("utf-8"))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        self.ids |= {value for name in ("id", "name") if (value := given.get(name))}
-        if tag == "link" and given.get("rel") == "next":
-            self.next = urljoin(self._url, given.get("href"))
-        if tag in _HEADINGS and not self.titles[tag]:
-            self._open.append(tag)
-            self.titles[tag].append("")
-        if tag in ("nav", "aside"):
-            self._links += [] if self._navigation else [[]]
-            self._navigation += 1
-        if self._open and tag == "a":
-            self._hidden += 1
-        if tag == "a" and self._navigation and (href := given.get("href")):
-            self._links[-1].append(urljoin(self._url, href).partition("#")[0])
-
-    def handle_endtag(self, tag: str) -> None:
-        if self._open and tag == self._open[-1]:
-            self._open.pop()
-            self._hidden = 0
-        if tag in ("nav", "aside"):
-            self._navigation -= 1
-        if tag == "a" and self._hidden:
-            self._hidden -= 1
-
-    def handle_data(self, data: str) -> None:
-        if self._open and not self._hidden:
-            self.titles[self._open[-1]][0] += data
-
-    @property
-    def links(self) -> list[str]:
-        """The links of the navigation with the most links; others are tabs, or lead to the next page."""
-        return max(self._links, key=len)
-
-    @property
-    def has_title(self) -> bool:
-        """Whether the generator found a title."""
-        return not "".join(self.titles["title"]).startswith(_NO_TITLE)
+    def __init__(self, file: Path, url: str) -> None:
+        tree = LexborHTMLParser(file.read_text("utf-8"))
+        self.ids = {node.attributes.get(name) for node in tree.css("[id], [name]") for name in ("id", "name")}
+        following = tree.css_first("link[rel=next]")
+        self.next = urljoin(url, following.attributes.get("href") or "") if following is not None else ""
+        navigations = [
+            [urljoin(url, link.attributes["href"] or "").partition("#")[0] for link in one.css("a[href]")]
+            for one in tree.css("nav, aside")
+        ]
+        # Others than the one with the most links are tabs, or lead to the next page.
+        self.links = max(navigations, key=len, default=[])
+        for link in tree.css("h1 a"):
+            link.decompose()
+        nodes = (tree.css_first("h1"), tree.css_first("title"))
+        self.titles = [" ".join(node.text().split()) if node is not None else "" for node in nodes]
+        self.has_title = not self.titles[1].startswith(_NO_TITLE)
 
     def is_titled(self, title: str) -> bool:
         """Return whether the page has a title, in its heading or before the name of the site."""
-        heading, top = (" ".join("".join(self.titles[tag]).split()) for tag in _HEADINGS)
-        words = " ".join(title.split())
-        return words in (heading.rstrip(" ¶#"), top) or any(
-            top.startswith(words + mark) for mark in (" |", " -", " —", " –", " ·")
-        )
+        (heading, top), words = self.titles, " ".join(title.split())
+        starts = tuple(words + mark for mark in (" |", " -", " —", " –", " ·"))
+        return words in (heading.rstrip(" ¶#"), top) or top.startswith(starts)
 
 
 @dataclass
@@ -84,7 +49,6 @@ class Comparison:
     anchors: int = 0
     missing_pages: list[str] = field(default_factory=list)
     missing_anchors: list[str] = field(default_factory=list)
-    untitled: list[str] = field(default_factory=list)
     other_titles: list[str] = field(default_factory=list)
     urls: list[str] = field(default_factory=list)
     listed: list[str] = field(default_factory=list)
@@ -97,17 +61,6 @@ class Comparison:
         listed = [places[url] for url in dict.fromkeys(self.listed) if url in places]
         pairs = [(places[url], places[after]) for url, after in self.following.items() if after in places]
         return listed == sorted(listed) and all(place < after for place, after in pairs)
-
-    def __str__(self) -> str:
-        def share(missing: list[str], total: int) -> str:
-            return f"{1 - len(missing) / max(total, 1):.1%}"
-
-        return (
-            f"{self.pages} pages, addresses {share(self.missing_pages, self.pages)}, "
-            f"anchors {share(self.missing_anchors, self.anchors)} of {self.anchors}, "
-            f"titles {share(self.other_titles, self.pages - len(self.untitled))} "
-            f"({len(self.untitled)} pages without one), order {'equal' if self.in_order else 'differs'}"
-        )
 
 
 def compare(source: Source, build: Path, site_url: str) -> Comparison:
@@ -124,9 +77,7 @@ def compare(source: Source, build: Path, site_url: str) -> Comparison:
         result.listed += built.links if result.pages == 1 else []
         result.following |= {page.url: built.next} if built.next else {}
         document = read(page)
-        if not built.has_title:
-            result.untitled.append(page.path)
-        elif not built.is_titled(document.title):
+        if built.has_title and not built.is_titled(document.title):
             result.other_titles.append(f"{page.path}: {document.title!r} {built.titles}")
         anchors = {anchor for section in document.sections for _, anchor in section.anchors}
         result.anchors += len(anchors)

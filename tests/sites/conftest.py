@@ -20,14 +20,13 @@ from tests.sites.building import build_sites
 from tests.sites.serving import PublishedSite
 from tests.sites.visitor import Visitor
 
+Places = tuple[Path, Path]
 NAMES = ("docusaurus", "mkdocs")
 STATIC_NAMES = ("docusaurus-static", "recto")
 
 
 @pytest.fixture(scope="session")
-def places(
-    shared_home: Path, real_embedder: Embedder, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Path, Path]:
+def places(shared_home: Path, real_embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Places:
     """The directories of the sites, and a home with their indexes for this run.
 
     RECTO_TEST_SITES names a directory that keeps the packages, the sites and the indexes for the next run.
@@ -54,11 +53,10 @@ def sites(places: tuple[Path, Path]) -> Iterator[dict[str, PublishedSite]]:
     with ExitStack() as running:
         sites = [PublishedSite(name, root) for name in NAMES]
         for site in sites:
-            site.key = add_key(home, site, site.name)
+            site.key = add_key(home, site)
         collections = [f"--collection={site.collection}" for site in sites]
-        service = running.enter_context(
-            Program(home, (*collections, "--trusted-proxy=127.0.0.1"), {"RECTO_THREADS": "2"})
-        )
+        program = Program(home, (*collections, "--trusted-proxy=127.0.0.1"), {"RECTO_THREADS": "2"})
+        service = running.enter_context(program)
         for site in sites:
             site.service_port = service.port
             running.enter_context(site)
@@ -66,12 +64,10 @@ def sites(places: tuple[Path, Path]) -> Iterator[dict[str, PublishedSite]]:
         yield {site.name: site for site in sites}
 
 
-def add_key(home: Path, site: PublishedSite, name: str) -> str:
+def add_key(home: Path, site: PublishedSite) -> str:
     """Create a publishable key for the pages of a site."""
-    done = recto(
-        home, "keys", "add", name, "--collection", site.collection, "--origin", site.origin, "--json"
-    )
-    key: str = json.loads(done.stdout)["key"]
+    options = ("--collection", site.collection, "--origin", site.origin, "--json")
+    key: str = json.loads(recto(home, "keys", "add", site.name, *options).stdout)["key"]
     return key
 
 

@@ -10,7 +10,6 @@ import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
@@ -21,15 +20,7 @@ _INLINE_SCRIPT = re.compile(rb"<script(?![^>]*\bsrc=)[^>]*>(.*?)</script>", re.D
 _INLINE_STYLE = re.compile(rb"<style[^>]*>(.*?)</style>|\bstyle=\"([^\"]*)\"", re.DOTALL)
 _FORWARDED = {"content-type", "authorization", "x-api-key", "origin", "accept", "if-none-match"}
 _PREFLIGHT = {"access-control-request-method", "access-control-request-headers"}
-_RETURNED = {
-    "content-type",
-    "etag",
-    "cache-control",
-    "retry-after",
-    "vary",
-    "www-authenticate",
-    "x-request-id",
-}
+_RETURNED = {"content-type", "etag", "cache-control", "retry-after", "vary", "www-authenticate"}
 _PATHS = {
     "docusaurus": ("docusaurus/build", "/"),
     "mkdocs": ("mkdocs/site", "/book/"),
@@ -75,9 +66,7 @@ class PublishedSite:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.shutdown()
         self._server.server_close()
 

@@ -24,6 +24,8 @@ from tests.sites.building import PLUGIN
 from tests.sites.serving import KEY, PublishedSite
 
 MkDocs = Callable[..., Path]
+WIDGET = {"type": "module", "src": "/recto/widget.js"}
+OPTIONS = {"key": "recto_pk_x", "related": False, "strings": {"search": 'Find "it" <here>'}}
 
 
 def shown(guide: str, language: str) -> list[str]:
@@ -39,9 +41,7 @@ def script_of(page: Path) -> dict[str, str]:
     return {name: html.unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
 
 
-def test_every_result_has_a_valid_address(
-    site: PublishedSite, places: tuple[Path, Path], embedder: Embedder
-) -> None:
+def test_valid_addresses(site: PublishedSite, places: tuple[Path, Path], embedder: Embedder) -> None:
     """The address of each chunk is a file of the built site, and its anchor is the id of an element."""
     with Retriever(embedder, EdgeStore(places[1]), site.collection) as retriever:
         chunks = list(retriever.open().scroll())
@@ -81,11 +81,17 @@ def test_the_build_log_says_what_was_indexed(places: tuple[Path, Path]) -> None:
     assert re.search(r"INFO +-  recto: Indexed 14 pages, \d\d chunks: collection 'mkdocs-house'", log)
 
 
+def node(code: str, **more: str) -> subprocess.CompletedProcess[str]:
+    """Run JavaScript that has the plugin."""
+    code = f"const plugin = require({json.dumps(str(PLUGIN))});{code}"
+    pipes: dict[str, Any] = {"capture_output": True, "text": True, "env": {**os.environ, **more}}
+    return subprocess.run(["node", "-e", code], check=False, timeout=60, **pipes)
+
+
 def docusaurus(options: object, mode: str = "production", locale: str = "en") -> dict[str, Any]:
     """Return what the plugin makes of its options: the tag, or the message of an error."""
     code = f"""
         process.env.NODE_ENV = {json.dumps(mode)};
-        const plugin = require({json.dumps(str(PLUGIN))});
         const context = {{baseUrl: '/book/', siteConfig: {{url: 'https://example.org'}}, i18n: {{currentLocale: {json.dumps(locale)}}}}};
         try {{
             const options = plugin.validateOptions({{options: {json.dumps(options)}}});
@@ -95,31 +101,21 @@ def docusaurus(options: object, mode: str = "production", locale: str = "en") ->
             console.log(JSON.stringify({{error: error.message}}));
         }}
     """
-    done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=True, timeout=60)
-    found: dict[str, Any] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(node(code).stdout)
     return found
 
 
 def test_options_of_docusaurus() -> None:
-    assert docusaurus({"collection": "book"}) == {
-        "type": "module",
-        "src": "/recto/widget.js",
-        "data-collection": "book",
-    }
-    options = {
-        "server": "https://search.example.org/recto",
-        "collection": {"en": "book", "de": "buch"},
-        "key": "recto_pk_x",
-        "related": False,
-        "strings": {"search": 'Find "it"'},
-    }
+    assert docusaurus({"collection": "book"}) == {**WIDGET, "data-collection": "book"}
+    server = "https://search.example.org/recto"
+    options = {"server": server, "collection": {"en": "book", "de": "buch"}, **OPTIONS}
     assert docusaurus(options, "development", "de") == {
         "type": "module",
-        "src": "https://search.example.org/recto/widget.js",
+        "src": f"{server}/widget.js",
         "data-collection": "buch",
         "data-key": "recto_pk_x",
         "data-related": "off",
-        "data-strings": '{"search":"Find \\"it\\""}',
+        "data-strings": '{"search":"Find \\"it\\" <here>"}',
         "data-rewrite": "https://example.org/book/ /book/",
     }
 
@@ -127,26 +123,20 @@ def test_options_of_docusaurus() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, '"collection" is not the name of a collection. Use the name that you pass to `recto index'),
+        ({"collection": ""}, "is not the name of a collection. Use the name that you pass to `recto index"),
         ({"collection": "my book"}, '"collection" is not the name'),
         ({"collection": {"de": "buch"}}, 'no name for the locale "en"'),
-        ({"collection": "book", "server": "recto"}, '"server" is not an address'),
-        (
-            {"collection": "book", "key": "recto_sk_secret"},
-            '"key" is an admin key, which must not be published',
-        ),
-        (
-            {"collection": "book", "keys": "x"},
-            'no option "keys". The options are assistants, collection, id, key,',
-        ),
-        ({"collection": "book", "related": "off"}, '"related" is not true or false'),
-        ({"collection": "book", "strings": {"search": 1}}, '"strings" is not an object of texts'),
-        ({"collection": "book", "static": "yes"}, '"static" is not true or false'),
-        ({"collection": "book", "static": True, "key": "recto_pk_x"}, 'needs no "server" and no "key"'),
+        ({"server": "recto"}, '"server" is not an address'),
+        ({"key": "recto_sk_secret"}, '"key" is an admin key, which must not be published'),
+        ({"keys": "x"}, 'no option "keys". The options are assistants, collection, id, key,'),
+        ({"related": "off"}, '"related" is not true or false'),
+        ({"strings": {"search": 1}}, '"strings" is not an object of texts'),
+        ({"static": "yes"}, '"static" is not true or false'),
+        ({"static": True, "key": "recto_pk_x"}, 'needs no "server" and no "key"'),
     ],
 )
 def test_wrong_options_of_docusaurus(options: dict[str, Any], message: str) -> None:
-    error = docusaurus(options)["error"]
+    error = docusaurus({"collection": "book", **options})["error"]
     assert error.startswith("recto-docusaurus: ")
     assert message in error
     assert "recto_sk_secret" not in error
@@ -160,35 +150,30 @@ def test_docusaurus_writes_a_static_search(tmp_path: Path) -> None:
     program.write_text('#!/bin/sh\necho "$@" >> "$(dirname "$0")/calls"\n')
     program.chmod(0o755)
     code = f"""
-        const plugin = require({json.dumps(str(PLUGIN))});
         const options = plugin.validateOptions({{options: {json.dumps(options)}}});
         const i18n = {{currentLocale: 'de', defaultLocale: 'en'}};
         const siteConfig = {{url: 'https://example.org'}};
         plugin({{siteDir: '/site', baseUrl: '/book/de/', siteConfig, i18n}}, options).postBuild({{outDir: '/out/de'}});
     """
     path = f"{tmp_path}:{os.environ['PATH']}"
-    subprocess.run(["node", "-e", code], check=True, timeout=60, env={**os.environ, "PATH": path})
+    assert node(code, PATH=path).returncode == 0
     assert (tmp_path / "calls").read_text().splitlines() == [
         "index /site --collection buch --site-url https://example.org/book/ --new-urls --locale de",
         "export --static /out/de/recto --collection buch",
     ]
     program.write_text("#!/bin/sh\nexit 1\n")
-    done = subprocess.run(
-        ["node", "-e", code], check=False, capture_output=True, timeout=60, env={**os.environ, "PATH": path}
-    )
-    assert b"recto-docusaurus: `recto index` failed. Its message is above." in done.stderr
+    message = "recto-docusaurus: `recto index` failed. Its message is above."
+    assert message in node(code, PATH=path).stderr
 
 
 def test_the_guide_of_docusaurus() -> None:
     blocks = shown("docusaurus.md", "js")
     assert len(blocks) == 3
     for block in blocks:
-        code = f"""
-            const {{plugins}} = {{{block}}};
-            const {{validateOptions}} = require({json.dumps(str(PLUGIN))});
-            console.log(plugins[0][0], validateOptions({{options: plugins[0][1]}}).collection);
-        """
-        done = subprocess.run(["node", "-e", code], capture_output=True, text=True, check=False, timeout=60)
+        shown_options = "plugin.validateOptions({options: plugins[0][1]})"
+        done = node(
+            f"const {{plugins}} = {{{block}}}; console.log(plugins[0][0], {shown_options}.collection);"
+        )
         assert done.stdout == "recto-docusaurus my-book\n", done.stderr
 
 
@@ -208,12 +193,8 @@ def mkdocs(
     def make(
         options: dict[str, Any] | None = None, command: str = "build", file: str = "mkdocs.yml", **config: Any
     ) -> Path:
-        values = {
-            "site_name": "My Book",
-            "site_url": "https://example.org/book/",
-            "docs_dir": str(small_book),
-            **config,
-        }
+        values: dict[str, Any] = {"site_name": "My Book", "docs_dir": str(small_book)}
+        values |= {"site_url": "https://example.org/book/", **config}
         values["plugins"] = [*config.get("plugins", []), {"recto": options or {}}]
         (tmp_path / file).write_text(json.dumps(values), "utf-8")
         loaded = load_config(str(tmp_path / file))
@@ -231,18 +212,13 @@ def collections(tmp_path: Path) -> list[str]:
     return list(EdgeStore(tmp_path / "home").collections())
 
 
-def test_mkdocs_names_the_collection_after_the_site(
-    mkdocs: MkDocs, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_mkdocs_by_default(mkdocs: MkDocs, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The collection has the name of the site."""
     caplog.set_level(logging.INFO, "mkdocs")
     site = mkdocs()
     assert collections(tmp_path) == ["my-book"]
     assert "recto: Indexed 4 pages, 4 chunks: collection 'my-book'" in caplog.text
-    assert script_of(site / "index.html") == {
-        "type": "module",
-        "src": "/recto/widget.js",
-        "data-collection": "my-book",
-    }
+    assert script_of(site / "index.html") == {**WIDGET, "data-collection": "my-book"}
     page = (site / "index.html").read_text("utf-8")
     assert "data-recto-open" not in page, "this theme gets the floating button"
     assert not (site / "assets" / "stylesheets" / "recto.css").exists()
@@ -251,14 +227,7 @@ def test_mkdocs_names_the_collection_after_the_site(
 
 
 def test_mkdocs_with_all_options(mkdocs: MkDocs, tmp_path: Path) -> None:
-    options = {
-        "server": "https://search.example.org",
-        "collection": "book",
-        "key": "recto_pk_x",
-        "index": False,
-        "related": False,
-        "strings": {"search": 'Find "it" <here>'},
-    }
+    options = {"server": "https://search.example.org", "collection": "book", "index": False, **OPTIONS}
     site = mkdocs(options, theme={"name": "material"}, plugins=["search"])
     assert collections(tmp_path) == []
     assert script_of(site / "404.html") == {
@@ -290,9 +259,7 @@ def test_the_guide_of_mkdocs(mkdocs: MkDocs, tmp_path: Path, monkeypatch: pytest
     assert script_of(page)["src"] == "http://127.0.0.1:8001/widget.js"
 
 
-def test_mkdocs_writes_a_static_search(
-    mkdocs: MkDocs, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_mkdocs_static(mkdocs: MkDocs, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It can be built for another address; the files of the model stay the same."""
     caplog.set_level(logging.INFO, "mkdocs")
     site = mkdocs({"static": True})
@@ -319,9 +286,7 @@ def test_a_preview_links_to_itself_and_does_not_index(mkdocs: MkDocs, tmp_path: 
     assert {url.rpartition("/book/")[0] for url in urls} == {"https://example.org"}
 
 
-def test_an_indexing_error_fails_only_a_strict_build(
-    mkdocs: MkDocs, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_fails_only_a_strict_build(mkdocs: MkDocs, caplog: pytest.LogCaptureFixture) -> None:
     from mkdocs.exceptions import Abort
 
     assert (mkdocs(site_url="") / "index.html").exists()

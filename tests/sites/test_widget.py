@@ -1,40 +1,24 @@
-"""Test the widget on real sites: a Docusaurus site and a MkDocs Material site, built and served as published."""
+"""Test the widget on real sites, built and served as published: with a service behind them, and without a server."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from playwright.sync_api import Browser, Locator, Route, expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.hostile import ATTACKS
 from tests.running import ROOT
 from tests.sites.serving import PublishedSite, policy
+from tests.sites.test_plugins import script_of
 from tests.sites.visitor import Visitor
 
 QUERY = "When are beans sown?"
-PAGES = {
-    "docusaurus": {
-        "beans": "module-1-garden/seeds/",
-        "bread": "module-2-kitchen/bread/",
-        "poison": "module-4-danger/poison/",
-    },
-    "mkdocs": {
-        "beans": "module-1-garden/02-seeds/",
-        "bread": "module-2-kitchen/01-bread/",
-        "poison": "module-4-danger/poison/",
-    },
-}
+BEANS = {"docusaurus": "module-1-garden/seeds/", "mkdocs": "module-1-garden/02-seeds/"}
+BREAD = {"docusaurus": "module-2-kitchen/bread/", "mkdocs": "module-2-kitchen/01-bread/"}
 TEXT = {"docusaurus": "article .markdown > p", "mkdocs": "article > p"}
 TOGGLE = {"docusaurus": "button[class*=toggleButton]", "mkdocs": "label[for^=__palette]:not([hidden])"}
 NEXT_PAGE = {"docusaurus": ".pagination-nav__link--next", "mkdocs": ".md-nav--primary a[href*=soup]"}
-
-
-def in_window(locator: Locator) -> bool:
-    found: bool = locator.evaluate(
-        "element => { const { top, bottom } = element.getBoundingClientRect(); return top >= 0 && bottom <= innerHeight }"
-    )
-    return found
 
 
 def make_dark(visitor: Visitor, site: PublishedSite) -> None:
@@ -50,9 +34,9 @@ def test_search_opens_the_section_of_the_published_page(visitor: Visitor, site: 
     expect(option).to_contain_text("Sowing beans")
     expect(option.locator("mark").first).to_be_visible()
     address = str(option.get_attribute("href"))
-    assert address.startswith(f"{site.url}{PAGES[site.name]['beans']}#sowing-beans:~:text=")
+    assert address.startswith(f"{site.url}{BEANS[site.name]}#sowing-beans:~:text=")
     visitor.field.press("Enter")
-    expect(visitor.page).to_have_url(f"{site.url}{PAGES[site.name]['beans']}#sowing-beans")
+    expect(visitor.page).to_have_url(f"{site.url}{BEANS[site.name]}#sowing-beans")
     heading = visitor.page.locator("#sowing-beans")
     expect(heading).to_contain_text("Sowing beans")
     expect(heading).to_be_in_viewport()
@@ -61,7 +45,7 @@ def test_search_opens_the_section_of_the_published_page(visitor: Visitor, site: 
 
 def test_the_widget_stays_when_the_page_changes(visitor: Visitor, site: PublishedSite) -> None:
     """Both sites replace the content of the page instead of loading another one."""
-    visitor.visit(PAGES[site.name]["bread"])
+    visitor.visit(BREAD[site.name])
     visitor.search(QUERY)
     visitor.page.keyboard.press("Escape")
     visitor.page.evaluate("window.isSamePage = true")
@@ -83,15 +67,10 @@ def test_a_file_that_adds_the_tag(visitor: Visitor, site: PublishedSite) -> None
     (code,) = re.findall(r"^```js\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
     code = code.replace("https://search.example.org", "/recto").replace("recto_pk_…", site.key)
 
-    page = re.sub(
-        r"<script [^>]*widget\.js[^>]*></script>", "", (site.files / "index.html").read_text("utf-8")
-    )
+    index = (site.files / "index.html").read_text("utf-8")
+    page = re.sub(r"<script [^>]*widget\.js[^>]*></script>", "", index)
     headers = {"Content-Type": "text/html", "Content-Security-Policy": policy(page.encode())}
-
-    def without_tag(route: Route) -> None:
-        route.fulfill(body=page, headers=headers)
-
-    visitor.page.route(site.url, without_tag)
+    visitor.page.route(site.url, lambda route: route.fulfill(body=page, headers=headers))
     visitor.visit()
     visitor.page.evaluate(f"() => {{ {code.replace('my-book', site.collection)} }}")
     visitor.page.wait_for_load_state("networkidle")
@@ -112,7 +91,7 @@ def violations(visitor: Visitor, axe: str) -> list[str]:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(browser: Browser, site: PublishedSite, axe: str, scheme: str) -> None:
     with Visitor(browser, site) as visitor:
-        visitor.visit(PAGES[site.name]["bread"])
+        visitor.visit(BREAD[site.name])
         if scheme == "dark":
             make_dark(visitor, site)
         visitor.search(QUERY)
@@ -127,14 +106,9 @@ def test_axe_finds_nothing(browser: Browser, site: PublishedSite, axe: str, sche
 def test_hostile_content_is_shown_as_text(visitor: Visitor, site: PublishedSite) -> None:
     def nothing_ran() -> None:
         assert visitor.page.evaluate("window.ran") is None
-        injected = "script, iframe, img, object, embed, base, link, meta, form:not(.ask), animate, style"
-        assert (
-            visitor.page.locator("recto-widget").evaluate(
-                "(host, selector) => [...host.shadowRoot.querySelectorAll(selector)].map(one => one.outerHTML)",
-                injected,
-            )
-            == []
-        )
+        selector = "script, iframe, img, object, embed, base, link, meta, form:not(.ask), animate, style"
+        code = "(host, selector) => [...host.shadowRoot.querySelectorAll(selector)].map(one => one.outerHTML)"
+        assert visitor.page.locator("recto-widget").evaluate(code, selector) == []
 
     visitor.visit()
     visitor.search("the antidote to poison")
@@ -145,8 +119,39 @@ def test_hostile_content_is_shown_as_text(visitor: Visitor, site: PublishedSite)
         visitor.settle_search()
         nothing_ran()
     visitor.page.keyboard.press("Escape")
-    visitor.visit(PAGES[site.name]["poison"])
+    visitor.visit("module-4-danger/poison/")
     visitor.select(TEXT[site.name])
     visitor.page.locator("button.related").click()
     expect(visitor.panel.locator("a.hit").first).to_be_visible()
     nothing_ran()
+
+
+QUESTIONS = {
+    "docusaurus-static": {
+        "When are beans sown?": "module-1-garden/seeds/#sowing-beans",
+        "how do I mend a puncture": "module-3-workshop/bicycles/#flat-tyres",
+    },
+    "recto": {
+        "how do I publish search without a server": "how-to/widget/#search-without-a-server",
+        "which environment variable turns on answers from a language model": "how-to/answers/#turn-answers-on",
+        "let an AI assistant use the book as a tool": "how-to/mcp/#",
+    },
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+def test_site_search(browser: Browser, sites: dict[str, PublishedSite], axe: str, name: str) -> None:
+    site = sites[name]
+    assert script_of(site.files / "index.html")["src"] == f"{site.path}recto/widget.js"
+    with Visitor(browser, site) as visitor:
+        visitor.visit()
+        visitor.search("who won the football match on sunday")
+        expect(visitor.dialog).to_contain_text("The book does not seem to cover this.", timeout=60_000)
+        assert violations(visitor, axe) == []
+        for query, address in QUESTIONS[name].items():
+            visitor.field.fill(query)
+            option = visitor.dialog.locator(f'[role=option][href^="{site.url}{address}"]').first
+            expect(option).to_be_visible()
+        option.click()
+        expect(visitor.page).to_have_url(re.compile(re.escape(site.url + address)))
+    assert not site.requests, "there is no service"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Browser, expect
 
 from tests.browser.webui import WebUI
 from tests.sites.serving import PublishedSite
@@ -19,31 +19,19 @@ class Visitor(WebUI):
         self.allowed = [f"{site.origin}/", "data:"]
         self.site = site
 
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.opener = self.page.locator("[data-recto-open]")  # the button of the site
+        self.dialog = self.page.locator("dialog.search")
+        self.field = self.dialog.locator("input[role=combobox]")
+        self.options = self.dialog.locator("[role=option]")
+        self.panel = self.page.locator("aside.panel")
+        return self
+
     def visit(self, path: str = "") -> None:
         """Open a page of the site."""
         self.page.goto(self.site.url + path)
         expect(self.opener).to_be_visible()
-
-    @property
-    def opener(self) -> Locator:
-        """The button of the site that opens the search."""
-        return self.page.locator("[data-recto-open]")
-
-    @property
-    def dialog(self) -> Locator:
-        return self.page.locator("dialog.search")
-
-    @property
-    def field(self) -> Locator:
-        return self.dialog.locator("input[role=combobox]")
-
-    @property
-    def options(self) -> Locator:
-        return self.dialog.locator("[role=option]")
-
-    @property
-    def panel(self) -> Locator:
-        return self.page.locator("aside.panel")
 
     def search(self, query: str) -> None:
         """Open the search by its button, type a query, and wait for the final results."""

@@ -7,6 +7,7 @@ import math
 import re
 import uuid
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -383,3 +384,40 @@ def _heading_path(section: Section, limit: int, count: Count) -> str:
     while count(path) > limit // 4:
         path = path[: len(path) // 2]
     return path
+
+
+# Markup of generators that no rule resolved, and that is left in the text of chunks.
+_FENCES = re.compile(r"^[ \t>]*(`{3,}|~{3,}).*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
+_ANY_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code\b[^<>\n]*>[^\n]*?</code>")
+_UNRESOLVED_ROLES = {
+    "{…}`…` (role)": re.compile(r"(?<![\w`/=:-])\{[a-z][\w:+-]*\}`[^`\n]+`"),
+    ":…:`…` (role)": re.compile(r"(?<![\w`])(?::[a-z][\w+-]*){1,2}:`[^`\n]+`"),
+}
+_UNRESOLVED = {
+    "{{…}} (template)": re.compile(r"(?<!=)\{\{(?![<%])[^{}\n]+\}\}"),
+    "{{<…>}} (shortcode)": re.compile(r"\{\{[<%][^{}\n]{0,1000}[%>]\}\}"),
+    ":::{…} (directive)": re.compile(r"^[ \t>]*:{3,}[ \t]*\{", re.MULTILINE),
+    ".. …:: (directive)": re.compile(r"^[ \t]*\.\. [a-z][\w:-]*::", re.MULTILINE),
+    "<<< (snippet)": re.compile(r"^[ \t]*<<< \S", re.MULTILINE),
+}
+_MAY_BE_UNRESOLVED = re.compile(r"\{|:`|:::|::\s|<<<")
+
+
+def leftovers(text: str) -> Counter[str]:
+    """Count the markup in a text that is not code."""
+    if not _MAY_BE_UNRESOLVED.search(text):
+        return Counter()
+    counts: Counter[str] = Counter()
+    text = _FENCES.sub("", text)
+    for kind, mark in _UNRESOLVED_ROLES.items():  # their text looks like code
+        text, counts[kind] = mark.subn("", text)
+    text = _ANY_CODE.sub("", text)
+    for kind, mark in _UNRESOLVED.items():
+        counts[kind] = len(mark.findall(text))
+    return +counts
+
+
+def describe_leftovers(counts: Counter[str]) -> str:
+    """Return a sentence about markup that was not resolved, without a full stop."""
+    kinds = ", ".join(f"{number:,} {kind}" for kind, number in counts.most_common())
+    return f"Markup that was not resolved and is kept as text: {kinds}"

@@ -11,6 +11,14 @@ from recto.types.search import Vector
 _UNIT_TOLERANCE = 1e-6  # rounding error of a length in single precision
 
 
+def text_too_long(text: str, tokens: int, max_tokens: int) -> EmbeddingError:
+    """Return the error for a document that is longer than the model reads."""
+    return EmbeddingError(
+        f"A text of {tokens} tokens is longer than the {max_tokens} tokens of the model: {text[:60]!r} …",
+        hint="Split the text. `recto index` does this automatically.",
+    )
+
+
 def normalize_vectors(vectors: Sequence[Sequence[float]], count: int, dim: int) -> list[Vector]:
     """Return the vectors with a length of 1; raise unless there are `count` of `dim` finite numbers."""
     if len(vectors) != count or any(len(vector) != dim for vector in vectors):

@@ -12,17 +12,21 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from recto._util.remote import (
+from recto._util.retry import (
     Call,
+    ClientPerLoop,
+    DeadlineExceeded,
+    Notify,
     Steps,
     TransientEmbeddingError,
     arun,
     document_backoff,
+    redacted,
     retried,
+    retry_after,
     retry_within,
     run,
 )
-from recto._util.retry import ClientPerLoop, DeadlineExceeded, Notify, redacted, retry_after
 from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.protocols import Progress
@@ -142,6 +146,9 @@ class CohereEmbedder:
                 f"RECTO_MODEL={model} is not a Cohere model that Recto supports",
                 hint=f"Supported: {', '.join(MODELS)}.",
             )
+        self.dim, self.max_tokens = MODELS[model].dim, MODELS[model].max_tokens
+        # Cohere's models have no revisions.
+        self.fingerprint = EmbedderFingerprint(f"cohere/{model}", "1", self.dim, variant="float")
         self._api_key = api_key
         self._model = model
         self._url = url
@@ -157,24 +164,8 @@ class CohereEmbedder:
         calls, trial = math.ceil(texts / _BATCH), PACES["trial"]
         minutes = max(calls / trial.calls, texts / trial.inputs, tokens / trial.tokens)
         price = MODELS[self._model].dollars
-        return CostEstimate(
-            calls, round(minutes, 2), None if price is None else round(price * tokens / 1e6, 6)
-        )
-
-    @property
-    def fingerprint(self) -> EmbedderFingerprint:
-        """The name of the model; Cohere's models have no revisions."""
-        return EmbedderFingerprint(f"cohere/{self._model}", "1", self.dim, variant="float")
-
-    @property
-    def dim(self) -> int:
-        """The dimension of the vectors."""
-        return MODELS[self._model].dim
-
-    @property
-    def max_tokens(self) -> int:
-        """The number of tokens that the model can read."""
-        return MODELS[self._model].max_tokens
+        cost = None if price is None else round(price * tokens / 1e6, 6)
+        return CostEstimate(calls, round(minutes, 2), cost)
 
     @property
     def client(self) -> cohere.ClientV2:
@@ -257,14 +248,12 @@ class CohereEmbedder:
                 progress(len(vectors), len(texts))
         return vectors
 
-    def _embed(
-        self, texts: Sequence[str], input_type: str, truncate: str, deadline: float
-    ) -> Steps[list[Vector]]:
+    def _embed(self, texts: Sequence[str], kind: str, truncate: str, deadline: float) -> Steps[list[Vector]]:
         seconds = deadline - time.monotonic()
         arguments = {
             "texts": list(texts),
             "model": self._model,
-            "input_type": input_type,
+            "input_type": kind,
             "embedding_types": ["float"],
             "truncate": truncate,
             "request_options": {"timeout_in_seconds": max(1, int(seconds + 0.5)), "max_retries": 0},

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recto._util.files import checked_sha256
-from recto.embedders import normalize_vectors
+from recto.embedders import normalize_vectors, text_too_long
 from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session, new_tokenizer
 from recto.errors import ConfigurationError, EmbeddingError, missing_extra
 from recto.protocols import Embedder, Progress
@@ -218,21 +218,12 @@ class FastembedEmbedder:
         self._name = name
         self._threads = threads
         self._options = options
-        self._dim = _known_dim(name)
+        self.dim = _known_dim(name)
         self._card = known_model(name)
+        prefix = f", prefix {self._card.document!r}" if self._card.document else ""
+        self.fingerprint = EmbedderFingerprint(name, "fastembed", self.dim, variant=f"fastembed{prefix}")
         self._model: TextEmbedding | None = None
         self._loading = threading.Lock()
-
-    @property
-    def fingerprint(self) -> EmbedderFingerprint:
-        """The name of the model; fastembed has no revisions."""
-        prefix = f", prefix {self._card.document!r}" if self._card.document else ""
-        return EmbedderFingerprint(self._name, "fastembed", self._dim, variant=f"fastembed{prefix}")
-
-    @property
-    def dim(self) -> int:
-        """The dimension of the vectors."""
-        return self._dim
 
     @property
     def max_tokens(self) -> int:
@@ -268,10 +259,7 @@ class FastembedEmbedder:
         """Embed chunks."""
         too_long = next((text for text in texts if self.count_tokens(text) > self.max_tokens), None)
         if too_long is not None:
-            raise EmbeddingError(
-                f"A text is longer than the {self.max_tokens} tokens of the model: {too_long[:60]!r} …",
-                hint="Split the text. `recto index` does this automatically.",
-            )
+            raise text_too_long(too_long, self.count_tokens(too_long), self.max_tokens)
         prefixed = [self._card.document + text for text in texts]
         stream = self._loaded().passage_embed(prefixed, batch_size=_FASTEMBED_BATCH)
         return self._collect(stream, len(texts), progress)
@@ -285,7 +273,7 @@ class FastembedEmbedder:
                     progress(len(rows), count)
         except Exception as error:  # fastembed has no error types of its own
             raise EmbeddingError(f"The embedding model {self._name} failed: {error}") from error
-        return normalize_vectors(rows, count, self._dim) if count else []
+        return normalize_vectors(rows, count, self.dim) if count else []
 
     def _tokenizer(self) -> Any:
         model: Any = self._loaded().model

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recto.embedders import normalize_vectors
+from recto.embedders import normalize_vectors, text_too_long
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
 from recto.types.index import EmbedderFingerprint
@@ -74,11 +74,8 @@ class Sessions:
 
     def documents(self) -> RunModel:
         """Return the model for chunks, in parallel batches."""
-        return (
-            self._cached(_DOCUMENTS, self._open_for_documents)
-            if self._open_for_documents
-            else self.parallel()
-        )
+        open = self._open_for_documents
+        return self._cached(_DOCUMENTS, open) if open else self.parallel()
 
     def _cached(self, key: int, open: Callable[[], RunModel]) -> RunModel:
         with self._opening:
@@ -218,8 +215,7 @@ class LocalEmbedder:
         `fast_tokenize` tokenizes queries while the tokenizer is not loaded, and `split_words` makes counting
         faster; both return None for text that they do not support.
         """
-        self._fingerprint = fingerprint
-        self._max_tokens = max_tokens
+        self.fingerprint, self.dim, self.max_tokens = fingerprint, fingerprint.dim, max_tokens
         self._open_tokenizer = open_tokenizer
         self._sessions = sessions
         self._threads = threads
@@ -227,21 +223,6 @@ class LocalEmbedder:
         self._counter = TokenCounter(self._loaded, split_words)
         self._tokenizer: Tokenizer | None = None
         self._loading = threading.Lock()
-
-    @property
-    def fingerprint(self) -> EmbedderFingerprint:
-        """The model, its revision and its variant."""
-        return self._fingerprint
-
-    @property
-    def dim(self) -> int:
-        """The dimension of the vectors."""
-        return self._fingerprint.dim
-
-    @property
-    def max_tokens(self) -> int:
-        """The number of tokens that the model can read."""
-        return self._max_tokens
 
     def warm_up(self) -> None:
         """Load what a query needs."""
@@ -298,16 +279,13 @@ class LocalEmbedder:
     def _document_tokens(self, texts: Sequence[str]) -> list[list[int]]:
         rows = self._tokens(texts)
         for text, row in zip(texts, rows, strict=True):
-            if len(row) > self._max_tokens:
-                raise EmbeddingError(
-                    f"A text has {len(row)} tokens, the model reads {self._max_tokens}: {text[:60]!r} …",
-                    hint="Split the text. `recto index` does this automatically.",
-                )
+            if len(row) > self.max_tokens:
+                raise text_too_long(text, len(row), self.max_tokens)
         return rows
 
     def _truncated(self, row: list[int]) -> list[int]:
         """Cut a row to the model's limit, but keep the end token."""
-        return row if len(row) <= self._max_tokens else [*row[: self._max_tokens - 1], row[-1]]
+        return row if len(row) <= self.max_tokens else [*row[: self.max_tokens - 1], row[-1]]
 
     def _embed(
         self, rows: list[list[int]], open: Callable[[], RunModel], progress: Progress | None

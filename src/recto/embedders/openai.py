@@ -18,8 +18,18 @@ from math import hypot, inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto._util.numbers import PROBE_TEXTS, cosine, probe_revision
-from recto._util.remote import Result, Steps, arun, document_backoff, retried, retry_within, run
-from recto._util.retry import ClientPerLoop, Notify
+from recto._util.retry import (
+    ClientPerLoop,
+    Notify,
+    Result,
+    Steps,
+    arun,
+    document_backoff,
+    retried,
+    retry_within,
+    run,
+)
+from recto.embedders import text_too_long
 from recto.embedders.openai_wire import (
     DOCUMENT,
     QUERY,
@@ -91,7 +101,7 @@ class OpenAIEmbedder:
         self._model = model
         self._query_prefix = card.query if options.query_prefix is None else options.query_prefix
         self._document_prefix = card.document if options.document_prefix is None else options.document_prefix
-        self._max_tokens = options.max_tokens or card.max_tokens or _DEFAULT_MAX_TOKENS
+        self.max_tokens = options.max_tokens or card.max_tokens or _DEFAULT_MAX_TOKENS
         self._endpoint = Endpoint(options, model)
         self._notify = notify
         self._sleep = sleep
@@ -120,11 +130,6 @@ class OpenAIEmbedder:
         return self._probed().dim
 
     @property
-    def max_tokens(self) -> int:
-        """The number of tokens that the model reads, as the settings or the model card say."""
-        return self._max_tokens
-
-    @property
     def batch_size(self) -> int:
         """The number of texts per call, without the probe."""
         return max(1, self._batch - 1)
@@ -136,17 +141,16 @@ class OpenAIEmbedder:
     def describe(self) -> tuple[str, ...]:
         """Return what is known about the endpoint and its model, and check that it reads a long text."""
         probe, card = self._probed(), known_model(self._model)
-        self._check_length(min(self._max_tokens, 3 * _STEP))
+        self._check_length(min(self.max_tokens, 3 * _STEP))
         length_origin = "says the model card" if card.max_tokens else "assumed: set RECTO_OPENAI_MAX_TOKENS"
         if self._options.max_tokens:
             length_origin = "RECTO_OPENAI_MAX_TOKENS"
-        origin = (
-            "the model is not known: check its model card" if card == KnownModel() else "of the model card"
-        )
+        is_known = card != KnownModel()
+        origin = "of the model card" if is_known else "the model is not known: check its model card"
         return (
             f"Endpoint: {self._endpoint.shown}",
             f"Dimension {probe.dim}, {'normalised' if probe.normalised else 'not normalised: Recto does it'}",
-            f"Reads {self._max_tokens} tokens ({length_origin}); "
+            f"Reads {self.max_tokens} tokens ({length_origin}); "
             f"texts of {self._read_length} tokens are read to their end",
             f"Prefix of queries {self._query_prefix!r}, of documents {self._document_prefix!r} ({origin})",
         )
@@ -193,19 +197,15 @@ class OpenAIEmbedder:
         """Embed chunks; retry transient errors, and split batches that are too large for the server."""
         lengths = [self.count_tokens(text) for text in texts]
         longest = max(lengths, default=0)
-        if longest > self._max_tokens:
-            text = texts[lengths.index(longest)]
-            raise EmbeddingError(
-                f"A text is longer than the {self._max_tokens} tokens of the model: {text[:60]!r} …",
-                hint="Split the text. `recto index` does this automatically.",
-            )
+        if longest > self.max_tokens:
+            raise text_too_long(texts[lengths.index(longest)], longest, self.max_tokens)
         self._probed()
-        self._check_length(min(self._max_tokens, -(-longest // _STEP) * _STEP))
+        self._check_length(min(self.max_tokens, -(-longest // _STEP) * _STEP))
         return self._run(self._embed([self._document_prefix + text for text in texts], DOCUMENT, progress))
 
     def _with_prefix(self, queries: Sequence[str]) -> list[str]:
         """Return queries with their prefix, cut to what the model reads."""
-        prefix, limit = self._query_prefix, max(_SHORT, self._max_tokens)
+        prefix, limit = self._query_prefix, max(_SHORT, self.max_tokens)
         texts = []
         for text in queries:
             while (count := count_tokens(prefix, text)) > limit and len(text) > 1:

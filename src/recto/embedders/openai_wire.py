@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from recto._util.remote import Call, TransientEmbeddingError
-from recto._util.retry import DeadlineExceeded, redacted, retry_after
+from recto._util.retry import Call, DeadlineExceeded, TransientEmbeddingError, redacted, retry_after
 from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError
 from recto.settings import OpenAIOptions, is_local_address
@@ -58,13 +57,12 @@ class Endpoint:
         parts = urlsplit(options.url)
         host, given = parts.hostname or "", parts.path.rstrip("/")
         path = given.removesuffix("/embeddings")
-        self._azure = (
-            host.endswith(_AZURE_HOSTS) or "/openai/deployments/" in path or bool(options.api_version)
-        )
+        is_deployment = "/openai/deployments/" in path
+        self._azure = host.endswith(_AZURE_HOSTS) or is_deployment or bool(options.api_version)
         if not given:
             path = "/openai/v1" if self._azure else "/v1"
         query = parts.query
-        version = options.api_version or (_AZURE_VERSION if "/openai/deployments/" in path else "")
+        version = options.api_version or (_AZURE_VERSION if is_deployment else "")
         if version and "api-version=" not in query:
             query = f"{query}&api-version={version}".removeprefix("&")
         self._base = f"{parts.scheme}://{parts.netloc}{path}"

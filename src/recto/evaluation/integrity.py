@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 from recto._util.languages import UNSPACED
 from recto._util.numbers import cosine
 from recto._util.text import plural
-from recto.book.chunking import chunk_id
-from recto.book.leftovers import leftovers
+from recto.book.chunking import chunk_id, leftovers
 from recto.protocols import Embedder, Index, Source
 from recto.types.search import HEADING_SEPARATOR, Chunk, Vector
 

@@ -13,8 +13,7 @@ from enum import StrEnum
 from typing import Self
 
 from recto._util.text import filter_keys, nearest
-from recto.book.chunking import DEFAULT_SIZE, ChunkSize, EmbeddingInput
-from recto.book.leftovers import describe_leftovers, leftovers
+from recto.book.chunking import DEFAULT_SIZE, ChunkSize, EmbeddingInput, describe_leftovers, leftovers
 from recto.book.parsing.formats import reader_version
 from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument
 from recto.indexing.journal import Journal

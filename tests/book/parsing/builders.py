@@ -22,14 +22,13 @@ def page_of(text: str, format: str, title: str = "Untitled") -> Page:
 
 def epub(pages: Mapping[str, str], navigation: str, extra: Mapping[str, str | bytes] | None = None) -> bytes:
     """Return an EPUB with these XHTML bodies, in order, and a navigation document."""
-    items = "".join(
-        f'<item id="i{n}" href="{name}" media-type="application/xhtml+xml"/>' for n, name in enumerate(pages)
-    )
+    xhtml = 'media-type="application/xhtml+xml"'
+    items = "".join(f'<item id="i{n}" href="{name}" {xhtml}/>' for n, name in enumerate(pages))
     spine = "".join(f'<itemref idref="i{n}"/>' for n in range(len(pages)))
     package = (
         '<package xmlns="http://www.idpf.org/2007/opf" version="3.0">'
         '<metadata xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>A small\n book</dc:title></metadata>'
-        f'<manifest><item id="nav" href="nav.xhtml" properties="nav" media-type="application/xhtml+xml"/>{items}'
+        f'<manifest><item id="nav" href="nav.xhtml" properties="nav" {xhtml}/>{items}'
         f'</manifest><spine><itemref idref="nav"/>{spine}</spine></package>'
     )
     nav = (
@@ -65,10 +64,10 @@ def pdf(pages: Sequence[Sequence[Line]], outline: Sequence[tuple[int, str, int, 
     objects[2] = b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>"
     objects[3] = b"<</Type/Font/Subtype/Type1/BaseFont/Courier/Encoding/WinAnsiEncoding>>"
     numbers = []
-    for lines in pages:
+    for page in pages:
         parts = [
             f"BT /{font} {size} Tf 1 0 0 1 {x} {y} Tm ({_escaped(text)}) Tj ET"
-            for x, y, size, font, text in lines
+            for x, y, size, font, text in page
         ]
         stream = "\n".join(parts).encode("cp1252")
         objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
@@ -77,10 +76,8 @@ def pdf(pages: Sequence[Sequence[Line]], outline: Sequence[tuple[int, str, int, 
             b"/Resources<</Font<</F1 3 0 R/F2 4 0 R>>>>>>" % len(objects)
         )
         numbers.append(len(objects))
-    objects[1] = b"<</Type/Pages/Count %d/Kids[%s]>>" % (
-        len(numbers),
-        b" ".join(b"%d 0 R" % one for one in numbers),
-    )
+    kids = b" ".join(b"%d 0 R" % number for number in numbers)
+    objects[1] = b"<</Type/Pages/Count %d/Kids[%s]>>" % (len(numbers), kids)
     catalog = b"<</Type/Catalog/Pages 2 0 R"
     if outline:
         first = len(objects) + 1

@@ -57,17 +57,11 @@ def test_myst(written: str, expected: str) -> None:
         ("::: {.panel-tabset}\n## R\nx\n## Python\ny\n:::\n# H", "\n**R**\nx\n**Python**\ny\n\n# H"),
         ("::: {#thm-line}\n## Line\ny = x\n:::", "**Theorem**\n**Line**\ny = x\n"),
         ("::: {.content-hidden}\nx\n:::", "\n\n"),
-        (
-            "```{python}\n#| label: fig-a\n#| fig-cap: 'A plot'\nx = 1\n```",
-            "```python\n\n# A plot\nx = 1\n```",
-        ),
+        ("```{python}\n#| label: a\n#| fig-cap: 'A plot'\nx\n```", "```python\n\n# A plot\nx\n```"),
         ('```{.r filename="a.R"}\nx\n```', "```r\nx\n```"),
         ("```{{python}}\nx\n```", "```{python}\nx\n```"),
         ("```{=html}\n<b>\n```", "\n\n"),
-        (
-            "See @fig-big-cat and [@sec-start], not a@fig-b.",
-            "See Figure big cat and [Section start], not a@fig-b.",
-        ),
+        ("@fig-big-cat and [@sec-start], not a@fig-b", "Figure big cat and [Section start], not a@fig-b"),
         ("Press {{< kbd Ctrl-C >}}{{< video x.mp4 >}}.", "Press Ctrl-C."),
         ("{{{< include a.qmd >}}}", "{{{< include a.qmd >}}}"),
         ("[small]{.smallcaps} `<b>`{=html}", "small "),
@@ -98,24 +92,16 @@ def test_d2lbook(written: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("format", "text", "anchors"),
     [
-        (
-            "myst",
-            "# T\n\nA.\n\n(my-label)=\n## Part\n\nText.\n\n```{note}\n:name: my-note\nx\n```\n",
-            ["part", "my-label", "my-note"],
-        ),
-        ("qmd", "# T\n\nA.\n\n## Part {#sec-part}\n\n![A cat](a.png){#fig-cat}\n", ["sec-part", "fig-cat"]),
-        (
-            "d2l",
-            "# T\n\nA.\n\n## Part\n:label:`sec_part`\n\n$$x$$\n:eqlabel:`eq_x`\n",
-            ["part", "sec-part", "eq-x"],
-        ),
+        ("myst", "(my-label)=\n## Part\n\n```{note}\n:name: my-note\nx\n```\n", "part my-label my-note"),
+        ("qmd", "## Part {#sec-part}\n\n![A cat](a.png){#fig-cat}\n", "sec-part fig-cat"),
+        ("d2l", "## Part\n:label:`sec_part`\n\n$$x$$\n:eqlabel:`eq_x`\n", "part sec-part eq-x"),
     ],
 )
-def test_labels_are_anchors_of_what_they_label(format: str, text: str, anchors: list[str]) -> None:
-    _, section = read(page_of(text, format)).sections
+def test_labels_are_anchors_of_what_they_label(format: str, text: str, anchors: str) -> None:
+    _, section = read(page_of(f"# T\n\nA.\n\n{text}", format)).sections
     assert section.headings == ("T", "Part")
-    assert [name for _, name in section.anchors] == anchors
-    assert section.anchor == anchors[0]
+    assert " ".join(name for _, name in section.anchors) == anchors
+    assert section.anchor == anchors.partition(" ")[0]
 
 
 PIECES = st.sampled_from(

@@ -39,11 +39,8 @@ def test_cells_become_sections() -> None:
     assert document.title == "Größen"
     first, second = document.sections
     assert (second.headings, second.anchor) == (("Größen", "Part"), "part")
-    assert [block.text for block in second.blocks] == [
-        "See x and $x^2$.",
-        "```julia\nprint('hi')\n```",
-        "```text\nhi\n```",
-    ]
+    shown = ["See x and $x^2$.", "```julia\nprint('hi')\n```", "```text\nhi\n```"]
+    assert [block.text for block in second.blocks] == shown
     lines = written.split("\n")
     assert '"Text.' in lines[first.blocks[0].first - 1], "the line of the file"
     assert "print('hi')" in lines[second.blocks[1].first - 1]

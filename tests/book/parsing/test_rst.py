@@ -74,12 +74,8 @@ def test_sections_blocks_anchors_and_lines() -> None:
         ("paragraph", "Moves."),
         ("table", "| A | B |\n| --- | --- |\n| 1 | x\\|y |"),
     ]
-    lines = PAGE.split("\n")
-    assert [lines[block.first - 1][:12] for block in second.blocks][2:5] == [
-        ".. math::",
-        ".. py:functi",
-        "   Moves.",
-    ]
+    lines = [PAGE.split("\n")[block.first - 1] for block in second.blocks]
+    assert lines[2:5] == [".. math::", ".. py:function:: move(speed)", "   Moves."]
 
 
 @pytest.mark.parametrize(
@@ -97,10 +93,7 @@ def test_sections_blocks_anchors_and_lines() -> None:
         (">>> 1 + 1\n2", ["```\n>>> 1 + 1\n2\n```"]),
         ("Code::\n\n  x = 1", ["Code:", "```\nx = 1\n```"]),
         (":unknown:role:`shown <hidden>` :pep:`8` `title`", ["shown PEP 8 title"]),
-        (
-            ".. list-table:: Units\n\n   * - A\n     - B\n   * - 1\n     - 2",
-            ["Units", "| A | B |\n| --- | --- |\n| 1 | 2 |"],
-        ),
+        (".. list-table:: Units\n\n   * - A\n   * - 1", ["Units", "| A |\n| --- |\n| 1 |"]),
     ],
 )
 def test_directives_and_roles_become_their_text(written: str, expected: list[str]) -> None:
@@ -129,49 +122,21 @@ def test_nothing_is_included_or_executed(tmp_path: Path) -> None:
 
 
 def test_many_substitutions_are_refused() -> None:
-    bomb = (
-        "".join(f".. |{n}| replace:: {f'|{n + 1}|' * 20}\n" for n in range(30))
-        + ".. |30| replace:: x\n\n|0|\n\n"
-    )
+    bomb = "".join(f".. |{n}| replace:: {f'|{n + 1}|' * 20}\n" for n in range(30))
+    bomb += ".. |30| replace:: x\n\n|0|\n\n"
     assert len(" ".join(texts(bomb))) < 100_000
     with pytest.raises(ValueError, match="substitutions"):
         read(page_of(bomb + "|0| " * 5_000, "rst"))
 
 
 def test_anchors_are_those_of_sphinx() -> None:
-    text = """\
-.. _lamp:
-
-``Lamp``
-========
-
-.. _elsewhere: https://example.org
-.. currentmodule:: tower
-
-.. class:: Lamp(oil)
-
-   A lamp.
-
-   .. method:: light()
-
-      Lights it.
-
-.. data:: hidden
-   :no-index:
-
-   Not in the index.
-
-.. envvar:: LAMP_OIL
-
-   The oil.
-"""
+    text = (
+        ".. _lamp:\n\n``Lamp``\n========\n\n.. _elsewhere: https://example.org\n.. currentmodule:: tower\n\n"
+    )
+    text += ".. class:: Lamp(oil)\n\n   A lamp.\n\n   .. method:: light()\n\n"
+    text += ".. data:: hidden\n   :no-index:\n\n.. envvar:: LAMP_OIL\n"
     document = read(page_of(text, "rst"))
     assert document.title == "Lamp"
-    assert [name for section in document.sections for _, name in section.anchors] == [
-        "lamp",
-        "id1",
-        "tower.Lamp",
-        "tower.Lamp.light",
-        "envvar-LAMP_OIL",
-    ]
+    anchors = [name for section in document.sections for _, name in section.anchors]
+    assert anchors == ["lamp", "id1", "tower.Lamp", "tower.Lamp.light", "envvar-LAMP_OIL"]
     assert "A lamp." in texts(text)

@@ -97,9 +97,8 @@ def read_dialect(page: Page) -> Document:
     markdown, labels = plain_markdown(page.text, page.format)
     if page.format != QUARTO and page.anchors != "docutils":  # not by Sphinx
         labels = [(line, docutils_id(name.removeprefix(_EQUATION))) for line, name in labels]
-    return parse(
-        markdown, title=page.title, anchors=page.anchors, labels=[label for label in labels if label[1]]
-    )
+    labels = [label for label in labels if label[1]]
+    return parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
 
 
 def plain_markdown(text: str, dialect: str) -> tuple[str, list[tuple[int, str]]]:
@@ -362,9 +361,9 @@ class _Rewriter:
                 top.is_yaml = top.options = not top.is_yaml
             return ""
         if top.options:
-            option = _CELL_OPTION.fullmatch(line) or (
-                _OPTION.fullmatch(line) if self.dialect == MYST else None
-            )
+            option = _CELL_OPTION.fullmatch(line)
+            if self.dialect == MYST:
+                option = option or _OPTION.fullmatch(line)
             if option:
                 caption = self._option(option[1], option[2], _EQUATION * (top.kind == "math"))
                 return f"# {caption}" if caption else ""
@@ -417,9 +416,7 @@ class _Rewriter:
             line = _SHORTCODE.sub(lambda code: code[2].strip() if code[1] == "kbd" else "", line)
             line = _SPAN.sub(r"\1", line)
             line = line if line.lstrip(" >").startswith("#") else _ATTACHED.sub(attached, line)
-        return (
-            _REFERENCE.sub(lambda one: reference_words(f"{one[1]}-{one[2]}"), line) if "@" in line else line
-        )
+        return _REFERENCE.sub(lambda one: reference_words(f"{one[1]}-{one[2]}"), line)
 
 
 def _list_table(rows: list[str]) -> list[str]:

@@ -133,11 +133,10 @@ class _Reader:
             raise ValueError(f"{name[:100]!r} is too large when it is unpacked")
         if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
             return data.decode("utf-16", "replace")
-        stated = _ENCODING.match(data.removeprefix(b"\xef\xbb\xbf"))
+        data = data.removeprefix(b"\xef\xbb\xbf")
+        stated = _ENCODING.match(data)
         try:
-            return data.removeprefix(b"\xef\xbb\xbf").decode(
-                stated[1].decode() if stated else "utf-8", "replace"
-            )
+            return data.decode(stated[1].decode() if stated else "utf-8", "replace")
         except LookupError:
             return data.decode("utf-8", "replace")
 

@@ -148,9 +148,8 @@ def _with_cells(document: Document, cells: list[tuple[int, int]]) -> Document:
             groups.setdefault(cells[index][1], []).append(block)
         for number, blocks in groups.items():
             name = f"cell-{number}"
-            sections.append(
-                replace(section, anchor=name, blocks=tuple(blocks), anchors=((blocks[0].first, name),))
-            )
+            anchors = ((blocks[0].first, name),)
+            sections.append(replace(section, anchor=name, blocks=tuple(blocks), anchors=anchors))
     return replace(document, sections=tuple(sections))
 
 
@@ -162,11 +161,9 @@ def _in_file(document: Document, sources: list[int]) -> Document:
         return numbers[min(line, len(numbers)) - 1]
 
     def moved(block: Block) -> Block:
-        written = block.lines or range(block.first, block.last + 1)
+        lines = tuple(map(at, block.lines or range(block.first, block.last + 1)))
         cuts = tuple(tuple(map(at, level)) for level in block.cuts)
-        return replace(
-            block, first=at(block.first), last=at(block.last), cuts=cuts, lines=tuple(map(at, written))
-        )
+        return replace(block, first=at(block.first), last=at(block.last), cuts=cuts, lines=lines)
 
     return replace(
         document,

@@ -44,17 +44,15 @@ class BuiltSiteRules(SiteRules):
     def __init__(self, book: str, book_file: BookFile, root: Path) -> None:
         super().__init__(book, book_file)
         self._excluded = any_of(book_file.exclude)
-        index = next(
-            (root / f"index{suffix}" for suffix in _SUFFIXES if (root / f"index{suffix}").is_file()), None
-        )
+        files = (root / f"index{suffix}" for suffix in _SUFFIXES)
+        index = next((file for file in files if file.is_file()), None)
         try:
             text = read_limited(index, LARGEST_PAGE).decode("utf-8", "replace") if index else ""
         except (OSError, ValueError):
             text = ""
         head = read_head(text)
-        self._links = [
-            posixpath.normpath(unquote(urlsplit(link).path)) for link in head.links if _is_local(link)
-        ]
+        links = filter(_is_local, head.links)
+        self._links = [posixpath.normpath(unquote(urlsplit(link).path)) for link in links]
         self.title = book_file.options.title or head.site_name or split_site_name(head.title)[0]
 
     def enters(self, folder: str) -> bool:

@@ -162,9 +162,8 @@ class Navigation:
             if entry in there:
                 names[entry] = None
             elif entry.endswith("/"):
-                names |= {
-                    name: None for name in self.pages if name.startswith(entry) and name not in self.sections
-                }
+                below = (name for name in self.pages if name.startswith(entry))
+                names |= dict.fromkeys(name for name in below if name not in self.sections)
         return [*names, *(name for name in self.pages if name not in names)]
 
 
@@ -287,12 +286,9 @@ class PageDirectory:
         for folder, names, files in os.walk(start, followlinks=False, onerror=unreadable):
             here = self._name(Path(folder))
             names[:] = [name for name in names if self.rules.enters(here + name)]
-            for name in names:
-                if Path(folder, name).is_symlink():
-                    link = _printable(self.prefix + here + name)
-                    self.notes.append(
-                        f"{link}/ is a symbolic link to a directory; such links are not followed."
-                    )
+            for link in (name for name in names if Path(folder, name).is_symlink()):
+                shown = _printable(self.prefix + here + link)
+                self.notes.append(f"{shown}/ is a symbolic link to a directory; such links are not followed.")
             yield from (here + name for name in files)
 
     def _name(self, folder: Path) -> str:
@@ -369,9 +365,8 @@ class PageDirectory:
         try:
             return self.rules.page(name, page)
         except Exception as error:  # noqa: BLE001 - whatever a page states, the others are still read
-            return Failure(
-                path, f"its front matter cannot be used ({type(error).__name__}: {str(error)[:200]})"
-            )
+            reason = f"{type(error).__name__}: {str(error)[:200]}"
+            return Failure(path, f"its front matter cannot be used ({reason})")
 
     def index_title(self, folder: str) -> str:
         """Return the title of a directory's index page, or ""."""

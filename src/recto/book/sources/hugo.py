@@ -261,9 +261,8 @@ def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
         else:
             shown = ". ".join(value for key, value in arguments if key in _SHOWN and value)
             words = [value for key, value in arguments if not key and match["mark"] == "%" and " " in value]
-            directives.append(
-                _line(text, start, end, prefix, (prefix or "") + (shown or " ".join(words[:1])))
-            )
+            new = (prefix or "") + (shown or " ".join(words[:1]))
+            directives.append(_line(text, start, end, prefix, new))
     return in_order(directives)
 
 

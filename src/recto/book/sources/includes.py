@@ -87,11 +87,9 @@ class Includes:
         """Take the directory that included files must lie in."""
         self._find = find
         self._bounds = bounds
-        self._outside = "outside the repository"
-        if not (bounds / ".git").exists():
-            self._outside = (
-                f"outside {bounds.name}, which is not in a git repository: run `git init` above it"
-            )
+        advice = "which is not in a git repository: run `git init` above it"
+        is_repository = (bounds / ".git").exists()
+        self._outside = "outside the repository" if is_repository else f"outside {bounds.name}, {advice}"
         self.reset()
 
     def reset(self) -> None:

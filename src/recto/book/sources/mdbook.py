@@ -16,7 +16,7 @@ from recto.book.sources.includes import (
     select_region,
     whole_line,
 )
-from recto.book.sources.options import PLAIN, UnreadableSite, read_config
+from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Site, html_address, read_summary, text_of
 
 _LINK = re.compile(r"(?P<escape>\\?)\{\{#(?P<kind>\w+)(?P<arguments>[^{}\n]*)\}\}")
@@ -39,9 +39,7 @@ class MdBookSite(Site):
         self.url = text_of(config, "output", "html", "site-url")
         summary = self.root / "SUMMARY.md"
         if not summary.is_file():
-            raise UnreadableSite(
-                f"{config_file.name}: there is no SUMMARY.md in {self.root.name}", hint=PLAIN
-            )
+            raise UnreadableSite(f"{config_file.name}: there is no SUMMARY.md in {self.root.name}")
         self.list_pages(read_summary(read_config(summary, self.bounds)))
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002

@@ -17,7 +17,7 @@ from recto._util.text import ROOT_MODULE, module_keys, nearest
 from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"
-PLAIN = "Pass the directory of the pages itself; --site-url states where they are published."
+_PLAIN = "Pass the directory of the pages itself; --site-url states where they are published."
 LARGEST_CONFIG = 1 << 19  # bytes; far more than any configuration has
 _START = 1 << 14  # bytes of a page that are searched for front matter
 _LARGEST_LOGO = 32 << 10  # bytes; every index has it in its fingerprint
@@ -38,6 +38,9 @@ _GENERIC_NAMES = frozenset({"docs", "doc", "book", "content", "src", "site", "we
 
 class UnreadableSite(ConfigurationError):
     """The site's configuration cannot be used; its pages can still be read as a plain tree."""
+
+    def __init__(self, message: str, *, hint: str = _PLAIN) -> None:
+        super().__init__(message, hint=hint)
 
 
 def repository_of(site: Path) -> Path:
@@ -68,7 +71,7 @@ def read_config(file: Path, bounds: Path, limit: int = LARGEST_CONFIG) -> str:
         reason = str(error)
     except (OSError, RuntimeError) as error:  # RuntimeError: a loop of links
         reason = getattr(error, "strerror", None) or str(error)
-    raise UnreadableSite(f"{file.name} cannot be read: {reason}", hint=PLAIN)
+    raise UnreadableSite(f"{file.name} cannot be read: {reason}")
 
 
 def read_start(file: Path, bounds: Path) -> str:

@@ -79,9 +79,8 @@ class QuartoSite(Site):
                 start, end, prefix = whole_line(text, *match.span())
                 path = match["arguments"].strip(" \t\"'")
                 bases = (self.root,) if path.startswith("/") else (file.parent, self.root)
-                directives.append(
-                    Directive(start, end, path.lstrip("/"), bases, prefix=prefix or "", otherwise="")
-                )
+                include = Directive(start, end, path.lstrip("/"), bases, prefix=prefix or "", otherwise="")
+                directives.append(include)
             elif not in_code(match.start()) and text[match.start() - 1 : match.start()] != "{":
                 directives.append(Directive(*match.span()))
         if ":::" in text:

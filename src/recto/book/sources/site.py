@@ -21,7 +21,6 @@ from recto.book.sources.directory import Generator, Navigation, PageDirectory, S
 from recto.book.sources.docusaurus.javascript import get, read_exported
 from recto.book.sources.includes import Directive, Includes
 from recto.book.sources.options import (
-    PLAIN,
     BookFile,
     UnreadableSite,
     check_url,
@@ -111,7 +110,7 @@ class Site(Generator, SiteRules):
         inside = path.is_relative_to(self.root)
         below = path.relative_to(self.root).as_posix().removeprefix(".") if inside else ""
         if not is_inside(self.root, self.bounds):
-            raise UnreadableSite(f"The pages are outside the repository: {self.root}", hint=PLAIN)
+            raise UnreadableSite(f"The pages are outside the repository: {self.root}")
         includes = Includes(self.find, self.bounds)
         return [PageDirectory(self.root, self, self.bounds, below, includes=includes)]
 
@@ -213,7 +212,7 @@ class Site(Generator, SiteRules):
         try:
             return load(read_config(file, self.bounds))
         except (ValueError, RecursionError) as error:
-            raise UnreadableSite(f"{file.name} cannot be read: {str(error)[:200]}", hint=PLAIN) from error
+            raise UnreadableSite(f"{file.name} cannot be read: {str(error)[:200]}") from error
 
 
 def text_of(values: Any, *keys: str) -> str:

@@ -168,9 +168,8 @@ class SphinxSite(Site):
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find the files that a page includes, and the names that MyST replaces."""
         is_markdown = "{{" in text and format_of(file.name) is MARKDOWN
-        return in_order(
-            [*_included(self.root, text, file), *(self._substituted(text) if is_markdown else ())]
-        )
+        substituted = self._substituted(text) if is_markdown else ()
+        return in_order([*_included(self.root, text, file), *substituted])
 
     def _substituted(self, text: str) -> Iterator[Directive]:
         """Find the names for which the configuration or the front matter has a text."""
@@ -205,14 +204,8 @@ class JupyterBookSite(SphinxSite):
         """Read the configuration and the table of contents."""
         file = config_file.with_name("_config.yml")
         config = self.read_yaml(file) if file.is_file() else {}
-        options = get(config, "sphinx", "config")
-        parsing = config.get("parse")
-        self.set_options(
-            {
-                **(parsing if isinstance(parsing, dict) else {}),
-                **(options if isinstance(options, dict) else {}),
-            }
-        )
+        values = (config.get("parse"), get(config, "sphinx", "config"))
+        self.set_options({key: one[key] for one in values if isinstance(one, dict) for key in one})
         self.suffixes = (".md", ".ipynb", ".rst")
         self.title = text_of(config, "title")
         self.url = text_of(config, "html", "baseurl") or self.url

@@ -110,12 +110,10 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
             )
         _refuse_flags(options, location, ())
         if is_built_site(location):
-            rules = BuiltSiteRules(
-                book or book_name(location), read_book_file(location, options=options), location
-            )
-            return BookTree(
-                [PageDirectory(location, rules, location)], rules.book, location, title=rules.title
-            )
+            book_file = read_book_file(location, options=options)
+            rules = BuiltSiteRules(book or book_name(location), book_file, location)
+            directory = PageDirectory(location, rules, location)
+            return BookTree([directory], rules.book, location, title=rules.title)
         return MarkdownTree(path, book, options, _sites_below(location))
 
 

@@ -103,10 +103,7 @@ GRANITE = _built_in(
         "9f76b25c00bcefddc91fe75d6d5e2fdfab1241fe7edd4319fe162d4d7e242190",
         "69eab2c45511f55890901d447c87716daf8084a502409ff283bb67d86cb91d7c",
     ),
-    (
-        read_pack,
-        lambda pack: quantize(read_pack(pack), read_calibration()),
-    ),
+    (read_pack, lambda pack: quantize(read_pack(pack), read_calibration())),
 )
 RECTO_EN_1 = _built_in(
     BUILT_IN_MODEL,

@@ -135,9 +135,8 @@ class GpuEmbedder(BuiltInEmbedder):
                 progress(done, len(texts))
 
         with ThreadPoolExecutor(1, "recto-tokenizer") as pool:
-            tokens = (
-                pool.submit(self._document_tokens, [texts[index] for index in group]) for group in groups
-            )
+            texts_of = ([texts[index] for index in group] for group in groups)
+            tokens = (pool.submit(self._document_tokens, group) for group in texts_of)
             following = next(tokens)
             previous: tuple[list[int], Launched] | None = None
             for group in groups:
@@ -181,9 +180,8 @@ def open_runner(model: BuiltInModel, device: str, home: Path, *, half: bool) -> 
     rows = [list(PROBE), list(PROBE[:3])]
     try:
         expected = TorchRunner(TorchModel(weights, "cpu", torch.float32), 512)
-        runner = TorchRunner(
-            TorchModel(weights, device, torch.bfloat16 if half else torch.float32), _room(device)
-        )
+        precision = torch.bfloat16 if half else torch.float32
+        runner = TorchRunner(TorchModel(weights, device, precision), _room(device))
         pairs = zip(runner.finish(runner.launch(rows)), expected.finish(expected.launch(rows)), strict=True)
         if all(sum(a * b for a, b in zip(*pair, strict=True)) >= _MIN_COSINE for pair in pairs):
             return runner

@@ -16,8 +16,7 @@ from recto._util.files import disk_error
 from recto._util.languages import ENGLISH
 from recto._util.retry import redacted
 from recto._util.text import plural
-from recto.book.chunking import DEFAULT_SIZE, ChunkSize
-from recto.book.leftovers import describe_leftovers
+from recto.book.chunking import DEFAULT_SIZE, ChunkSize, describe_leftovers
 from recto.book.sources import WEBSITE_SCHEMES, SourceOptions, open_source, sample_source, scheme_of
 from recto.errors import CollectionMissing, ErrorKind, IndexDamaged, RectoError
 from recto.evaluation.calibration import heading_question

@@ -16,8 +16,18 @@ import httpx
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from recto._util.http import bounded
-from recto._util.remote import Call, Steps, arun, retried, run
-from recto._util.retry import ClientPerLoop, DeadlineExceeded, Notify, redacted, retry_after
+from recto._util.retry import (
+    Call,
+    ClientPerLoop,
+    DeadlineExceeded,
+    Notify,
+    Steps,
+    arun,
+    redacted,
+    retried,
+    retry_after,
+    run,
+)
 from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable
 from recto.settings import is_local_address, split_addresses
 

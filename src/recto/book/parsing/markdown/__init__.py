@@ -81,11 +81,9 @@ def _indentation(source: str) -> int:
 
 
 def _has_usual_tables(source: str) -> bool:
-    if source.count("|") <= _MOST_COLUMNS:
-        return True
-    return source.count("|") <= _MOST_CELLS and all(
-        line.count("|") <= _MOST_COLUMNS for line in source.split("\n")
-    )
+    cells = source.count("|")
+    most = max(line.count("|") for line in source.split("\n")) if cells > _MOST_COLUMNS else cells
+    return cells <= _MOST_CELLS and most <= _MOST_COLUMNS
 
 
 @cache

@@ -25,7 +25,6 @@ from recto.book.sources.docusaurus.pages import (
 )
 from recto.book.sources.includes import Includes
 from recto.book.sources.options import (
-    PLAIN,
     BookFile,
     SiteOptions,
     UnreadableSite,
@@ -86,7 +85,7 @@ class DocusaurusSite(Generator):
         self.title, self.logo = self._config.title(), self._config.logo()
         self._docs = self._config.docs()
         if not self._docs:
-            raise UnreadableSite(f"{config_file.name}: the site has no docs", hint=PLAIN)
+            raise UnreadableSite(f"{config_file.name}: the site has no docs")
         self._versions = {
             docs.id: _read_versions(self._config, self.directory, docs, self._options.version)
             for docs in self._docs
@@ -161,9 +160,7 @@ class DocusaurusSite(Generator):
         stated = docs.path if version == _CURRENT else f"{own}versioned_docs/version-{version}"
         root = (self.directory / stated).resolve()
         if not is_inside(root, bounds):
-            raise UnreadableSite(
-                f"{self._config.file.name}: the docs are outside the repository: {stated}", hint=PLAIN
-            )
+            raise UnreadableSite(f"{self._config.file.name}: the docs are outside the repository: {stated}")
         translated, versions = self._translated(docs, version, locale), self._versions[docs.id]
         first, *others = self._locales
         untranslated = ((one.name, self._translated(docs, version, one)) for one in others)
@@ -311,8 +308,7 @@ class DocusaurusConfig:
         if not isinstance(self.root, dict):
             written = self.root.source if isinstance(self.root, Unknown) else "nothing"
             raise UnreadableSite(
-                f"{file.name} does not export an object that can be read without running it: {written}",
-                hint=PLAIN,
+                f"{file.name} does not export an object that can be read without running it: {written}"
             )
         if "process.env" in text and not options.url:
             computed = read_exported(text, load, Unknown("process.env"))
@@ -384,7 +380,7 @@ class DocusaurusConfig:
         message = f"{self.file.name}: {key} {what}: {source}"
         if flag := _FLAGS.get(key.rpartition(".")[2]):
             return ConfigurationError(message, hint=f"Set it with {flag}, or in recto.toml.")
-        return UnreadableSite(message, hint=PLAIN)
+        return UnreadableSite(message)
 
     def _note_unread(self, key: str, value: Unknown, instead: str) -> None:
         self.notes.append(f"{key} {_UNREAD} ({value.source}); {instead}.")

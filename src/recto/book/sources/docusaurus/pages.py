@@ -334,9 +334,8 @@ class DocusaurusIncludes:
         imports = [match for match in _IMPORT.finditer(text) if not in_code(match.start())]
         paths = {match["name"]: _UNESCAPED.sub(r"\1", match["path"]) for match in imports[:_MOST_IMPORTS]}
         raw = {name: path for name in paths if (path := _raw_path(paths[name]))}
-        partials = {
-            name for name in paths if paths[name].endswith(MARKDOWN_SUFFIXES) and "!" not in paths[name]
-        }
+        pages = (name for name in paths if paths[name].endswith(MARKDOWN_SUFFIXES))
+        partials = {name for name in pages if "!" not in paths[name]}
         if not partials and not raw and "raw-loader" not in text:
             return ()
         directives = [replace(one, path=paths[name]) for name, one in _partials(text, in_code, partials)]
