@@ -118,8 +118,6 @@ def test_tune_compares_with_another_weight_and_index(sample_home: Path) -> None:
     assert [one["collection"] for one in data["configurations"]] == names
     means = [one["mean"] for one in data["configurations"]]
     assert means[1] == means[2] == means[3], "all of them are names of one index"
-    if data["recommended"]:
-        assert data["apply"] == ["Set RECTO_LEXICAL_WEIGHT=0.1 in the environment or in .env."]
 
 
 def test_the_chunk_size_is_a_setting(tmp_path: Path) -> None:

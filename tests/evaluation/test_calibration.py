@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -12,10 +14,10 @@ from hypothesis import strategies as st
 
 from recto._util.numbers import cosine, percentile
 from recto.book.sources.tree import open_book
-from recto.errors import EmbeddingError
+from recto.errors import CollectionEmpty, EmbeddingError
 from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_queries
 from recto.indexing.indexer import IndexJob, IndexReport, index_book
-from recto.protocols import Embedder
+from recto.protocols import Embedder, Index
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, publish
@@ -66,6 +68,12 @@ def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Em
     publish(store, "books", [chunk(0, text=words)])
     with pytest.raises(EmbeddingError, match="Too few off-topic queries"):
         calibrate(embedder, store.open("books"))
+
+
+def test_an_empty_collection_cannot_be_measured(embedder: Embedder) -> None:
+    empty = SimpleNamespace(scroll=lambda: iter(()), info=SimpleNamespace(collection="books"))
+    with pytest.raises(CollectionEmpty, match="'books' is empty"):
+        calibrate(embedder, cast(Index, empty))
 
 
 def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder: Embedder) -> None:

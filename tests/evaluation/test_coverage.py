@@ -46,7 +46,9 @@ def test_holes_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> Non
         ]
 
     publish_broken(store, "house", "broken", spoilt)
-    found = cover(Retriever(embedder, store, "broken"))
+    seen: list[tuple[int, int]] = []
+    found = cover(Retriever(embedder, store, "broken"), lambda *done: seen.append(done))
+    assert seen[-1] == (len(found.sections), len(found.sections))
     assert {reached.section.anchor for reached in found.unreachable} == {"slugs", "brakes"}
     for reached in found.unreachable:
         assert (reached.heading_rank, reached.sentence_rank) == (None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,16 @@ from recto.errors import InvalidArgument
 from recto.evaluation.measures import Measure
 from recto.evaluation.runs import Options, run_suite
 from recto.evaluation.suites import Expectation, Suite, load_suite
-from recto.evaluation.tune import DEFAULT_MEASURE, LEVEL, advice, decide, run_configurations, tune
+from recto.evaluation.tune import (
+    DEFAULT_MEASURE,
+    LEVEL,
+    SearchConfiguration,
+    advice,
+    decide,
+    run_configurations,
+    tune,
+    verdict,
+)
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
@@ -45,6 +55,11 @@ def test_the_same_configuration_twice_is_kept(retriever: Retriever) -> None:
     result = tune([retriever], HELD_OUT, ["hybrid"], [retriever.lexical_weight])
     assert (result.recommended, len(result.scores), result.detectable) == (None, 1, 0)
     assert advice(result) == []
+    better = replace(result, recommended=SearchConfiguration("other", "dense"))
+    assert verdict(better) == "Recommended: other: dense."
+    assert [step.partition(":")[0] for step in advice(better)] == ["Search 'other'", "Search in dense mode"]
+    weighted = replace(result, recommended=SearchConfiguration(retriever.collection, "hybrid", 0.1))
+    assert advice(weighted) == ["Set RECTO_LEXICAL_WEIGHT=0.1 in the environment or in .env."]
 
 
 def test_a_suite_without_a_question_for_the_measure(retriever: Retriever) -> None:
