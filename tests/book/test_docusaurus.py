@@ -306,6 +306,7 @@ def value(expression: str) -> Any:
         ("1_000 /* one */", 1000.0),
         ("-0x10", -16.0),
         ("[1, , 2,]", [1.0, 2.0]),
+        ("[1, ...f()]", [1.0, Unknown("f()")]),
         ("[true, false, null, undefined]", [True, False, None, None]),
         ("{'quoted-key': 1, 2: 'two', [`computed`]: 3,}", {"quoted-key": 1.0, "2": "two", "computed": 3.0}),
         ("/** @type {X} */ ({a: 1})", {"a": 1.0}),
@@ -349,6 +350,7 @@ def test_computed_expression_is_unknown(expression: str) -> None:
     "text",
     [
         "export default {x: 1}",
+        "export const one = 1; export default ({x: one});",
         "const config: Config = {x: 1}\nexport default config",
         "import type {Config} from '@docusaurus/types';\nconst config = {x: one} satisfies Config;\nconst one = 1;\nexport default config;",
         "export default function () { return {x: 1}; }",

@@ -23,7 +23,7 @@ from recto.embedders.granite import embedder as granite
 from recto.embedders.granite import weights as weights_module
 from recto.embedders.granite.bpe import AsciiTokenizer
 from recto.embedders.granite.embedder import FINGERPRINT, MERGES, MODELS, VARIANTS, built_in_embedder
-from recto.embedders.granite.runtime import check_vector
+from recto.embedders.granite.runtime import check_vector, open_graph
 from recto.embedders.granite.weights import Arrays, find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
@@ -315,11 +315,11 @@ def test_int8_is_always_optimized_without_dot_products(
     precision: Precision,
     expected: bool,
 ) -> None:
-    open_graph = Mock(side_effect=granite.open_graph)
-    monkeypatch.setattr(granite, "open_graph", open_graph)
+    opened = Mock(side_effect=open_graph)
+    monkeypatch.setattr(granite, "open_graph", opened)
     monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
     built_in_embedder(shared_home, 1, precision, single_query=True).embed_query("x")
-    assert open_graph.call_args.kwargs == {"single_query": expected}
+    assert opened.call_args.kwargs == {"single_query": expected}
 
 
 def test_every_copy_of_the_probe_is_compared(tmp_path: Path) -> None:

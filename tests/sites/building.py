@@ -118,8 +118,9 @@ def _settings(root: Path) -> dict[str, str]:
 def run(command: list[str], folder: Path, **more: str) -> str:
     """Run a command in a directory, and return its output."""
     variables = {**os.environ, "CI": "true", "NO_MKDOCS_2_WARNING": "1", "NO_UPDATE_NOTIFIER": "1", **more}
-    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    done = subprocess.run(command, cwd=folder, env=variables, text=True, check=False, timeout=600, **pipes)
+    done = subprocess.run(
+        command, cwd=folder, env=variables, input="", capture_output=True, text=True, check=False, timeout=600
+    )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
     return done.stdout + done.stderr
 
