@@ -24,7 +24,7 @@ OMISSION = "[…]"
 _PAGE_SHARE = 0.7
 """Of the distance from the noise floor to the best hit: what a hit on the preferred page must reach."""
 # All of 100 questions drafted from the sample book reach it on their own page, and 1.7 % do on other pages. A
-# test checks 30 of them.
+# test checks 40 of them.
 _CHARACTERS_PER_TOKEN = 8  # more than any tokenizer needs for prose
 # Chosen on readers' questions about five books (`python -m bench.context`).
 _DECAY = 0.6  # of the relevance of a chunk, with each chunk between it and a hit of its section

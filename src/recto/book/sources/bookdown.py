@@ -35,7 +35,7 @@ class BookdownSite(Site):
     anchors = "pandoc"
 
     def configure(self, config_file: Path) -> None:
-        """Read the list of files, and make the ids of all headings, which are numbered through the book."""
+        """Read the list of files, and make the ids of all headings, which are numbered across the book."""
         config = self.read_yaml(config_file)
         names = self._names(config)
         self._headings: dict[str, list[tuple[re.Match[str], str]]] = {}

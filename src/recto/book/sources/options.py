@@ -17,7 +17,10 @@ from recto._util.text import ROOT_MODULE, module_keys, nearest
 from recto.errors import ConfigurationError, InvalidOption
 
 BOOK_FILE = "recto.toml"
-_PLAIN = "Pass the directory of the pages itself; --site-url states where they are published."
+_PLAIN = (
+    "Pass the directory of the pages itself, or --generator plain. "
+    "--site-url states where they are published."
+)
 LARGEST_CONFIG = 1 << 19  # bytes; far more than any configuration has
 _START = 1 << 14  # bytes of a page that are searched for front matter
 _LARGEST_LOGO = 32 << 10  # bytes; every index has it in its fingerprint

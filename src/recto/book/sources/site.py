@@ -212,7 +212,8 @@ class Site(Generator, SiteRules):
         try:
             return load(read_config(file, self.bounds))
         except (ValueError, RecursionError) as error:
-            raise UnreadableSite(f"{file.name} cannot be read: {str(error)[:200]}") from error
+            reason = str(error).replace('in "<unicode string>", ', "at ")[:200]
+            raise UnreadableSite(f"{file.name} cannot be read: {reason}") from error
 
 
 def text_of(values: Any, *keys: str) -> str:
