@@ -13,7 +13,6 @@ from recto._util.text import nearest, plural
 from recto.book.parsing.formats import MARKDOWN, MDX, format_of, skip_advice, suffix_list
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources import docusaurus, mkdocs
-from recto.book.sources.bookdown import BookdownSite
 from recto.book.sources.built import BuiltSiteRules, is_built_site
 from recto.book.sources.directory import Generator, PageDirectory, SiteRules, any_of, is_file, module_titles
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
@@ -36,7 +35,7 @@ from recto.book.sources.options import (
     read_book_file,
     repository_of,
 )
-from recto.book.sources.quarto import QuartoSite
+from recto.book.sources.pandoc import BookdownSite, QuartoSite
 from recto.book.sources.sphinx import JupyterBookSite, MystSite, SphinxSite
 from recto.book.sources.starlight import StarlightSite
 from recto.book.sources.vitepress import VitePressSite
