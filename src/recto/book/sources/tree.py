@@ -16,12 +16,10 @@ from recto.book.sources import docusaurus, mkdocs
 from recto.book.sources.built import BuiltSiteRules, is_built_site
 from recto.book.sources.directory import Generator, PageDirectory, SiteRules, any_of, is_file, module_titles
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
-from recto.book.sources.gitbook import D2lBookSite, GitBookSite, NextraSite
 from recto.book.sources.hugo import HugoSite
 from recto.book.sources.includes import Includes
 from recto.book.sources.includes import notes as include_notes
 from recto.book.sources.jekyll import JekyllSite
-from recto.book.sources.mdbook import MdBookSite
 from recto.book.sources.options import (
     INDEX_PAGES,
     NO_OPTIONS,
@@ -37,8 +35,8 @@ from recto.book.sources.options import (
 )
 from recto.book.sources.pandoc import BookdownSite, QuartoSite
 from recto.book.sources.sphinx import JupyterBookSite, MystSite, SphinxSite
-from recto.book.sources.starlight import StarlightSite
-from recto.book.sources.vitepress import VitePressSite
+from recto.book.sources.summary import D2lBookSite, GitBookSite, MdBookSite, NextraSite
+from recto.book.sources.vite import StarlightSite, VitePressSite
 from recto.book.sources.volume import open_volume
 from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
 from recto.protocols import Source
