@@ -34,8 +34,8 @@ from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Progress, Source
 from recto.search.lexical import LexiconBuilder
 from recto.settings import Settings
+from recto.stores import check_vectors, to_payload
 from recto.stores.edge.build import send
-from recto.stores.points import check_vectors, to_payload
 from recto.types.search import Vector
 from tests.counting import Counting
 

@@ -19,7 +19,7 @@ from recto.cli.retrieve import retrieve
 from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
 from recto.settings import Settings
-from recto.stores.points import to_payload
+from recto.stores import to_payload
 from recto.stores.qdrant.dialects import ALIASES
 from recto.testing.values import chunk
 from tests.running import ROOT

@@ -12,8 +12,8 @@ from recto._util.numbers import cosine
 from recto.errors import CollectionMissing, ConfigurationError, StoreBusy
 from recto.protocols import Store
 from recto.settings import ServerOptions
+from recto.stores import candidate_limit
 from recto.stores.edge.store import EdgeStore
-from recto.stores.points import candidate_limit
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing import StoreConformance

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recto.errors import ConfigurationError
-from recto.stores.points import from_payload, to_payload
+from recto.stores import from_payload, to_payload
 from recto.stores.qdrant.dialects import (
     ALIASES,
     CLIENT_SIDE,

@@ -13,7 +13,7 @@ from uuid import UUID
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from recto.errors import ConfigurationError
-from recto.stores.points import (
+from recto.stores import (
     LEXICAL,
     candidate_limit,
     dense_vector,

@@ -16,14 +16,14 @@ from recto._util.files import WriterLock, make_private
 from recto.errors import CollectionMissing, InvalidArgument, RectoError
 from recto.protocols import Progress
 from recto.settings import ServerOptions, check_collection_name
-from recto.stores.archive import already_exists, open_archive
-from recto.stores.points import (
+from recto.stores import (
     INTEGER_FIELDS,
     KEYWORD_FIELDS,
     choose_generation,
     is_alias,
     missing_collection,
 )
+from recto.stores.archive import already_exists, open_archive
 from recto.stores.qdrant.build import ServerBuild
 from recto.stores.qdrant.cluster import explain_replication, find_problems, set_replication
 from recto.stores.qdrant.collections import (
