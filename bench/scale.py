@@ -43,9 +43,9 @@ from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query, read_le
 from recto.search.pipeline import nearest_chunks, rank, to_hits, with_ties
 from recto.settings import Settings, load_settings
 from recto.stores import LEXICAL
+from recto.stores.edge import EdgeStore
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.layout import digest
-from recto.stores.edge.store import EdgeStore
 from recto.stores.qdrant import open_server
 from recto.stores.qdrant.collections import MAX_LEXICON
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexQuery

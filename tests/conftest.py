@@ -25,7 +25,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import SAMPLE_COLLECTION, Settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library

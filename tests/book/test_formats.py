@@ -14,7 +14,7 @@ from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError, InvalidArgument
 from recto.indexing.indexer import IndexJob, IndexReport, index_book
 from recto.indexing.planner import PageState
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.testing import HashEmbedder
 from tests.book.files import write, write_pages
 

@@ -20,7 +20,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.server.http import ServeOptions
 from recto.settings import Settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.breaking import Passages, publish_broken
 from tests.browser.hostile import ATTACKS
 from tests.browser.test_looks import nothing_ran

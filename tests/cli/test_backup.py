@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.stores.edge import layout
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore, layout
 from recto.testing.values import chunk, publish
 from recto.types.search import MODES
 from tests.conftest import QDRANT_KEY

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.cli.terminals import Terminal
 from tests.cli.test_index import WITH_CTRL_C
 from tests.doubles.cohere import CohereDouble

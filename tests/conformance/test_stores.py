@@ -13,7 +13,7 @@ from recto.errors import CollectionMissing, ConfigurationError, StoreBusy
 from recto.protocols import Store
 from recto.settings import ServerOptions
 from recto.stores import candidate_limit
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing import StoreConformance

@@ -19,7 +19,7 @@ from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic
 from recto.indexing.indexer import IndexJob, IndexReport, index_book
 from recto.protocols import Embedder, Index
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.testing.values import chunk, publish
 from recto.types.index import Calibration
 from recto.types.search import Vector

@@ -26,8 +26,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.promotion import promote
 from recto.protocols import Embedder
 from recto.settings import ServerOptions
-from recto.stores.edge import layout
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore, layout
 from recto.stores.qdrant.collections import LEXICON_KEY
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore

@@ -15,7 +15,7 @@ from recto.protocols import Embedder
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.testing.values import HashEmbedder, chunk, fingerprint, publish
 from recto.types.search import MODES, Chunk, Filters, Mode, Vector
 

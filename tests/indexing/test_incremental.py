@@ -18,7 +18,7 @@ from recto.indexing.planner import PageState, Plan
 from recto.protocols import Embedder, Store
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing import HashEmbedder

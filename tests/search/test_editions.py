@@ -23,7 +23,7 @@ from recto.search.outline import read_outline
 from recto.search.query import make_filters, split_preferred
 from recto.search.retriever import Retriever
 from recto.server.static_export import export_static
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.testing.values import HashEmbedder
 from recto.types.search import Filters, Outcome, SearchResponse
 from tests.book.files import write

@@ -20,7 +20,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
 from recto.settings import load_settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import SearchResponse
 from tests.conftest import SHARED
 from tests.counting import Counting

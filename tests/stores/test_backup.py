@@ -30,8 +30,7 @@ from recto.errors import (
     StoreBusy,
 )
 from recto.stores import to_payload
-from recto.stores.edge import backup, build, layout
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore, backup, build, layout
 from recto.testing.values import chunk, publish
 from tests.running import wait_until
 from tests.stores.conftest import CALIBRATION

@@ -31,7 +31,7 @@ from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.retriever import Retriever, query_embedder
 from recto.settings import ServerOptions
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.stores.qdrant import build as build_module
 from recto.stores.qdrant import collections as collections_module
 from recto.stores.qdrant import connection as connection_module

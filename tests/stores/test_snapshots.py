@@ -17,7 +17,7 @@ from recto.errors import (
     Unreachable,
 )
 from recto.settings import ServerOptions
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import chunk, publish_lexical

@@ -1,4 +1,4 @@
-"""Stores for chunks and vectors; here, what they share: payloads, checks of vectors, errors about collections."""
+"""Stores for chunks and vectors; here, what they share: payloads, checks, errors about collections."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing.formats import read
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Reader, Source
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.testing.values import HashEmbedder
 from recto.types.book import Document, Failure, Page
 

@@ -28,7 +28,7 @@ from recto.server import mcp_server
 from recto.server import mcp_tools as pages_module
 from recto.server.mcp_server import page_uri
 from recto.server.mcp_tools import NOTICE, SEARCH_TOKENS, quoted
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import MODES, Filters, Module
 from tests.book.files import write
 from tests.server.http.service import indexed
