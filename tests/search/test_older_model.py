@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.sources.tree import MarkdownTree
-from recto.contracts.retrieval_test.functions import Backend, QdrantAPIError, ask
+from recto.contracts.retrieval_test import Backend, QdrantAPIError, ask
 from recto.embedders.granite.embedder import FINGERPRINT, GRANITE
 from recto.errors import FingerprintMismatch
 from recto.evaluation.calibration import calibrate

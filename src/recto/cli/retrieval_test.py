@@ -22,7 +22,7 @@ from recto._util.retry import Notify, redacted
 from recto._util.text import escape_controls, to_json
 from recto.cli.runner import confirm_endpoint, discard_output
 from recto.contracts import TEST_COLLECTION
-from recto.contracts.retrieval_test.functions import (
+from recto.contracts.retrieval_test import (
     SCHEMA_VERSION,
     Backend,
     CohereAPIError,

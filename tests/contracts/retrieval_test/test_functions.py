@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto._util.text import is_absolute_url as valid_url
-from recto.contracts.retrieval_test.functions import (
+from recto.contracts.retrieval_test import (
     CohereAPIError,
     Metadata,
     QdrantAPIError,

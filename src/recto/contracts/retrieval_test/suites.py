@@ -12,7 +12,7 @@ from typing import Any
 
 from recto._util.numbers import distribution
 from recto._util.retry import Notify
-from recto.contracts.retrieval_test.functions import (
+from recto.contracts.retrieval_test import (
     COMPONENTS,
     MAX_TOP_K,
     SCHEMA_VERSION,
