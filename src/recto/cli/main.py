@@ -32,7 +32,7 @@ COMMANDS = {
         "serve": ("serve", "Serve the HTTP API and the web UI."),
         "mcp": ("serve", "Serve a book to agents over MCP."),
         "keys": ("serve", "Create, list and revoke API keys of the service."),
-        "export": ("export", "Write a static search, or a book as text for language models."),
+        "export": ("serve", "Write a static search, or a book as text for language models."),
     },
     "Maintenance": {
         "backup": ("collections", "Write a collection into one file."),
