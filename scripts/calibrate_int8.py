@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from recto.api import sample_source
 from recto.book.chunking import ChunkSize, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.embedders.granite.embedder import MAX_TOKENS, MODELS, PROBE, VARIANTS, Variant
 from recto.embedders.granite.weights import (
     CALIBRATION,

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from recto._util.files import WriterLock
 from recto.api import index_sample, open_store
-from recto.book.parsing.formats import formats, reader_version
+from recto.book.parsing import formats, reader_version
 from recto.book.sources.tree import open_book
 from recto.contracts import DEFAULT_COLLECTIONS, QUERY_COLLECTION
 from recto.evaluation.calibration import calibrate

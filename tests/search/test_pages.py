@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from recto.book.chunking import ChunkSize, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.search.outline import outline_of
 from recto.search.pages import BookPage
 from recto.testing.values import chunk

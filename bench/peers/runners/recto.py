@@ -97,7 +97,7 @@ class Recto:
     def split(self, file: Path) -> list[str]:
         """Return the chunks of a page."""
         from recto.book.chunking import DEFAULT_SIZE, chunk_page
-        from recto.book.parsing.formats import read
+        from recto.book.parsing import read
         from recto.book.sources.tree import MarkdownTree
         from recto.embedders.granite.embedder import built_in_embedder
 

@@ -15,7 +15,7 @@ import click
 
 from recto._util.text import plural
 from recto.api import IndexRunner, open_embedder, open_store
-from recto.book.parsing.formats import page_suffixes
+from recto.book.parsing import page_suffixes
 from recto.book.sources.tree import SKIPPED
 from recto.cli.output import one_line
 from recto.cli.runner import close_later, confirm_endpoint, notify, warn

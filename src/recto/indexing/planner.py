@@ -14,7 +14,7 @@ from typing import Self
 
 from recto._util.text import filter_keys, nearest
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize, EmbeddingInput, describe_leftovers, leftovers
-from recto.book.parsing.formats import reader_version
+from recto.book.parsing import reader_version
 from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument
 from recto.indexing.journal import Journal
 from recto.indexing.reading import PageJob, ReadChunk, ReadPage, read_in_order

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Reader, Source
 from recto.stores.edge import EdgeStore

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.errors import RectoError
 from recto.protocols import AsyncEmbedder, Embedder, Metered, PortableCounter
 from recto.types.book import Page

@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
-from recto.book.parsing.formats import (
+from recto.book.parsing import (
     LARGEST_PAGE,
     MARKDOWN,
     MDX,

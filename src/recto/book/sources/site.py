@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote, urljoin
 
 from recto._util.text import slug
-from recto.book.parsing.formats import MARKDOWN, MDX, Format, format_of
+from recto.book.parsing import MARKDOWN, MDX, Format, format_of
 from recto.book.parsing.frontmatter import load_yaml, split_front_matter
 from recto.book.sources.directory import Generator, Navigation, PageDirectory, SiteRules, any_of
 from recto.book.sources.docusaurus.javascript import get, read_exported

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from recto.book.parsing.formats import D2L
+from recto.book.parsing import D2L
 from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.docusaurus.javascript import read_exported, read_json
 from recto.book.sources.includes import (

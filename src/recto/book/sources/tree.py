@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from recto._util.files import disk_advice, read_limited
 from recto._util.text import nearest, plural
-from recto.book.parsing.formats import HTML, LARGEST_PAGE, MARKDOWN, MDX, format_of, skip_advice, suffix_list
+from recto.book.parsing import HTML, LARGEST_PAGE, MARKDOWN, MDX, format_of, skip_advice, suffix_list
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.html.tokens import read_head, split_site_name
 from recto.book.sources import docusaurus, mkdocs
