@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench.spine import table
-from recto._util.numbers import percentile
+from recto._util import percentile
 from recto.api import open_embedder, open_store
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto._util.numbers import cosine, percentile
+from recto._util import cosine, percentile
 from recto.book.sources.tree import open_book
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_queries

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recto._util.numbers import clamp
+from recto._util import clamp
 from recto._util.text import escape_controls, plural, to_json
 from recto.cli import options
 from recto.cli.output import echo_text, filters_dict, one_line

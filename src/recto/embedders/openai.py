@@ -17,7 +17,7 @@ from itertools import cycle, islice
 from math import hypot, inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recto._util.numbers import PROBE_TEXTS, cosine, probe_revision
+from recto._util import PROBE_TEXTS, cosine, probe_revision
 from recto._util.retry import (
     ClientPerLoop,
     Notify,

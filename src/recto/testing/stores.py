@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recto._util.numbers import cosine
+from recto._util import cosine
 from recto.errors import (
     CollectionMissing,
     ConfigurationError,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from recto._util.numbers import nearest_rank as percentile
+from recto._util import nearest_rank as percentile
 from recto.contracts.retrieval_test import FormattedResponse, QdrantAPIError, format_response
 from recto.contracts.retrieval_test.suites import (
     Cases,

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from recto._util.numbers import clamp
+from recto._util import clamp
 from recto._util.retry import Notify
 from recto._util.text import absolute_url, encodable, is_absolute_url
 from recto.api import Connection

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from recto._util.numbers import distribution
+from recto._util import distribution
 from recto._util.retry import Notify
 from recto.contracts.retrieval_test import (
     COMPONENTS,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from recto import __version__
-from recto._util.numbers import clamp, percentile
+from recto._util import clamp, percentile
 from recto._util.text import plural
 from recto.evaluation.baseline import RISK, Change, Check, Comparison
 from recto.evaluation.coverage import WITHIN, Coverage
