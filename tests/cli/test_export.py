@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from recto.search.outline import export_llms
+from recto.search.pages import export_llms
 from recto.stores.edge import EdgeStore
 from recto.testing.values import chunk, publish
 from tests.running import recto

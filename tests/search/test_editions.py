@@ -19,7 +19,7 @@ from recto.evaluation.explain import Verdict, explain
 from recto.evaluation.runs import Options, run_suite
 from recto.evaluation.suites import Expectation, Suite
 from recto.indexing.indexer import IndexJob, index_book
-from recto.search.outline import read_outline
+from recto.search.pages import read_outline
 from recto.search.query import make_filters, split_preferred
 from recto.search.retriever import Retriever
 from recto.server.static_export import export_static

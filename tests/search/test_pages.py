@@ -8,8 +8,7 @@ import pytest
 
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing import read
-from recto.search.outline import outline_of
-from recto.search.pages import BookPage
+from recto.search.pages import BookPage, outline_of
 from recto.testing.values import chunk
 from recto.types.book import Page
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from itertools import compress
 from operator import mul
@@ -60,6 +59,8 @@ _MIN_COSINE = 0.999
 
 def probe_revision(vectors: Sequence[Sequence[float]]) -> str:
     """Return the revision of a model, given its vectors of `PROBE_TEXTS`."""
+    from binascii import b2a_base64
+
     return _MARK + b2a_base64(b"".join(map(_project, vectors)), newline=False).decode()
 
 
@@ -86,6 +87,8 @@ def _project(vector: Sequence[float]) -> bytes:
 
 
 def _read(revision: str) -> list[list[int]]:
+    from binascii import a2b_base64
+
     try:
         data = a2b_base64(revision.removeprefix(_MARK), strict_mode=True)
     except ValueError:  # someone else wrote it

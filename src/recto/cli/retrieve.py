@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -133,6 +132,8 @@ def check_book(retriever: Retriever) -> None:
 
 def command_line(program: tuple[str, ...], suite: Path | None, collection: str, *options: str) -> str:
     """Return the command that repeats a run."""
+    import shlex
+
     given = ("--suite", str(suite)) if suite else ()
     return shlex.join([*program, *given, "--collection", collection, *options])
 

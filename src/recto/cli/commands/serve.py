@@ -264,7 +264,7 @@ def export(
         raise InvalidArgument("--semantic needs --static", hint="--llms writes texts only.")
     from recto.cli.commands.collections import megabytes, open_configured_store
     from recto.indexing import default_collection
-    from recto.search.outline import export_llms
+    from recto.search.pages import export_llms
     from recto.server.static_export import export_static
 
     settings = load_settings()

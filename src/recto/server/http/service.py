@@ -20,7 +20,7 @@ from recto.protocols import AsyncEmbedder, Preparable
 from recto.search.context import Context
 from recto.search.display import response_words
 from recto.search.lexical import QueryWord
-from recto.search.outline import Outline, read_outline
+from recto.search.pages import Outline, read_outline
 from recto.search.query_log import QueryLog, Via, open_query_log
 from recto.search.retriever import Retriever, make_retriever
 from recto.server.http import ServeOptions
