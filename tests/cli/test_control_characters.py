@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from recto._util.text import to_json
 from recto.cli import render
-from recto.cli.output import echo, echo_text
+from recto.cli.runner import echo, echo_text
 from recto.server.listening import JsonFormatter
 from recto.testing.values import chunk
 from recto.types.search import Filters, Hit, Outcome, PageGroup, SearchResponse, Timings

@@ -12,8 +12,17 @@ import click
 from recto._util import clamp
 from recto._util.text import escape_controls, plural, to_json
 from recto.cli import options
-from recto.cli.output import echo_text, filters_dict, one_line
-from recto.cli.runner import Exit, connect, make_main, print_results, save_report, warn
+from recto.cli.runner import (
+    Exit,
+    connect,
+    echo_text,
+    filters_dict,
+    make_main,
+    one_line,
+    print_results,
+    save_report,
+    warn,
+)
 from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
 from recto.search.query import CONTRACT_MODES, FLAGS, check_query, check_search

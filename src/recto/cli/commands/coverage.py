@@ -11,8 +11,7 @@ import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import emit, one_line, table
-from recto.cli.runner import Exit, connect, progress_bar, save_report, warn
+from recto.cli.runner import Exit, connect, emit, one_line, progress_bar, save_report, table, warn
 from recto.errors import InvalidArgument
 from recto.settings import load_settings
 from recto.types.search import Mode

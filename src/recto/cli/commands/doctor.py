@@ -12,8 +12,7 @@ import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import echo, echo_json
-from recto.cli.runner import EXIT_CODES, Exit, confirm_endpoint
+from recto.cli.runner import EXIT_CODES, Exit, confirm_endpoint, echo, echo_json
 from recto.errors import ErrorKind, RectoError
 from recto.settings import check_collection_name, load_settings, working_directory
 

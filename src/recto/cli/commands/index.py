@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from recto.cli import options
-from recto.cli.output import echo, emit
-from recto.cli.runner import INDEX_EXIT_CODES, Exit, notify, use_exit_codes, warn
+from recto.cli.runner import INDEX_EXIT_CODES, Exit, echo, emit, notify, use_exit_codes, warn
 from recto.errors import InvalidArgument, RectoError
 
 _EPILOG = """\b

@@ -10,8 +10,7 @@ import click
 
 from recto._util.text import plural
 from recto.cli import options
-from recto.cli.output import emit, filters_dict, one_line, table
-from recto.cli.runner import Exit, connect, print_results, warn
+from recto.cli.runner import Exit, connect, emit, filters_dict, one_line, print_results, table, warn
 from recto.search.query import FLAGS, check_query, check_search
 from recto.types.search import Mode
 

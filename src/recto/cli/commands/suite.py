@@ -10,8 +10,19 @@ import click
 
 from recto._util.text import plural, to_json
 from recto.cli import options
-from recto.cli.output import echo_json, echo_text, emit, one_line, table
-from recto.cli.runner import Exit, connect, connect_all, notify, progress_bar, warn
+from recto.cli.runner import (
+    Exit,
+    connect,
+    connect_all,
+    echo_json,
+    echo_text,
+    emit,
+    notify,
+    one_line,
+    progress_bar,
+    table,
+    warn,
+)
 from recto.errors import InvalidArgument, missing_extra
 
 if TYPE_CHECKING:
