@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, expect
 
-from recto.evaluation import records
+from recto.evaluation import report
 from recto.evaluation.coverage import cover
 from recto.evaluation.runs import run_suite
 from recto.evaluation.suites import Expectation, Suite
@@ -199,13 +199,13 @@ def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathF
 
     publish_broken(store, "house", "broken", spoilt)
     retriever = Retriever(embedder, store, "broken")
-    records.keep_coverage(home, retriever.open().info, cover(retriever))
+    report.keep_coverage(home, retriever.open().info, cover(retriever))
     questions = (
         Expectation("When are beans sown?", modules=("garden",)),
         Expectation("What eats lettuce at night?", modules=("kitchen",)),
     )
     run = run_suite(retriever, Suite("household", questions))
-    records.keep_run(home, retriever.open().info, run, "recto validate --suite household.json")
+    report.keep_run(home, retriever.open().info, run, "recto validate --suite household.json")
     return Settings("local", "edge", home, threads=1, collection="broken")
 
 

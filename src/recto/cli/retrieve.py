@@ -115,10 +115,10 @@ def validate_contract(
 
         run = run_validation(retriever, suite)
         info = retriever.open().info
-    from recto.evaluation import records
+    from recto.evaluation.report import keep_run
 
     command = command_line(program, suite_file, run.collection)
-    save_report(lambda home: records.keep_run(home, info, run, command))
+    save_report(lambda home: keep_run(home, info, run, command))
     echo_text(_validation_json(run) if as_json else _validation_text(run, verbose=verbose))
     return Exit.OK if run.sufficient else Exit.VALIDATION_FAILED
 

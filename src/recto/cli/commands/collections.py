@@ -127,7 +127,7 @@ def rollback(collection: str, generation: str | None) -> Exit:
 @click.option("--yes", is_flag=True, help="Delete without confirmation.")
 def delete(collection: str, yes: bool) -> Exit:
     """Delete COLLECTION with all its generations and aliases."""
-    from recto.evaluation.records import remove_reports
+    from recto.evaluation.report import remove_reports
     from recto.indexing.journal import journal_path
 
     settings = load_settings()

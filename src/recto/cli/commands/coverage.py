@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recto._util.files import write_file
 from recto._util.text import plural
 from recto.cli import options
 from recto.cli.runner import Exit, connect, emit, one_line, progress_bar, save_report, table, warn
@@ -50,18 +51,16 @@ def coverage(
         raise InvalidArgument(
             "--fail-under must be between 0 and 100", hint="It is a percentage of sections."
         )
-    from recto.evaluation import records
+    from recto.evaluation import report
     from recto.evaluation.coverage import cover
 
     with connect(collection) as retriever:
         info = retriever.open().info
         with progress_bar("Searching for sections") as progress:
             measured = cover(retriever, progress, mode)
-    save_report(lambda home: records.keep_coverage(home, info, measured))
+    save_report(lambda home: report.keep_coverage(home, info, measured))
     if html:
-        from recto.evaluation.report import coverage_page
-
-        records.write_file(html, coverage_page(measured, info, least=fail_under, when=datetime.now(UTC)))
+        write_file(html, report.coverage_page(measured, info, least=fail_under, when=datetime.now(UTC)))
     emit(_coverage_data(measured), _coverage_lines(measured, verbose=verbose), as_json=as_json)
     too_low = fail_under is not None and measured.share * 100 < fail_under
     return Exit.VALIDATION_FAILED if too_low else Exit.OK
@@ -188,7 +187,7 @@ def gaps(
     """
     if queries is not None and (log is not None or days is not None):
         raise InvalidArgument("--queries replaces the log", hint="Leave out --log and --days.")
-    from recto.evaluation import records
+    from recto.evaluation import report
     from recto.evaluation.gaps import find_gaps, read_queries
 
     with connect(collection) as retriever:
@@ -196,11 +195,9 @@ def gaps(
         with progress_bar("Searching for queries") as progress:
             clustered = find_gaps(retriever, asked, progress)
         info = retriever.open().info
-    save_report(lambda home: records.keep_gaps(home, info, clustered, count))
+    save_report(lambda home: report.keep_gaps(home, info, clustered, count))
     if html:
-        from recto.evaluation.report import gaps_page
-
-        records.write_file(html, gaps_page(clustered, info, count=count, when=datetime.now(UTC)))
+        write_file(html, report.gaps_page(clustered, info, count=count, when=datetime.now(UTC)))
     emit(_gaps_data(clustered, count), _gaps_lines(clustered, count), as_json=as_json)
     return Exit.OK
 

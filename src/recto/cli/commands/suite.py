@@ -86,7 +86,7 @@ def new(collection: str | None, out: Path | None, count: int, seed: int, force: 
     if out is None:
         echo_json(drafted.to_dict())
         return Exit.OK
-    from recto.evaluation.records import write_file
+    from recto._util.files import write_file
 
     write_file(out, to_json(drafted.to_dict()) + "\n")
     questions = plural(len(drafted.expectations), "question")
@@ -110,9 +110,9 @@ def add(
     that readers opened, or else the nearest one, or nothing. FILE is created if it does not exist.
     """
     del from_log
+    from recto._util.files import write_file
     from recto.cli.commands.coverage import asked_queries
     from recto.evaluation.gaps import extended, find_gaps, questions_from
-    from recto.evaluation.records import write_file
     from recto.evaluation.suites import load_suite
 
     existing = [one.query for one in load_suite(file).expectations] if file.exists() else []

@@ -102,7 +102,6 @@ def validate(
 
 
 def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
-    from recto.evaluation import records
     from recto.evaluation.baseline import (
         checks,
         compare,
@@ -111,6 +110,7 @@ def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
         parse_threshold,
         save_baseline,
     )
+    from recto.evaluation.report import keep_run
 
     _check(request)
     thresholds = tuple(map(parse_threshold, request.gates))
@@ -135,7 +135,7 @@ def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
             before = make_baseline(run_suite(other, suite, run_options))
     if not request.tags:  # a part of a suite says little about the index
         command = command_line(VALIDATE, request.suite, run.collection, *_result_options(request))
-        save_report(lambda home: records.keep_run(home, info, run, command))
+        save_report(lambda home: keep_run(home, info, run, command))
     comparison = compare(run, _without(before, whole, suite)) if before else None
     gate = checks(run, thresholds, comparison)
     failed = any(not check.holds for check in gate)
@@ -158,7 +158,7 @@ def _write_reports(
     noise_floor: float | None,
 ) -> None:
     """Write the files of --junit, --markdown and --html."""
-    from recto.evaluation.records import not_written, write_file
+    from recto._util.files import not_written, write_file
     from recto.evaluation.report import junit_xml, validation_markdown, validation_page
 
     reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
