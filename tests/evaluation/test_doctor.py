@@ -16,7 +16,7 @@ from qdrant_client import QdrantClient, models
 
 from recto._util.files import WriterLock
 from recto.book.sources.tree import open_book
-from recto.cli.commands.doctor import exit_code
+from recto.cli.commands.checks import exit_code
 from recto.embedders.granite import embedder as granite
 from recto.embedders.granite.embedder import VARIANTS
 from recto.evaluation.calibration import calibrate

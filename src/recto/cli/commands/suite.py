@@ -111,7 +111,7 @@ def add(
     """
     del from_log
     from recto._util.files import write_file
-    from recto.cli.commands.coverage import asked_queries
+    from recto.cli.commands.checks import asked_queries
     from recto.evaluation.gaps import extended, find_gaps, questions_from
     from recto.evaluation.suites import load_suite
 
