@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from recto.cli import runner
+from recto import cli
 from recto.types.search import Vector
 from tests.cli.terminals import piped
 from tests.running import Done, recto, run
@@ -116,11 +116,11 @@ def test_out_of_memory_and_panics(
     @click.option("--index", is_flag=True)
     def fail(index: bool) -> None:
         if index:
-            runner.use_exit_codes(runner.INDEX_EXIT_CODES)
+            cli.use_exit_codes(cli.INDEX_EXIT_CODES)
         raise raised
 
-    assert runner.run(fail, [], "fail") == 3
-    assert runner.run(fail, ["--index"], "fail") == 4
+    assert cli.run(fail, [], "fail") == 3
+    assert cli.run(fail, ["--index"], "fail") == 4
     assert f"[ERROR] {message}" in capsys.readouterr().err
 
 

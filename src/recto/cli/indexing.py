@@ -17,7 +17,7 @@ from recto._util.text import plural
 from recto.api import IndexRunner, open_embedder, open_store
 from recto.book.parsing import page_suffixes
 from recto.book.sources.tree import SKIPPED
-from recto.cli.runner import close_later, confirm_endpoint, notify, one_line, warn
+from recto.cli import close_later, confirm_endpoint, notify, one_line, warn
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, UrlsChange
 from recto.indexing.indexer import IndexProgress, IndexReport, ProgressCallback

@@ -7,7 +7,7 @@ from importlib import import_module
 import click
 
 from recto import __version__
-from recto.cli.runner import make_main
+from recto.cli import make_main
 
 COMMANDS = {
     "Everyday": {

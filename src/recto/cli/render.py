@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partialmethod
 
 from recto._util.text import plural, to_json
-from recto.cli.runner import filters_dict, one_line, printable
+from recto.cli import filters_dict, one_line, printable
 from recto.search import display
 from recto.search.display import find_matches, make_snippet
 from recto.search.lexical import QueryWord

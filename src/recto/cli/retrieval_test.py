@@ -20,7 +20,7 @@ import click
 from recto._util.files import replace_text
 from recto._util.retry import Notify, redacted
 from recto._util.text import escape_controls, to_json
-from recto.cli.runner import confirm_endpoint, discard_output
+from recto.cli import confirm_endpoint, discard_output
 from recto.contracts import TEST_COLLECTION
 from recto.contracts.retrieval_test import (
     SCHEMA_VERSION,

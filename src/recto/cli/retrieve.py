@@ -11,14 +11,14 @@ import click
 
 from recto._util import clamp
 from recto._util.text import escape_controls, plural, to_json
-from recto.cli import options
-from recto.cli.runner import (
+from recto.cli import (
     Exit,
     connect,
     echo_text,
     filters_dict,
     make_main,
     one_line,
+    options,
     print_results,
     save_report,
     warn,

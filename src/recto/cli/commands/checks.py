@@ -14,8 +14,7 @@ import click
 
 from recto._util.files import write_file
 from recto._util.text import plural
-from recto.cli import options
-from recto.cli.runner import (
+from recto.cli import (
     EXIT_CODES,
     Exit,
     confirm_endpoint,
@@ -24,6 +23,7 @@ from recto.cli.runner import (
     echo_json,
     emit,
     one_line,
+    options,
     progress_bar,
     save_report,
     table,

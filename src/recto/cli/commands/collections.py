@@ -12,8 +12,7 @@ from typing import Any
 import click
 
 from recto._util.text import escape_controls, plural
-from recto.cli import options
-from recto.cli.runner import Exit, close_later, confirm_endpoint, echo, emit, notify, progress_bar, warn
+from recto.cli import Exit, close_later, confirm_endpoint, echo, emit, notify, options, progress_bar, warn
 from recto.errors import FingerprintMismatch, FormatMismatch, InvalidArgument, RectoError
 from recto.indexing import default_collection
 from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store, Verifiable

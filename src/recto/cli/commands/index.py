@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from recto.cli import options
-from recto.cli.runner import INDEX_EXIT_CODES, Exit, echo, emit, notify, use_exit_codes, warn
+from recto.cli import INDEX_EXIT_CODES, Exit, echo, emit, notify, options, use_exit_codes, warn
 from recto.errors import InvalidArgument, RectoError
 
 _EPILOG = """\b

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from recto._util.text import plural
-from recto.cli import options
-from recto.cli.runner import Exit, confirm_endpoint, echo, echo_json, emit, notify, progress_bar, warn
+from recto.cli import Exit, confirm_endpoint, echo, echo_json, emit, notify, options, progress_bar, warn
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, missing_extra
 from recto.server.keys import Key, KeyScope, add_key, key_file, read_keys, revoke_key

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from recto._util.text import plural, to_json
-from recto.cli import options
-from recto.cli.runner import (
+from recto.cli import (
     Exit,
     connect,
     connect_all,
@@ -19,6 +18,7 @@ from recto.cli.runner import (
     emit,
     notify,
     one_line,
+    options,
     progress_bar,
     table,
     warn,

@@ -12,9 +12,8 @@ import click
 from click.core import ParameterSource
 
 from recto._util.text import plural
-from recto.cli import options
+from recto.cli import Exit, connect_all, echo_json, echo_text, one_line, options, save_report, table, warn
 from recto.cli.retrieve import VALIDATE, check_book, command_line, validate_contract, warm_up
-from recto.cli.runner import Exit, connect_all, echo_json, echo_text, one_line, save_report, table, warn
 from recto.errors import InvalidArgument
 from recto.search.query import DEFAULT_TOP_K
 from recto.settings import check_collection_name
