@@ -14,8 +14,8 @@ from recto.protocols import Store
 from recto.settings import ServerOptions
 from recto.stores import candidate_limit
 from recto.stores.edge import EdgeStore
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
 from recto.testing import StoreConformance
 from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, terms
 from recto.testing.values import EMBEDDER, chunk, publish, publish_lexical, vector

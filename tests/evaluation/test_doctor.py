@@ -27,9 +27,9 @@ from recto.indexing.promotion import promote
 from recto.protocols import Embedder
 from recto.settings import ServerOptions
 from recto.stores.edge import EdgeStore, layout
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.collections import LEXICON_KEY
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
 from recto.testing.values import chunk, publish, publish_lexical
 from recto.types.index import Calibration
 from recto.types.search import Vector
