@@ -180,7 +180,7 @@ def test_counts_of_one(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "book" / "a.md").write_text("# Pumps\n\nA pump is a machine.\n")
     suite = tmp_path / "suite.json"
     suite.write_text(json.dumps({"queries": [{"query": "What is a pump?", "expect": {"page": "a.md"}}]}))
-    monkeypatch.setattr("recto.cli.indexing._LOG_SECONDS", 0.0)
+    monkeypatch.setattr("recto.cli.commands.index._LOG_SECONDS", 0.0)
     book = ("index", str(tmp_path / "book"), "--collection", "pumps")
     for command in (
         [*book, "--dry-run"],

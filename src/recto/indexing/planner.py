@@ -182,6 +182,10 @@ class Plan:
         """Count the pages of a state."""
         return sum(page.state is state for page in self.pages)
 
+    def states(self) -> dict[str, int]:
+        """Count the pages of every state."""
+        return {state.value: self.count(state) for state in PageState}
+
     @property
     def indexed(self) -> tuple[PagePlan, ...]:
         """The pages that are in the new index."""
