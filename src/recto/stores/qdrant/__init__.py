@@ -30,7 +30,6 @@ from recto.stores import (
 )
 from recto.stores.archive import already_exists, open_archive
 from recto.stores.qdrant.build import ServerBuild
-from recto.stores.qdrant.cluster import explain_replication, find_problems, set_replication
 from recto.stores.qdrant.collections import (
     CALIBRATION_KEY,
     METADATA_KEY,
@@ -49,7 +48,14 @@ from recto.stores.qdrant.collections import (
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.dialects import Dialect, load_dialect
 from recto.stores.qdrant.index import CollectionSchema, ServerIndex, open_index, payload_schema
-from recto.stores.qdrant.snapshots import KIND, restore_snapshot, write_snapshot
+from recto.stores.qdrant.maintenance import (
+    KIND,
+    explain_replication,
+    find_problems,
+    restore_snapshot,
+    set_replication,
+    write_snapshot,
+)
 from recto.types.index import (
     Calibration,
     EmbedderFingerprint,
