@@ -94,7 +94,7 @@ import sys, time
 from pathlib import Path
 from recto.search.query_log import QueryLog
 from recto.settings import QueryLogOptions
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.search import Hit, NO_FILTERS, Outcome, SearchResponse, Timings
 log, hits = QueryLog(QueryLogOptions(Path(sys.argv[1]))), tuple(Hit(0.5, chunk(i), 0.5) for i in range(5))
 number = 0

@@ -21,7 +21,7 @@ from recto.server.http.app import make_app
 from recto.settings import Settings
 from recto.stores import to_payload
 from recto.stores.qdrant.dialects import ALIASES
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from tests.running import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"

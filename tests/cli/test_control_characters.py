@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from recto._util.text import to_json
 from recto.cli import echo, echo_text, render
 from recto.server.listening import JsonFormatter
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.search import Filters, Hit, Outcome, PageGroup, SearchResponse, Timings
 from tests.cli.terminals import piped
 from tests.doubles.qdrant import QdrantDouble

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from recto.search.pages import export_llms
 from recto.stores.edge import EdgeStore
-from recto.testing.values import chunk, publish
+from recto.testing.parts import chunk, publish
 from tests.running import recto
 
 SITE = "https://example.org/book/"

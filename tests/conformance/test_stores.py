@@ -17,8 +17,8 @@ from recto.stores.edge import EdgeStore
 from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
 from recto.testing import StoreConformance
+from recto.testing.parts import EMBEDDER, chunk, publish, publish_lexical, vector
 from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, terms
-from recto.testing.values import EMBEDDER, chunk, publish, publish_lexical, vector
 from recto.types.index import IndexQuery, SparseVector
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble

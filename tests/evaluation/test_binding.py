@@ -15,7 +15,7 @@ from recto.evaluation.measures import Measure
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
 from recto.stores.edge import EdgeStore
-from recto.testing.values import chunk, publish
+from recto.testing.parts import chunk, publish
 from recto.types.search import Chunk
 
 

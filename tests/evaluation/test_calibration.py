@@ -20,7 +20,7 @@ from recto.indexing.indexer import IndexJob, IndexReport, index_book
 from recto.protocols import Embedder, Index
 from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
-from recto.testing.values import chunk, publish
+from recto.testing.parts import chunk, publish
 from recto.types.index import Calibration
 from recto.types.search import Vector
 from tests.counting import Counting

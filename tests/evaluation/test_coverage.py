@@ -16,7 +16,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from tests.breaking import Passages, publish_broken
 from tests.library import write_library
 from tests.running import recto

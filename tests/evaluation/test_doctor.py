@@ -30,7 +30,7 @@ from recto.stores.edge import EdgeStore, layout
 from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.collections import LEXICON_KEY
 from recto.stores.qdrant.connection import Connection
-from recto.testing.values import chunk, publish, publish_lexical
+from recto.testing.parts import chunk, publish, publish_lexical
 from recto.types.index import Calibration
 from recto.types.search import Vector
 from tests import breaking

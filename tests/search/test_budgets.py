@@ -16,7 +16,7 @@ import pytest
 from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
 from recto.stores.edge import index as edge_index
-from recto.testing.values import EMBEDDER, HashEmbedder, chunk, fingerprint, vector
+from recto.testing.parts import EMBEDDER, HashEmbedder, chunk, fingerprint, vector
 from recto.types.index import Calibration
 from recto.types.search import Filters, Vector
 

@@ -24,7 +24,7 @@ from recto.search.query import make_filters, split_preferred
 from recto.search.retriever import Retriever
 from recto.server.static_export import export_static
 from recto.stores.edge import EdgeStore
-from recto.testing.values import HashEmbedder
+from recto.testing.parts import HashEmbedder
 from recto.types.search import Filters, Outcome, SearchResponse
 from tests.book.files import write
 from tests.server.test_static_export import ask

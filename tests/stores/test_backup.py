@@ -31,7 +31,7 @@ from recto.errors import (
 )
 from recto.stores import to_payload
 from recto.stores.edge import EdgeStore, backup, build, layout
-from recto.testing.values import chunk, publish
+from recto.testing.parts import chunk, publish
 from tests.running import wait_until
 from tests.stores.conftest import CALIBRATION
 

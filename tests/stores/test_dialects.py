@@ -34,7 +34,7 @@ from recto.stores.qdrant.dialects import (
     stored_modules,
     url_filter,
 )
-from recto.testing.values import chunk as own_chunk
+from recto.testing.parts import chunk as own_chunk
 from recto.types.search import Chunk, Filters
 
 ANY = Dialect("any")

@@ -30,8 +30,8 @@ from recto.stores.edge import build as edge_build
 from recto.stores.edge.build import find_fault, send
 from recto.stores.edge.engine import engine_errors, to_recto_error
 from recto.stores.edge.layout import file_state
+from recto.testing.parts import EMBEDDER, chunk, fingerprint, publish, vector
 from recto.testing.stores import nearest
-from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, vector
 from recto.types.index import IndexQuery
 from recto.types.search import Vector
 from tests.running import ROOT, environment, wait_until
@@ -110,7 +110,7 @@ import sys, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from recto.stores.edge import EdgeStore
-from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
+from recto.testing.parts import EMBEDDER, chunk, fingerprint, vector
 with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
     for start in range(0, 2000, 100):
         build.add([chunk(number) for number in range(start, start + 100)], [vector(number) for number in range(start, start + 100)])

@@ -39,8 +39,8 @@ from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant import index as index_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
+from recto.testing.parts import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.testing.stores import nearest
-from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import IndexQuery, SparseVector
 from recto.types.search import Filters
 from tests.conftest import QDRANT_KEY

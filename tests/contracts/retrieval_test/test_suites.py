@@ -19,7 +19,7 @@ from recto.contracts.retrieval_test.suites import (
     summary,
     wait_between_queries,
 )
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.search import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND, Call
 
