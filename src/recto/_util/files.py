@@ -203,6 +203,18 @@ def not_written(error: OSError, path: Path) -> StorageError:
     )
 
 
+@contextmanager
+def export_errors(directory: Path) -> Iterator[None]:
+    """Turn errors of the file system into a `StorageError` about the directory of an export."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write to {directory}: {error.strerror or error}",
+            hint=f"{disk_advice(error, directory)}, or choose another directory.",
+        ) from error
+
+
 def read_problem(error: OSError) -> str:
     """Return why a file of a book cannot be read, and what to do about it."""
     reason = error.strerror or str(error)

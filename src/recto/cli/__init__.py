@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from recto.settings import Settings
     from recto.types.search import Filters, SearchResponse
 
-_STYLES = re.compile(r"(\x1b\[(?:[012]|3[1236])m)")  # the codes that `render.Style` writes
+_STYLES = re.compile(r"(\x1b\[(?:[012]|3[36])m)")  # the codes that `render.Style` writes
 
 
 class Exit(IntEnum):

@@ -39,8 +39,6 @@ class Style:
 
     bold = partialmethod(_styled, "1")
     dim = partialmethod(_styled, "2")
-    red = partialmethod(_styled, "31")
-    green = partialmethod(_styled, "32")
     yellow = partialmethod(_styled, "33")
     cyan = partialmethod(_styled, "36")
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
-from recto._util.files import staging
+from recto._util.files import export_errors, staging
 from recto._util.text import (
     MARKDOWN_SUFFIXES,
     MDX_SUFFIXES,
@@ -25,7 +25,7 @@ from recto._util.text import (
     shortened,
     slug,
 )
-from recto.errors import ErrorKind, InvalidArgument, PageMissing, RectoError, StorageError
+from recto.errors import ErrorKind, InvalidArgument, PageMissing, RectoError
 from recto.protocols import Index
 from recto.search.markdown import one_line
 from recto.search.query import current_edition, is_text
@@ -362,24 +362,17 @@ def export_llms(index: Index, name: str, directory: Path, site_url: str = "") ->
         address = urlsplit(page.url)
         return f"{address.scheme}://{address.netloc}/{path}" if address.scheme in ("http", "https") else path
 
-    try:
-        with staging(directory) as draft:
-            (draft / "llms.txt").write_text(
-                llms_txt(outline.title or name, outline, link), "utf-8", "replace"
-            )
-            skill = skill_md(outline.title or name, outline, f"{site_url}llms.txt")
-            (draft / SKILL).write_text(skill, "utf-8", "replace")
-            with (draft / "llms-full.txt").open("w", encoding="utf-8", errors="replace") as full:
-                for entry in outline.pages:
-                    page = read_page(index, entry.url, index.info.collection)
-                    full.write(full_text(page))
-                    path = draft / paths[page.url]
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    path.write_text(f"{page.markdown()}\n", "utf-8", "replace")
-    except OSError as error:
-        raise StorageError(
-            f"Cannot write to {directory}: {error.strerror}", hint="Choose another directory."
-        ) from error
+    with export_errors(directory), staging(directory) as draft:
+        (draft / "llms.txt").write_text(llms_txt(outline.title or name, outline, link), "utf-8", "replace")
+        skill = skill_md(outline.title or name, outline, f"{site_url}llms.txt")
+        (draft / SKILL).write_text(skill, "utf-8", "replace")
+        with (draft / "llms-full.txt").open("w", encoding="utf-8", errors="replace") as full:
+            for entry in outline.pages:
+                page = read_page(index, entry.url, index.info.collection)
+                full.write(full_text(page))
+                path = draft / paths[page.url]
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(f"{page.markdown()}\n", "utf-8", "replace")
     return len(outline.pages)
 
 
