@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recto._util.files import replace_text
-from recto._util.retry import Notify, redacted
+from recto._util.retry import redacted
 from recto._util.text import escape_controls, to_json
 from recto.cli import confirm_endpoint, discard_output
 from recto.contracts import TEST_COLLECTION
@@ -35,6 +35,7 @@ from recto.contracts.retrieval_test import (
     raising,
 )
 from recto.errors import ErrorKind, InvalidArgument, RectoError
+from recto.plugins import Notify
 from recto.search.query import CONTRACT_MODES, DEFAULT_TOP_K
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from recto._util.files import checked_sha256
 from recto.embedders import normalize_vectors, text_too_long
 from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session, new_tokenizer
 from recto.errors import ConfigurationError, EmbeddingError, missing_extra
+from recto.plugins import Notify
 from recto.protocols import Embedder, Progress
 from recto.settings import BUILT_IN_MODELS, Device, Settings
 from recto.types.index import EmbedderFingerprint
@@ -41,7 +42,7 @@ _CUDA_SIGNS = (
 """Files of the driver: looking for them is fast, and importing torch to ask it takes seconds."""
 
 
-def open_local(settings: Settings, notify: Callable[[str], None]) -> Embedder:
+def open_local(settings: Settings, notify: Notify) -> Embedder:
     """Return the embedder of a local model, which is loaded on first use."""
     if settings.model in BUILT_IN_MODELS:
         return _open_built_in(settings, notify)
@@ -70,7 +71,7 @@ def open_local(settings: Settings, notify: Callable[[str], None]) -> Embedder:
     return FastembedEmbedder(settings.model, settings.threads)
 
 
-def _open_built_in(settings: Settings, notify: Callable[[str], None]) -> Embedder:
+def _open_built_in(settings: Settings, notify: Notify) -> Embedder:
     if settings.precision == "int8":
         if settings.device in ("cuda", "mps"):
             raise ConfigurationError(

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from recto._util import PROBE_TEXTS, cosine, probe_revision
 from recto._util.retry import (
     ClientPerLoop,
-    Notify,
     Result,
     Steps,
     arun,
@@ -42,6 +41,7 @@ from recto.embedders.openai_wire import (
     to_vectors,
 )
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, missing_extra
+from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import OpenAIOptions, Settings
 from recto.types.index import EmbedderFingerprint

@@ -13,11 +13,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from recto._util import clamp
-from recto._util.retry import Notify
 from recto._util.text import absolute_url, encodable, is_absolute_url
 from recto.api import Connection
 from recto.contracts import DEFAULT_COLLECTIONS, TEST_COLLECTION
 from recto.errors import ErrorKind, InvalidArgument, RectoError
+from recto.plugins import Notify
 from recto.search.pipeline import nearest_chunks
 from recto.search.query import DEFAULT_TOP_K, FLAGS, check_query, check_top_k, current_edition, vector_problem
 from recto.settings import Settings, check_collection_name

@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from recto._util.retry import Notify, redacted
+from recto._util.retry import redacted
 from recto.api import open_collection, open_embedder, open_store
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, InvalidArgument
+from recto.plugins import Notify
 from recto.protocols import AsyncEmbedder, Preparable
 from recto.search.context import Context
 from recto.search.display import response_words

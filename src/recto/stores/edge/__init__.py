@@ -16,6 +16,7 @@ from weakref import ref
 
 from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
 from recto.errors import FormatMismatch, IndexDamaged, RectoError
+from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import Settings, check_collection_name
 from recto.stores import choose_generation, is_alias, missing_collection
@@ -74,7 +75,7 @@ class _OpenGeneration:
     index: EdgeIndex
 
 
-def open_edge(settings: Settings, _: Callable[[str], None]) -> EdgeStore:
+def open_edge(settings: Settings, _: Notify) -> EdgeStore:
     """Return the embedded store in RECTO_HOME."""
     return EdgeStore(
         settings.home,

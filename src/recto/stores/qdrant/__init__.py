@@ -19,6 +19,7 @@ except ImportError as error:  # this package is imported when the store is opene
 
 from recto._util.files import WriterLock, make_private
 from recto.errors import CollectionMissing, InvalidArgument, RectoError
+from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import ServerOptions, Settings, check_collection_name
 from recto.stores import (
@@ -329,7 +330,7 @@ def _is_same(before: ServerIndex, after: ServerIndex) -> bool:
     )
 
 
-def open_server(settings: Settings, notify: Callable[[str], None]) -> ServerStore:
+def open_server(settings: Settings, notify: Notify) -> ServerStore:
     """Return the store on the configured Qdrant server."""
     connection = Connection(settings.qdrant_url, settings.qdrant_api_key, notify)
     dialect = load_dialect(Path(settings.dialect)) if settings.dialect else None

@@ -6,7 +6,7 @@ import hashlib
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
@@ -18,9 +18,9 @@ import httpx
 from qdrant_client import QdrantClient, models
 
 from recto._util.files import WriterLock
-from recto._util.retry import Notify
 from recto._util.text import plural
 from recto.errors import CollectionMissing, ConfigurationError, RectoError, Unreachable
+from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import ServerOptions
 from recto.stores.archive import Archive, Header, write_archive
@@ -133,7 +133,7 @@ def _replicas(connection: Connection, collection: str) -> Iterator[StoreProblem]
 
 
 def set_replication(
-    connection: Connection, collection: str, options: ServerOptions, notify: Callable[[str], None]
+    connection: Connection, collection: str, options: ServerOptions, notify: Notify
 ) -> list[str]:
     """Set replication and write consistency as configured, add missing replicas, and say what was done."""
     params = _params(connection, collection)
@@ -171,7 +171,7 @@ def explain_replication(connection: Connection, collection: str) -> str:
 
 
 def _add_replicas(
-    connection: Connection, collection: str, factor: int, peers: Sequence[int], notify: Callable[[str], None]
+    connection: Connection, collection: str, factor: int, peers: Sequence[int], notify: Notify
 ) -> int:
     """Copy shards to the peers that have the fewest, until each has enough replicas."""
     info = connection.read(QdrantClient.collection_cluster_info, collection)
