@@ -25,16 +25,7 @@ from statistics import quantiles
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from bench.synthetic import (
-    MODULES,
-    PAGE,
-    TOP,
-    Postings,
-    batches,
-    known_results,
-    mixed_chunks,
-    sample_book,
-)
+from bench.synthetic import MODULES, PAGE, TOP, Postings, batches, known_results, mixed_chunks, sample_book
 from recto.api import open_embedder
 from recto.errors import RectoError
 from recto.protocols import Index, Store

@@ -18,16 +18,7 @@ from math import hypot, inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto._util import PROBE_TEXTS, cosine, probe_revision
-from recto._util.retry import (
-    ClientPerLoop,
-    Result,
-    Steps,
-    arun,
-    document_backoff,
-    retried,
-    retry_within,
-    run,
-)
+from recto._util.retry import ClientPerLoop, Result, Steps, arun, document_backoff, retried, retry_within, run
 from recto.embedders import text_too_long
 from recto.embedders.openai_wire import (
     DOCUMENT,

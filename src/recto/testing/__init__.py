@@ -13,12 +13,7 @@ import pytest
 pytest.register_assert_rewrite("recto.testing.parts", "recto.testing.stores")
 
 # Asserts of the suites are rewritten, so they are imported only now.
-from recto.testing.parts import (  # noqa: E402
-    EmbedderConformance,
-    HashEmbedder,
-    ReaderConformance,
-    SourceConformance,
-)
+from recto.testing.parts import EmbedderConformance, HashEmbedder, ReaderConformance, SourceConformance  # noqa: E402
 from recto.testing.stores import StoreConformance  # noqa: E402
 
 __all__ = [

@@ -13,13 +13,7 @@ from weakref import WeakSet
 import qdrant_edge as edge
 
 from recto.errors import IndexDamaged
-from recto.stores import (
-    candidate_limit,
-    dense_vector,
-    from_payload,
-    no_lexical_vectors,
-    without_last_tie,
-)
+from recto.stores import candidate_limit, dense_vector, from_payload, no_lexical_vectors, without_last_tie
 from recto.stores.edge.engine import (
     HNSW_FROM,
     engine_errors,

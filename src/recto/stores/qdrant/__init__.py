@@ -22,13 +22,7 @@ from recto.errors import CollectionMissing, InvalidArgument, RectoError
 from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import ServerOptions, Settings, check_collection_name
-from recto.stores import (
-    INTEGER_FIELDS,
-    KEYWORD_FIELDS,
-    choose_generation,
-    is_alias,
-    missing_collection,
-)
+from recto.stores import INTEGER_FIELDS, KEYWORD_FIELDS, choose_generation, is_alias, missing_collection
 from recto.stores.archive import already_exists, open_archive
 from recto.stores.qdrant.build import ServerBuild
 from recto.stores.qdrant.collections import (

@@ -13,13 +13,7 @@ from uuid import UUID
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from recto.errors import ConfigurationError
-from recto.stores import (
-    LEXICAL,
-    candidate_limit,
-    dense_vector,
-    no_lexical_vectors,
-    without_last_tie,
-)
+from recto.stores import LEXICAL, candidate_limit, dense_vector, no_lexical_vectors, without_last_tie
 from recto.stores.qdrant.collections import (
     REINDEX,
     base_name,
