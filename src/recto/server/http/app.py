@@ -70,11 +70,7 @@ _PUBLIC_HEADERS = {"access-control-allow-origin": "*", "cross-origin-resource-po
 
 
 def make_app(
-    settings: Settings,
-    options: ServeOptions,
-    notify: Notify = LOG.info,
-    *,
-    close_at_exit: bool = False,
+    settings: Settings, options: ServeOptions, notify: Notify = LOG.info, *, close_at_exit: bool = False
 ) -> FastAPI:
     """Return the application; it opens its engines when the server starts."""
     metrics = Metrics()

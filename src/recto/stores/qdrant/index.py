@@ -356,11 +356,7 @@ class ServerIndex:
             self.info = replace(self.info, warnings=(*self.info.warnings, warning))
 
     def _candidate_requests(
-        self,
-        queries: Sequence[IndexQuery],
-        limit: int,
-        condition: models.Filter | None,
-        fetched: int,
+        self, queries: Sequence[IndexQuery], limit: int, condition: models.Filter | None, fetched: int
     ) -> list[list[models.QueryRequest]]:
         """Return the requests of each query: dense, lexical, and each of them for what the other finds."""
         schema, batches = self.schema, []
