@@ -27,7 +27,7 @@ from tests.running import ROOT
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "src" / "recto"
 VARIABLE = r"(?:RECTO|QDRANT|COHERE)_[A-Z_]+|COLLECTION_NAME|NO_COLOR"
-SETTINGS_MODULES = ("settings.py", "server/http/__init__.py", "server/auth.py", "cli/runner.py")
+SETTINGS_MODULES = ("settings.py", "server/http/__init__.py", "server/auth.py", "cli/__init__.py")
 
 
 def page(name: str) -> str:
