@@ -125,7 +125,8 @@ def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedd
     if not isinstance(dim, int) or dim < 1:
         raise ConfigurationError(f"{directory / 'config.json'} has no hidden_size", hint=_LAYOUT)
     revision = checked_sha256(model, home / "cache" / f"model-{directory.name}.json")
-    pooling = _pooling(directory)
+    pools_first_token = _read_json(directory / "1_Pooling" / "config.json").get("pooling_mode_cls_token")
+    pooling = "cls" if pools_first_token else "mean"
     fingerprint = EmbedderFingerprint(directory.name, revision, dim, variant=f"onnx-{pooling}")
 
     def open_tokenizer() -> Tokenizer:
@@ -182,11 +183,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}", hint=_LAYOUT) from error
     return data if isinstance(data, dict) else {}
-
-
-def _pooling(directory: Path) -> str:
-    config = _read_json(directory / "1_Pooling" / "config.json")
-    return "cls" if config.get("pooling_mode_cls_token") else "mean"
 
 
 def _max_tokens(directory: Path, config: dict[str, Any]) -> int:
