@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from recto.protocols import Store
-from recto.testing.values import vector
+from recto.testing.parts import vector
 from recto.types.search import Chunk, Vector
 
 Passages = list[tuple[Chunk, Vector]]

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, settings
 
 from recto._util.files import WriterLock
 from recto.api import index_sample, open_store
-from recto.book.parsing.formats import formats, reader_version
+from recto.book.parsing import formats, reader_version
 from recto.book.sources.tree import open_book
 from recto.contracts import DEFAULT_COLLECTIONS, QUERY_COLLECTION
 from recto.evaluation.calibration import calibrate
@@ -25,7 +25,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import SAMPLE_COLLECTION, Settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_library

@@ -6,9 +6,9 @@ from recto.book.sources.tree import MarkdownTree
 from recto.embedders.local import FastembedEmbedder
 from recto.embedders.onnx import LocalEmbedder
 from recto.protocols import Build, Embedder, Index, Source, Store
+from recto.stores.edge import EdgeStore
 from recto.stores.edge.build import EdgeBuild
 from recto.stores.edge.index import EdgeIndex
-from recto.stores.edge.store import EdgeStore
 
 
 def embedders(local: LocalEmbedder, hub: FastembedEmbedder) -> list[Embedder]:

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.browser.webui import PHONE, WIDE, WebUI, invisible_focus, problems
 from tests.server.judging import TOKEN, JudgingService, read_entries, write_suite
 

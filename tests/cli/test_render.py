@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from recto.cli.render import Style, cells, cut, results, results_json, wrap
 from recto.search.display import NOT_COVERED, UNCLEAR, words_to_match
 from recto.search.response import coverage
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.search import NO_FILTERS, Hit, Outcome, SearchResponse, Timings
 
 

@@ -15,8 +15,8 @@ from recto.evaluation.coverage import WITHIN, cover, sections_of
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import chunk
 from tests.breaking import Passages, publish_broken
 from tests.library import write_library
 from tests.running import recto

@@ -28,7 +28,7 @@ from recto.evaluation.suites import load_suite
 from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import MODES
 
 LEAVEN = "module-2-kitchen/01-bread#leaven"

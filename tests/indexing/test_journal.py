@@ -9,7 +9,7 @@ import pytest
 
 from recto.errors import StorageError
 from recto.indexing.journal import Journal
-from recto.testing.values import EMBEDDER, vector
+from recto.testing.parts import EMBEDDER, vector
 from recto.types.index import EmbedderFingerprint
 
 BATCHES = [["a1", "b2"], ["c3"], ["d4", "e5", "f6"]]

@@ -23,7 +23,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.pages import nearest_page
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.testing import HashEmbedder
 from recto.types.search import LEXICAL_WEIGHT, MODES, Filters, Mode, Outcome, SearchResponse
 

@@ -16,7 +16,7 @@ from recto.errors import InvalidQuery, PageMissing
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.search.selection import build_selection_query, exclude_and_diversify
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.testing import HashEmbedder
 from recto.types.search import Chunk, Filters, Hit, Outcome
 

@@ -13,7 +13,7 @@ import pytest
 
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import MODES
 from tests.running import ROOT, environment, recto, wait_until
 from tests.server.judging import JudgingService, read_entries, write_suite

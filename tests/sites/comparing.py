@@ -8,7 +8,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.protocols import Source
 
 _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading

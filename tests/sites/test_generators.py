@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.chunking import leftovers
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from tests.book.files import write

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.stores.edge import layout
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, publish_lexical
+from recto.stores.edge import EdgeStore, layout
+from recto.testing.parts import chunk, publish_lexical
 from recto.types.index import Calibration
 from tests.thread_worker import thread_workers
 

@@ -31,7 +31,7 @@ from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
 from recto.server.listening import server_config
 from recto.settings import Precision, Settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.conftest import COHERE_KEY, QDRANT_KEY, SHARED
 from tests.running import ROOT, environment, wait_until
 from tests.shared_embedder import shared_embedder

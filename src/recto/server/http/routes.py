@@ -20,9 +20,9 @@ from recto import __version__
 from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
-from recto.evaluation import records
+from recto.evaluation import report as records
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
-from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt, skill_md
+from recto.search.pages import SUFFIX, OutlinePage, full_text, llms_txt, skill_md
 from recto.search.query import MAX_QUERY, check_query, make_filters, split_preferred
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
