@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,12 @@ from tests.shared_embedder import shared_embedder
 Done = subprocess.CompletedProcess[str]
 ROOT = Path(__file__).parent.parent
 SAMPLE_DOCS = ROOT / "src" / "recto" / "sample" / "docs"
+WITH_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore it
+from recto.cli.main import main
+main()
+"""
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -124,6 +131,13 @@ def run(command: list[str] | str, home: Path, directory: str | Path = ROOT, **mo
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
+
+
+def start(home: Path, *arguments: str, directory: Path = ROOT, **more: str) -> subprocess.Popen[str]:
+    """Start `recto` in a new process, which Ctrl-C interrupts; both of its outputs come through one pipe."""
+    command = [sys.executable, "-c", WITH_CTRL_C, *arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, cwd=directory, env=environment(home, **more), **pipes)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:

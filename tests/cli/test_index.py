@@ -17,26 +17,9 @@ from typing import Any
 import pytest
 
 from recto._util.files import WriterLock
-from tests.running import (
-    ROOT,
-    SAMPLE_DOCS,
-    Done,
-    environment,
-    recto,
-    retrieve,
-    retrieve_process,
-    run,
-    wait_until,
-)
+from tests.running import SAMPLE_DOCS, Done, recto, retrieve, retrieve_process, run, start, wait_until
 
 MODULE = SAMPLE_DOCS / "docs" / "module-1-ros2"
-
-WITH_CTRL_C = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore it
-from recto.cli.main import main
-main()
-"""
 
 
 def garden(book: Path) -> tuple[str, ...]:
@@ -163,13 +146,12 @@ def test_two_writers(home: Path, small_book: Path) -> None:
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_signals_while_indexing(home: Path, small_book: Path, sign: signal.Signals) -> None:
     recto(home, *garden(small_book))
-    command = [sys.executable, "-c", WITH_CTRL_C, *garden(MODULE)]
-    program = subprocess.Popen(command, cwd=ROOT, env=environment(home), stderr=subprocess.PIPE, text=True)
+    program = start(home, *garden(MODULE))
     wait_until(lambda: list((home / "journal").glob("*")), 120)
     program.send_signal(sign)
-    _, errors = program.communicate(timeout=60)
+    output, _ = program.communicate(timeout=60)
     assert program.returncode != 0
-    assert "Traceback" not in errors
+    assert "Traceback" not in output
     data = json.loads(recto(home, "search", "dough", "--collection", "garden", "--json").stdout)
     assert data["results"][0]["title"] == "Bread"
     assert recto(home, *garden(small_book)).returncode == 0

@@ -20,8 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from recto.search.retriever import Retriever
 from recto.server.limits import MAX_BODY
 from recto.server.mcp_server import http_app, replace_lone_surrogates
-from tests.cli.test_index import WITH_CTRL_C
-from tests.running import ROOT, environment, recto
+from tests.running import ROOT, environment, recto, start
 from tests.server.http.service import Caller, Reply, ThreadServer
 from tests.server.mcp.client import book_server, connected, failure, text_of
 
@@ -142,16 +141,11 @@ def test_foreign_hosts_and_origins_are_refused(local: Caller, headers: dict[str,
 
 
 def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WITH_CTRL_C, "mcp", "--http", "--port", "0", "--host", "0.0.0.0"],
-        cwd=ROOT,
-        env=environment(sample_home, RECTO_API_KEY=f"{KEY}, {OTHER_KEY}"),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    options = ("--http", "--port", "0", "--host", "0.0.0.0")
+    process = start(sample_home, "mcp", *options, RECTO_API_KEY=f"{KEY}, {OTHER_KEY}")
     try:
-        assert process.stderr is not None
-        match = re.search(r"at (http://[\d.]+:(\d+)/mcp)", process.stderr.readline())
+        assert process.stdout is not None
+        match = re.search(r"at (http://[\d.]+:(\d+)/mcp)", process.stdout.readline())
         assert match
         server = Caller()
         server.port = int(match[2])
@@ -173,7 +167,7 @@ def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever)
         check(asyncio.run(ask()), retriever)
     finally:
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        told, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert KEY not in told
     assert "Traceback" not in told
