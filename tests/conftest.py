@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import SAMPLE_COLLECTION, Settings
+from recto.stores.edge import build
 from recto.stores.edge.store import EdgeStore
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
@@ -44,6 +46,8 @@ MARKED_DIRECTORIES = {"bench": "long", "browser": "browser", "live": "live", "si
 SHARED = Path(tempfile.gettempdir()) / f"recto-tests-{os.getuid()}"
 COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 CONFIGURATION = ("RECTO_", "COHERE_", "OPENAI_", "QDRANT_", "COLLECTION_NAME")
+THREADED_DIRECTORIES = {"conformance", "indexing", "search", "stores"}
+START_WORKER = build.start_worker
 TEST_OPTIONS = ("RECTO_TEST_", "RECTO_CORPORA")  # which services and books the tests may use
 
 
@@ -64,6 +68,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parts = item.path.relative_to(TESTS).parts
         if parts[0] in MARKED_DIRECTORIES:
             item.add_marker(MARKED_DIRECTORIES[parts[0]])
+
+
+class ThreadWorker(threading.Thread):
+    """What a build uses of `subprocess.Popen`: to start a process takes longer than its work on a small book."""
+
+    returncode = 0
+
+    def __init__(self, directory: Path, dim: int, _: object) -> None:
+        super().__init__(daemon=True)
+        (source, own_input), (own_output, target) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(own_input, "wb"), os.fdopen(own_output, "rb")
+        self._arguments = directory, dim, os.fdopen(source, "rb"), os.fdopen(target, "wb", buffering=0)
+        self.start()
+
+    def run(self) -> None:
+        with self._arguments[2], self._arguments[3]:
+            self.returncode = int(not build.run_worker(*self._arguments))
+
+    def wait(self) -> None:
+        self.join()
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures build an index
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Build the embedded indexes of some directories in threads; tests of the process use START_WORKER."""
+    is_threaded = item.path.relative_to(TESTS).parts[0] in THREADED_DIRECTORIES
+    build.start_worker = ThreadWorker if is_threaded else START_WORKER  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="session")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 import pytest
 
-from recto.server.http import ServeOptions
-from recto.server.http.app import make_app
 from recto.server.keys import add_key, digest, key_file, read_keys
 from recto.settings import load_settings
-from tests.asgi import asked
 from tests.running import recto
+from tests.server.http.service import Service
 
 ADD = ("keys", "add", "book", "--origin", "https://book.example", "--collection", "my-book")
 
@@ -70,8 +67,7 @@ def test_a_repository_cannot_bring_keys(tmp_path: Path, monkeypatch: pytest.Monk
     assert settings.home == project / "hostile"
     assert settings.key_home == user / ".recto"
     add_key(settings.key_home, "own", "admin")
-    app = make_app(settings, ServeOptions())
-    status, _, _ = asyncio.run(asked(app, "GET", "/openapi.json", authorization=f"Bearer {text}"))
-    assert status == 401
+    with Service(settings) as service:
+        assert service.get("/openapi.json", Authorization=f"Bearer {text}").status == 401
     trusted = load_settings({"HOME": str(user), "RECTO_HOME": str(project / "hostile")}, project)
     assert trusted.key_home == trusted.home

@@ -23,8 +23,8 @@ from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, publish
 from recto.types.index import Calibration
 from recto.types.search import Vector
-from tests.counting import Counting
 from tests.library import write_library
+from tests.shared_embedder import Counting
 
 MEASURED = Calibration(0.5, 0.9, 30, 20)
 

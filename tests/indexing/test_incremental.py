@@ -26,8 +26,8 @@ from recto.types.book import Failure, Page
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo
 from recto.types.search import Chunk, Vector
 from tests.conftest import QDRANT_KEY
-from tests.counting import Counting
 from tests.doubles.qdrant import QdrantDouble
+from tests.shared_embedder import Counting
 
 NAME = "garden"
 

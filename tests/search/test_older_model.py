@@ -23,9 +23,8 @@ from recto.settings import load_settings
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import SearchResponse
 from tests.conftest import SHARED
-from tests.counting import Counting
 from tests.running import recto
-from tests.shared_embedder import shared_embedder
+from tests.shared_embedder import Counting, shared_embedder
 
 NAME = "older"
 QUERY = "How do I make bread rise?"

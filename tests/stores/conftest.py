@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,8 @@ from recto.stores.edge import layout
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk, publish_lexical
 from recto.types.index import Calibration
-from tests.thread_worker import thread_workers
 
 CALIBRATION = Calibration(0.6, 0.97, 20, 30)
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _workers() -> Iterator[None]:
-    """Only tests of the worker process itself start one."""
-    with thread_workers():
-        yield
 
 
 @pytest.fixture(scope="session")
