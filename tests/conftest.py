@@ -19,10 +19,8 @@ from hypothesis import HealthCheck, settings
 from recto._util.files import WriterLock
 from recto.api import index_sample, open_store
 from recto.book.parsing.formats import formats, reader_version
-from recto.book.sources.tree import open_book
 from recto.contracts import DEFAULT_COLLECTIONS, QUERY_COLLECTION
 from recto.evaluation.calibration import calibrate
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import SAMPLE_COLLECTION, Settings
@@ -30,7 +28,7 @@ from recto.stores.edge import build
 from recto.stores.edge.store import EdgeStore
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
-from tests.library import write_library
+from tests.library import write_index, write_library
 from tests.shared_embedder import shared_embedder
 
 if (
@@ -169,19 +167,19 @@ def retriever(sample_home: Path, embedder: Embedder) -> Retriever:
 def house(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Path:
     """A directory with a book of thirteen pages and a home in which it is indexed as `house`; tests only read it."""
     root = tmp_path_factory.mktemp("house")
-    book = write_library(root / "book")
-    index_book(
-        IndexJob(open_book(book), embedder, calibrate=calibrate),
-        EdgeStore(root / "home"),
-        "house",
-        journal=root / "home" / "journal",
-    )
+    write_index(write_library(root / "book"), embedder, root / "home", "house", calibrate=calibrate)
     return root
 
 
 @pytest.fixture(scope="session")
 def house_retriever(house: Path, embedder: Embedder) -> Retriever:
     return Retriever(embedder, EdgeStore(house / "home"), "house")
+
+
+@pytest.fixture
+def house_copy(house: Path, home: Path) -> Path:
+    """A copy of the home of `house`, for tests that change it."""
+    return shutil.copytree(house / "home", home)
 
 
 @pytest.fixture

@@ -103,14 +103,15 @@ def test_values_are_frozen() -> None:
 
 
 WRONG_SEARCHES: dict[str, list[Any]] = {
-    "query": [" ", "x" * 2001, 5],
+    "query": [" ", "\n\t", "\u00a0\u2003", "x" * 2001, 5],
     "top_k": [0, 101, "5", True],
     "mode": ["fuzzy"],
     "filters": [
         *({"chapter": "1"}, "ros2", None, {"module": 5}, {"module": [5]}, {"module": [" "]}, {"url": 5}),
         *({"url": ""}, recto.Filters(modules="ros2")),  # type: ignore[arg-type]
+        *(recto.Filters(("\ud800",)), recto.Filters((), "local://\udfff")),
     ],
-    "min_score": ["high", 2000, float("nan")],
+    "min_score": ["high", [], 2000, float("nan")],
     "group_by": ["module"],
 }
 

@@ -21,7 +21,7 @@ from recto.search.retriever import Retriever
 from recto.server.http import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge.store import EdgeStore
-from tests.breaking import Passages, publish_broken
+from tests.breaking import publish_broken, with_opposite_vectors
 from tests.browser.hostile import ATTACKS
 from tests.browser.test_looks import nothing_ran
 from tests.browser.webui import PHONE, SAMPLE_PAGE, SAMPLE_TITLE, WIDE, WebUI, invisible_focus, problems
@@ -187,18 +187,9 @@ def test_too_many_requests(browser: Browser, house_settings: Settings) -> None:
 @pytest.fixture(scope="module")
 def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """An index in which two sections cannot be found, with its coverage and the run of a suite."""
-    home = tmp_path_factory.mktemp("measured") / "home"
-    shutil.copytree(house / "home", home)
-    store = EdgeStore(home)
-
-    def spoilt(passages: Passages) -> Passages:
-        return [
-            (one, [-number for number in numbers] if one.anchor in ("slugs", "brakes") else numbers)
-            for one, numbers in passages
-        ]
-
-    publish_broken(store, "house", "broken", spoilt)
-    retriever = Retriever(embedder, store, "broken")
+    home = shutil.copytree(house / "home", tmp_path_factory.mktemp("measured") / "home")
+    publish_broken(home, with_opposite_vectors("slugs", "brakes"))
+    retriever = Retriever(embedder, EdgeStore(home), "broken")
     records.keep_coverage(home, retriever.open().info, cover(retriever))
     questions = (
         Expectation("When are beans sown?", modules=("garden",)),

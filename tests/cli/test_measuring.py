@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -73,19 +72,17 @@ def test_coverage_json(house: Path) -> None:
     assert sum(sum(row.values()) for row in data["confusion"].values()) == 2 * data["sections"]
 
 
-def test_calibrate(house: Path, tmp_path: Path) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
-    publish_broken(store, "house", "again", without_module)
-    assert store.open("again").info.calibration is None
-    done = recto(tmp_path / "home", "calibrate", "--collection", "again")
+def test_calibrate(house_copy: Path) -> None:
+    store = EdgeStore(house_copy)
+    assert publish_broken(house_copy, without_module, "again").info.calibration is None
+    done = recto(house_copy, "calibrate", "--collection", "again")
     assert done.returncode == 0, done.stderr
     assert "Scores below 0." in done.stdout
     calibration = store.open("house").info.calibration
     assert calibration is not None
     # The copy has no lexical vectors, which `answerability` needs.
     assert store.open("again").info.calibration == calibration._replace(answerability=None)
-    data = json.loads(recto(tmp_path / "home", "calibrate", "--collection", "again", "--json").stdout)
+    data = json.loads(recto(house_copy, "calibrate", "--collection", "again", "--json").stdout)
     assert (data["collection"], data["kept"]) == ("again", True)
 
 
@@ -217,10 +214,9 @@ def test_doctor_without_problems(house: Path) -> None:
     assert "none of COHERE_API_KEY, QDRANT_URL" in found["configuration"]["message"]
 
 
-def test_doctor_names_damage_and_its_repair(house: Path, tmp_path: Path) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    publish_broken(EdgeStore(tmp_path / "home"), "house", "broken", with_noise(0.05))
-    done = recto(tmp_path / "home", "doctor", "--collection", "broken")
+def test_doctor_names_damage_and_its_repair(house: Path, house_copy: Path) -> None:
+    publish_broken(house_copy, with_noise(0.05))
+    done = recto(house_copy, "doctor", "--collection", "broken")
     assert done.returncode == 5
     assert "[ERROR]   content: 2 vectors of another text" in done.stdout
     assert f"Repair: recto index {house / 'book'} --collection broken --rebuild" in done.stdout

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate, first_sentence, heading_question
 from recto.evaluation.coverage import WITHIN, cover, sections_of
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.testing.values import chunk
-from tests.breaking import Passages, publish_broken
-from tests.library import write_library
+from tests.breaking import Passages, publish_broken, with_opposite_vectors
+from tests.library import write_index, write_library
 from tests.running import recto
 
 
@@ -34,20 +31,11 @@ def test_headings_without_text_count_and_are_found_through_their_subsections() -
     assert sections_of([own, replace(below, chunk_index=1)])[0].has_text
 
 
-def test_holes_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> None:
-    """A section with the opposite of its vector does not come by its own words."""
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
-
-    def spoilt(passages: Passages) -> Passages:
-        return [
-            (one, [-number for number in numbers] if one.anchor in ("slugs", "brakes") else numbers)
-            for one, numbers in passages
-        ]
-
-    publish_broken(store, "house", "broken", spoilt)
+def test_holes_are_found(house_copy: Path, embedder: Embedder) -> None:
+    publish_broken(house_copy, with_opposite_vectors("slugs", "brakes"))
     seen: list[tuple[int, int]] = []
-    found = cover(Retriever(embedder, store, "broken"), lambda *done: seen.append(done))
+    broken = Retriever(embedder, EdgeStore(house_copy), "broken")
+    found = cover(broken, lambda *done: seen.append(done))
     assert seen[-1] == (len(found.sections), len(found.sections))
     assert {reached.section.anchor for reached in found.unreachable} == {"slugs", "brakes"}
     for reached in found.unreachable:
@@ -61,11 +49,8 @@ def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     (book / "module-3-workshop" / "05-soil-again.md").write_text(
         soil.replace("all year", "the whole year"), "utf-8"
     )
-    store = EdgeStore(tmp_path / "home")
-    index_book(
-        IndexJob(open_book(book), embedder, calibrate=calibrate), store, "house", journal=tmp_path / "journal"
-    )
-    found = cover(Retriever(embedder, store, "house"))
+    write_index(book, embedder, tmp_path, "house", calibrate=calibrate)
+    found = cover(Retriever(embedder, EdgeStore(tmp_path), "house"))
     assert {
         (reached.section.first.page_url.rpartition("/")[2], reached.section.anchor)
         for reached in found.duplicates
@@ -74,10 +59,8 @@ def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     assert mulch.copies == ("local://docs/docs/module-3-workshop/05-soil-again#mulch",)
 
 
-def test_shadows_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+def test_shadows_are_found(house_copy: Path, embedder: Embedder) -> None:
     """Where another module's passage stands nearer to both questions, it casts a shadow."""
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
 
     def shadowed(passages: Passages) -> Passages:
         (mulch,) = [number for number, (one, _) in enumerate(passages) if one.anchor == "mulch"]
@@ -88,15 +71,15 @@ def test_shadows_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> N
         changed[mulch], changed[lamps] = (target[0], turned), (near[0], target[1])
         return changed
 
-    publish_broken(store, "house", "broken", shadowed)
-    shadowed_sections = cover(Retriever(embedder, store, "broken")).shadowed
+    publish_broken(house_copy, shadowed)
+    shadowed_sections = cover(Retriever(embedder, EdgeStore(house_copy), "broken")).shadowed
     (mulch,) = [reached for reached in shadowed_sections if reached.section.anchor == "mulch"]
     assert mulch.shadowed_by == "workshop"
     assert mulch.heading_rank is not None
     assert mulch.heading_rank <= WITHIN
     # The command lists what is not found; mulch is found, though never first.
     arguments = ("coverage", "--collection", "broken")
-    brief, verbose = (recto(tmp_path / "home", *arguments, *more).stdout for more in ((), ("--verbose",)))
+    brief, verbose = (recto(house_copy, *arguments, *more).stdout for more in ((), ("--verbose",)))
     assert "#mulch (" not in brief
     assert re.search(r"Shadowed: \d+; --verbose lists them", brief)
     assert re.search(r"#mulch \(.*\): outranked by module 'workshop'", verbose)

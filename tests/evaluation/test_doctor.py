@@ -15,14 +15,12 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from recto._util.files import WriterLock
-from recto.book.sources.tree import open_book
 from recto.cli.commands.doctor import exit_code
 from recto.embedders.granite import embedder as granite
 from recto.embedders.granite.embedder import VARIANTS
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.doctor import calibration, examine
 from recto.evaluation.doctor.environment import DoctorContext, Finding
-from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.promotion import promote
 from recto.protocols import Embedder
 from recto.settings import ServerOptions
@@ -40,7 +38,7 @@ from tests.conftest import QDRANT_KEY as KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import refused_url, status
-from tests.library import write_library
+from tests.library import write_index, write_library
 from tests.running import reuse_embedder
 
 NOTHING_SET: Mapping[str, str] = {}
@@ -73,15 +71,8 @@ def named(found: list[Finding], check: str) -> Finding:
     return next(finding for finding in found if finding.check == check)
 
 
-@pytest.fixture
-def copied_home(house: Path, tmp_path: Path) -> Path:
-    """A copy of the home of a healthy collection, to break."""
-    return shutil.copytree(house / "home", tmp_path / "home")
-
-
 def index_house(book: Path, home: Path, embedder: Embedder, **options: Any) -> None:
-    job = IndexJob(open_book(book), embedder, **{"calibrate": calibrate, **options})
-    index_book(job, EdgeStore(home), "house", journal=home / "journal")
+    write_index(book, embedder, home, "house", **{"calibrate": calibrate, **options})
 
 
 def test_missing_included_files_and_unresolved_markup(
@@ -126,10 +117,10 @@ def test_another_precision_is_only_information(house: Path) -> None:
     ],
 )
 def test_broken_indexes_are_told_apart(
-    copied_home: Path, breaker: breaking.Breaker, expected: str, evidence: str
+    house_copy: Path, breaker: breaking.Breaker, expected: str, evidence: str
 ) -> None:
-    breaking.publish_broken(EdgeStore(copied_home), "house", "broken", breaker)
-    found = examined(copied_home, "broken")
+    breaking.publish_broken(house_copy, breaker)
+    found = examined(house_copy, "broken")
     assert set(bad(found)) - {"changed"} == set(expected.split())
     assert any(evidence in line for finding in bad(found).values() for line in finding.evidence)
     repairs = [finding.repair for finding in found if finding.severity == "error"]
@@ -137,11 +128,11 @@ def test_broken_indexes_are_told_apart(
     assert exit_code(found) == 5
 
 
-def test_the_repair_repairs(house: Path, copied_home: Path, embedder: Embedder) -> None:
-    breaking.publish_broken(EdgeStore(copied_home), "house", "house", breaking.without_module)
-    assert exit_code(examined(copied_home)) == 5
-    index_house(house / "book", copied_home, embedder, rebuild=True)
-    assert bad(examined(copied_home)) == {}
+def test_the_repair_repairs(house: Path, house_copy: Path, embedder: Embedder) -> None:
+    breaking.publish_broken(house_copy, breaking.without_module, "house")
+    assert exit_code(examined(house_copy)) == 5
+    index_house(house / "book", house_copy, embedder, rebuild=True)
+    assert bad(examined(house_copy)) == {}
 
 
 def test_the_book_has_changed(tmp_path: Path, embedder: Embedder) -> None:
@@ -172,10 +163,10 @@ def test_nothing_is_indexed(home: Path) -> None:
     assert exit_code(missing) == 2
 
 
-def test_an_older_generation_answers(copied_home: Path) -> None:
-    breaking.publish_broken(EdgeStore(copied_home), "house", "house", lambda passages: passages)
-    (copied_home / "collections" / "house" / "gen-000002.json").write_text("{}")
-    found = examined(copied_home)
+def test_an_older_generation_answers(house_copy: Path) -> None:
+    breaking.publish_broken(house_copy, lambda passages: passages, "house")
+    (house_copy / "collections" / "house" / "gen-000002.json").write_text("{}")
+    found = examined(house_copy)
     assert bad(found)["damaged"].message.startswith("The index of 'house' is damaged")
     assert exit_code(found) == 5
 
@@ -218,15 +209,15 @@ def test_a_disk_without_room(home: Path, monkeypatch: pytest.MonkeyPatch, free: 
     assert named(examined(home, None), "home").name == name
 
 
-def test_what_writers_left(copied_home: Path) -> None:
-    collection = copied_home / "collections" / "house"
+def test_what_writers_left(house_copy: Path) -> None:
+    collection = house_copy / "collections" / "house"
     (collection / "building-1-aa").mkdir()
-    (copied_home / "journal").mkdir(exist_ok=True)
-    (copied_home / "journal" / "house.vectors").write_bytes(b"x" * 5000)
-    names = {finding.name for finding in examined(copied_home) if finding.check == "leftovers"}
+    (house_copy / "journal").mkdir(exist_ok=True)
+    (house_copy / "journal" / "house.vectors").write_bytes(b"x" * 5000)
+    names = {finding.name for finding in examined(house_copy) if finding.check == "leftovers"}
     assert names == {"draft", "journal"}
     with WriterLock(collection / "LOCK", "x"):
-        found = examined(copied_home)
+        found = examined(house_copy)
     (finding,) = [finding for finding in found if finding.check == "leftovers"]
     assert finding.name == "at_work"
     assert finding.message == f"'house' is being indexed now, by process {os.getpid()}"
@@ -279,15 +270,15 @@ def test_the_book_was_moved(tmp_path: Path, embedder: Embedder) -> None:
     """A command with the old path would fail."""
     book, home = write_library(tmp_path / "book"), tmp_path / "home"
     index_house(book, home, embedder)
-    breaking.publish_broken(EdgeStore(home), "house", "house", breaking.without_a_passage)
+    breaking.publish_broken(home, breaking.without_a_passage, "house")
     book.rename(tmp_path / "elsewhere")
     damage = bad(examined(home))["not_as_published"]
     assert damage.repair == "recto index PATH --collection house --rebuild"
 
 
-def test_an_index_that_was_not_measured(copied_home: Path) -> None:
-    (copied_home / "collections" / "house" / "gen-000001.notes").write_text("{")
-    found = examined(copied_home)
+def test_an_index_that_was_not_measured(house_copy: Path) -> None:
+    (house_copy / "collections" / "house" / "gen-000001.notes").write_text("{")
+    found = examined(house_copy)
     assert named(found, "calibration").name == "missing"
     assert named(found, "calibration").repair == "recto calibrate --collection house"
     assert exit_code(found) == 0

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from recto.book.chunking import ChunkSize
-from recto.book.sources.tree import open_book
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import bind
 from recto.evaluation.pooling import (
@@ -25,11 +24,11 @@ from recto.evaluation.pooling import (
     summarize,
 )
 from recto.evaluation.suites import load_suite
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
 from recto.types.search import MODES
+from tests.library import write_index
 
 LEAVEN = "module-2-kitchen/01-bread#leaven"
 BREAD = "module-2-kitchen/01-bread"
@@ -210,8 +209,7 @@ def test_grades_survive_other_chunks(path: Path, house: Path, embedder: Embedder
     shutil.copytree(house / "book" / "module-2-kitchen", book / "module-2-kitchen")
     store = EdgeStore(home)
     for name, size in (("large", ChunkSize()), ("small", ChunkSize(40))):
-        job = IndexJob(open_book(book), embedder, size=size)
-        index_book(job, store, name, journal=home / "journal")
+        write_index(book, embedder, home, name, size=size)
     large, small = (Retriever(embedder, store, name) for name in ("large", "small"))
     assert small.open().info.chunks > large.open().info.chunks, "there are other chunks"
     found = pooled(path, large)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 from recto.search.lexical import QueryWord
 from recto.search.markdown import plain_text
-from recto.search.retriever import Retriever
 
 FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "
 
@@ -93,14 +92,6 @@ def test_punctuation_around_a_match_is_not_cut() -> None:
     snippet = make_snippet(text, words("node"), 12)
     assert "(rclcpp::Node)," in snippet.text
     assert [snippet.text[start:end] for start, end in snippet.spans] == ["Node"]
-
-
-def test_corrected_words_match(retriever: Retriever) -> None:
-    query = "quaternoin"
-    lexical = retriever.analyze(query)
-    assert lexical is not None
-    assert lexical.corrections
-    assert matched_words("A quaternion has four numbers.", words_to_match(query, lexical)) == ("quaternion",)
 
 
 TEXTS = st.text(st.sampled_from("ab cé_.(\n\t9漢"), max_size=400)

@@ -18,7 +18,6 @@ from recto.evaluation.doctor.environment import DoctorContext
 from recto.evaluation.explain import Verdict, explain
 from recto.evaluation.runs import Options, run_suite
 from recto.evaluation.suites import Expectation, Suite
-from recto.indexing.indexer import IndexJob, index_book
 from recto.search.outline import read_outline
 from recto.search.query import make_filters, split_preferred
 from recto.search.retriever import Retriever
@@ -27,6 +26,7 @@ from recto.stores.edge.store import EdgeStore
 from recto.testing.values import HashEmbedder
 from recto.types.search import Filters, Outcome, SearchResponse
 from tests.book.files import write
+from tests.library import write_index
 from tests.server.test_static_export import ask
 
 CONFIG = """
@@ -79,9 +79,8 @@ SEARCHES = [
 def indexed(folder: Path, options: SiteOptions, files: Mapping[str, str] = FILES) -> Retriever:
     """Index a book in a folder, or index it again with other files."""
     source, embedder = open_book(write(folder / "garden", dict(files)), options), HashEmbedder()
-    store = EdgeStore(folder / "home")
-    index_book(IndexJob(source, embedder), store, "garden", journal=folder / "journal")
-    return Retriever(embedder, store, "garden")
+    write_index(source, embedder, folder / "home", "garden")
+    return Retriever(embedder, EdgeStore(folder / "home"), "garden")
 
 
 @pytest.fixture(scope="module")

@@ -155,9 +155,12 @@ def check_cuts(text: str, parts: list[str]) -> None:
 @settings(max_examples=60)
 def test_any_text_can_be_analysed(text: str, language: str) -> None:
     detect_language(text)
+    last = 0
     for start, end in word_spans(text, language):
-        assert start < end <= len(text)
+        assert last <= start < end <= len(text)
         assert all(word_terms(text[start:end], language))
+        last = end
+    assert len(set(query_words(text, language))) == len(query_words(text, language))
     for word in query_words(text, language):
         assert word in text
         assert fold(word)

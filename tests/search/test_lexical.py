@@ -234,19 +234,6 @@ def test_stop_words_count_only_in_quotes_or_alone() -> None:
     assert query_words("what is it") == ["what", "is", "it"]
 
 
-@given(st.text(max_size=300))
-@settings(max_examples=50)
-def test_any_text_can_be_analysed(text: str) -> None:
-    last = 0
-    for start, end in word_spans(text):
-        assert last <= start < end <= len(text)
-        first, *others = word_terms(text[start:end])
-        assert first == stem(text[start:end].lower())
-        assert all(others)
-        last = end
-    assert len(set(query_words(text))) == len(query_words(text))
-
-
 def test_words_as_written_are_terms_of_their_own() -> None:
     assert word_forms("time-consuming") == ("time-consuming", "time", "consuming")
     assert exact_term("scrolling") == "=scrolling"

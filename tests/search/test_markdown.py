@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recto.search.display import make_snippet
 from recto.search.markdown import (
-    _BOXES,
-    _CODE_SPAN,
     _code_blocks,
     clean_markdown,
     close_fences,
     one_line,
     plain_text,
 )
-from recto.search.retriever import Retriever
 
 
 @pytest.mark.parametrize(
@@ -111,26 +105,3 @@ def test_code_blocks_are_always_complete(text: str) -> None:
     assert _code_blocks(close_fences(text).split("\n"))[1] is None
     clean_markdown(text)
     plain_text(text)
-
-
-TAG = re.compile(r"</?[A-Za-z][\w.:-]*(?:\s[^<>]*)?/?>")
-
-
-def faults(text: str) -> list[str]:
-    """Return the markup in the snippet of a chunk that is not in its code."""
-    snippet = make_snippet(text, (), 100_000).text
-    whole = close_fences(text)
-    blocks, _ = _code_blocks(whole.split("\n"))
-    code = "\n".join(line for line, block in zip(whole.split("\n"), blocks, strict=True) if block)
-    code += "\n".join(span[0] for span in _CODE_SPAN.finditer(text))
-    flat = " ".join(_BOXES.sub(" ", code).split())
-    marks = [
-        *TAG.findall(snippet),
-        *re.findall(r"\]\([^\s)]*", snippet),
-        *re.findall(r"`{3,}|~{3,}", snippet),
-    ]
-    return [mark for mark in marks if " ".join(mark.split()) not in flat]
-
-
-def test_no_snippet_of_the_sample_book_has_markup(retriever: Retriever) -> None:
-    assert {fault for chunk in retriever.open().scroll() for fault in faults(chunk.text)} == set()

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
@@ -16,15 +14,12 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import recto
-from recto.book.sources.tree import MarkdownTree
-from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, InvalidQuery
+from recto.errors import CollectionMissing, InvalidQuery
 from recto.evaluation.suites import load_suite
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.pages import nearest_page
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
-from recto.testing import HashEmbedder
 from recto.types.search import LEXICAL_WEIGHT, MODES, Filters, Mode, Outcome, SearchResponse
 
 SUITE = Path(recto.__file__).parent / "sample" / "development.json"
@@ -57,41 +52,6 @@ def test_results_are_deterministic(retriever: Retriever, sample_home: Path, embe
     for question in QUESTIONS:
         first, *others = (without_time(one.search(question)) for one in (retriever, retriever, fresh))
         assert others == [first, first]
-
-
-SURROGATES = [Filters(("\ud800",)), Filters((), "local://\udfff")]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"top_k": 101}, InvalidArgument, "top_k must be between 1 and 100"),
-        *(
-            ({"query": blank}, InvalidQuery, "^Query cannot be empty$")
-            for blank in ("", "\n\t", "\u00a0\u2003")
-        ),
-        ({"query": "a" * 2001}, InvalidQuery, "2001 characters, at most 2000"),
-        ({"query": 7}, InvalidQuery, "must be text"),
-        ({"min_score": 2, "mode": "dense"}, InvalidArgument, "min_score must be between -1 and 1$"),
-        ({"min_score": []}, InvalidArgument, "min_score must be a number"),
-        ({"mode": "meaning"}, InvalidArgument, "mode must be one of hybrid, dense, lexical"),
-        ({"group_by": "module"}, InvalidArgument, 'group_by must be "page" or None'),
-        ({"filters": Filters(modules=("ros2", " "))}, InvalidArgument, "A module's name cannot be empty"),
-        ({"filters": Filters(page_url=" ")}, InvalidArgument, "cannot be empty"),
-        ({"filters": None}, InvalidArgument, "filters must be Filters"),
-        *(({"filters": filters}, InvalidArgument, "must be text") for filters in SURROGATES),
-    ],
-)
-def test_invalid_parameters_are_rejected(
-    retriever: Retriever, parameters: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    """Other values are in `tests/test_api.py`; here are the messages."""
-    with pytest.raises(error, match=message):
-        retriever.search(**{"query": "sensors", **parameters})
-
-
-def test_the_longest_query(retriever: Retriever) -> None:
-    assert retriever.search("  " + "a" * 2000 + "  ").hits
 
 
 @given(st.text(min_size=1, max_size=200))
@@ -131,16 +91,6 @@ def test_empty_results_are_explained(retriever: Retriever, embedder: Embedder, s
     assert unknown_words.message == "No chunk contains any word of the query"
     with pytest.raises(CollectionMissing, match="'elsewhere' does not exist"):
         Retriever(embedder, EdgeStore(sample_home), "elsewhere").search("sensors")
-
-
-def test_a_newly_published_index_is_used(home: Path, small_book: Path) -> None:
-    reader = Retriever(HashEmbedder(), EdgeStore(home), "garden")
-    for word in ("frost", "May"):
-        text = f"# Seeds\n\nSow beans after {word}.\n"
-        (small_book / "module-1-garden" / "02-seeds.md").write_text(text)
-        job = IndexJob(MarkdownTree(small_book), HashEmbedder())
-        index_book(job, EdgeStore(home), "garden", journal=home / "journal")
-        assert word in reader.search("When do I sow beans?").hits[0].chunk.text
 
 
 def test_hybrid_scores_are_the_weighted_mean_of_both(retriever: Retriever) -> None:
@@ -194,34 +144,6 @@ def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mod
         places = [hit.chunk.id for hit in one.hits]
         assert places == [hit.chunk.id for hit in other.hits] == [hit.chunk.id for hit in third.hits]
     assert retriever.related("A node publishes messages on a topic.", mode=mode).mode == mode
-
-
-def test_an_index_without_lexical_vectors_is_searched_dense_with_one_warning(
-    retriever: Retriever, embedder: Embedder, home: Path
-) -> None:
-    store, made = EdgeStore(home), retriever.open().info.fingerprint
-    assert made is not None
-    chunks = list(islice(retriever.open().scroll(), 20))
-    vectors = retriever.open().vectors([chunk.id for chunk in chunks])
-    with store.build("old", embedder.fingerprint) as build:
-        build.add(chunks, [vectors[chunk.id] for chunk in chunks])
-        build.publish(replace(made, analyzer=""))
-    old = Retriever(embedder, store, "old")
-    first, second = old.search("robot"), old.search("robot")
-    assert (first.mode, second.mode) == ("dense", "dense")
-    assert [("lexical" in warning) for warning in first.warnings] == [True]
-    assert second.warnings == ()
-    with pytest.raises(ConfigurationError, match="no lexical vectors"):
-        old.search("robot", mode="lexical")
-
-
-def test_answerable_separates_topics_of_the_book_from_others(retriever: Retriever) -> None:
-    covered = retriever.search("How does a ROS 2 node publish messages on a topic?").answerable
-    other = retriever.search("Which wine goes well with grilled trout and lemon butter?").answerable
-    assert covered is not None
-    assert other is not None
-    assert other < 0.2
-    assert covered > 0.8
 
 
 def test_a_mistyped_page_costs_the_same_in_a_large_book() -> None:

@@ -31,8 +31,8 @@ from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
 from recto.server.listening import server_config
 from recto.settings import Precision, Settings
-from recto.stores.edge.store import EdgeStore
 from tests.conftest import COHERE_KEY, QDRANT_KEY, SHARED
+from tests.library import write_index
 from tests.running import ROOT, environment, wait_until
 from tests.shared_embedder import shared_embedder
 
@@ -220,8 +220,7 @@ class Program(Caller):
 
 def indexed(home: Path, name: str, book: Path | Source, embedder: Embedder, **more: Any) -> Settings:
     """Index a book, and return the settings of a service that serves it."""
-    job = IndexJob(open_book(book) if isinstance(book, Path) else book, embedder, **more)
-    index_book(job, EdgeStore(home), name, journal=home / "journal")
+    write_index(book, embedder, home, name, **more)
     return served(home, name)
 
 

@@ -73,7 +73,8 @@ def test_a_collection_without_lexical_vectors(tmp_path: Path, embedder: Embedder
         body = service.post("/v1/search", {"query": chunks[0].text}).json()
         assert (body["mode"], len(body["results"])) == ("dense", 2)
         assert body["results"][0]["matches"], "words are marked without a vocabulary, too"
-        assert any("dense mode" in warning for warning in body["warnings"])
+        assert [("dense mode" in warning) for warning in body["warnings"]] == [True]
+        assert service.post("/v1/search", {"query": "robot"}).json()["warnings"] == [], "it is said once"
         refused = service.post("/v1/search", {"query": "robot", "mode": "lexical"})
         assert (refused.status, refused.error) == (400, "This collection has no lexical vectors")
         assert "dense" in refused.json()["hint"]
