@@ -176,6 +176,12 @@ def house_retriever(house: Path, embedder: Embedder) -> Retriever:
     return Retriever(embedder, EdgeStore(house / "home"), "house")
 
 
+@pytest.fixture(scope="session")
+def house_settings(house: Path) -> Settings:
+    """The settings of a service for `house`."""
+    return Settings("local", "edge", house / "home", threads=1, precision="fp32", collection="house")
+
+
 @pytest.fixture
 def house_copy(house: Path, home: Path) -> Path:
     """A copy of the home of `house`, for tests that change it."""

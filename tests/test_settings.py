@@ -22,8 +22,12 @@ def test_nothing_set_is_embedded(tmp_path: Path) -> None:
     assert (settings.embedder, settings.store, settings.collection) == ("local", "edge", None)
     assert settings.home == Path.home() / ".recto"
     assert (settings.lexical_weight, settings.chunk_tokens) == (0.25, 160)
-    settings = load_settings({"RECTO_LEXICAL_WEIGHT": "0.4", "RECTO_CHUNK_TOKENS": "320"}, tmp_path)
+    assert (settings.precision, settings.device, settings.query_device) == ("auto", "auto", "cpu")
+    given = {"LEXICAL_WEIGHT": "0.4", "CHUNK_TOKENS": "320", "PRECISION": "INT8", "DEVICE": "Cuda"}
+    given |= {"QUERY_DEVICE": "same"}
+    settings = load_settings({f"RECTO_{name}": value for name, value in given.items()}, tmp_path)
     assert (settings.lexical_weight, settings.chunk_tokens) == (0.4, 320)
+    assert (settings.precision, settings.device, settings.query_device) == ("int8", "cuda", "same")
 
 
 def load_error(values: dict[str, str], directory: Path) -> ConfigurationError:
@@ -95,6 +99,7 @@ def test_a_dotenv_that_cannot_be_read(tmp_path: Path) -> None:
         ("RECTO_PROFILE", "clouds"),
         ("RECTO_EMBEDDER", "other"),
         ("RECTO_STORE", "sqlite"),
+        *((f"RECTO_{name}", "tpu") for name in ("PRECISION", "DEVICE", "QUERY_DEVICE")),
         ("COLLECTION_NAME", "../etc"),
         *(("RECTO_THREADS", value) for value in ("many", "0")),
         *(("RECTO_LEXICAL_WEIGHT", value) for value in ("-1", "1.5", "nan", "1e-1", "2", ".", "0.1234567")),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import mimetypes
 import re
 from collections.abc import Iterator
@@ -15,14 +14,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from recto.server.static_export import _analysis, export_static
+from recto.server.static_export import export_static
 from recto.stores.edge.store import EdgeStore
 from tests.browser.site import Site
 from tests.browser.test_widget import QUESTION, SAMPLE, Reader
 from tests.browser.webui import problems
-from tests.languages import SENTENCES, random_sentences
 from tests.running import ROOT
-from tests.server.test_static_export import python_cuts
 
 BUDGET = 300_000  # bytes
 LATER = re.compile(r"/model/|/vectors-|/(model|semantic)\.js")
@@ -154,27 +151,6 @@ def test_hostile_content_is_text(browser: Browser, books: Path, tmp_path: Path) 
                 assert re.match(r"http://127\.0\.0\.1|$", link.get_attribute("href") or "")
             page.keyboard.press("Escape")
         assert page.evaluate("window.ran") is None
-
-
-@pytest.mark.parametrize("language", SENTENCES)
-def test_words_of_other_languages_are_cut_as_in_python(
-    reader: Reader, site: StaticSite, language: str
-) -> None:
-    """In Chromium, as in Node (tests/server/test_static_export.py)."""
-    texts = [SENTENCES[language], *random_sentences(language, 1000)]
-    given = {"language": language, "meta": {"analysis": _analysis([language])}, "texts": texts}
-    reader.page.goto(f"{site.origin}{PAGE}")
-    theirs = reader.page.evaluate(
-        """async ({ language, meta, texts }) => {
-          const { makeAnalyzer } = await import("/book/recto/static/client.js");
-          const { spans, terms, isStopWord } = makeAnalyzer(language, meta);
-          const cut = (text) => spans(text).map(({ word }) => [word, terms(word), isStopWord(word)]);
-          return JSON.stringify(texts.map(cut)); // a text is much faster to hand over than nested lists
-        }""",
-        given,
-    )
-    for text, cut, ours in zip(texts, json.loads(theirs), python_cuts(language, texts), strict=True):
-        assert cut == ours, text
 
 
 def test_the_code_of_the_guide(reader: Reader, site: StaticSite) -> None:

@@ -92,6 +92,11 @@ def test_missing_permissions(
     assert done.returncode == 4
     assert done.stderr.endswith(f"        Give yourself read and search permission for {small_book}.\n")
     small_book.chmod(0o755)
+    part = closed(small_book / "module-1-garden", 0)
+    done = restricted(home, "index", str(small_book), "--collection", "part")
+    assert (done.returncode, "Indexed 2 pages" in done.stdout) == (1, True), "the rest is read"
+    assert "Left out module-1-garden/: Permission denied (give yourself permission to read it)" in done.stderr
+    part.chmod(0o755)
     page = closed(small_book / "welcome.md", 0)
     done = restricted(home, "index", str(page), "--collection", "new")
     assert done.returncode == 4

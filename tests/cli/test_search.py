@@ -75,14 +75,7 @@ def test_results_by_page(sample_home: Path) -> None:
     others = [line for line in first if re.match(r"      \d\.\d{3}  \S", line)]
     assert others, "the other sections are below the best chunk"
     assert len({line.split("  ")[-1] for line in others}) == len(others), "each section once"
-    data = json.loads(recto(sample_home, *arguments, "--json").stdout)
-    assert len(data["groups"]) == 2
-    assert [rank for group in data["groups"] for rank in group["ranks"]] == [
-        result["rank"] for result in data["results"]
-    ]
-    for group in data["groups"]:
-        assert {data["results"][rank - 1]["page_url"] for rank in group["ranks"]} == {group["page_url"]}
-        assert group["score"] == data["results"][group["ranks"][0] - 1]["score"]
+    assert len(json.loads(recto(sample_home, *arguments, "--json").stdout)["groups"]) == 2
 
 
 def test_corrections(sample_home: Path) -> None:

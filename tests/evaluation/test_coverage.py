@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from recto.errors import StorageError
+from recto.evaluation import records
 from recto.evaluation.calibration import calibrate, first_sentence, heading_question
-from recto.evaluation.coverage import WITHIN, cover, sections_of
+from recto.evaluation.coverage import WITHIN, Coverage, cover, sections_of
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge.store import EdgeStore
@@ -117,3 +119,20 @@ def test_first_sentences(text: str, sentence: str) -> None:
 
 def test_a_passage_without_headings_is_asked_for_by_its_page() -> None:
     assert heading_question(replace(chunk(0), headings=())) == "A"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}', "\0"])
+def test_a_damaged_report_is_as_if_it_were_not_there(
+    house_retriever: Retriever, home: Path, text: str
+) -> None:
+    path = home / "reports" / "house" / "suite.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert records.read_report(home, house_retriever.open().info, "suite") is None
+
+
+def test_a_home_that_cannot_be_written_is_told(house_retriever: Retriever, home: Path) -> None:
+    home.mkdir()
+    (home / "reports").write_text("a file where a directory should be")
+    with pytest.raises(StorageError, match="cannot be written"):
+        records.keep_coverage(home, house_retriever.open().info, Coverage("house", (), {}))

@@ -21,8 +21,6 @@ from recto.book.chunking import DEFAULT_SIZE
 from recto.book.parsing import formats as page_formats
 from recto.book.parsing.formats import Format
 from recto.book.sources.tree import MarkdownTree
-from recto.embedders.granite.bpe import ascii_words
-from recto.embedders.onnx import LocalEmbedder
 from recto.errors import ConfigurationError
 from recto.indexing import reading
 from recto.indexing.journal import Journal
@@ -259,22 +257,3 @@ def planned(book: Path, processes: int) -> tuple[Plan, list[PlannedChunk]]:
     job = IndexJob(MarkdownTree(book), PortableEmbedder(), processes=processes)
     journal = Journal(book / "none.vectors", job.embedder.fingerprint)
     return Planner(job, None, journal, LexiconBuilder(), chunks.extend).plan(), chunks
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "",
-            "don't we'll   spaces\n\n\ttabs \r\n",
-            '`code_names` a/b.py {"json": [1]} $x^2$',
-            "'s 'street ' s",
-        ),
-        *("<s> special </s> tokens", "Grüße, naïve café — 机器人 🤖", "x" * 200),
-    ],
-)
-def test_tokens_are_counted_as_the_library_does(real_embedder: Embedder, text: str) -> None:
-    assert isinstance(real_embedder, LocalEmbedder)
-    assert real_embedder.count_tokens(text) == len(real_embedder._tokens([text])[0])
-    words = ascii_words(text)
-    assert words is None or "".join(words) == text

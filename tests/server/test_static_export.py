@@ -332,7 +332,6 @@ def test_an_index_without_lexical_vectors_is_not_exported(store: EdgeStore, tmp_
 
 
 WEB = ROOT / "src" / "recto" / "server" / "web"
-COUNT = 100  # tests/browser has 1 000
 CUT = """
 import { readFile } from "node:fs/promises";
 import { makeAnalyzer } from "./static_client.js";
@@ -355,7 +354,7 @@ def python_cuts(language: str, texts: list[str]) -> list[list[object]]:
 
 
 def test_words_are_cut_as_in_python(tmp_path: Path) -> None:
-    texts = {language: [SENTENCES[language], *random_sentences(language, COUNT)] for language in SENTENCES}
+    texts = {language: [SENTENCES[language], *random_sentences(language, 100)] for language in SENTENCES}
     values = [
         {"language": language, "meta": {"analysis": _analysis([language])}, "texts": own}
         for language, own in texts.items()

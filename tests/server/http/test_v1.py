@@ -321,23 +321,6 @@ def test_a_page_as_markdown(service: Service) -> None:
     assert missing.error
 
 
-def test_a_book_in_another_language_is_ranked_as_in_python(real_embedder: Embedder, tmp_path: Path) -> None:
-    """The built-in model knows only English, so words have more weight in this book."""
-    files = {
-        "wasser.md": "# Wasser\n\nDie Pumpe und der Schlauch sind für den Garten, und das Wasser ist kalt.\n",
-        "licht.md": "# Licht\n\nDie Lampe ist im Haus, und der Schalter ist neben der Tür.\n",
-        "luft.md": "# Luft\n\nDas Fenster ist offen, und die Luft im Zimmer ist frisch.\n",
-    }
-    settings = indexed(tmp_path / "home", "haus", write(tmp_path / "haus", files), real_embedder)
-    query = "Wo ist der Schalter für die Lampe?"
-    expected = Retriever(real_embedder, EdgeStore(tmp_path / "home"), "haus").search(query).hits
-    with Service(settings) as service:
-        results = service.post("/v1/search", {"query": query}).json()["results"]
-    assert [hit["url"] for hit in results] == [hit.chunk.url for hit in expected]
-    scores = [hit.score for hit in expected]
-    assert [hit["score"] for hit in results] == pytest.approx(scores, abs=1e-4)
-
-
 def test_what_a_service_logs(house_settings: Settings, tmp_path: Path) -> None:
     """Searches, questions about a selection and clicks; no selection alone, and no search while typing."""
     log = tmp_path / "log"
