@@ -122,7 +122,7 @@ def embedder(real_embedder: Embedder) -> Embedder:
 def index_key() -> str:
     """Return a digest of all that an index of the sample book depends on."""
     digest = hashlib.sha256(sys.version.encode())
-    for part in (
+    for part in [
         "_util",
         "book",
         "embedders",
@@ -131,8 +131,8 @@ def index_key() -> str:
         "sample",
         "search",
         "stores",
-        "types.py",
-    ):
+        "types",
+    ]:
         path = SOURCE / part
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and file.suffix != ".pyc":
@@ -241,9 +241,8 @@ def install_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         site, module = tmp_path / "site-packages" / distribution, distribution.replace("-", "_")
         metadata = site / f"{module}-{version}.dist-info"
         metadata.mkdir(parents=True)
-        (metadata / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
-        )
+        about = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+        (metadata / "METADATA").write_text(about)
         listed = "".join(f"[{group}]\n{entries}\n" for group, entries in entry_points.items())
         (metadata / "entry_points.txt").write_text(listed)
         (site / f"{module}.py").write_text(code)

@@ -28,7 +28,7 @@ def random_sentences(language: str, count: int) -> list[str]:
     """Return sentences of pieces of a language's sentence, of code, and of some characters of others."""
     numbers = random.Random(f"sentences in {language}")
     own = SENTENCES[language]
-    code = (
+    code = [
         "--dry-run",
         "get_user_name",
         "BackgroundTasks",
@@ -37,7 +37,7 @@ def random_sentences(language: str, count: int) -> list[str]:
         "user@example.org",
         "ａｂｃ１",
         "x²",
-    )
+    ]
     sentences = []
     for _ in range(count):
         pieces = []

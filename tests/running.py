@@ -108,9 +108,7 @@ def _call(
     return subprocess.CompletedProcess(words, code, stdout, stderr)
 
 
-def reuse_embedder(
-    _: Path, threads: int, precision: Precision, *, model: str, single_query: bool
-) -> Embedder:
+def reuse_embedder(_: Path, threads: int, precision: Precision, *, model: str, **more: object) -> Embedder:
     """Return the embedder of this process, in place of `built_in_embedder`."""
     return shared_embedder(SHARED, threads, precision, model)
 

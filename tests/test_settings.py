@@ -155,9 +155,7 @@ class TestKeysAndEndpoints:
         error = load_error({**rest, "XDG_CONFIG_HOME": str(user)}, project)
         assert f"would receive {key} from {user}" in str(error)
 
-    def test_an_address_of_the_same_or_a_more_trusted_place_gets_it(
-        self, tmp_path: Path, url: str, key: str
-    ) -> None:
+    def test_an_address_that_is_trusted_as_much_gets_it(self, tmp_path: Path, url: str, key: str) -> None:
         rest = {name: value for name, value in CLOUD.items() if name not in (url, key)}
         (tmp_path / ".env").write_text(f"{url}={HOSTILE}\n{key}=of-the-project\n")
         settings = load_settings(rest, tmp_path)
@@ -249,11 +247,8 @@ class TestOpenAI:
 
     def test_the_key_of_openai_is_for_openai_only(self, tmp_path: Path) -> None:
         values = {**OPENAI, "OPENAI_API_KEY": "sk-x"}
-        for url in (
-            OPENAI["RECTO_OPENAI_URL"],
-            "https://example.org/v1",
-            "https://api.openai.com.example.org/v1",
-        ):
+        others = ("https://example.org/v1", "https://api.openai.com.example.org/v1")
+        for url in (OPENAI["RECTO_OPENAI_URL"], *others):
             assert load_settings({**values, "RECTO_OPENAI_URL": url}, tmp_path).openai.api_key == ""
         official = {"RECTO_OPENAI_URL": "https://api.openai.com/v1"}
         assert load_settings({**values, **official}, tmp_path).openai.api_key == "sk-x"

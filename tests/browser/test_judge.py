@@ -60,9 +60,8 @@ def test_all_questions_are_judged_by_keyboard(browser: Browser, judging: Judging
         expect(page.locator("#summary")).to_contain_text("house, lexical")
         expect(counts).to_have_text(f"{sum(totals)} judged, 0 left")
     suite = load_suite(path)
-    for number, (question, expectation) in enumerate(
-        zip(judging.pool.questions, suite.expectations, strict=True)
-    ):
+    pairs = zip(judging.pool.questions, suite.expectations, strict=True)
+    for number, (question, expectation) in enumerate(pairs):
         expected = {one.name: (number + rank) % 3 for rank, one in enumerate(question.candidates)}
         assert dict(expectation.grades) == expected
 

@@ -64,13 +64,9 @@ def write_site(books: Path, collection: str, directory: Path) -> None:
     for url, sections in pages.items():
         path = directory / "book" / url.removeprefix("local://docs/") / "index.html"
         path.parent.mkdir(parents=True, exist_ok=True)
-        script = (
-            '<script type="module" src="/book/recto/widget.js" data-rewrite="local://docs/ /book/"></script>'
-        )
-        head = f'<meta charset="utf-8"><title>Book</title>{script}'
-        path.write_text(
-            f'<!doctype html><html lang="en"><head>{head}</head><body><main>{sections}</main></body></html>'
-        )
+        script = '<script type="module" src="/book/recto/widget.js" data-rewrite="local://docs/ /book/">'
+        head = f'<head><meta charset="utf-8"><title>Book</title>{script}</script></head>'
+        path.write_text(f'<!doctype html><html lang="en">{head}<body><main>{sections}</main></body></html>')
 
 
 @pytest.fixture(scope="module")
@@ -143,10 +139,8 @@ def test_hostile_content_is_text(browser: Browser, books: Path, tmp_path: Path) 
             reader.input.fill(query)
             expect(reader.options.first).to_be_visible()
             reader.settle()
-            allowed = page.locator("recto-widget").locator(
-                "script, img, iframe, style, form:not(.ask), base, link, meta"
-            )
-            assert allowed.count() == 0
+            forbidden = "script, img, iframe, style, form:not(.ask), base, link, meta"
+            assert page.locator("recto-widget").locator(forbidden).count() == 0
             for link in reader.dialog.get_by_role("option").all():
                 assert re.match(r"http://127\.0\.0\.1|$", link.get_attribute("href") or "")
             page.keyboard.press("Escape")
@@ -157,9 +151,8 @@ def test_the_code_of_the_guide(reader: Reader, site: StaticSite) -> None:
     guide = (ROOT / "docs" / "how-to" / "widget.md").read_text("utf-8")
     (code,) = re.findall(r"^```js\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
     reader.page.goto(f"{site.origin}{PAGE}")
-    found = reader.page.evaluate(
-        f"async () => {{ {code.replace('/recto/', '/book/recto/')} return better; }}"
-    )
+    code = code.replace("/recto/", "/book/recto/")
+    found = reader.page.evaluate(f"async () => {{ {code} return better; }}")
     assert [hit["module"] for hit in found["results"]] == ["ros2"] * 3
     assert found["mode"] == "hybrid"
 
@@ -238,9 +231,7 @@ def test_the_page_stays_responsive(reader: Reader) -> None:
         "() => { const pause = scheduler.yield.bind(scheduler); window.pauses = 0;"
         " scheduler.yield = () => { window.pauses += 1; return pause(); }; }"
     )
-    reader.input.fill(
-        "which controller keeps a walking robot from falling over when it is pushed from the side"
-    )
+    reader.input.fill("which controller keeps a walking robot from falling over when it is pushed")
     reader.settle()
     page.wait_for_function("window.pauses >= 3")
 

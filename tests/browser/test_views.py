@@ -28,8 +28,8 @@ from tests.browser.webui import PHONE, SAMPLE_PAGE, SAMPLE_TITLE, WIDE, WebUI, i
 from tests.server.http.service import Service, served
 
 _LOGO = '<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16"><rect width="16" height="16"/></svg>'
-_HOSTILE_LOGO = (
-    '<svg xmlns="http://www.w3.org/2000/svg" onload="parent.ran = 1"><script>parent.ran = 2</script></svg>'
+_HOSTILE_LOGO = _LOGO.replace("<svg", '<svg onload="parent.ran = 1"').replace(
+    "rect", "script>parent.ran = 2</script"
 )
 _HIDDEN_BY_HEADER = """
 () => {
@@ -162,9 +162,8 @@ def test_a_key_is_required(browser: Browser, house_settings: Settings) -> None:
         assert ui.page.evaluate("JSON.stringify(localStorage)") == "{}"
         other = ui.tab()
         other.goto(ui.page.url)
-        expect(
-            other.get_by_role("dialog", name="An API key is required")
-        ).to_be_visible()  # each tab has its own key
+        # Each tab has its own key.
+        expect(other.get_by_role("dialog", name="An API key is required")).to_be_visible()
 
 
 def test_an_unknown_collection_and_a_long_query(ui: WebUI) -> None:
@@ -210,9 +209,8 @@ def test_measurements_are_shown(browser: Browser, measured: Settings) -> None:
         expect(health.locator("header")).to_contain_text(
             "A sample search works. 1 question of the last suite failed. 2 sections cannot be found well."
         )
-        facts = dict(
-            zip(health.locator("dt").all_inner_texts(), health.locator("dd").all_inner_texts(), strict=True)
-        )
+        terms, values = (health.locator(name).all_inner_texts() for name in ("dt", "dd"))
+        facts = dict(zip(terms, values, strict=True))
         assert facts["Collection"] == "broken"
         assert facts["Sample search works"] == "yes"
         assert int(facts["Passages"]) > 30
@@ -251,9 +249,8 @@ def test_the_whole_description_is_shown(
     browser: Browser, service: Service, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
     described = service.get("/openapi.json").json()
-    operations = [
-        f"{method.upper()} {path}" for path, methods in described["paths"].items() for method in methods
-    ]
+    paths = described["paths"].items()
+    operations = [f"{method.upper()} {path}" for path, methods in paths for method in methods]
     with WebUI(browser, service.port, size, scheme, reduced_motion="reduce") as ui:
         ui.page.goto(f"{ui.origin}/docs")
         expect(ui.page.locator(".operation h3").first).to_be_visible()

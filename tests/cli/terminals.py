@@ -53,11 +53,9 @@ class Terminal:
         self.initial_state = self.state()
         self.raw = ""
         self._seen = 0
-        clean = {
-            name: value
-            for name, value in environment(home).items()
-            if name not in ("NO_COLOR", "COLUMNS", "LINES")
-        }
+        clean = environment(home)
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):
+            clean.pop(name, None)
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, command, *arguments],
             cwd=directory,

@@ -25,6 +25,7 @@ WRONG_PLURAL = re.compile(
     r"(?<![\d.,])1 (?:\w+-)?"
     r"(?:pages|chunks|sections|questions|queries|results|texts|searches|errors|warnings|collections|characters)"
 )
+Close = Callable[[Path, int], Path]
 WITHOUT_OVERRIDE = ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
 
 
@@ -42,7 +43,7 @@ def test_a_page_that_is_too_large(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def closed() -> Iterator[Callable[[Path, int], Path]]:
+def closed() -> Iterator[Close]:
     """Return a function that changes the mode of a path until the end of the test."""
     modes: dict[Path, int] = {}
 
@@ -64,9 +65,7 @@ def restricted(home: Path, *arguments: str) -> Done:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs permissions")
 @pytest.mark.skipif(AS_ROOT and not shutil.which("setpriv"), reason="needs setpriv")
-def test_missing_permissions(
-    home: Path, tmp_path: Path, small_book: Path, closed: Callable[[Path, int], Path]
-) -> None:
+def test_missing_permissions(home: Path, tmp_path: Path, small_book: Path, closed: Close) -> None:
     recto(home, "index", str(small_book), "--collection", "garden")
     (home / "journal").mkdir(exist_ok=True)
     (tmp_path / "other").mkdir()
@@ -114,9 +113,7 @@ class PanicException(BaseException):
         (PanicException("out of bounds"), "Unexpected error: PanicException: out of bounds\n"),
     ],
 )
-def test_out_of_memory_and_panics(
-    raised: BaseException, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_memory_and_panics(raised: BaseException, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     @click.command()
     @click.option("--index", is_flag=True)
     def fail(index: bool) -> None:
@@ -160,9 +157,7 @@ def test_an_interrupted_run_says_what_is_kept(
     assert (data["embedded"]["texts"], data["reused"]) == (3 - calls, calls + 1)
 
 
-def test_an_interrupted_run_without_an_old_index(
-    home: Path, small_book: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_first_run(home: Path, small_book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -105,16 +105,11 @@ def test_an_index_with_another_analyzer_is_named(house: Path, home: Path) -> Non
     manifest["fingerprint"]["analyzer"] = "old-1"
     path.write_text(signed(manifest))
     index_again = f"recto index {house / 'book'} --collection books"
-    for command in (
-        ["collections"],
-        ["search", "soil", "--collection", "books"],
-        ["doctor", "--collection", "books"],
-    ):
-        done = recto(home, *command)
-        assert (
-            "another lexical analysis (old-1), so it is searched in dense mode" in done.stdout + done.stderr
-        )
-        assert index_again in done.stdout + done.stderr
+    for command in ("collections", "search soil --collection books", "doctor --collection books"):
+        done = recto(home, *command.split())
+        text = done.stdout + done.stderr
+        assert "another lexical analysis (old-1), so it is searched in dense mode" in text
+        assert index_again in text
     assert recto(home, "upgrade").returncode == 2
     done = recto(home, "index", str(house / "book"), "--collection", "books", "--json")
     assert json.loads(done.stdout)["embedded"]["texts"] == 0

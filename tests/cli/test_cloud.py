@@ -119,9 +119,8 @@ def test_the_faults_in_the_guide(
             assert "Traceback" not in output.err
             assert COHERE_KEY not in output.err + output.out
             assert QDRANT_KEY not in output.err + output.out
-            message = next(
-                (line for line in output.err.split("\n") if line.startswith("[ERROR]")), "(answered)"
-            )
+            errors = [line for line in output.err.split("\n") if line.startswith("[ERROR]")]
+            message = next(iter(errors), "(answered)")
             message = re.sub(r"http://127\.0\.0\.1:\d+", "URL", message.removeprefix("[ERROR] "))
             rows.append(f"| {service} | {name} | {message} | {code} | {calls} | {AT_MOST[service]} |")
     for path in home.rglob("*"):

@@ -10,7 +10,6 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -69,9 +68,8 @@ def test_any_file_name_and_title(title: str, name: str) -> None:
         ours = ("Plan for ", "  Pages: ", "  Chunks: ", "  Embedding: ", "  Module ", "  part ", "  new ")
         assert len(done.stdout.splitlines()) == len(ours)
         assert all(map(str.startswith, done.stdout.splitlines(), ours)), done.stdout
-        assert [line[: len("[WARNING] Left out part/")] for line in done.stderr.splitlines()] == [
-            "[WARNING] Left out part/"
-        ]
+        (warning,) = done.stderr.splitlines()
+        assert warning.startswith("[WARNING] Left out part/")
         done = recto(home, "index", str(book), "--collection", "c", "--dry-run", "--json")
         assert_clean_output(done)
         assert json.loads(done.stdout)["pages"] == 1
@@ -84,17 +82,11 @@ def test_any_file_name_and_title(title: str, name: str) -> None:
 @example(name=NASTY, text=NASTY, padding=0, verbose=True, color=True)
 def test_any_text_in_results(name: str, text: str, padding: int, verbose: bool, color: bool) -> None:
     title = f"{name} {'x' * padding} {FORGED}"  # after some padding, it is wrapped to the beginning of a line
-    names: dict[str, Any] = {
-        "title": title,
-        "module": title,
-        "headings": (title, text),
-        "page_url": f"x:{title}",
-    }
-    bad = replace(chunk(0, text=text), **names)
+    names = {"title": title, "module": title, "page_url": f"x:{title}"}
+    bad = replace(chunk(0, text=text), headings=(title, text), **names)
     hits = (Hit(0.5, bad), Hit(0.4, chunk(1, text=text)))
-    response = SearchResponse(
-        text, hits, Filters((title,), title), title, Outcome.FOUND, Timings(0, 0, 0), warnings=(title,)
-    )
+    found = (Filters((title,), title), title, Outcome.FOUND, Timings(0, 0, 0))
+    response = SearchResponse(text, hits, *found, warnings=(title,))
     # Messages begin with words of ours; the names in them can be anything.
     empty = replace(response, hits=(), outcome=Outcome.NO_MATCH, message=f"Nothing matches {title}")
     grouped = replace(response, groups=(PageGroup(hits),))

@@ -293,9 +293,7 @@ def test_damaged_aliases_stop_the_run(home: Path, small_book: Path, text: str) -
     assert recto(home, *garden(small_book)).returncode == 0
 
 
-def test_modules_in_the_working_directory_are_not_imported(
-    home: Path, small_book: Path, tmp_path: Path
-) -> None:
+def test_modules_in_the_directory_are_not_imported(home: Path, small_book: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     for name in ("random.py", "array.py", "json.py"):
         (tmp_path / "work" / name).write_text("raise SystemExit('run')\n")
@@ -309,9 +307,8 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a small file system."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(disk)], capture_output=True, check=False
-    )
+    command = ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(disk)]
+    mounted = subprocess.run(command, capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("needs the permission to mount")
     yield disk

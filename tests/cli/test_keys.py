@@ -27,7 +27,7 @@ def test_a_key_is_shown_once(home: Path) -> None:
     assert (key.scope, key.origins, key.collections) == ("search", ("https://book.example",), ("my-book",))
     listed = recto(home, "keys", "list")
     assert listed.stdout.startswith(
-        "book: search, active; origins https://book.example; collections my-book; "
+        "book: search, active; origins https://book.example; collections my-book;"
     )
     assert "expires 2999-12-31" in listed.stdout
     assert text not in listed.stdout

@@ -21,11 +21,8 @@ def suite_file(directory: Path, *entries: dict[str, Any], **more: Any) -> str:
     return str(path)
 
 
-RIGHT = {
-    "query": "What is DDS in ROS 2?",
-    "expect": {"module": "ros2", "page": f"{DDS}#what-is-dds"},
-    "tags": ["dds"],
-}
+EXPECTED = {"module": "ros2", "page": f"{DDS}#what-is-dds"}
+RIGHT = {"query": "What is DDS in ROS 2?", "expect": EXPECTED, "tags": ["dds"]}
 WRONG = {"query": "What is a digital twin?", "expect": {"page": DDS}, "tags": ["twin"]}
 
 
@@ -134,9 +131,7 @@ def test_compare_two_collections(sample_home: Path, tmp_path: Path) -> None:
     assert (data["against"], data["compared"]) == ("physical-ai-book", 1)
 
 
-def test_compare_the_cloud_with_the_embedded_profile(
-    home: Path, small_book: Path, tmp_path: Path, cloud: dict[str, str]
-) -> None:
+def test_compare_with_the_cloud(home: Path, small_book: Path, tmp_path: Path, cloud: dict[str, str]) -> None:
     """Compare two models and two stores; each index is searched with its own model."""
     assert recto(home, "index", str(small_book), "--collection", "garden", **cloud).returncode == 0
     assert recto(home, "index", str(small_book), "--collection", "garden").returncode == 0

@@ -260,10 +260,8 @@ class QdrantDouble(Double):
 
     def _updated(self, call: Call) -> Json:
         self._operations += 1
-        return {
-            "operation_id": self._operations,
-            "status": "completed" if call.query.get("wait") == "true" else "acknowledged",
-        }
+        is_done = call.query.get("wait") == "true"
+        return {"operation_id": self._operations, "status": "completed" if is_done else "acknowledged"}
 
     # Collections
 

@@ -93,9 +93,8 @@ class Exchange:
 
     def stream(self, parts: Iterable[bytes], content_type: str, pause: float = 0.0) -> None:
         """Send a body of unknown length in parts; raise `ConnectionError` when the client has left."""
-        self._handler.wfile.write(
-            f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nConnection: close\r\n\r\n".encode()
-        )
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nConnection: close\r\n\r\n"
+        self._handler.wfile.write(head.encode())
         self.close()
         for part in parts:
             self._handler.wfile.write(part)
@@ -124,11 +123,8 @@ def status(
     """Respond with a status, and with a body or the double's own error body."""
 
     def act(exchange: Exchange) -> None:
-        answer = (
-            exchange.double.error(code, f"simulated error {code}")
-            if body is None
-            else _answer(code, body, content_type)
-        )
+        own = exchange.double.error(code, f"simulated error {code}")
+        answer = own if body is None else _answer(code, body, content_type)
         exchange.send(replace(answer, headers={**answer.headers, **headers}))
 
     return act
@@ -247,9 +243,8 @@ class Double:
                 if fnmatchcase(request.path, pattern):
                     del self._script[position]
                     return fault
-            return next(
-                (fault for pattern, fault in self._always if fnmatchcase(request.path, pattern)), None
-            )
+            faults = (fault for pattern, fault in self._always if fnmatchcase(request.path, pattern))
+            return next(faults, None)
 
     def __enter__(self) -> Self:
         self._server = _Server(self)
@@ -326,10 +321,8 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(ValueError):
             body = json.loads(body) if body else None
         address = urlsplit(self.path)
-        query, headers = (
-            dict(parse_qsl(address.query)),
-            {name.lower(): one for name, one in self.headers.items()},
-        )
+        headers = {name.lower(): one for name, one in self.headers.items()}
+        query = dict(parse_qsl(address.query))
         return Request(self.command, address.path, query, headers, body, size, time.monotonic())
 
     def log_message(self, format: str, *args: object) -> None:

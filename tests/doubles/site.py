@@ -28,9 +28,7 @@ def page(title: str, text: str = "Some words of the book.", *links: str, head: s
 
 def sitemap(*addresses: str) -> str:
     entries = "".join(f"<url><loc>{address}</loc></url>" for address in addresses)
-    return (
-        f'<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
-    )
+    return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
 
 
 def sitemap_index(*addresses: str) -> str:

@@ -106,9 +106,7 @@ def test_a_chosen_gpu_that_cannot_be_used(shared_home: Path, monkeypatch: pytest
     assert "RECTO_DEVICE=cpu" in caught.value.hint
 
 
-def test_a_gpu_that_cannot_be_used_is_a_message_if_it_was_automatic(
-    shared_home: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unusable_gpu(shared_home: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(gpu, "_FEW", 2)
     messages: list[str] = []

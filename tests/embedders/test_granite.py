@@ -181,9 +181,7 @@ def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embed
 
 
 @pytest.mark.parametrize("days", [2, -2], ids=["a day later", "after the clock was set back"])
-def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, make: Mock
-) -> None:
+def test_a_file_that_rots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, make: Mock) -> None:
     weights_module.cached_weights(tmp_path, "w", HASH, make)
     file = tmp_path / "w"
     status = file.stat()

@@ -22,9 +22,8 @@ from tests.running import recto
 
 
 def test_headings_without_text_count_and_are_found_through_their_subsections() -> None:
-    below = replace(
-        chunk(0, text="Text."), headings=("T", "Empty", "Full"), anchor="full", anchors=("full", "empty")
-    )
+    path, anchors = ("T", "Empty", "Full"), ("full", "empty")
+    below = replace(chunk(0, text="Text."), headings=path, anchor="full", anchors=anchors)
     empty, full = sections_of([below])
     assert (empty.headings, empty.url, empty.has_text) == (("T", "Empty"), f"{below.page_url}#empty", False)
     assert (full.headings, full.anchor, full.has_text) == (("T", "Empty", "Full"), "full", True)
@@ -48,9 +47,8 @@ def test_holes_are_found(house_copy: Path, embedder: Embedder) -> None:
 def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     book = write_library(tmp_path / "book")
     soil = (book / "module-1-garden" / "01-soil.md").read_text("utf-8")
-    (book / "module-3-workshop" / "05-soil-again.md").write_text(
-        soil.replace("all year", "the whole year"), "utf-8"
-    )
+    again = book / "module-3-workshop" / "05-soil-again.md"
+    again.write_text(soil.replace("all year", "the whole year"), "utf-8")
     write_index(book, embedder, tmp_path, "house", calibrate=calibrate)
     found = cover(Retriever(embedder, EdgeStore(tmp_path), "house"))
     assert {

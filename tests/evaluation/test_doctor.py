@@ -75,9 +75,7 @@ def index_house(book: Path, home: Path, embedder: Embedder, **options: Any) -> N
     write_index(book, embedder, home, "house", **{"calibrate": calibrate, **options})
 
 
-def test_missing_included_files_and_unresolved_markup(
-    house: Path, tmp_path: Path, embedder: Embedder
-) -> None:
+def test_missing_includes_and_unresolved_markup(house: Path, tmp_path: Path, embedder: Embedder) -> None:
     shutil.copytree(house, tmp_path / "house")
     book, home = tmp_path / "house" / "book", tmp_path / "house" / "home"
     with (book / SOIL).open("a", encoding="utf-8") as page:
@@ -116,9 +114,7 @@ def test_another_precision_is_only_information(house: Path) -> None:
         (breaking.without_a_passage, "missing_chunks not_as_published", SOIL),
     ],
 )
-def test_broken_indexes_are_told_apart(
-    house_copy: Path, breaker: breaking.Breaker, expected: str, evidence: str
-) -> None:
+def test_broken_indexes(house_copy: Path, breaker: breaking.Breaker, expected: str, evidence: str) -> None:
     breaking.publish_broken(house_copy, breaker)
     found = examined(house_copy, "broken")
     assert set(bad(found)) - {"changed"} == set(expected.split())
@@ -195,10 +191,8 @@ def test_a_dotenv_is_named(home: Path, tmp_path: Path) -> None:
     found = examined(home, None, {"RECTO_EMBEDDER": "local"}, tmp_path)
     evidence = named(found, "settings").evidence
     assert f"{tmp_path / '.env'}: QDRANT_API_KEY, RECTO_STORE" in evidence
-    assert (
-        "RECTO_EMBEDDER=local and RECTO_STORE=edge and QDRANT_API_KEY is set"
-        in named(found, "configuration").message
-    )
+    message = "RECTO_EMBEDDER=local and RECTO_STORE=edge and QDRANT_API_KEY is set"
+    assert message in named(found, "configuration").message
     assert KEY not in str(found)
 
 
@@ -233,9 +227,8 @@ def test_a_book_that_is_being_indexed_now(tmp_path: Path, embedder: Embedder) ->
     with WriterLock(home / "collections" / "house" / "LOCK", "x"):
         found = examined(home)
     assert bad(found) == {}
-    assert named(found, "source").message == (
-        "The book has changed (pages: 1 changed), and 'house' is being indexed now"
-    )
+    message = "The book has changed (pages: 1 changed), and 'house' is being indexed now"
+    assert named(found, "source").message == message
     (home / "collections" / "new").mkdir()
     with WriterLock(home / "collections" / "new" / "LOCK", "x"):
         found = examined(home, "new")
@@ -345,19 +338,15 @@ def test_an_old_server(home: Path) -> None:
 def foreign(double: QdrantDouble, name: str, points: list[models.PointStruct], dim: int) -> None:
     with pytest.warns(UserWarning, match="insecure"):
         client = QdrantClient(url=double.url, api_key=KEY, check_compatibility=False)
-    client.create_collection(
-        name, vectors_config=models.VectorParams(size=dim, distance=models.Distance.COSINE)
-    )
+    params = models.VectorParams(size=dim, distance=models.Distance.COSINE)
+    client.create_collection(name, vectors_config=params)
     client.upsert(name, points, wait=True)
     client.close()
 
 
-def test_another_pipelines_collection(
-    home: Path, house: Path, qdrant: QdrantDouble, embedder: Embedder
-) -> None:
-    chunks = sorted(
-        EdgeStore(house / "home").open("house").scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index)
-    )
+def test_a_foreign_collection(home: Path, house: Path, qdrant: QdrantDouble, embedder: Embedder) -> None:
+    index = EdgeStore(house / "home").open("house")
+    chunks = sorted(index.scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index))
     vectors = embedder.embed_documents([chunk.text for chunk in chunks])
 
     def points(change: Callable[[Vector], Vector] = list, **more: str) -> list[models.PointStruct]:
@@ -398,9 +387,8 @@ def test_damage_of_a_large_index_is_found(home: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(layout, "_ALWAYS_DIGEST", 0)
     monkeypatch.setattr(layout, "_SMALL_FILE", 100)
     publish(EdgeStore(home), "house", [chunk(number) for number in range(20)])
-    file = max(
-        (home / "collections" / "house" / "gen-000001").rglob("*.mmap"), key=lambda one: one.stat().st_size
-    )
+    generation = home / "collections" / "house" / "gen-000001"
+    file = max(generation.rglob("*.mmap"), key=lambda one: one.stat().st_size)
     status = file.stat()
     with file.open("r+b") as damaged:  # size and time stay
         damaged.write(b"\x01\x02\x03")

@@ -104,9 +104,7 @@ def test_words_that_the_nearest_section_lacks(house_retriever: Retriever, tmp_pa
     assert set(only.missing_words) & {"slugs", "oven"}
 
 
-def test_queries_without_text_of_other_books_and_feedback_are_not_clustered(
-    house_retriever: Retriever, tmp_path: Path
-) -> None:
+def test_queries_that_are_not_clustered(house_retriever: Retriever, tmp_path: Path) -> None:
     place = write_log(tmp_path / "log", ["jam"], {})
     house = {"time": "2026-11-16T10:00:00Z", "collection": "house"}
     feedback = house | {"helpful": False}

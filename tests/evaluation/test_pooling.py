@@ -88,9 +88,8 @@ def test_a_grade_becomes_an_expectation(path: Path, house_retriever: Retriever) 
     before = record(path, question, candidate, 2)
     data = json.loads(path.read_text("utf-8"))
     assert (data["format"], data["description"]) == ("recto-suite-2", "Ours")
-    assert data["queries"][0] == QUERIES[0] | {
-        "expect": {"module": "kitchen", "page": LEAVEN, "grades": {LEAVEN: 2}}
-    }
+    expect = {"module": "kitchen", "page": LEAVEN, "grades": {LEAVEN: 2}}
+    assert data["queries"][0] == QUERIES[0] | {"expect": expect}
     assert data["queries"][1:] == QUERIES[1:]
     suite = load_suite(path)
     assert grade_of(suite.expectations[0], candidate) == 2
@@ -131,9 +130,8 @@ def test_a_question_without_an_answer(path: Path, house_retriever: Retriever) ->
 def test_a_draft_is_judged_before_it_counts(tmp_path: Path, house_retriever: Retriever) -> None:
     beans = "module-1-garden/02-seeds#sowing-beans"
     jars = "module-2-kitchen/03-jam#jars"
-    path = write(
-        tmp_path, [{"query": "When do I sow beans?", "expect": {"page": [beans, jars]}, "drafted": True}]
-    )
+    drafted = {"query": "When do I sow beans?", "expect": {"page": [beans, jars]}, "drafted": True}
+    path = write(tmp_path, [drafted])
     found = pooled(path, house_retriever, depth=1)
     question = found.questions[0]
     assert jars in [one.name for one in question.candidates], "expected sections are judged, found or not"

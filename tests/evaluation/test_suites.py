@@ -32,10 +32,8 @@ def test_names_may_be_one_or_several(tmp_path: Path) -> None:
     ]
     suite = load_suite(write(tmp_path, {"name": "mine", "queries": entries}))
     assert suite.name == "mine"
-    assert suite.expectations == (
-        Expectation("What?", ("ros2",)),
-        Expectation("Where?", ("ros2", "vla"), ("intro",)),
-    )
+    where = Expectation("Where?", ("ros2", "vla"), ("intro",))
+    assert suite.expectations == (Expectation("What?", ("ros2",)), where)
     assert suite.expectations[1].expected == "ros2 or vla"
 
 
@@ -71,11 +69,8 @@ def test_lines_say_the_same_as_a_json_file(tmp_path: Path) -> None:
     assert [suite.expectations for suite in suites] == [SAME] * 2
     assert suites[0].digest == suites[1].digest
     assert suites[1].expectations[2].position.endswith("s.jsonl, line 4")
-    for text, words in (
-        ("{oops", "line 2, column 2"),
-        ('{"query": "y"}', "line 2: it needs"),
-        ("", "no queries"),
-    ):
+    wrong = {"{oops": "line 2, column 2", '{"query": "y"}': "line 2: it needs", "": "no queries"}
+    for text, words in wrong.items():
         (tmp_path / "s.jsonl").write_text(f"{json.dumps(GOOD)}\n{text}" if text else "\n\n")
         with pytest.raises(InvalidArgument, match=words):
             load_suite(tmp_path / "s.jsonl")
@@ -198,10 +193,8 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
 
 
 def test_text_that_is_no_text(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, '{"queries": [{"query": "a\\ud800b", "expect": {"page": "x\\udfff"}, "id": "\\ud83d"}]}'
-    )
-    (expectation,) = load_suite(path).expectations
+    text = '{"queries": [{"query": "a\\ud800b", "expect": {"page": "x\\udfff"}, "id": "\\ud83d"}]}'
+    (expectation,) = load_suite(write(tmp_path, text)).expectations
     assert (expectation.query, expectation.pages, expectation.id) == ("a?b", ("x?",), "?")
 
 
@@ -251,9 +244,7 @@ def test_a_question_becomes_an_expectation(tmp_path: Path) -> None:
         ({"expectd": []}, 'did you mean "expected"'),
     ],
 )
-def test_a_question_that_cannot_be_understood_is_named_with_its_line(
-    tmp_path: Path, change: dict[str, Any], words: str
-) -> None:
+def test_unclear_questions_are_named(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         load_strict_suite(write_questions(tmp_path, BEES, BEANS | change))
     assert words in caught.value.message

@@ -242,9 +242,7 @@ def test_vectors_of_another_model_are_not_reused(indexed: Indexed) -> None:
     assert "welcome.md" not in indexed.texts()
 
 
-def test_another_precision_embeds_and_publishes_only_what_changed(
-    indexed: Indexed, embedder: Embedder, shared_home: Path
-) -> None:
+def test_another_precision_embeds_changes(indexed: Indexed, embedder: Embedder, shared_home: Path) -> None:
     indexed.counting = Counting(embedder)
     first = indexed.index()
     before = indexed.vectors()

@@ -86,11 +86,12 @@ def haystack_pipeline(component: Any) -> Any:
     return pipeline
 
 
+Framework = Callable[..., Adapter]
 each = pytest.mark.parametrize("framework", [langchain, llamaindex, haystack])
 
 
 @each
-def test_documents_have_citations(framework: Callable[..., Adapter], retriever: Retriever) -> None:
+def test_documents_have_citations(framework: Framework, retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
     found = framework(3, retriever=retriever).search(QUESTION)
     for one, hit in zip(found, expected, strict=True):
@@ -101,7 +102,7 @@ def test_documents_have_citations(framework: Callable[..., Adapter], retriever: 
 
 
 @each
-def test_options(framework: Callable[..., Adapter], retriever: Retriever) -> None:
+def test_options(framework: Framework, retriever: Retriever) -> None:
     def metadata(field: str, **options: Any) -> set[Any]:
         found = framework(20, retriever=retriever, **options).search("sensors")
         return {one.metadata[field] for one in found}
@@ -120,9 +121,7 @@ def test_options(framework: Callable[..., Adapter], retriever: Retriever) -> Non
 
 
 @each
-def test_async(
-    framework: Callable[..., Adapter], retriever: Retriever, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_async(framework: Framework, retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [hit.chunk.id for hit in retriever.search(QUESTION).hits]
 
     def refuse(*_: Any) -> None:
@@ -138,7 +137,7 @@ def test_async(
 
 
 @each
-def test_errors(framework: Callable[..., Adapter], retriever: Retriever) -> None:
+def test_errors(framework: Framework, retriever: Retriever) -> None:
     with pytest.raises(Exception, match="Query cannot be empty") as caught:
         framework(retriever=retriever).search(" ")
     assert isinstance(caught.value.__cause__ or caught.value, InvalidQuery)  # a pipeline wraps it

@@ -99,18 +99,15 @@ def addresses(response: SearchResponse) -> set[str]:
 
 
 @pytest.mark.parametrize(("options", "expected"), SEARCHES)
-def test_search_is_in_one_version_and_in_the_chosen_language(
-    book: Retriever, options: dict[str, str], expected: set[str]
-) -> None:
+def test_version_and_language(book: Retriever, options: dict[str, str], expected: set[str]) -> None:
     for mode in ("hybrid", "dense", "lexical"):
         assert addresses(search(book, options, mode)) == expected, mode
 
 
 def test_static_client_finds_the_same(book: Retriever, tmp_path: Path) -> None:
     export_static(book.open(), tmp_path / "recto")
-    requests = [
-        [kind, "pump", {**options, "top_k": 50}] for kind in ("search", "related") for options, _ in SEARCHES
-    ]
+    asked = [{**options, "top_k": 50} for options, _ in SEARCHES]
+    requests = [[kind, "pump", options] for kind in ("search", "related") for options in asked]
     answers = ask(tmp_path / "recto", requests)
     for (kind, _, options), (_, expected), found in zip(requests, SEARCHES * 2, answers, strict=True):
         urls = {hit["page_url"].removeprefix("https://x.org") for hit in found["results"]}
@@ -134,9 +131,8 @@ def test_questions_of_a_suite_have_their_version_and_language(book: Retriever) -
     """A path means the page of this version and language, and so does its address."""
     old, german, current = Filters(versions=("1.0",)), Filters(language="de"), Filters()
     both = Filters(language="de", versions=("1.0",))
-    paths = tuple(
-        Expectation("pump", pages=("water.md",), filters=filters) for filters in (old, german, both, current)
-    )
+    all_filters = (old, german, both, current)
+    paths = (Expectation("pump", pages=("water.md",), filters=filters) for filters in all_filters)
     address = Expectation("pump", pages=(f"https://x.org{WATER_1}",), filters=old, id="address")
     run = run_suite(book, Suite("garden", (*paths, address)), Options(10))
     assert (len(run.answers), run.unmeasured) == (5, ())

@@ -22,11 +22,8 @@ from recto.types.book import Block
 from recto.types.search import Chunk
 from tests.languages import SENTENCES
 
-ANY_TEXT = st.text(
-    st.one_of(
-        st.characters(codec="utf-8"), st.sampled_from("".join(SENTENCES.values()) + "👩‍🔬🇩🇪e\u0301각 \n")
-    )
-)
+OF_SENTENCES = st.sampled_from("".join(SENTENCES.values()) + "👩‍🔬🇩🇪e\u0301각 \n")
+ANY_TEXT = st.text(st.one_of(st.characters(codec="utf-8"), OF_SENTENCES))
 LANGUAGES = (ENGLISH, *SENTENCES)
 FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 

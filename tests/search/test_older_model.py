@@ -65,9 +65,7 @@ def test_batches_of_the_other_model_are_shared(embedder: Embedder) -> None:
     assert batching.for_index(unknown) is None
 
 
-def test_the_older_model_searches_new_indexes_as_well(
-    small_book: Path, home: Path, embedder: Embedder
-) -> None:
+def test_the_older_model_searches_new_indexes_too(small_book: Path, home: Path, embedder: Embedder) -> None:
     write_index(small_book, embedder, home, NAME)
     store = EdgeStore(home)
     found, expected = (Retriever(each, store, NAME).search(QUERY) for each in (granite_embedder(), embedder))

@@ -23,13 +23,7 @@ from recto.stores.edge.store import EdgeStore
 from recto.types.search import LEXICAL_WEIGHT, MODES, Filters, Mode, Outcome, SearchResponse
 
 SUITE = Path(recto.__file__).parent / "sample" / "development.json"
-QUESTIONS = [
-    "What is ROS 2?",
-    "robot navigation",
-    "digital twin",
-    "How do VLA models work for robot control?",
-    "a",
-]
+QUESTIONS = ["What is ROS 2?", "robot navigation", "digital twin", "How do VLA models work?", "a"]
 
 
 def without_time(response: SearchResponse) -> SearchResponse:

@@ -307,9 +307,7 @@ def written(address: Address, port: int | None, quoted: bool) -> str:
     st.sampled_from([", ", ",", " ,\t"]),
     st.sampled_from(["", ";proto=https", ';host="a\\",b"']),
 )
-def test_every_valid_list_is_read(
-    nodes: list[tuple[Address, int | None, bool]], separator: str, more: str
-) -> None:
+def test_every_list_is_read(nodes: list[tuple[Address, int | None, bool]], separator: str, more: str) -> None:
     expected = [getattr(address, "ipv4_mapped", None) or address for address, _, _ in nodes]
     text = separator.join(f"for={written(*node)}{more}" for node in nodes)
     assert parse_forwarded(text) == expected

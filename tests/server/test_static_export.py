@@ -224,9 +224,7 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(store: EdgeStore, tm
     assert contents(other) == {"widget.js": b"mine"}
 
 
-def test_files_of_unchanged_chunks_keep_their_names(
-    store: EdgeStore, tmp_path: Path, sample_home: Path
-) -> None:
+def test_files_of_same_chunks_keep_their_names(store: EdgeStore, tmp_path: Path, sample_home: Path) -> None:
     """The names are hashes of the content, so hosts and browsers keep the files; another chunk renumbers later ones."""
     chunks = list(EdgeStore(sample_home).open(SAMPLE_COLLECTION).scroll())
     chunks.sort(key=lambda one: (one.page_url, one.chunk_index))
@@ -298,9 +296,7 @@ def test_an_export_neither_writes_nor_deletes_through_links(store: EdgeStore, tm
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_an_export_that_fails_changes_nothing(
-    store: EdgeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_export_is_undone(store: EdgeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "site" / "recto"
     export_static(store.open("books"), target)
     before = contents(target)

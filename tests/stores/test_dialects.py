@@ -223,9 +223,8 @@ def test_titles_from_addresses(address: str, title: str) -> None:
 
 def test_detection_of_one_dialect() -> None:
     dialect = detect([payload_of("3a")] * 5)
-    assert dialect == Dialect(
-        "detected", "content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks"
-    )
+    fields = ("content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks")
+    assert dialect == Dialect("detected", *fields)
     assert "text from content" in dialect.describe()
     assert "missing: module" in dialect.describe()
     assert detect([payload_of("16")]).page_url == "full_path"

@@ -65,10 +65,8 @@ def pdf(pages: Sequence[Sequence[Line]], outline: Sequence[tuple[int, str, int, 
     objects[3] = b"<</Type/Font/Subtype/Type1/BaseFont/Courier/Encoding/WinAnsiEncoding>>"
     numbers = []
     for page in pages:
-        parts = [
-            f"BT /{font} {size} Tf 1 0 0 1 {x} {y} Tm ({_escaped(text)}) Tj ET"
-            for x, y, size, font, text in page
-        ]
+        line = "BT /{3} {2} Tf 1 0 0 1 {0} {1} Tm ({4}) Tj ET"
+        parts = [line.format(*one[:4], _escaped(one[4])) for one in page]
         stream = "\n".join(parts).encode("cp1252")
         objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
         objects.append(

@@ -114,9 +114,8 @@ class ThreadServer(Caller):
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self._server = uvicorn.Server(server_config(self._make_app, 20.0, factory=True))
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
-        )
+        sockets = {"sockets": [self._socket]}
+        self._thread = threading.Thread(target=self._server.run, kwargs=sockets, daemon=True)
         self._thread.start()
         wait_until(lambda: self._server.started or not self._thread.is_alive(), 120)
         assert self._thread.is_alive(), "the service did not start"

@@ -103,9 +103,8 @@ def test_a_selected_text(service: Service, retriever: Retriever) -> None:
     assert body["selection"]["left_out"] >= 1, "what holds the selection"
     hits = retriever.related(selection, None, 3).hits
     assert [result["id"] for result in body["results"]] == [hit.chunk.id for hit in hits]
-    asked = service.post(
-        "/v1/related", {"selection": selection, "question": "How is it secured?", "module": ["ros2"]}
-    ).json()
+    question = {"selection": selection, "question": "How is it secured?", "module": ["ros2"]}
+    asked = service.post("/v1/related", question).json()
     assert {result["module"] for result in asked["results"]} == {"ros2"}
     blank = service.post("/v1/related", {"selection": selection, "top_k": 3, "question": " \n"}).json()
     assert blank["results"] == body["results"], "blank is no question"

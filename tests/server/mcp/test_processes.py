@@ -58,19 +58,14 @@ def check(answers: dict[str, Any], retriever: Retriever) -> None:
 
 
 def test_standard_input_and_output(sample_home: Path, retriever: Retriever) -> None:
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "recto", "mcp"], env=environment(sample_home), cwd=ROOT
-    )
+    arguments, variables = ["-m", "recto", "mcp"], environment(sample_home)
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=variables, cwd=ROOT)
     check(connected(server, ask_for_everything), retriever)
 
 
 def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
     """Warnings go to standard error, invalid input gets a protocol error, and end of input ends the server."""
-    client = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "a", "version": "1"},
-    }
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": ""}}
     search = {"name": "search_book", "arguments": {"query": "robot"}}
     messages: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": client},

@@ -164,9 +164,7 @@ def test_messages(retriever: Retriever) -> None:
     assert "; weak" in text_of(elsewhere)
 
 
-def test_a_collection_that_is_missing_or_empty(
-    retriever: Retriever, tmp_path: Path, embedder: Embedder
-) -> None:
+def test_a_missing_or_empty_collection(retriever: Retriever, tmp_path: Path, embedder: Embedder) -> None:
     missing = failure(call(retriever.with_collection("nowhere"), "search_book", query=QUESTION))
     assert "Collection 'nowhere' does not exist" in missing
     assert "recto index" in missing
@@ -255,9 +253,8 @@ def test_related_chunks(retriever: Retriever) -> None:
     expected = retriever.related(selected.text, top_k=4, filters=Filters(modules=("ros2",)))
     options = {"selection": selected.text, "top_k": 4, "module": ["ros2"]}
     data = data_of(retriever, "related_chunks", **options)
-    assert [one["text"] for one in data["results"]] == [
-        clean_markdown(hit.chunk.text) for hit in expected.hits
-    ]
+    texts = [clean_markdown(hit.chunk.text) for hit in expected.hits]
+    assert [one["text"] for one in data["results"]] == texts
     assert data["left_out"] >= 1
     long = call(retriever, "related_chunks", selection=selected.text * 40, question="How do I start one?")
     assert len(long.structured_content["searched_for"]) < len(selected.text) * 40
