@@ -131,7 +131,7 @@ def run(command: list[str] | str, home: Path, directory: str | Path = ROOT, **mo
     return done
 
 
-def start(home: Path, *arguments: str, directory: Path = ROOT, **more: str) -> subprocess.Popen[str]:
+def start(home: Path, *arguments: str, directory: str | Path = ROOT, **more: str) -> subprocess.Popen[str]:
     """Start `recto` in a new process, which Ctrl-C interrupts; both of its outputs come through one pipe."""
     command = [sys.executable, "-c", WITH_CTRL_C, *arguments]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}

@@ -28,8 +28,8 @@ from tests.browser.webui import PHONE, SAMPLE_PAGE, SAMPLE_TITLE, WIDE, WebUI, i
 from tests.server.http.service import Service, served
 
 _LOGO = '<svg xmlns="http://www.w3.org/2000/svg" width="16" height="16"><rect width="16" height="16"/></svg>'
-_HOSTILE_LOGO = _LOGO.replace("<svg", '<svg onload="parent.ran = 1"').replace(
-    "rect", "script>parent.ran = 2</script"
+_HOSTILE_LOGO = (
+    '<svg xmlns="http://www.w3.org/2000/svg" onload="parent.ran = 1"><script>parent.ran = 2</script></svg>'
 )
 _HIDDEN_BY_HEADER = """
 () => {

@@ -82,7 +82,7 @@ def test_any_file_name_and_title(title: str, name: str) -> None:
 @example(name=NASTY, text=NASTY, padding=0, verbose=True, color=True)
 def test_any_text_in_results(name: str, text: str, padding: int, verbose: bool, color: bool) -> None:
     title = f"{name} {'x' * padding} {FORGED}"  # after some padding, it is wrapped to the beginning of a line
-    names = {"title": title, "module": title, "page_url": f"x:{title}"}
+    names: dict[str, Any] = {"title": title, "module": title, "page_url": f"x:{title}"}
     bad = replace(chunk(0, text=text), headings=(title, text), **names)
     hits = (Hit(0.5, bad), Hit(0.4, chunk(1, text=text)))
     found = (Filters((title,), title), title, Outcome.FOUND, Timings(0, 0, 0))
