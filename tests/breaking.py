@@ -67,15 +67,9 @@ def with_passages_shuffled(source: str) -> Breaker:
     """Number the passages of a page backwards."""
 
     def shuffle(passages: Passages) -> Passages:
-        return [
-            (
-                replace(chunk, chunk_index=chunk.total_chunks - 1 - chunk.chunk_index)
-                if chunk.source == source
-                else chunk,
-                numbers,
-            )
-            for chunk, numbers in passages
-        ]
+        backwards = [replace(one, chunk_index=one.total_chunks - 1 - one.chunk_index) for one, _ in passages]
+        pairs = zip(passages, backwards, strict=True)
+        return [(other if one.source == source else one, numbers) for (one, numbers), other in pairs]
 
     return shuffle
 

@@ -119,20 +119,13 @@ def embedder(real_embedder: Embedder) -> Embedder:
     return shared_embedder(SHARED, 1, "fp32")
 
 
+_INDEX_PARTS = "_util book embedders evaluation indexing sample search stores types"
+
+
 def index_key() -> str:
     """Return a digest of all that an index of the sample book depends on."""
     digest = hashlib.sha256(sys.version.encode())
-    for part in [
-        "_util",
-        "book",
-        "embedders",
-        "evaluation",
-        "indexing",
-        "sample",
-        "search",
-        "stores",
-        "types",
-    ]:
+    for part in _INDEX_PARTS.split():
         path = SOURCE / part
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and file.suffix != ".pyc":

@@ -115,18 +115,9 @@ def reuse_embedder(_: Path, threads: int, precision: Precision, *, model: str, *
 
 def run(command: list[str] | str, home: Path, directory: str | Path = ROOT, **more: str) -> Done:
     """Run a program, or a line in a shell, in a new process."""
-    done = subprocess.run(
-        command,
-        shell=isinstance(command, str),
-        cwd=directory,
-        env=environment(home, **more),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-        check=False,
-    )
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "encoding": "utf-8"}
+    options = {"shell": isinstance(command, str), "cwd": directory, "timeout": 300, **pipes}
+    done = subprocess.run(command, env=environment(home, **more), check=False, **options)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 

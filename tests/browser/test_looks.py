@@ -17,16 +17,9 @@ VIEWS: dict[str, dict[str, object]] = {
     "results": {"q": "What is ROS 2?", "top_k": 30},
     "noise_floor": {"q": "best pizza recipe in town", "module": "simulation"},
     "page": {"q": "nodes", "page": SAMPLE_PAGE, "anchor": "workspaces"},
-    "related": {
-        "page": SAMPLE_PAGE,
-        "selection": "Losing the master removes a single point of failure",
-        "q": "nodes",
-    },
+    "related": {"page": SAMPLE_PAGE, "selection": "removes a single point of failure", "q": "nodes"},
     "health": {"view": "health"},
-    "filtered out": {
-        "q": "nodes",
-        "module": "a-module-with-a-very-long-name-that-nobody-would-choose-for-a-module",
-    },
+    "filtered out": {"q": "nodes", "module": "a-module-with-a-very-long-name-that-nobody-would-choose"},
     "hostile": {"q": "poison", "collection": "hostile", "page": "local://docs/docs/module-1-danger/03-code"},
 }
 _WIDER = """

@@ -92,6 +92,9 @@ def test_an_older_index_is_named_everywhere(house: Path, home: Path, monkeypatch
     assert recto(home, "upgrade", "books").stdout == "books: upgraded as gen-000002\n"
     assert recto(home, "upgrade", "--json").stdout.count("up to date") == 1
     assert recto(home, "search", "soil", "--collection", "books").returncode == 0
+    set_format(home, 3, "gen-000002")
+    newer = recto(home, "search", "soil", "--collection", "books").stderr
+    assert "was made by a newer version of Recto (format 3; this version reads 2)" in newer
     monkeypatch.undo()
     set_format(home, 0)
     assert recto(home, *index_again.split()[1:]).returncode == 0, "the advice helps"

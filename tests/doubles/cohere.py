@@ -68,15 +68,9 @@ class CohereDouble(Double):
             self.calls += 1
         dim = body.get("output_dimension") or MODELS[body["model"]]
         texts = [" ".join(text.split()[:MAX_WORDS]) for text in body["texts"]]
-        return answer_json(
-            {
-                "id": str(uuid.uuid4()),
-                "response_type": "embeddings_by_type",
-                "embeddings": {"float": [bag_of_words(text, dim) for text in texts]},
-                "texts": body["texts"],
-                "meta": {"api_version": {"version": "2"}},
-            }
-        )
+        vectors = {"float": [bag_of_words(text, dim) for text in texts]}
+        meta = {"response_type": "embeddings_by_type", "meta": {"api_version": {"version": "2"}}}
+        return answer_json({"id": str(uuid.uuid4()), "embeddings": vectors, "texts": body["texts"], **meta})
 
 
 def _invalid(body: Mapping[str, Any]) -> str:

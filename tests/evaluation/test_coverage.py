@@ -120,9 +120,7 @@ def test_a_passage_without_headings_is_asked_for_by_its_page() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}', "\0"])
-def test_a_damaged_report_is_as_if_it_were_not_there(
-    house_retriever: Retriever, home: Path, text: str
-) -> None:
+def test_a_damaged_report_is_as_if_it_were_missing(house_retriever: Retriever, home: Path, text: str) -> None:
     path = home / "reports" / "house" / "suite.json"
     path.parent.mkdir(parents=True)
     path.write_text(text)

@@ -38,15 +38,9 @@ MARKDOWN = "# Introduction\n\nThis book is about robots.\n"
 
 
 def call(*command: object, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=folder,
-        env=environment(folder / "home", **variables),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    pipes: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 600}
+    env = environment(folder / "home", **variables)
+    return subprocess.run([*map(str, command)], cwd=folder, env=env, check=False, **pipes)
 
 
 def uv(*arguments: object) -> None:

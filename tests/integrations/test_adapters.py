@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import pickle
 import re
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from recto.errors import CollectionMissing, InvalidArgument, InvalidQuery
 from recto.search.retriever import Retriever
-from tests.running import ROOT, environment
+from tests.running import ROOT, run
 
 QUESTION = "What is a ROS 2 node?"
 
@@ -227,15 +226,9 @@ def test_haystack(retriever: Retriever, sample_home: Path, monkeypatch: pytest.M
 
 
 PACKAGES = {"langchain": "langchain_core", "llamaindex": "llama_index.core", "haystack": "haystack"}
-EXAMPLES = [
-    (name, code)
-    for name in PACKAGES
-    for code in re.findall(
-        r"^```python\n(.*?)^```",
-        (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8"),
-        re.MULTILINE | re.DOTALL,
-    )
-]
+GUIDES = {name: (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8") for name in PACKAGES}
+FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLES = [(name, code) for name, guide in GUIDES.items() for code in FENCE.findall(guide)]
 
 
 @pytest.mark.parametrize(
@@ -243,14 +236,6 @@ EXAMPLES = [
 )
 def test_examples(sample_home: Path, tmp_path: Path, name: str, code: str) -> None:
     pytest.importorskip(PACKAGES[name], reason=f"uv run --group {name} has it")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(sample_home),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = run([sys.executable, "-c", code], sample_home, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "local://docs/docs/" in done.stdout

@@ -7,7 +7,6 @@ import builtins
 import importlib
 import json
 import logging
-import pickle
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -57,12 +56,6 @@ def test_many_threads_connect_once(
     lexical = CollectionClient("rag_embedding").asearch(QUESTION, top_k=1, module="ros2", mode="lexical")
     assert asyncio.run(lexical).hits
     client.retriever().close()
-
-
-def test_a_pickled_client_has_only_the_name(retriever: Retriever) -> None:
-    copy = pickle.loads(pickle.dumps(CollectionClient(retriever=retriever)))
-    assert copy.collection == retriever.collection
-    assert copy._retriever is None
 
 
 def test_no_results_are_logged(retriever: Retriever, caplog: pytest.LogCaptureFixture) -> None:

@@ -399,19 +399,6 @@ def test_a_backup_during_publishes_is_whole(home: Path, tmp_path: Path, count: i
     assert len(seen) > 1
 
 
-@pytest.mark.parametrize(("format", "age"), [(0, "an older"), (3, "a newer")])
-def test_an_index_of_another_version_is_named(store: EdgeStore, home: Path, format: int, age: str) -> None:
-    set_format(home, format)
-    for use in (store.open, store.verify):
-        with pytest.raises(FormatMismatch) as caught:
-            use("books")
-    assert caught.value.message == (
-        f"The index of 'books' was made by {age} version of Recto (format {format}; this version reads 2)"
-    )
-    hint = "recto index PATH --collection books --rebuild" if format == 0 else "newer version of Recto"
-    assert hint in caught.value.hint
-
-
 def test_an_index_of_format_1_is_read_as_it_is(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = [chunk(number) for number in range(3)]
     with monkeypatch.context() as patched:

@@ -169,9 +169,7 @@ def test_names_with_two_hyphens(store: ServerStore) -> None:
     assert store.collections() == ("my--archive", "my--book")
 
 
-def test_a_run_that_waited_replaces_others(
-    store: ServerStore, double: QdrantDouble, store_at: StoreAt
-) -> None:
+def test_a_run_that_waited_comes_last(store: ServerStore, double: QdrantDouble, store_at: StoreAt) -> None:
     publish(store, "books", [chunk(1)])
     waiting = store_at(double.url).build("books", EMBEDDER, rebuild=True)
     store.set_aliases(["library"], "books")

@@ -35,19 +35,12 @@ def epub(pages: Mapping[str, str], navigation: str, extra: Mapping[str, str | by
         '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops"><body>'
         f'<nav epub:type="toc"><ol>{navigation}</ol></nav></body></html>'
     )
-    files: dict[str, str | bytes] = {
-        "mimetype": "application/epub+zip",
-        "META-INF/container.xml": CONTAINER,
-        "OEBPS/book.opf": package,
-        "OEBPS/nav.xhtml": nav,
-        **{
-            f"OEBPS/{name}": f'<?xml version="1.0" encoding="utf-8"?><html xmlns="http://www.w3.org/1999/xhtml">'
-            f"<head><title>A small book</title></head><body>{body}</body></html>"
-            for name, body in pages.items()
-        },
-        **(extra or {}),
-    }
-    return zipped(files)
+    files = {"mimetype": "application/epub+zip", "META-INF/container.xml": CONTAINER}
+    files |= {"OEBPS/book.opf": package, "OEBPS/nav.xhtml": nav}
+    html = '<?xml version="1.0" encoding="utf-8"?><html xmlns="http://www.w3.org/1999/xhtml">'
+    head = f"{html}<head><title>A small book</title></head>"
+    files |= {f"OEBPS/{name}": f"{head}<body>{body}</body></html>" for name, body in pages.items()}
+    return zipped({**files, **(extra or {})})
 
 
 def zipped(files: Mapping[str, str | bytes]) -> bytes:

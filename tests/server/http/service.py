@@ -230,18 +230,10 @@ def served(home: Path, name: str | None = None) -> Settings:
 
 def indexed_in_cloud(home: Path, book: Path, cohere_url: str, qdrant_url: str) -> Settings:
     """Index a book as `garden` with the doubles of Cohere and Qdrant, and return the settings."""
-    settings = Settings(
-        "cohere",
-        "server",
-        home,
-        "embed-english-v3.0",
-        collection="garden",
-        qdrant_url=qdrant_url,
-        qdrant_api_key=QDRANT_KEY,
-        cohere_api_key=COHERE_KEY,
-        cohere_api_url=cohere_url,
-        cohere_pace="off",
-    )
+    cohere: dict[str, Any] = {"api_key": COHERE_KEY, "api_url": cohere_url, "pace": "off"}
+    values = {f"cohere_{name}": value for name, value in cohere.items()}
+    values |= {"qdrant_url": qdrant_url, "qdrant_api_key": QDRANT_KEY, "collection": "garden"}
+    settings = Settings("cohere", "server", home, "embed-english-v3.0", **values)
     embedder, store = open_embedder(settings, print), open_store(settings, print)
     index_book(IndexJob(open_book(book), embedder), store, "garden", journal=home / "journal")
     embedder.close()

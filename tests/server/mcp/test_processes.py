@@ -72,16 +72,10 @@ def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": search},
     ]
-    with subprocess.Popen(
-        [sys.executable, "-m", "recto", "mcp", "--collection", "no-such-book"],
-        cwd=ROOT,
-        env=environment(sample_home, PYTHONIOENCODING="ascii"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    ) as process:
+    command = [sys.executable, "-m", "recto", "mcp", "--collection", "no-such-book"]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    env = environment(sample_home, PYTHONIOENCODING="ascii")
+    with subprocess.Popen(command, cwd=ROOT, env=env, encoding="utf-8", **pipes) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         sent = (json.dumps({"jsonrpc": "2.0"} | message) for message in messages)
