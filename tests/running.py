@@ -48,11 +48,6 @@ def retrieve(home: Path, *arguments: str, **more: str) -> Done:
     return in_process("retrieve.py", home, arguments, ROOT, **more)
 
 
-def recto_process(home: Path, *arguments: str, **more: str) -> Done:
-    """Run `recto` as a user does."""
-    return run([sys.executable, "-m", "recto", *arguments], home, **more)
-
-
 def retrieve_process(home: Path, *arguments: str, **more: str) -> Done:
     """Run `retrieve.py` as a user does."""
     return run([sys.executable, "retrieve.py", *arguments], home, **more)

@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from playwright.sync_api import (
-    Browser,
-    BrowserContext,
-    ConsoleMessage,
-    Dialog,
-    Page,
-    Request,
-    expect,
-)
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog, Page, Request, expect
 
 _HERE = Path(__file__).parent
 WIDE, PHONE = (1280, 860), (360, 740)

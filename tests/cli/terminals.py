@@ -13,7 +13,6 @@ import sys
 import termios
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.running import ROOT, Done, environment, in_process
@@ -69,9 +68,7 @@ class Terminal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
         os.close(self._theirs)

@@ -15,7 +15,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -124,9 +123,7 @@ class QdrantDouble(Double):
         # One request at a time, because the local mode is not thread-safe.
         self._state = threading.Lock()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             super().__exit__(kind, error, trace)
         finally:

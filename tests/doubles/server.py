@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import parse_qsl, urlsplit
 
@@ -250,9 +249,7 @@ class Double:
         self._server = _Server(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.closing.set()
         if self._server is not None:
             self._server.end()

@@ -8,13 +8,7 @@ from hypothesis import strategies as st
 
 from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 from recto.search.lexical import QueryWord
-from recto.search.markdown import (
-    _code_blocks,
-    clean_markdown,
-    close_fences,
-    one_line,
-    plain_text,
-)
+from recto.search.markdown import _code_blocks, clean_markdown, close_fences, one_line, plain_text
 
 FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "
 

@@ -14,13 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    negative_data_rejection,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
+from schemathesis.specs.openapi import checks
 
 from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
@@ -30,13 +24,9 @@ from tests.server.http.service import Service, described
 
 CHECKS = [
     not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    negative_data_rejection,
+    *(checks.status_code_conformance, checks.content_type_conformance, checks.response_headers_conformance),
+    *(checks.response_schema_conformance, checks.negative_data_rejection),
 ]
-
 
 API: Any = schemathesis.openapi.from_dict(described())
 OPERATIONS = {operation.ok().label: operation.ok() for operation in API.get_all_operations()}
