@@ -51,9 +51,7 @@ def write_library(root: Path) -> Path:
     return root
 
 
-def write_index(
-    book: Path | Source, embedder: Embedder, home: Path, name: str, **options: Any
-) -> IndexReport:
+def write_index(book: Path | Source, embedder: Embedder, home: Path, name: str, **more: Any) -> IndexReport:
     """Index a book in an embedded store."""
-    job = IndexJob(open_book(book) if isinstance(book, Path) else book, embedder, **options)
+    job = IndexJob(open_book(book) if isinstance(book, Path) else book, embedder, **more)
     return index_book(job, EdgeStore(home), name, journal=home / "journal")

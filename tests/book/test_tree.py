@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.parsing.formats import read
-from recto.book.sources import SourceOptions, open_source, sample_source
+from recto.book.sources import SourceOptions, open_source
 from recto.book.sources.options import SiteOptions, read_book_file
 from recto.book.sources.tree import BookTree, MarkdownTree, open_book
 from recto.book.sources.website import CrawlOptions
@@ -314,12 +314,6 @@ def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
     source = open_book(tmp_path / "docs")
     assert isinstance(source, BookTree)
     assert (source.title, source.logo) == ("Bees", "")
-
-
-def test_the_sample_book_has_the_titles_of_its_site() -> None:
-    source = sample_source()
-    assert getattr(source, "title", "") == "Physical AI and Humanoid Robotics"
-    assert "Module 2: Simulation and Digital Twins" in {one.module_title for one in source.pages()}
 
 
 @pytest.mark.parametrize(

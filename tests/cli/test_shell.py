@@ -183,9 +183,7 @@ def test_help_and_unknown_commands(ask: Ask, session: ShellSession) -> None:
     assert "Query is too long" in error_of(session, "a" * 2001)
 
 
-def test_an_engine_that_is_down_for_a_while(
-    tmp_path: Path, small_book: Path, embedder: Embedder, waits: list[float]
-) -> None:
+def test_an_engine_is_down(tmp_path: Path, small_book: Path, embedder: Embedder, waits: list[float]) -> None:
     with QdrantDouble() as double:
         connection = Connection(double.url, "", lambda _: None, waits.append)
         store = ServerStore(connection, tmp_path / "home", ServerOptions(), None)

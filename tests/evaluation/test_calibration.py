@@ -35,14 +35,6 @@ class Silent(Counting):
         raise EmbeddingError("the service is down", hint="Wait.")
 
 
-def test_an_index_run_measures_noise(house: Path) -> None:
-    measured = EdgeStore(house / "home").open("house").info.calibration
-    assert measured is not None
-    assert 0.3 < measured.noise_floor < 0.8
-    assert measured.auroc > 0.95
-    assert (measured.off_topic, measured.in_book) == (32, 16)
-
-
 ANSWERED = ("How do I sharpen a knife?", "When are beans sown?", "How is a flat tyre repaired?")
 OFF_TOPIC = ("What is a quark made of?", "How do I write a for loop in Rust?", "the orbit of Halley's comet")
 

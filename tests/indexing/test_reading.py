@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import psutil
 import pytest
@@ -201,13 +201,9 @@ def test_a_script_without_a_guard_runs_once_and_its_workers_end_with_it(tmp_path
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), *sys.path)))
-    with subprocess.Popen(
-        [sys.executable, str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    ) as process:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    env = {**os.environ, "PYTHONPATH": path}
+    with subprocess.Popen([sys.executable, str(script)], env=env, **pipes) as process:
         assert process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["the script runs\n", "5\n"]
         workers = psutil.Process(process.pid).children(recursive=True)

@@ -34,9 +34,7 @@ def test_metadata(retriever: Retriever) -> None:
     assert found["headings"] == list(hit.chunk.headings)
 
 
-def test_many_threads_connect_once(
-    retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_share_one(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     connect, connections, ready = api.connect, [], threading.Barrier(4)
 

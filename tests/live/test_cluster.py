@@ -45,13 +45,8 @@ def _nodes_run(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def variables(cluster: Cluster) -> dict[str, str]:
-    return {
-        "RECTO_EMBEDDER": "local",
-        "RECTO_STORE": "server",
-        "QDRANT_URL": cluster.url,
-        "QDRANT_SHARDS": "3",
-        "QDRANT_REPLICATION": "2",
-    }
+    parts = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server", "QDRANT_URL": cluster.url}
+    return {**parts, "QDRANT_SHARDS": "3", "QDRANT_REPLICATION": "2"}
 
 
 @pytest.fixture(scope="module")

@@ -92,12 +92,6 @@ def test_the_key_of_hashes_is_made_once_and_is_not_in_the_log(tmp_path: Path) ->
     assert (tmp_path / "home" / "query-log.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_dropped_text_leaves_the_rest(tmp_path: Path) -> None:
-    first, click = write(tmp_path, "jam", text="drop")
-    assert {"query", "query_hash"}.isdisjoint({*first, *click})
-    assert first["covered"] is True
-
-
 def test_without_a_usable_directory_there_is_no_log(tmp_path: Path) -> None:
     assert open_query_log(Settings("local", "edge", tmp_path)) is None
     with pytest.raises(InvalidArgument, match="no query log"):

@@ -340,12 +340,10 @@ console.log(JSON.stringify(JSON.parse(await readFile("values.json")).map(cut)));
 
 
 def python_cuts(language: str, texts: list[str]) -> list[list[object]]:
+    words = ([text[start:end] for start, end in word_spans(text, language)] for text in texts)
     return [
-        [
-            [word, list(word_terms(word, language)), is_stop_word(word, language)]
-            for word in (text[start:end] for start, end in word_spans(text, language))
-        ]
-        for text in texts
+        [[word, list(word_terms(word, language)), is_stop_word(word, language)] for word in own]
+        for own in words
     ]
 
 

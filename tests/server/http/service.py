@@ -175,13 +175,10 @@ class Program(Caller):
     def __enter__(self) -> Self:
         self._log = self.home.parent / f"serve-{os.urandom(4).hex()}.log"
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*self.prefix, sys.executable, "-m", "recto", "serve", "--port", "0", *self.arguments],
-                cwd=self.directory,
-                env=environment(self.home, **self.variables),
-                stdout=log,
-                stderr=log,
-            )
+            serve = [sys.executable, "-m", "recto", "serve", "--port", "0", *self.arguments]
+            env = environment(self.home, **self.variables)
+            own: dict[str, Any] = {"cwd": self.directory, "stdout": log, "stderr": log}
+            self.process = subprocess.Popen([*self.prefix, *serve], env=env, **own)
         wait_until(lambda: self._listens() or self.process.poll() is not None, 120)
         assert self.process.poll() is None, self.read()
         return self

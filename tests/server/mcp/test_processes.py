@@ -34,14 +34,13 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
     await client.list_tools()
     search = await client.call_tool("search_book", {"query": QUESTION, "top_k": 2})
     resources = (await client.list_resources()).resources
+    many = (client.call_tool("search_book", {"query": QUESTION}) for _ in range(20))
     return {
         "search": search,
         "page": await client.call_tool("read_page", {"url": search.structured_content["results"][0]["url"]}),
         "refused": await client.call_tool("search_book", {"query": ""}),
         "resource": await client.read_resource(resources[0].uri),
-        "many": await asyncio.gather(
-            *(client.call_tool("search_book", {"query": QUESTION}) for _ in range(20))
-        ),
+        "many": await asyncio.gather(*many),
     }
 
 
