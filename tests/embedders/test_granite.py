@@ -217,7 +217,8 @@ def test_the_merge_rules_are_those_of_the_pack() -> None:
 @example("")
 @example(" \x1c\x1f \x00\x7f ")
 @example("What is ROS 2?")
-@example("<s> special </s> tokens, Grüße, naïve café — 机器人 🤖")
+@example("<s> special </s> tokens")
+@example("Grüße, naïve café — 机器人 🤖")
 @settings(max_examples=100)
 def test_any_text_gets_the_tokens_of_the_library_or_none(embedder: Embedder, text: str) -> None:
     result, is_left = ASCII.encode(text), not text.isascii() or "<" in text or len(text) > 64
