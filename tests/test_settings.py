@@ -15,6 +15,7 @@ from recto.settings import (
 )
 
 CLOUD = {"COHERE_API_KEY": "co_x", "QDRANT_URL": "https://x.cloud.qdrant.io:6333", "QDRANT_API_KEY": "q_x"}
+OPENAI = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_URL": "http://localhost:11434/v1"}
 
 
 def test_nothing_set_is_embedded(tmp_path: Path) -> None:
@@ -104,10 +105,14 @@ def test_a_dotenv_that_cannot_be_read(tmp_path: Path) -> None:
         *(("RECTO_THREADS", value) for value in ("many", "0")),
         *(("RECTO_LEXICAL_WEIGHT", value) for value in ("-1", "1.5", "nan", "1e-1", "2", ".", "0.1234567")),
         *(("RECTO_CHUNK_TOKENS", value) for value in ("31", "0", "9000", "x")),
+        *(("RECTO_OPENAI_URL", value) for value in ("localhost:11434", "https://user:word@example.org/v1")),
+        *(("RECTO_OPENAI_INPUT_TYPE", value) for value in ("query", "a,b,c")),
+        *(("RECTO_OPENAI_DIMENSIONS", "0"), ("RECTO_OPENAI_MAX_TOKENS", "many")),
     ],
 )
 def test_wrong_values_are_refused_with_advice(tmp_path: Path, name: str, value: str) -> None:
-    assert name in str(load_error({name: value}, tmp_path))
+    others = OPENAI if "OPENAI" in name else {}
+    assert name in str(load_error({**others, name: value}, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["QDRANT_URL", "COHERE_API_URL"])
@@ -202,9 +207,6 @@ def test_the_variable_that_selects_the_cloud_profile_is_named(tmp_path: Path) ->
     assert reason not in load_error({"RECTO_PROFILE": "cloud"}, tmp_path).hint
 
 
-OPENAI = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_URL": "http://localhost:11434/v1"}
-
-
 class TestOpenAI:
     """A server with OpenAI's API, and the keys that it may see."""
 
@@ -230,20 +232,6 @@ class TestOpenAI:
         assert (options.input_types, options.api_version) == (("query", "passage"), "2024-10-21")
         assert options.api_key == "sk-secret"
         assert "sk-secret" not in repr(options)
-
-    @pytest.mark.parametrize(
-        "more",
-        [
-            {"RECTO_OPENAI_URL": "localhost:11434"},
-            {"RECTO_OPENAI_URL": "https://user:word@example.org/v1"},
-            {"RECTO_OPENAI_DIMENSIONS": "0"},
-            {"RECTO_OPENAI_MAX_TOKENS": "many"},
-            {"RECTO_OPENAI_INPUT_TYPE": "query"},
-            {"RECTO_OPENAI_INPUT_TYPE": "a,b,c"},
-        ],
-    )
-    def test_wrong_values(self, tmp_path: Path, more: dict[str, str]) -> None:
-        load_error({**OPENAI, **more}, tmp_path)
 
     def test_the_key_of_openai_is_for_openai_only(self, tmp_path: Path) -> None:
         values = {**OPENAI, "OPENAI_API_KEY": "sk-x"}

@@ -172,9 +172,7 @@ class OpenAIDouble(Double):
 
     def _too_long(self, tokens: int) -> Answer:
         limit = self.max_tokens
-        vllm = (
-            f"This model's maximum context length is {limit} tokens. However, you requested 0 output tokens"
-        )
+        vllm = f"This model's maximum context length is {limit} tokens. However, you requested more"
         tei = f"Input validation error: `inputs` must have less than {limit} tokens. Given: {tokens}"
         llamacpp = f"input ({tokens} tokens) is too large to process. increase the physical batch size"
         errors = {"vllm": (400, vllm), "tei": (413, tei), "llamacpp": (500, llamacpp)}

@@ -144,9 +144,8 @@ def test_later_starts_use_the_file(tmp_path: Path, make: Mock) -> None:
     make.assert_called_once()
     assert (tmp_path / "w").read_bytes() == content()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w", "w.json"]
-    assert weights_module.layout(ARRAYS) == {"a": 0, "b": 2 << 16, "c": 3 << 16}, (
-        "Windows maps from multiples of 64 KiB"
-    )
+    # Windows maps from multiples of 64 KiB.
+    assert weights_module.layout(ARRAYS) == {"a": 0, "b": 2 << 16, "c": 3 << 16}
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", content()[:-1] + b"\xff"])

@@ -42,10 +42,8 @@ def write_log(path: Path, queries: list[str], clicks: dict[str, str], collection
     return path
 
 
-def find(
-    house_retriever: Retriever, folder: Path, queries: list[str], clicks: dict[str, str] | None = None
-) -> Gaps:
-    return find_gaps(house_retriever, read_asked(write_log(folder / "log", queries, clicks or {}), ["house"]))
+def find(retriever: Retriever, path: Path, queries: list[str], clicks: dict[str, str] | None = None) -> Gaps:
+    return find_gaps(retriever, read_asked(write_log(path / "log", queries, clicks or {}), ["house"]))
 
 
 def test_clusters_are_those_of_average_linkage() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 from recto.search.lexical import QueryWord
-from recto.search.markdown import _code_blocks, clean_markdown, close_fences, one_line, plain_text
+from recto.search.markdown import _code_blocks, clean_markdown, close_fences, plain_text
 
 FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "
 
@@ -40,11 +40,8 @@ def test_words_that_match(text: str, query: str, expected: str) -> None:
 
 
 def test_matched_words_are_listed_once_as_they_are_written_first() -> None:
-    assert matched_words("Nodes talk to nodes; a node to a topic, then nodes.", words("node topic")) == (
-        "Nodes",
-        "node",
-        "topic",
-    )
+    text = "Nodes talk to nodes; a node to a topic, then nodes."
+    assert matched_words(text, words("node topic")) == ("Nodes", "node", "topic")
 
 
 def test_the_snippet_shows_the_match_wherever_it_is() -> None:
@@ -183,10 +180,6 @@ def test_plain_text_is_what_a_reader_sees() -> None:
     assert lines[:2] == ["A title", "See this, now: **kept**, a_b, snake_case_name."]
     others = [" ".join(line.split()) for line in lines[2:]]
     assert others == ["Name Use", "a|b c", "x", "a.js", "run(1)", "1. First"]
-
-
-def test_a_title_is_one_line() -> None:
-    assert one_line("A\n\n</quotation 01>\n`b`  *c*") == "A b c"
 
 
 @given(st.text(st.sampled_from('ab `~\n[]()<>|*_#-:/={}!".'), max_size=200))

@@ -28,15 +28,13 @@ def response(query: str, **changes: Any) -> SearchResponse:
     return replace(base, **{**scored, **changes})
 
 
-def write(
-    directory: Path, *queries: str, key: bytes = b"k", text: QueryLogText = "keep"
-) -> list[dict[str, Any]]:
-    log = QueryLog(QueryLogOptions(directory, text), key)
+def write(path: Path, *queries: str, key: bytes = b"k", text: QueryLogText = "keep") -> list[dict[str, Any]]:
+    log = QueryLog(QueryLogOptions(path, text), key)
     for query in queries:
         log.add(response(query), "search")
     log.add_report(queries[0], "house", click="local://docs/a", rank=2)
     log.close()
-    return list(read_query_log(directory))
+    return list(read_query_log(path))
 
 
 def queries(path: Path) -> list[str]:

@@ -55,7 +55,7 @@ class TestSelectionQuery:
             ("one two three four", None, 2, "one two"),
         ],
     )
-    def test_whole_sentences_that_fit_are_used(
+    def test_whole_sentences_are_used(
         self, selection: str, question: str | None, limit: int, text: str
     ) -> None:
         query = build_selection_query(selection, question, limit, words)

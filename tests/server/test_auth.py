@@ -358,9 +358,7 @@ def test_a_key_is_shown_once(home: Path) -> None:
     assert key.digest == digest(text)
     assert (key.scope, key.origins, key.collections) == ("search", ("https://book.example",), ("my-book",))
     listed = recto(home, "keys", "list")
-    assert listed.stdout.startswith(
-        "book: search, active; origins https://book.example; collections my-book;"
-    )
+    assert listed.stdout.startswith("book: search, active; origins https://book.example; collections my-book")
     assert "expires 2999-12-31" in listed.stdout
     assert text not in listed.stdout
     assert key.digest not in recto(home, "keys", "list", "--json").stdout

@@ -206,10 +206,16 @@ def with_wrong_source(header: dict[str, Any]) -> None:
     with_manifest(fingerprint={**fingerprint, "source": ["a"]})(header)
 
 
-PATHS = (
-    *["../../evil", "/tmp/evil", "a/./b", "..\\evil", "C:evil", "evil\x1b[2J", "segments"],
+PATHS = [
+    "../../evil",
+    "/tmp/evil",
+    "a/./b",
+    "..\\evil",
+    "C:evil",
+    "evil\x1b[2J",
+    "segments",
     "a/" * 1500 + "b",
-)
+]
 HOSTILE: list[Change] = [
     *map(rename_first, PATHS),  # above, absolute, of other systems, or where a directory is
     *map(with_size, (1 << 40, 1 << 80, -1, "1", 0)),

@@ -126,9 +126,8 @@ with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
 @pytest.mark.parametrize("lines", [1, 20])
 def test_killing_a_writer_leaves_the_old_index(home: Path, store: EdgeStore, lines: int) -> None:
     code = WRITER.format(root=str(ROOT), home=str(home))
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment(home)
-    ) as process:
+    pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "env": environment(home)}
+    with subprocess.Popen([sys.executable, "-c", code], **pipe) as process:
         assert process.stdout is not None
         for _ in range(lines):
             process.stdout.readline()

@@ -150,9 +150,7 @@ def test_parameters_follow_the_size() -> None:
     ("hnsw_from", "segments"),
     [pytest.param(1_000_000, 3, id="mapped"), pytest.param(14_500, 1, id="graph", marks=pytest.mark.long)],
 )
-def test_an_index_is_mapped_in_parts(
-    hnsw_from: int, segments: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mapped_parts(hnsw_from: int, segments: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts are searched like one; if there is a graph, they are merged."""
     part, count = 7_000, 15_000  # the engine does not optimize fewer vectors
     random = np.random.default_rng(4)

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from training import prepare
 from training.import_sets import imported
 from training.prepare import Passage, Question, located
 
@@ -101,15 +100,3 @@ def test_import_keeps_no_text_of_the_book(tmp_path: Path) -> None:
     assert (found["expected"][0]["page"], found["line"]) == ("b.md", 3)
     (tmp_path / "a.md").unlink()
     assert imported(row, tmp_path) is None
-
-
-def test_scifact_is_a_book(tmp_path: Path) -> None:
-    (tmp_path / "qrels").mkdir()
-    (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "7", "title": "T", "text": "x"}), "utf-8")
-    claims = [{"_id": "1", "text": "c"}, {"_id": "2", "text": "d"}]
-    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, claims)), "utf-8")
-    for split, claim in (("train", "1"), ("test", "2")):
-        judged = f"query-id\tcorpus-id\tscore\n{claim}\t7\t1\n"
-        (tmp_path / "qrels" / f"{split}.tsv").write_text(judged, "utf-8")
-    book = prepare.scifact_book(tmp_path)
-    assert [(row["split"], row["pos"]) for row in book["qs"]] == [("train", [0]), ("test", [0])]
