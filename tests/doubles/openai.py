@@ -157,7 +157,10 @@ class OpenAIDouble(Double):
         if self.flavour == "voyage" and set(body) - supported:
             return self.error(400, "Argument not supported by our API")
         if self.flavour == "vllm" and body.get("dimensions"):
-            return self.error(400, f'Model "{self.model}" does not support matryoshka representation')
+            changed = "changing output dimensions will lead to poor results."
+            return self.error(
+                400, f'Model "{self.model}" does not support matryoshka representation, {changed}'
+            )
         if len(texts) > self.max_texts and self.flavour == "infinity":
             words = f"List should have at most {self.max_texts} items after validation, not {len(texts)}"
             entry = {"type": "too_long", "loc": ["body", "text", "input"], "msg": words, "input": texts}
@@ -172,9 +175,15 @@ class OpenAIDouble(Double):
 
     def _too_long(self, tokens: int) -> Answer:
         limit = self.max_tokens
-        vllm = f"This model's maximum context length is {limit} tokens. However, you requested more"
+        vllm = (
+            f"This model's maximum context length is {limit} tokens. However, you requested 0 output tokens "
+            f"and your prompt contains at least {limit + 1} input tokens, for a total of at least {limit + 1} "
+            "tokens. Please reduce the length of the input prompt or the number of requested output tokens."
+        )
         tei = f"Input validation error: `inputs` must have less than {limit} tokens. Given: {tokens}"
-        llamacpp = f"input ({tokens} tokens) is too large to process. increase the physical batch size"
+        llamacpp = (
+            f"input ({tokens} tokens) is too large to process. increase the physical batch size (is: {limit})"
+        )
         errors = {"vllm": (400, vllm), "tei": (413, tei), "llamacpp": (500, llamacpp)}
         return self.error(*errors.get(self.flavour, (400, "the input length exceeds the context length")))
 
