@@ -14,9 +14,8 @@ from __future__ import annotations
 import atexit
 from typing import Any
 
-from recto.contracts import TEST_COLLECTION
-from recto.contracts.retrieval_test import functions
-from recto.contracts.retrieval_test.functions import (
+from recto.contracts import TEST_COLLECTION, retrieval_test
+from recto.contracts.retrieval_test import (
     MAX_TOP_K,
     Backend,
     CohereAPIError,
@@ -81,7 +80,7 @@ def format_results(query: str, results: list[SearchResult], top_k: int) -> dict[
         QdrantAPIError: If the results are not in order, or incomplete.
 
     """
-    return functions.format_results(query, results, top_k)
+    return retrieval_test.format_results(query, results, top_k)
 
 
 def close() -> None:

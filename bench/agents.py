@@ -23,7 +23,7 @@ from bench.question_sets import load_books
 from recto import Retriever
 from recto.server.mcp_server import build_server
 from recto.server.mcp_tools import LazyRetriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 
 TASKS = 30
 

@@ -26,7 +26,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.search.lexical import analyze_query, read_lexicon
 from recto.search.pipeline import best_evidence
 from recto.search.response import COVERED_FROM, NOT_COVERED_BELOW, SPREAD
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.index import IndexQuery
 
 _STEPS = 30  # of Newton's method, which needs fewer than ten

@@ -32,7 +32,7 @@ from recto import Retriever, __version__
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, IndexProgress, index_book
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import Mode
 
 COMMAND = "uv run --group bench python -m bench.books"

@@ -28,7 +28,7 @@ from bench.peers.process import RunnerError, RunnerProcess
 from bench.peers.runners.embedding import cached
 from bench.peers.runners.recto import Counted
 from bench.question_sets import Book, load_books
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 
 BUDGETS = (400, 800, 1600, 3000)
 RUN = 8

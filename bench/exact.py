@@ -19,8 +19,8 @@ from time import process_time
 from bench.scale import own_memory
 from bench.synthetic import TOP, batches, make_questions, mixed_chunks, sample_book
 from recto.search.lexical import LexiconBuilder
+from recto.stores import to_payload
 from recto.stores.edge import engine
-from recto.stores.points import to_payload
 from recto.types.search import NO_FILTERS
 
 SIZES = "20000,50000"

@@ -96,7 +96,7 @@ def index_stages(home: Path, options: argparse.Namespace) -> None:
     from recto.indexing.indexer import IndexJob, index_book, plan_book
     from recto.search.analyzer import ANALYZER
     from recto.search.lexical import LexiconBuilder, analyzed_text
-    from recto.stores.qdrant.store import ServerStore
+    from recto.stores.qdrant import ServerStore
 
     embedder = open_gpu(home, options, "fp32")
     settings = Settings("local", "edge", home / "home")

@@ -28,7 +28,7 @@ from typing import Any
 from bench.http import index_for_server, run_server
 from bench.spine import table
 from recto.book.chunking import ChunkSize, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources.tree import open_book
 from recto.errors import RectoError
 from recto.types.book import Page

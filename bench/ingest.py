@@ -25,7 +25,7 @@ from time import perf_counter, process_time
 
 from recto.api import SourceOptions, open_embedder, open_source, open_store, sample_source
 from recto.book.chunking import DEFAULT_SIZE, EmbeddingInput, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.onnx import LocalEmbedder
 from recto.evaluation.calibration import calibrate
@@ -34,8 +34,8 @@ from recto.indexing.journal import Journal
 from recto.protocols import Embedder, Progress, Source
 from recto.search.lexical import LexiconBuilder
 from recto.settings import Settings
+from recto.stores import check_vectors, to_payload
 from recto.stores.edge.build import send
-from recto.stores.points import check_vectors, to_payload
 from recto.types.search import Vector
 from tests.shared_embedder import Counting
 

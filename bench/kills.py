@@ -23,8 +23,8 @@ from pathlib import Path
 from bench.spine import ROOT, table
 from recto.errors import CollectionMissing, RectoError
 from recto.stores.archive import open_archive
+from recto.stores.edge import EdgeStore
 from recto.stores.edge.backup import KIND
-from recto.stores.edge.store import EdgeStore
 
 PAGES = 12
 NAME = "kills"

@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 
 from recto._util.text import nearest, page_key
 from recto.book.chunking import ChunkSize, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book

@@ -45,8 +45,8 @@ from recto.settings import (
     load_settings,
     read_variables,
 )
+from recto.stores.edge import EdgeStore
 from recto.stores.edge.layout import CollectionDirectory, size_on_disk
-from recto.stores.edge.store import EdgeStore
 from recto.types.search import Mode
 
 MODES: tuple[Mode, ...] = ("dense", "hybrid")

@@ -25,7 +25,7 @@ from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.index import EmbedderFingerprint, Fingerprint
 from recto.types.search import Chunk
 

@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bench.spine import table
-from recto._util.numbers import percentile
+from recto._util import percentile
 from recto.api import open_embedder, open_store
 from recto.book.sources.tree import open_book
 from recto.evaluation.calibration import calibrate
@@ -94,7 +94,7 @@ import sys, time
 from pathlib import Path
 from recto.search.query_log import QueryLog
 from recto.settings import QueryLogOptions
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.search import Hit, NO_FILTERS, Outcome, SearchResponse, Timings
 log, hits = QueryLog(QueryLogOptions(Path(sys.argv[1]))), tuple(Hit(0.5, chunk(i), 0.5) for i in range(5))
 number = 0

@@ -25,16 +25,7 @@ from statistics import quantiles
 from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
-from bench.synthetic import (
-    MODULES,
-    PAGE,
-    TOP,
-    Postings,
-    batches,
-    known_results,
-    mixed_chunks,
-    sample_book,
-)
+from bench.synthetic import MODULES, PAGE, TOP, Postings, batches, known_results, mixed_chunks, sample_book
 from recto.api import open_embedder
 from recto.errors import RectoError
 from recto.protocols import Index, Store
@@ -42,10 +33,10 @@ from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query, read_lexicon
 from recto.search.pipeline import nearest_chunks, rank, to_hits, with_ties
 from recto.settings import Settings, load_settings
+from recto.stores import LEXICAL
+from recto.stores.edge import EdgeStore
 from recto.stores.edge.index import EdgeIndex
 from recto.stores.edge.layout import digest
-from recto.stores.edge.store import EdgeStore
-from recto.stores.points import LEXICAL
 from recto.stores.qdrant import open_server
 from recto.stores.qdrant.collections import MAX_LEXICON
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexQuery

@@ -23,7 +23,7 @@ from typing import Any
 from recto import __version__
 from recto.api import open_embedder, open_store, sample_source
 from recto.book.chunking import ChunkSize, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.granite.embedder import MODELS
 from recto.embedders.onnx import LocalEmbedder

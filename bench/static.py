@@ -41,7 +41,7 @@ from recto.search.retriever import Retriever
 from recto.server.semantic_export import SHARD_TOKENS
 from recto.server.static_export import StaticExport, export_static
 from recto.settings import Settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import Chunk, Mode
 
 PAGEFIND = ("pagefind", "pagefind, without stop words")

@@ -36,7 +36,7 @@ from recto.evaluation.tune import DEFAULT_MEASURE, DEFAULT_WEIGHTS, INTERVAL, de
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import MODES
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from bench.vectors import Vectors
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.types.book import Page
 from recto.types.search import Chunk
 

@@ -16,15 +16,9 @@ from onnx import TensorProto, helper
 
 from recto.api import sample_source
 from recto.book.chunking import ChunkSize, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.embedders.granite.embedder import MAX_TOKENS, MODELS, PROBE, VARIANTS, Variant
-from recto.embedders.granite.weights import (
-    CALIBRATION,
-    Arrays,
-    find_pack,
-    read_calibration,
-    read_tokenizer,
-)
+from recto.embedders.granite.weights import CALIBRATION, Arrays, find_pack, read_calibration, read_tokenizer
 from recto.embedders.onnx import Weights, new_session, new_tokenizer
 from recto.evaluation.suites import documented_suite
 from recto.settings import BUILT_IN_MODEL

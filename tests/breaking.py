@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from recto.protocols import Index
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import vector
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import vector
 from recto.types.search import Chunk, Vector
 
 Passages = list[tuple[Chunk, Vector]]

@@ -18,14 +18,13 @@ from hypothesis import HealthCheck, settings
 
 from recto._util.files import WriterLock
 from recto.api import index_sample, open_store
-from recto.book.parsing.formats import formats, reader_version
+from recto.book.parsing import formats, reader_version
 from recto.contracts import DEFAULT_COLLECTIONS, QUERY_COLLECTION
 from recto.evaluation.calibration import calibrate
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import SAMPLE_COLLECTION, Settings
-from recto.stores.edge import build
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore, build
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.library import write_index, write_library

@@ -12,7 +12,7 @@ from typing import Any
 from recto.book.sources.tree import open_book
 from recto.indexing.indexer import IndexJob, IndexReport, index_book
 from recto.protocols import Embedder, Source
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 
 FILE = Path(__file__).with_suffix(".txt")
 

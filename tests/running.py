@@ -63,9 +63,9 @@ def in_process(
     **more: str,
 ) -> Done:
     """Call a command's own runner with the variables, directory and streams of a new process."""
+    from recto.cli import run as run_command
     from recto.cli.main import recto
     from recto.cli.retrieve import retrieve
-    from recto.cli.runner import run as run_command
 
     command = {"recto": recto, "retrieve.py": retrieve}[name]
     call = partial(run_command, command, list(arguments), name)

@@ -14,16 +14,16 @@ import recto
 from recto.book.sources.options import SiteOptions
 from recto.cli.main import recto as product
 from recto.cli.retrieve import retrieve
-from recto.stores.points import to_payload
+from recto.stores import to_payload
 from recto.stores.qdrant.dialects import ALIASES
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from tests.running import ROOT
 from tests.server.http.service import described
 
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "src" / "recto"
 VARIABLE = r"(?:RECTO|QDRANT|COHERE)_[A-Z_]+|COLLECTION_NAME|NO_COLOR"
-SETTINGS_MODULES = ("settings.py", "server/http/__init__.py", "server/auth.py", "cli/runner.py")
+SETTINGS_MODULES = ("settings.py", "server/http/__init__.py", "server/auth.py", "cli/__init__.py")
 
 
 def page(name: str) -> str:

@@ -28,7 +28,7 @@ from time import perf_counter
 from typing import Any
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources.tree import open_book
 from recto.embedders.local import open_local
 from recto.evaluation.binding import heading_key

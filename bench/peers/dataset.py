@@ -13,7 +13,7 @@ from bench.chunk_quality import BookQuestion
 from bench.peers.runners.embedding import key
 from bench.vectors import Vectors
 from recto.book.chunking import DEFAULT_SIZE, EmbeddingInput, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.protocols import Source
 from recto.types.search import Chunk
 

@@ -32,7 +32,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "cohere": "recto.embedders.cohere:open_cohere",
         "openai": "recto.embedders.openai:open_openai",
     },
-    STORES: {"edge": "recto.stores.edge.store:open_edge", "server": "recto.stores.qdrant:open_server"},
+    STORES: {"edge": "recto.stores.edge:open_edge", "server": "recto.stores.qdrant:open_server"},
 }
 
 Notify = Callable[[str], None]

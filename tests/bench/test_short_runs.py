@@ -19,7 +19,7 @@ from recto.embedders.granite.embedder import built_in_embedder
 from recto.evaluation.calibration import calibrate
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.doubles.qdrant import QdrantDouble
 
 TEXTS = ["What is ROS 2?", "A node publishes messages to a topic. " * 9, "A biped balances."]

@@ -14,7 +14,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page, page_language
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.parsing.markdown import parse
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.parsing.formats import format_of, page_suffixes, read, reader_version
+from recto.book.parsing import format_of, page_suffixes, read, reader_version
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError, InvalidArgument
@@ -108,7 +108,7 @@ def test_a_plugin_can_replace_the_reader_of_another_format(book: Path, install_p
 
 @pytest.mark.parametrize("suffix", ["pdf", "epub"])
 def test_a_format_without_its_extra(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recto.book.parsing.formats._is_installed", lambda _: False)
+    monkeypatch.setattr("recto.book.parsing._is_installed", lambda _: False)
     (tmp_path / f"a.{suffix}").write_text("x")
     with pytest.raises(InvalidArgument) as caught:
         open_book(tmp_path / f"a.{suffix}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.chunking import leftovers
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources.options import BookFile, SiteOptions
 from recto.book.sources.site import Site
 from recto.book.sources.tree import GENERATORS, open_book

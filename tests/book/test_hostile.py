@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.parsing.frontmatter import load_mapping, load_yaml, stated
 from recto.book.parsing.markdown import parse
 from recto.book.sources.directory import any_of, ignored

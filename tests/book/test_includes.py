@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources.tree import BookTree, open_book
 from recto.types.book import Page
 from tests.book.files import write

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources import SourceOptions, open_source
 from recto.book.sources.options import SiteOptions, read_book_file
 from recto.book.sources.tree import BookTree, MarkdownTree, open_book

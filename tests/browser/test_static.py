@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from recto.server.static_export import export_static
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.browser.site import Site
 from tests.browser.test_widget import QUESTION, SAMPLE, Reader
 from tests.browser.webui import problems

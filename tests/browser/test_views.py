@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Browser, expect
 
-from recto.evaluation import records
+from recto.evaluation import report
 from recto.evaluation.coverage import cover
 from recto.evaluation.runs import run_suite
 from recto.evaluation.suites import Expectation, Suite
@@ -20,7 +20,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.server.http import ServeOptions
 from recto.settings import Settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.breaking import publish_broken, with_opposite_vectors
 from tests.browser.hostile import ATTACKS
 from tests.browser.test_looks import nothing_ran
@@ -189,13 +189,13 @@ def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathF
     home = shutil.copytree(house / "home", tmp_path_factory.mktemp("measured") / "home")
     publish_broken(home, with_opposite_vectors("slugs", "brakes"))
     retriever = Retriever(embedder, EdgeStore(home), "broken")
-    records.keep_coverage(home, retriever.open().info, cover(retriever))
+    report.keep_coverage(home, retriever.open().info, cover(retriever))
     questions = (
         Expectation("When are beans sown?", modules=("garden",)),
         Expectation("What eats lettuce at night?", modules=("kitchen",)),
     )
     run = run_suite(retriever, Suite("household", questions))
-    records.keep_run(home, retriever.open().info, run, "recto validate --suite household.json")
+    report.keep_run(home, retriever.open().info, run, "recto validate --suite household.json")
     return Settings("local", "edge", home, threads=1, collection="broken")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import click
 import pytest
 
-from recto.cli import runner
+from recto import cli
 from recto.types.search import Vector
 from tests.cli.terminals import piped
 from tests.running import Done, recto, run
@@ -118,11 +118,11 @@ def test_memory_and_panics(raised: BaseException, message: str, capsys: pytest.C
     @click.option("--index", is_flag=True)
     def fail(index: bool) -> None:
         if index:
-            runner.use_exit_codes(runner.INDEX_EXIT_CODES)
+            cli.use_exit_codes(cli.INDEX_EXIT_CODES)
         raise raised
 
-    assert runner.run(fail, [], "fail") == 3
-    assert runner.run(fail, ["--index"], "fail") == 4
+    assert cli.run(fail, [], "fail") == 3
+    assert cli.run(fail, ["--index"], "fail") == 4
     assert f"[ERROR] {message}" in capsys.readouterr().err
 
 
@@ -180,7 +180,7 @@ def test_counts_of_one(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "book" / "a.md").write_text("# Pumps\n\nA pump is a machine.\n")
     suite = tmp_path / "suite.json"
     suite.write_text(json.dumps({"queries": [{"query": "What is a pump?", "expect": {"page": "a.md"}}]}))
-    monkeypatch.setattr("recto.cli.indexing._LOG_SECONDS", 0.0)
+    monkeypatch.setattr("recto.cli.commands.index._LOG_SECONDS", 0.0)
     book = ("index", str(tmp_path / "book"), "--collection", "pumps")
     others = (
         "collections; search pump; search pump --by-page; explain pump; coverage --verbose; calibrate; doctor; "

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.stores.edge import layout
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, publish
+from recto.stores.edge import EdgeStore, layout
+from recto.testing.parts import chunk, publish
 from recto.types.search import MODES
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble

@@ -13,8 +13,8 @@ import pytest
 from qdrant_client import QdrantClient
 
 from recto.book.sources.tree import open_book
+from recto.cli import run as run_command
 from recto.cli.retrieve import retrieve as retrieve_command
-from recto.cli.runner import run as run_command
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.embedders import cohere as cohere_module
 from recto.stores.qdrant import connection as connection_module

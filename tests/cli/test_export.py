@@ -7,9 +7,9 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from recto.search.outline import export_llms
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, publish
+from recto.search.pages import export_llms
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import chunk, publish
 from tests.running import recto
 
 SITE = "https://example.org/book/"

@@ -15,7 +15,7 @@ HEAVY = {
 }
 RUN = """
 import json, os, sys
-from recto.cli.runner import run
+from recto.cli import run
 codes, before = [], dict(os.environ)
 for name, arguments, variables in json.loads(sys.argv[1]):
     os.environ.update(variables)
@@ -79,7 +79,7 @@ def test_help_and_errors_import_nothing_heavy(home: Path) -> None:
 def test_the_overview_of_the_commands_imports_no_settings_and_no_values(home: Path) -> None:
     """They have dozens of dataclasses, which take longer than the rest of `recto --help`."""
     _, loaded = run_all(home, ("recto", ["--help"], {}))
-    assert "recto.cli.runner" in loaded
+    assert "recto.cli" in loaded
     assert loaded & {"recto.settings", "recto.types.search", "recto.api", "recto.protocols"} == set()
 
 

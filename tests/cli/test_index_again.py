@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.cli.terminals import Terminal
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
@@ -75,9 +75,9 @@ def test_the_report_of_changes(home: Path, small_book: Path) -> None:
 
 def test_progress_on_a_pipe(home: Path, small_book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ("index", str(small_book), "--collection", "garden", "--rebuild")
-    monkeypatch.setattr("recto.cli.indexing._LOG_SECONDS", 3600.0)
+    monkeypatch.setattr("recto.cli.commands.index._LOG_SECONDS", 3600.0)
     assert recto(home, *command).stderr == "", "a short run prints no progress"
-    monkeypatch.setattr("recto.cli.indexing._LOG_SECONDS", 0.0)
+    monkeypatch.setattr("recto.cli.commands.index._LOG_SECONDS", 0.0)
     lines = recto(home, *command).stderr.splitlines()
     assert {"Reading: 1 page, 1 chunk", "Reading: 4 pages, 4 chunks"} <= set(lines)
     assert re.fullmatch(r"4 pages, 4 of 4 chunks, [\d,]+ tokens/s, 0:00 left", lines[-1])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recto.evaluation.suites import load_suite
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.breaking import publish_broken, with_noise, without_module
 from tests.cli.test_validate import HELD_OUT
 from tests.running import recto

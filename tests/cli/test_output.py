@@ -17,13 +17,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from recto._util.text import to_json
-from recto.cli import render
-from recto.cli.output import echo, echo_text
+from recto.cli import echo, echo_text, render
 from recto.cli.render import Style, cells, cut, results, results_json, wrap
 from recto.search.display import NOT_COVERED, UNCLEAR, words_to_match
 from recto.search.response import coverage
 from recto.server.listening import JsonFormatter
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.search import NO_FILTERS, Filters, Hit, Outcome, PageGroup, SearchResponse, Timings
 from tests.cli.terminals import piped
 from tests.doubles.qdrant import QdrantDouble
@@ -204,7 +203,7 @@ def test_the_shell(nasty_home: Path) -> None:
 def test_log_lines_of_libraries() -> None:
     program = (
         "import click, logging\n"
-        "from recto.cli.runner import run\n"
+        "from recto.cli import run\n"
         "@click.command()\n"
         "def log():\n"
         f"    logging.getLogger('library').warning('path %s', {NASTY!r})\n"

@@ -20,8 +20,8 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
 from recto.types.search import Filters
 from tests.cli.terminals import CTRL_C, CTRL_D, TAB, UP, Terminal, piped
 from tests.doubles.cohere import CohereDouble

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.parsing.formats import MARKDOWN, MDX, QUARTO, RST
+from recto.book.parsing import MARKDOWN, MDX, QUARTO, RST
 from recto.book.sources.tree import open_book
 from recto.book.sources.website import CrawlOptions
 from recto.book.sources.website.crawl import WebsiteSource

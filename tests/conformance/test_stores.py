@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from recto._util.numbers import cosine
+from recto._util import cosine
 from recto.errors import CollectionMissing, ConfigurationError, StoreBusy
 from recto.protocols import Store
 from recto.settings import ServerOptions
-from recto.stores.edge.store import EdgeStore
-from recto.stores.points import candidate_limit
+from recto.stores import candidate_limit
+from recto.stores.edge import EdgeStore
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
 from recto.testing import StoreConformance
+from recto.testing.parts import EMBEDDER, chunk, publish, publish_lexical, vector
 from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, terms
-from recto.testing.values import EMBEDDER, chunk, publish, publish_lexical, vector
 from recto.types.index import IndexQuery, SparseVector
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble

@@ -30,7 +30,7 @@ from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import Precision, Settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from scripts import make_graph
 from scripts.make_merges import merges
 from tests.book.files import write

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from recto._util.numbers import PROBE_TEXTS, is_same_probe
+from recto._util import PROBE_TEXTS, is_same_probe
 from recto._util.retry import retry_after
 from recto.embedders import openai as module
 from recto.embedders.openai import OpenAIEmbedder

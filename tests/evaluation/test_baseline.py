@@ -15,7 +15,7 @@ from recto.errors import InvalidArgument
 from recto.evaluation.baseline import checks, compare, load_baseline, make_baseline
 from recto.evaluation.measures import DEFAULT_MEASURES, Judged
 from recto.evaluation.runs import QueryResult, Run
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.search import Hit
 
 DEPTH = 10

@@ -14,8 +14,8 @@ from recto.evaluation.binding import Bound, bind, find_passages, heading_key
 from recto.evaluation.measures import Measure
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, publish
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import chunk, publish
 from recto.types.search import Chunk
 
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto._util.numbers import cosine, percentile
+from recto._util import cosine, percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_queries
 from recto.indexing.indexer import IndexReport
 from recto.protocols import Embedder, Index
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, publish
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import chunk, publish
 from recto.types.index import Calibration
 from recto.types.search import Vector
 from tests.library import write_index, write_library

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from recto.errors import StorageError
-from recto.evaluation import records
+from recto.evaluation import report
 from recto.evaluation.calibration import calibrate, first_sentence, heading_question
 from recto.evaluation.coverage import WITHIN, Coverage, cover, sections_of
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import chunk
 from tests.breaking import Passages, publish_broken, with_opposite_vectors
 from tests.library import write_index, write_library
 from tests.running import recto
@@ -124,11 +124,11 @@ def test_a_damaged_report_is_as_if_it_were_missing(house_retriever: Retriever, h
     path = home / "reports" / "house" / "suite.json"
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    assert records.read_report(home, house_retriever.open().info, "suite") is None
+    assert report.read_report(home, house_retriever.open().info, "suite") is None
 
 
 def test_a_home_that_cannot_be_written_is_told(house_retriever: Retriever, home: Path) -> None:
     home.mkdir()
     (home / "reports").write_text("a file where a directory should be")
     with pytest.raises(StorageError, match="cannot be written"):
-        records.keep_coverage(home, house_retriever.open().info, Coverage("house", (), {}))
+        report.keep_coverage(home, house_retriever.open().info, Coverage("house", (), {}))

@@ -15,7 +15,7 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from recto._util.files import WriterLock
-from recto.cli.commands.doctor import exit_code
+from recto.cli.commands.checks import exit_code
 from recto.embedders.granite import embedder as granite
 from recto.embedders.granite.embedder import VARIANTS
 from recto.evaluation.calibration import calibrate
@@ -24,12 +24,11 @@ from recto.evaluation.doctor.environment import DoctorContext, Finding
 from recto.indexing.promotion import promote
 from recto.protocols import Embedder
 from recto.settings import ServerOptions
-from recto.stores.edge import layout
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore, layout
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.collections import LEXICON_KEY
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
-from recto.testing.values import chunk, publish, publish_lexical
+from recto.testing.parts import chunk, publish, publish_lexical
 from recto.types.index import Calibration
 from recto.types.search import Vector
 from tests import breaking

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.evaluation.drafts import Questions, Usage, choose_drafts, find_questions
 from recto.types.book import Page
 from recto.types.search import Chunk

@@ -21,7 +21,7 @@ from recto.evaluation.gaps import (
 )
 from recto.evaluation.suites import load_suite
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 
 MISSING = ["submarine reactor", "nuclear submarine reactor", "How does the reactor of a submarine work?"]
 COVERED = ["How is jam made?", "when are beans sown", "sharpen a knife", "Sharpen a knife!", "flat tyres"]

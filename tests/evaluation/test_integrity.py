@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources.tree import open_book
 from recto.evaluation.integrity import IssueKind, Issues, check_integrity, compare_with_source, embedded_text
 from recto.protocols import Embedder
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import Chunk
 from tests import breaking
 from tests.breaking import Passages

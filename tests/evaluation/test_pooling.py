@@ -26,7 +26,7 @@ from recto.evaluation.pooling import (
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import MODES
 from tests.library import write_index
 

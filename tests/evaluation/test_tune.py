@@ -25,7 +25,7 @@ from recto.evaluation.tune import (
 )
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import MODES
 from tests.running import ROOT
 from tests.shared_embedder import Counting

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from recto.indexing.journal import Journal
-from recto.testing.values import EMBEDDER, vector
+from recto.testing.parts import EMBEDDER, vector
 from recto.types.index import EmbedderFingerprint
 
 BATCHES = [["a1", "b2"], ["c3"], ["d4", "e5", "f6"]]

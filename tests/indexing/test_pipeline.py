@@ -15,8 +15,8 @@ from recto.indexing.indexer import IndexJob, IndexProgress, IndexReport, index_b
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.pipeline import ReadAhead
 from recto.protocols import Progress
+from recto.stores.edge import EdgeStore
 from recto.stores.edge.build import EdgeBuild
-from recto.stores.edge.store import EdgeStore
 from recto.testing import HashEmbedder
 from recto.types.book import Failure, Page
 from recto.types.index import CostEstimate

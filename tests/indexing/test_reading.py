@@ -17,9 +17,9 @@ from typing import Any, NoReturn, cast
 import psutil
 import pytest
 
+from recto.book import parsing
 from recto.book.chunking import DEFAULT_SIZE
-from recto.book.parsing import formats as page_formats
-from recto.book.parsing.formats import Format
+from recto.book.parsing import Format
 from recto.book.sources.tree import MarkdownTree
 from recto.errors import ConfigurationError
 from recto.indexing import reading
@@ -218,12 +218,12 @@ def test_a_format_that_only_this_process_knows(monkeypatch: pytest.MonkeyPatch) 
         block = Block("paragraph", f"read in {os.getpid()}", 1, 1)
         return Document("Odd", (Section(("Odd",), 1, "", 1, (block,)),))
 
-    monkeypatch.setattr(page_formats, "BUILT_IN", (*page_formats.BUILT_IN, Format("odd", (), read)))
-    page_formats.formats.cache_clear()
+    monkeypatch.setattr(parsing, "BUILT_IN", (*parsing.BUILT_IN, Format("odd", (), read)))
+    parsing.formats.cache_clear()
     try:
         results = read_all(jobs(page(100, "text", "odd")), 1)
     finally:
-        page_formats.formats.cache_clear()
+        parsing.formats.cache_clear()
     (odd,) = [read for job, read in results if job.page.format == "odd"]
     assert odd is not None
     assert odd.chunks[0].input.chunk.text == f"read in {os.getpid()}"

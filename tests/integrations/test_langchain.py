@@ -17,7 +17,7 @@ from recto.contracts import QUERY_COLLECTION
 from recto.integrations.langchain import RectoLangChainRetriever
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 
 QUESTION = "What is a ROS 2 node?"
 

@@ -11,9 +11,9 @@ from qdrant_client import models
 
 from recto.errors import ConfigurationError, IndexDamaged, RectoError
 from recto.settings import ServerOptions
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
-from recto.testing.values import chunk, publish_lexical
+from recto.testing.parts import chunk, publish_lexical
 from tests.stores.test_backup import forge, read_header
 
 NAME, COPY, ALIAS = "backup-books", "backup-copy", "backup-library"

@@ -20,8 +20,8 @@ from recto.indexing.promotion import differs
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import SAMPLE_COLLECTION, load_settings
-from recto.stores.edge.store import EdgeStore
-from recto.stores.qdrant.store import ServerStore
+from recto.stores.edge import EdgeStore
+from recto.stores.qdrant import ServerStore
 from recto.types.search import MODES, Hit, Mode
 from tests.live.nodes import START_SECONDS, Cluster, Node
 from tests.running import recto, wait_until

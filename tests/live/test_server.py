@@ -14,8 +14,8 @@ import pytest
 from qdrant_client import QdrantClient
 
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
 from tests.live.nodes import Node
 from tests.running import Done, recto
 from tests.stores.test_server import (  # noqa: F401 - collections of other pipelines, on a real server, too

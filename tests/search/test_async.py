@@ -18,8 +18,8 @@ from recto.errors import EmbeddingError, Unreachable
 from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions, Settings
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
 from recto.types.search import NO_FILTERS, Filters, Outcome, SearchResponse
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble

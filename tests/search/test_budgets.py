@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import pytest
 
 from recto.search.retriever import Retriever
+from recto.stores.edge import EdgeStore
 from recto.stores.edge import index as edge_index
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import EMBEDDER, HashEmbedder, chunk, fingerprint, vector
+from recto.testing.parts import EMBEDDER, HashEmbedder, chunk, fingerprint, vector
 from recto.types.index import Calibration
 from recto.types.search import Filters, Vector
 

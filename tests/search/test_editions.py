@@ -18,12 +18,12 @@ from recto.evaluation.doctor.environment import DoctorContext
 from recto.evaluation.explain import Verdict, explain
 from recto.evaluation.runs import Options, run_suite
 from recto.evaluation.suites import Expectation, Suite
-from recto.search.outline import read_outline
+from recto.search.pages import read_outline
 from recto.search.query import make_filters, split_preferred
 from recto.search.retriever import Retriever
 from recto.server.static_export import export_static
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import HashEmbedder
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import HashEmbedder
 from recto.types.search import Filters, Outcome, SearchResponse
 from tests.book.files import write
 from tests.library import write_index

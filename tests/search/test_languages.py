@@ -17,7 +17,7 @@ from recto.search.analyzer import exact_term, fold, query_words, word_spans, wor
 from recto.search.display import ELLIPSIS, SNIPPET, make_snippet, matched_words
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.markdown import plain_text
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.book import Block
 from recto.types.search import Chunk
 from tests.languages import SENTENCES

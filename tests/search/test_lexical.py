@@ -19,7 +19,7 @@ from recto.search.lexical import (
     analyze_query,
     is_common,
 )
-from recto.testing import values
+from recto.testing import parts
 from recto.types.search import LEXICAL_WEIGHT, Chunk
 from scripts.make_common_words import build
 
@@ -32,7 +32,7 @@ TEXTS = (
 
 
 def chunk(text: str, number: int = 0) -> Chunk:
-    return replace(values.chunk(number), text=text, headings=())
+    return replace(parts.chunk(number), text=text, headings=())
 
 
 def lexicon(*texts: str) -> Lexicon:

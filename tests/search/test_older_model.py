@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.contracts.retrieval_test.functions import Backend, QdrantAPIError, ask
+from recto.contracts.retrieval_test import Backend, QdrantAPIError, ask
 from recto.embedders.granite.embedder import FINGERPRINT, GRANITE
 from recto.errors import FingerprintMismatch
 from recto.evaluation.calibration import calibrate
@@ -18,7 +18,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
 from recto.settings import load_settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import SearchResponse
 from tests.conftest import SHARED
 from tests.library import write_index

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from recto.book.chunking import ChunkSize, chunk_page
-from recto.book.parsing.formats import read
-from recto.search.outline import outline_of
-from recto.search.pages import BookPage
-from recto.testing.values import chunk
+from recto.book.parsing import read
+from recto.search.pages import BookPage, outline_of
+from recto.testing.parts import chunk
 from recto.types.book import Page
 
 ROWS = "\n".join(f"| pin {number} | the signal number {number} of the controller |" for number in range(40))

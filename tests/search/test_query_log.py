@@ -16,7 +16,7 @@ from recto.errors import InvalidArgument, StorageError
 from recto.search import query_log
 from recto.search.query_log import QueryLog, log_files, open_query_log, read_query_log, remove_old_files
 from recto.settings import QueryLogOptions, QueryLogText, Settings
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.search import Filters, Hit, Outcome, SearchResponse, Timings
 from tests.running import wait_until
 

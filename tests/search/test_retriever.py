@@ -21,7 +21,7 @@ from recto.search.pages import nearest_page
 from recto.search.pipeline import best_evidence, rank
 from recto.search.response import answerable, coverage, noise_score
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.index import Calibration, Candidates, SparseVector
 from recto.types.search import LEXICAL_WEIGHT, MODES, Filters, Mode, Outcome, SearchResponse
 

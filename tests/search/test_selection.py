@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bench import selections
 from recto.search.retriever import Retriever
 from recto.search.selection import build_selection_query, exclude_and_diversify
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.testing import HashEmbedder
 from recto.types.search import Chunk, Filters, Hit, Outcome
 from tests.library import write_index

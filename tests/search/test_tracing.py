@@ -19,7 +19,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever, make_retriever
 from recto.settings import Settings, load_settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.conftest import COHERE_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.running import run

@@ -27,8 +27,8 @@ from recto.search.retriever import Retriever
 from recto.server.http.models import HitModel, RelatedResponseModel
 from recto.server.static_export import _analysis, export_static
 from recto.settings import SAMPLE_COLLECTION
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, publish, publish_lexical
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import chunk, publish, publish_lexical
 from recto.types.index import IndexQuery
 from recto.types.search import Chunk, Hit
 from tests.book.files import write

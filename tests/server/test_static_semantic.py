@@ -28,8 +28,8 @@ from recto.search.retriever import Retriever
 from recto.server.semantic_export import MODEL_SHA256, POSITIONS, pack_light
 from recto.server.static_export import export_static
 from recto.settings import SAMPLE_COLLECTION
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, publish_lexical
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import chunk, publish_lexical
 from recto.types.search import Hit
 from tests.book.files import write
 from tests.languages import SENTENCES

@@ -16,7 +16,7 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from recto.book.chunking import leftovers
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.protocols import Source

@@ -17,7 +17,7 @@ import pytest
 from recto.embedders.granite import embedder as granite
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.running import ROOT, reuse_embedder
 from tests.server.test_static_export import contents
 from tests.sites.building import PLUGIN

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from recto.stores.edge import layout
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, publish_lexical
+from recto.stores.edge import EdgeStore, layout
+from recto.testing.parts import chunk, publish_lexical
 from recto.types.index import Calibration
 
 CALIBRATION = Calibration(0.6, 0.97, 20, 30)

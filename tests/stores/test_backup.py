@@ -29,10 +29,9 @@ from recto.errors import (
     StorageError,
     StoreBusy,
 )
-from recto.stores.edge import backup, build, layout
-from recto.stores.edge.store import EdgeStore
-from recto.stores.points import to_payload
-from recto.testing.values import chunk, publish
+from recto.stores import to_payload
+from recto.stores.edge import EdgeStore, backup, build, layout
+from recto.testing.parts import chunk, publish
 from tests.running import wait_until
 from tests.stores.conftest import CALIBRATION
 

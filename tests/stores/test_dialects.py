@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recto.errors import ConfigurationError
-from recto.stores.points import from_payload, to_payload
+from recto.stores import from_payload, to_payload
 from recto.stores.qdrant.dialects import (
     ALIASES,
     CLIENT_SIDE,
@@ -34,7 +34,7 @@ from recto.stores.qdrant.dialects import (
     stored_modules,
     url_filter,
 )
-from recto.testing.values import chunk as own_chunk
+from recto.testing.parts import chunk as own_chunk
 from recto.types.search import Chunk, Filters
 
 ANY = Dialect("any")

@@ -25,15 +25,13 @@ import qdrant_edge
 
 from recto._util.files import replace_text
 from recto.errors import IndexDamaged, Unreachable
+from recto.stores.edge import EdgeStore, engine, layout
 from recto.stores.edge import build as edge_build
-from recto.stores.edge import engine, layout
-from recto.stores.edge import store as edge_store
 from recto.stores.edge.build import find_fault, send
 from recto.stores.edge.engine import engine_errors, to_recto_error
 from recto.stores.edge.layout import file_state
-from recto.stores.edge.store import EdgeStore
+from recto.testing.parts import EMBEDDER, chunk, fingerprint, publish, vector
 from recto.testing.stores import nearest
-from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, vector
 from recto.types.index import IndexQuery
 from recto.types.search import Vector
 from tests.running import ROOT, environment, wait_until
@@ -111,8 +109,8 @@ WRITER = """
 import sys, time
 sys.path.insert(0, {root!r})
 from pathlib import Path
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import EMBEDDER, chunk, fingerprint, vector
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import EMBEDDER, chunk, fingerprint, vector
 with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
     for start in range(0, 2000, 100):
         build.add([chunk(number) for number in range(start, start + 100)], [vector(number) for number in range(start, start + 100)])
@@ -332,7 +330,7 @@ def test_a_process_leaves_the_index_in_the_page_cache(home: Path, ending: str) -
         path.read_bytes()
     before = sum(map(cached_pages, on_disk))
     assert before > 0
-    imports = "from pathlib import Path; from recto.stores.edge.store import EdgeStore"
+    imports = "from pathlib import Path; from recto.stores.edge import EdgeStore"
     code = f"{imports}; store = EdgeStore(Path({str(home)!r}), close_at_exit=True); {ending}"
     subprocess.run([sys.executable, "-c", code], env=environment(home), check=True)
     assert sum(map(cached_pages, on_disk)) > before * 0.8  # opening the index drops some small files
@@ -390,7 +388,7 @@ def test_damage_of_a_large_file_is_found_once_a_day(
 
 
 def test_the_verifier_ends_with_its_store(home: Path, large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_store, "_VERIFY_PAUSE", 0.01)
+    monkeypatch.setattr("recto.stores.edge._VERIFY_PAUSE", 0.01)
     monkeypatch.setattr(layout, "VERIFIED_SECONDS", -1)
     store: EdgeStore | None = EdgeStore(home, verify_later=True)
     assert store is not None

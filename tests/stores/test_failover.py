@@ -15,12 +15,12 @@ from qdrant_client.models import Distance, VectorParams
 
 from recto.errors import CollectionMissing, InvalidArgument, Unreachable
 from recto.settings import ServerOptions
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant import connection as module
 from recto.stores.qdrant.collections import Generations
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
+from recto.testing.parts import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.testing.stores import nearest
-from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import IndexQuery
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import refused_url, status

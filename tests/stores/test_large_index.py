@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recto.stores import to_payload
 from recto.stores.edge import engine
 from recto.stores.edge.build import _build, send
 from recto.stores.edge.engine import HIGH_EF_FROM, HNSW_FROM, MAPPED_FROM, large_config, search_params
 from recto.stores.edge.index import EdgeIndex
-from recto.stores.points import to_payload
+from recto.testing.parts import chunk, fingerprint
 from recto.testing.stores import nearest
-from recto.testing.values import chunk, fingerprint
 from recto.types.index import IndexInfo, SparseVector
 from recto.types.search import Filters, Payload, Vector
 

@@ -31,16 +31,16 @@ from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.retriever import Retriever, query_embedder
 from recto.settings import ServerOptions
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant import build as build_module
 from recto.stores.qdrant import collections as collections_module
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant import index as index_module
 from recto.stores.qdrant.connection import Connection
 from recto.stores.qdrant.index import ServerIndex
-from recto.stores.qdrant.store import ServerStore
+from recto.testing.parts import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.testing.stores import nearest
-from recto.testing.values import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import IndexQuery, SparseVector
 from recto.types.search import Filters
 from tests.conftest import QDRANT_KEY

@@ -17,10 +17,10 @@ from recto.errors import (
     Unreachable,
 )
 from recto.settings import ServerOptions
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
-from recto.testing.values import chunk, publish_lexical
+from recto.testing.parts import chunk, publish_lexical
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import delay, drop, rubbish, status

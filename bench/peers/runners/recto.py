@@ -50,7 +50,7 @@ class Recto:
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
         """Embed in the indexer's batches and publish; a batch is written while the next one is embedded."""
         from recto.indexing.indexer import _BATCH
-        from recto.stores.edge.store import EdgeStore
+        from recto.stores.edge import EdgeStore
 
         embedder = Counted(embedding)
         with EdgeStore(folder).build(COLLECTION, embedder.fingerprint, rebuild=True) as build:
@@ -64,7 +64,7 @@ class Recto:
 
     def open(self, folder: Path, embedding: Embedding) -> None:
         """Connect a retriever."""
-        from recto.stores.edge.store import EdgeStore
+        from recto.stores.edge import EdgeStore
 
         self._retriever = self._retriever_class(Counted(embedding), EdgeStore(folder), COLLECTION)
         self._retriever.open()
@@ -85,7 +85,7 @@ class Recto:
         """Index the directory as `recto index` does."""
         from recto.book.sources.tree import MarkdownTree
         from recto.indexing.indexer import IndexJob, index_book
-        from recto.stores.edge.store import EdgeStore
+        from recto.stores.edge import EdgeStore
 
         work: Any = IndexJob(MarkdownTree(docs), Counted(embedding))
         return index_book(work, EdgeStore(folder), COLLECTION, journal=folder / "journal").info.chunks
@@ -97,7 +97,7 @@ class Recto:
     def split(self, file: Path) -> list[str]:
         """Return the chunks of a page."""
         from recto.book.chunking import DEFAULT_SIZE, chunk_page
-        from recto.book.parsing.formats import read
+        from recto.book.parsing import read
         from recto.book.sources.tree import MarkdownTree
         from recto.embedders.granite.embedder import built_in_embedder
 

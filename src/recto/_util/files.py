@@ -188,6 +188,33 @@ def disk_advice(error: OSError, path: Path, needed: Iterable[str] = _PERMISSIONS
     return f"Give yourself {missing or 'every'} permission for {there}"
 
 
+def write_file(path: Path, text: str) -> None:
+    """Replace a file atomically, or raise a `StorageError`."""
+    try:
+        replace_text(path, text, private=False)
+    except OSError as error:
+        raise not_written(error, path) from error
+
+
+def not_written(error: OSError, path: Path) -> StorageError:
+    """Return the error for a file that cannot be written."""
+    return StorageError(
+        f"{path} cannot be written: {error.strerror or error}", hint=f"{disk_advice(error, path)}."
+    )
+
+
+@contextmanager
+def export_errors(directory: Path) -> Iterator[None]:
+    """Turn errors of the file system into a `StorageError` about the directory of an export."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"Cannot write to {directory}: {error.strerror or error}",
+            hint=f"{disk_advice(error, directory)}, or choose another directory.",
+        ) from error
+
+
 def read_problem(error: OSError) -> str:
     """Return why a file of a book cannot be read, and what to do about it."""
     reason = error.strerror or str(error)

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-Notify = Callable[[str], None]
-"""Called with one line for the user about what is going on."""
 Backoff = Callable[[int, Exception], float | None]
 """Called with the number of failures and the last error; returns the seconds to wait, or None to give up."""
 
@@ -224,7 +222,7 @@ def retry_within(deadline: float, tries: int = QUERY_TRIES) -> Backoff:
     return wait_for
 
 
-def document_backoff(notify: Notify) -> Backoff:
+def document_backoff(notify: Callable[[str], None]) -> Backoff:
     """Return a retry policy for documents: every transient error is retried, with longer and longer waits."""
 
     def wait_for(failures: int, error: Exception) -> float | None:

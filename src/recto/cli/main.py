@@ -7,7 +7,7 @@ from importlib import import_module
 import click
 
 from recto import __version__
-from recto.cli.runner import make_main
+from recto.cli import make_main
 
 COMMANDS = {
     "Everyday": {
@@ -17,22 +17,22 @@ COMMANDS = {
         "shell": ("shell", "Search a book interactively, or with queries from a pipe."),
         "explain": ("search", "Explain why a query has these results."),
         "collections": ("collections", "List the collections, or the generations of one."),
-        "doctor": ("doctor", "Check settings, services and index."),
+        "doctor": ("checks", "Check settings, services and index."),
     },
     "Evaluation": {
         "validate": ("validate", "Measure the results for a suite of questions."),
         "suite": ("suite", "Check, draft or extend a suite of questions."),
         "judge": ("suite", "Grade results for a suite of questions in your browser."),
         "tune": ("suite", "Recommend a mode, a weight and an index for a suite."),
-        "coverage": ("coverage", "Find the sections that no search reaches."),
-        "gaps": ("coverage", "Find what readers ask and the book does not answer."),
-        "calibrate": ("coverage", "Measure the noise floor of an index."),
+        "coverage": ("checks", "Find the sections that no search reaches."),
+        "gaps": ("checks", "Find what readers ask and the book does not answer."),
+        "calibrate": ("checks", "Measure the noise floor of an index."),
     },
     "Service": {
         "serve": ("serve", "Serve the HTTP API and the web UI."),
         "mcp": ("serve", "Serve a book to agents over MCP."),
         "keys": ("serve", "Create, list and revoke API keys of the service."),
-        "export": ("export", "Write a static search, or a book as text for language models."),
+        "export": ("serve", "Write a static search, or a book as text for language models."),
     },
     "Maintenance": {
         "backup": ("collections", "Write a collection into one file."),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partialmethod
 
 from recto._util.text import plural, to_json
-from recto.cli.output import filters_dict, one_line, printable
+from recto.cli import filters_dict, one_line, printable
 from recto.search import display
 from recto.search.display import find_matches, make_snippet
 from recto.search.lexical import QueryWord
@@ -39,8 +39,6 @@ class Style:
 
     bold = partialmethod(_styled, "1")
     dim = partialmethod(_styled, "2")
-    red = partialmethod(_styled, "31")
-    green = partialmethod(_styled, "32")
     yellow = partialmethod(_styled, "33")
     cyan = partialmethod(_styled, "36")
 

@@ -6,22 +6,23 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
 from functools import partial
+from logging.handlers import TimedRotatingFileHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recto._util.files import replace_text
-from recto._util.logs import LineFormatter, log_file
-from recto._util.retry import Notify
+from recto._util.retry import redacted
 from recto._util.text import escape_controls, to_json
-from recto.cli.runner import confirm_endpoint, discard_output
+from recto.cli import confirm_endpoint, discard_output
 from recto.contracts import TEST_COLLECTION
-from recto.contracts.retrieval_test.functions import (
+from recto.contracts.retrieval_test import (
     SCHEMA_VERSION,
     Backend,
     CohereAPIError,
@@ -34,14 +35,14 @@ from recto.contracts.retrieval_test.functions import (
     raising,
 )
 from recto.errors import ErrorKind, InvalidArgument, RectoError
+from recto.plugins import Notify
 from recto.search.query import CONTRACT_MODES, DEFAULT_TOP_K
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from recto.types.search import Mode
 
 LOG_FILE = "retrieval_test.log"
+_KEPT_DAYS = 30
 _INTERRUPTED = 130
 _LOG = logging.getLogger("recto.contracts.retrieval_test")
 _CONTEXT = {"help_option_names": ["-h", "--help"], "show_default": True}
@@ -329,13 +330,6 @@ def write_file(path: Path, text: str, flag: str) -> None:
         raise InvalidArgument(message, hint="Name another file.") from None
 
 
-def logging_to(
-    directory: Path, notify: Notify, *, verbose: bool, today: date | None = None
-) -> AbstractContextManager[LineFormatter]:
-    """Write the log while a command runs."""
-    return log_file(_LOG, directory / LOG_FILE, notify, verbose=verbose, today=today)
-
-
 @contextmanager
 def _logging_errors() -> Iterator[None]:
     try:
@@ -343,3 +337,65 @@ def _logging_errors() -> Iterator[None]:
     except RectoError as error:
         _LOG.getChild("cli").error("%s", error)
         raise
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as `[timestamp] [level] [component] message`, always on one line, without `secrets`.
+
+    The component is the last part of the logger's name.
+    """
+
+    secrets: tuple[str, ...] = ()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format the line; escape characters that could forge another line or manipulate a terminal."""
+        stamp = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        component = record.name.rpartition(".")[2].upper()
+        message = escape_controls(redacted(record.getMessage(), *self.secrets))
+        return f"[{stamp.replace('+00:00', 'Z')}] [{record.levelname}] [{component}] {message}"
+
+
+@contextmanager
+def logging_to(
+    directory: Path, notify: Notify, *, verbose: bool, today: date | None = None
+) -> Iterator[LineFormatter]:
+    """Write the log to a file that rotates daily, and with `verbose` to standard error as well.
+
+    If the file cannot be written, warn and continue without it.
+    """
+    path = directory / LOG_FILE
+    formatter = LineFormatter()
+    handlers: list[logging.Handler] = []
+    problem = f"{path.name} cannot be written (%s); continuing without a log file"
+    try:
+        handlers.append(TimedRotatingFileHandler(path, "midnight", encoding="utf-8", utc=True))
+        problem = f"Old files of {path.name} cannot be deleted (%s)"
+        _prune(path, today or datetime.now(UTC).date())
+    except OSError as error:
+        notify(f"[WARNING] {problem % (error.strerror or error)}")
+    if verbose:
+        handlers.append(logging.StreamHandler(sys.stderr))
+    level, propagates = _LOG.level, _LOG.propagate
+    _LOG.setLevel(logging.DEBUG if verbose else logging.INFO)
+    _LOG.propagate = False
+    for handler in handlers:
+        handler.setFormatter(formatter)
+        # A line that cannot be written, for example on a full disk, is lost: the output matters more.
+        handler.handleError = lambda record: None  # type: ignore[method-assign]  # noqa: ARG005
+        _LOG.addHandler(handler)
+    try:
+        yield formatter
+    finally:
+        for handler in handlers:
+            _LOG.removeHandler(handler)
+            handler.close()
+        _LOG.setLevel(level)
+        _LOG.propagate = propagates
+
+
+def _prune(path: Path, today: date) -> None:
+    """Delete old files by date: counting them would keep files too long, as not every day has one."""
+    for old in path.parent.glob(f"{path.name}.*"):
+        with suppress(ValueError):  # not a date, so not a file of this log
+            if date.fromisoformat(old.suffix[1:]) < today - timedelta(days=_KEPT_DAYS):
+                old.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Protocol
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from recto._util.numbers import clamp
+from recto._util import clamp
 from recto.contracts import HTTP_COLLECTION
 from recto.errors import CollectionMissing, ErrorKind, RectoError
 from recto.search.query import DEFAULT_TOP_K, MAX_QUERY

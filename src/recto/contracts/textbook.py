@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from recto._util.numbers import clamp
+from recto._util import clamp
 from recto.api import Connection, in_thread
 from recto.contracts import CLASS_COLLECTION, DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, RectoError

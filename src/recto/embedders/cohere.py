@@ -16,7 +16,6 @@ from recto._util.retry import (
     Call,
     ClientPerLoop,
     DeadlineExceeded,
-    Notify,
     Steps,
     TransientEmbeddingError,
     arun,
@@ -29,6 +28,7 @@ from recto._util.retry import (
 )
 from recto.embedders import normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
+from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import Settings
 from recto.types.index import CostEstimate, EmbedderFingerprint

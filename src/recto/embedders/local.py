@@ -16,6 +16,7 @@ from recto._util.files import checked_sha256
 from recto.embedders import normalize_vectors, text_too_long
 from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session, new_tokenizer
 from recto.errors import ConfigurationError, EmbeddingError, missing_extra
+from recto.plugins import Notify
 from recto.protocols import Embedder, Progress
 from recto.settings import BUILT_IN_MODELS, Device, Settings
 from recto.types.index import EmbedderFingerprint
@@ -41,7 +42,7 @@ _CUDA_SIGNS = (
 """Files of the driver: looking for them is fast, and importing torch to ask it takes seconds."""
 
 
-def open_local(settings: Settings, notify: Callable[[str], None]) -> Embedder:
+def open_local(settings: Settings, notify: Notify) -> Embedder:
     """Return the embedder of a local model, which is loaded on first use."""
     if settings.model in BUILT_IN_MODELS:
         return _open_built_in(settings, notify)
@@ -70,7 +71,7 @@ def open_local(settings: Settings, notify: Callable[[str], None]) -> Embedder:
     return FastembedEmbedder(settings.model, settings.threads)
 
 
-def _open_built_in(settings: Settings, notify: Callable[[str], None]) -> Embedder:
+def _open_built_in(settings: Settings, notify: Notify) -> Embedder:
     if settings.precision == "int8":
         if settings.device in ("cuda", "mps"):
             raise ConfigurationError(
@@ -124,7 +125,8 @@ def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedd
     if not isinstance(dim, int) or dim < 1:
         raise ConfigurationError(f"{directory / 'config.json'} has no hidden_size", hint=_LAYOUT)
     revision = checked_sha256(model, home / "cache" / f"model-{directory.name}.json")
-    pooling = _pooling(directory)
+    pools_first_token = _read_json(directory / "1_Pooling" / "config.json").get("pooling_mode_cls_token")
+    pooling = "cls" if pools_first_token else "mean"
     fingerprint = EmbedderFingerprint(directory.name, revision, dim, variant=f"onnx-{pooling}")
 
     def open_tokenizer() -> Tokenizer:
@@ -181,11 +183,6 @@ def _read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"{path} cannot be read: {error}", hint=_LAYOUT) from error
     return data if isinstance(data, dict) else {}
-
-
-def _pooling(directory: Path) -> str:
-    config = _read_json(directory / "1_Pooling" / "config.json")
-    return "cls" if config.get("pooling_mode_cls_token") else "mean"
 
 
 def _max_tokens(directory: Path, config: dict[str, Any]) -> int:

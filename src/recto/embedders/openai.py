@@ -17,18 +17,8 @@ from itertools import cycle, islice
 from math import hypot, inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recto._util.numbers import PROBE_TEXTS, cosine, probe_revision
-from recto._util.retry import (
-    ClientPerLoop,
-    Notify,
-    Result,
-    Steps,
-    arun,
-    document_backoff,
-    retried,
-    retry_within,
-    run,
-)
+from recto._util import PROBE_TEXTS, cosine, probe_revision
+from recto._util.retry import ClientPerLoop, Result, Steps, arun, document_backoff, retried, retry_within, run
 from recto.embedders import text_too_long
 from recto.embedders.openai_wire import (
     DOCUMENT,
@@ -42,6 +32,7 @@ from recto.embedders.openai_wire import (
     to_vectors,
 )
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, missing_extra
+from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import OpenAIOptions, Settings
 from recto.types.index import EmbedderFingerprint

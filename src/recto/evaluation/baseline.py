@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from recto._util.files import write_file
 from recto._util.text import plural
 from recto.errors import InvalidArgument
 from recto.evaluation.measures import (
@@ -28,7 +29,6 @@ from recto.evaluation.measures import (
     p_value_of_loss,
     parse_measure,
 )
-from recto.evaluation.records import write_file
 from recto.evaluation.runs import QueryResult, Run
 from recto.evaluation.suites import Suite, parse_json, read_file
 from recto.indexing.promotion import differs, search_both, shared_modes

@@ -14,7 +14,7 @@ from importlib.resources import files
 from itertools import islice
 from typing import TypeVar
 
-from recto._util.numbers import cosine, percentile
+from recto._util import cosine, percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import read_lexicon

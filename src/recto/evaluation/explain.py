@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 from time import perf_counter
 
-from recto._util.numbers import cosine
+from recto._util import cosine
 from recto._util.text import filter_keys, nearest, page_key, with_anchor
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import passage_target

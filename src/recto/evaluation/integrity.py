@@ -16,8 +16,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
+from recto._util import cosine
 from recto._util.languages import UNSPACED
-from recto._util.numbers import cosine
 from recto._util.text import plural
 from recto.book.chunking import chunk_id, leftovers
 from recto.protocols import Embedder, Index, Source

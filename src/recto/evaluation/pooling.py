@@ -18,11 +18,11 @@ from statistics import fmean
 from typing import Any
 from urllib.parse import unquote
 
+from recto._util.files import write_file
 from recto._util.text import page_key, with_anchor, without_space
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import bind, heading_key, is_quotation, split_target
 from recto.evaluation.measures import Measure
-from recto.evaluation.records import write_file
 from recto.evaluation.runs import batches
 from recto.evaluation.suites import (
     GRADED_FORMAT,

@@ -14,7 +14,7 @@ from typing import Self
 
 from recto._util.text import filter_keys, nearest
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize, EmbeddingInput, describe_leftovers, leftovers
-from recto.book.parsing.formats import reader_version
+from recto.book.parsing import reader_version
 from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument
 from recto.indexing.journal import Journal
 from recto.indexing.reading import PageJob, ReadChunk, ReadPage, read_in_order
@@ -181,6 +181,10 @@ class Plan:
     def count(self, state: PageState) -> int:
         """Count the pages of a state."""
         return sum(page.state is state for page in self.pages)
+
+    def states(self) -> dict[str, int]:
+        """Count the pages of every state."""
+        return {state.value: self.count(state) for state in PageState}
 
     @property
     def indexed(self) -> tuple[PagePlan, ...]:

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Self
 
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
-from recto.book.parsing.formats import formats, read
+from recto.book.parsing import formats, read
 from recto.errors import RectoError
 from recto.protocols import Embedder, PortableCounter, known_languages
 from recto.search.lexical import LexiconBuilder

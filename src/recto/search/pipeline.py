@@ -15,7 +15,7 @@ from typing import NamedTuple
 from recto._util.languages import ENGLISH
 from recto.protocols import AsyncIndex, Embedder, Index, known_languages
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, unknown_language_weight
-from recto.stores.points import no_lexical_vectors
+from recto.stores import no_lexical_vectors
 from recto.types.index import Candidates, Fingerprint, IndexQuery
 from recto.types.search import (
     LEXICAL_WEIGHT,

@@ -17,10 +17,10 @@ from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from recto._util.retry import Notify
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation.pooling import GRADES, Pool, PooledQuestion, grade_of, record, restore, summarize
 from recto.evaluation.suites import Expectation, Suite, load_suite
+from recto.plugins import Notify
 from recto.search.display import chunk_matches, pick, words_to_match
 from recto.server.auth import ApiKeys
 from recto.server.http import ServeOptions

@@ -24,11 +24,11 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from recto import __version__
-from recto._util.retry import Notify
 from recto._util.text import plural
 from recto.errors import ErrorKind, InvalidArgument, RectoError
+from recto.plugins import Notify
 from recto.search.markdown import one_line
-from recto.search.outline import read_outline
+from recto.search.pages import read_outline
 from recto.server.auth import AdmissionMiddleware, ApiKeys, key_required, local_hosts
 from recto.server.limits import AdmissionLimits, Refusal, Refused
 from recto.server.mcp_tools import (

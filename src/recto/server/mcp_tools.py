@@ -13,9 +13,9 @@ from typing import Annotated, Any
 from mcp_types import CallToolResult, TextContent
 from pydantic import BeforeValidator, Field, StringConstraints
 
-from recto._util.retry import Notify
 from recto._util.text import plural, shortened, with_anchor
 from recto.errors import ErrorKind, InvalidArgument, RectoError
+from recto.plugins import Notify
 from recto.search import display
 from recto.search.context import MAX_NEIGHBORS, MAX_TOKENS, MIN_TOKENS, Context, build_context
 from recto.search.markdown import clean_markdown, one_line

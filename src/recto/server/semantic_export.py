@@ -16,7 +16,7 @@ from recto.protocols import Index
 from recto.search.lexical import SINGLE_WORD_WEIGHT, unknown_language_weight
 from recto.search.response import COVERAGE_RULES
 from recto.settings import index_command
-from recto.stores.points import candidate_limit
+from recto.stores import candidate_limit
 from recto.types.search import LEXICAL_WEIGHT, Chunk
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
-from recto._util.files import disk_advice, read_limited, refuse_link, staging
+from recto._util.files import export_errors, read_limited, refuse_link, staging
 from recto._util.languages import ENGLISH
 from recto._util.text import page_key
-from recto.errors import ConfigurationError, InvalidArgument, StorageError
+from recto.errors import ConfigurationError, InvalidArgument
 from recto.protocols import Index, Progress
 from recto.search.analyzer import (
     MAX_WORD,
@@ -122,7 +122,7 @@ def export_static(
             hint=f"Index the book again: `{index_command(info.collection, source, options=options)}`.",
         )
     has_vectors = wants_semantic(index, semantic, lexicon.languages)
-    try:
+    with export_errors(directory):
         # Ties are ordered by these fields, so that the number of a chunk is enough to order them.
         chunks = sorted(index.scroll(), key=lambda chunk: (chunk.page_url, chunk.chunk_index, chunk.id))
         meta: dict[str, Any] = {}
@@ -145,11 +145,6 @@ def export_static(
         files |= index_files
         files[_MANIFEST] = _to_json(sorted(files)).encode()
         _write(directory, files)
-    except OSError as error:
-        raise StorageError(
-            f"Cannot write to {directory}: {error.strerror or error}",
-            hint=f"{disk_advice(error, directory)}, or choose another directory.",
-        ) from error
     pages = {chunk.page_url for chunk in chunks}
     unpublished = sum(not url.startswith(("https://", "http://")) for url in pages)
     size = sum(map(len, files.values()))

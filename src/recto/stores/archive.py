@@ -20,8 +20,8 @@ from typing import IO, Any
 from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
 from recto import __version__
-from recto._util.files import disk_advice, replacing
-from recto.errors import FormatMismatch, IndexDamaged, InvalidArgument, StorageError, other_format
+from recto._util.files import not_written, replacing
+from recto.errors import FormatMismatch, IndexDamaged, InvalidArgument, other_format
 from recto.settings import check_collection_name
 
 ARCHIVE_FORMAT = 2
@@ -110,9 +110,7 @@ def write_archive(path: Path, header: Header, files: Iterable[Iterable[bytes]]) 
             file.write(stream.checksum.hexdigest().encode())
         return path.stat().st_size
     except OSError as error:
-        raise StorageError(
-            f"{path} cannot be written: {error.strerror or error}", hint=f"{disk_advice(error, path.parent)}."
-        ) from error
+        raise not_written(error, path) from error
 
 
 class Archive:

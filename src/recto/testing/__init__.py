@@ -10,12 +10,11 @@ The built-in embedders, stores, readers and sources run the same suites. They ne
 
 import pytest
 
-pytest.register_assert_rewrite("recto.testing.books", "recto.testing.embedders", "recto.testing.stores")
+pytest.register_assert_rewrite("recto.testing.parts", "recto.testing.stores")
 
-from recto.testing.books import ReaderConformance, SourceConformance  # noqa: E402 - asserts are rewritten
-from recto.testing.embedders import EmbedderConformance  # noqa: E402
+# Asserts of the suites are rewritten, so they are imported only now.
+from recto.testing.parts import EmbedderConformance, HashEmbedder, ReaderConformance, SourceConformance  # noqa: E402
 from recto.testing.stores import StoreConformance  # noqa: E402
-from recto.testing.values import HashEmbedder  # noqa: E402
 
 __all__ = [
     "EmbedderConformance",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from recto._util.numbers import cosine
+from recto._util import cosine
 from recto.errors import (
     CollectionMissing,
     ConfigurationError,
@@ -35,7 +35,7 @@ from recto.protocols import (
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.pipeline import nearest_chunks
-from recto.testing.values import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
+from recto.testing.parts import DIM, EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.types.index import Calibration, Candidates, IndexQuery, SparseVector
 from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Vector
 

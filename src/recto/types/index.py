@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
-from recto._util.numbers import is_same_probe
+from recto._util import is_same_probe
 from recto.types.search import Vector
 
 _PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2", "int8-3", "int8-4"})

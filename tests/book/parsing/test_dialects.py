@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recto.book.parsing import read
 from recto.book.parsing.dialects import D2L, MYST, QUARTO, plain_markdown
-from recto.book.parsing.formats import read
 from tests.book.parsing.builders import page_of
 
 

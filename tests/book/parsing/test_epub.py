@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from recto.book.parsing import read
 from recto.book.parsing.epub import split_epub
-from recto.book.parsing.formats import read
 from recto.book.sources.options import SiteOptions
 from recto.book.sources.tree import open_book
 from recto.errors import InvalidArgument

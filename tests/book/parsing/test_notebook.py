@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from tests.book.parsing.builders import page_of
 
 

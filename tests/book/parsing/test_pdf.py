@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from recto.book.parsing.pdf import split_in_process, split_pdf
 from recto.book.sources.tree import open_book
 from recto.errors import InvalidArgument

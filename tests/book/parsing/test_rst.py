@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.parsing.formats import read
+from recto.book.parsing import read
 from tests.book.parsing.builders import page_of
 
 PAGE = """\

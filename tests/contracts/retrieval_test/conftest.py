@@ -21,8 +21,8 @@ from recto.cli.retrieval_test import command as test_command
 from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import ServerOptions
+from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
-from recto.stores.qdrant.store import ServerStore
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble

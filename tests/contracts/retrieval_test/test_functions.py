@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto._util.text import is_absolute_url as valid_url
-from recto.contracts.retrieval_test.functions import (
+from recto.contracts.retrieval_test import (
     CohereAPIError,
     Metadata,
     QdrantAPIError,
@@ -35,7 +35,7 @@ from recto.errors import ErrorKind, RectoError
 from recto.errors import InvalidQuery as QueryError
 from recto.stores.qdrant import connection as connection_module
 from recto.stores.qdrant.dialects import Dialect
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.search import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND
 from tests.running import environment

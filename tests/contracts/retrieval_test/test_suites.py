@@ -10,16 +10,10 @@ from typing import Any
 
 import pytest
 
-from recto._util.numbers import nearest_rank as percentile
-from recto.contracts.retrieval_test.functions import FormattedResponse, QdrantAPIError, format_response
-from recto.contracts.retrieval_test.suites import (
-    Cases,
-    parse_cases,
-    run_cases,
-    summary,
-    wait_between_queries,
-)
-from recto.testing.values import chunk
+from recto._util import nearest_rank as percentile
+from recto.contracts.retrieval_test import FormattedResponse, QdrantAPIError, format_response
+from recto.contracts.retrieval_test.suites import Cases, parse_cases, run_cases, summary, wait_between_queries
+from recto.testing.parts import chunk
 from recto.types.search import Hit
 from tests.contracts.retrieval_test.conftest import BACKEND, Call
 

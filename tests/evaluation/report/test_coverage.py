@@ -9,7 +9,7 @@ import pytest
 from recto.evaluation.coverage import Coverage, CoverageSection, Reached, cover
 from recto.evaluation.report import coverage_page
 from recto.search.retriever import Retriever
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.index import IndexInfo
 from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, read, said
 

@@ -19,7 +19,7 @@ from recto.evaluation.report import environment, validation_markdown, validation
 from recto.evaluation.runs import Options, QueryResult, Run, run_suite
 from recto.evaluation.suites import load_suite
 from recto.search.retriever import Retriever
-from recto.testing.values import chunk
+from recto.testing.parts import chunk
 from recto.types.index import EmbedderFingerprint, Fingerprint
 from recto.types.search import Hit
 from tests.evaluation.report.reading import HOSTILE, TRICKS, WHEN, nodes, one, read, said

@@ -14,7 +14,7 @@ from recto.search.retriever import Retriever
 from recto.server.http import ServeOptions
 from recto.server.http.service import SearchService
 from recto.settings import Settings
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.server.http.service import Service
 
 EXAMPLE = {"query": "natural language query text", "limit": 5, "collection": "humanoid_robotics_book"}

@@ -19,7 +19,6 @@ from recto.server.http.monitoring import Readiness
 from recto.server.limits import CurrentRequest, _current
 from recto.server.listening import JsonFormatter
 from recto.settings import Settings
-from recto.stores.qdrant import store as store_module
 from recto.stores.qdrant.connection import Connection, TransientError
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
@@ -266,7 +265,7 @@ def test_an_engine_that_hangs(settings: Settings, cohere: CohereDouble) -> None:
 def test_an_engine_is_down_at_the_start(
     settings: Settings, qdrant: QdrantDouble, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "_FRESH_SECONDS", 0.1)
+    monkeypatch.setattr("recto.stores.qdrant._FRESH_SECONDS", 0.1)
     monkeypatch.setattr(monitoring, "_READY_SECONDS", 0)
     qdrant.always(reset())
     with Service(settings) as service:

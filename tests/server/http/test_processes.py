@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from recto.protocols import Embedder
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from tests.book.files import write
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble

@@ -21,8 +21,8 @@ from recto.search.display import response_to_dict, response_words
 from recto.search.query_log import read_query_log
 from recto.search.retriever import Retriever
 from recto.settings import QueryLogOptions, Settings
-from recto.stores.edge.store import EdgeStore
-from recto.testing.values import chunk, fingerprint
+from recto.stores.edge import EdgeStore
+from recto.testing.parts import chunk, fingerprint
 from recto.types.search import NO_FILTERS, Filters
 from tests.book.files import write
 from tests.running import recto

@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolResult, TextContent
 
-from recto._util.retry import Notify
+from recto.plugins import Notify
 from recto.search.retriever import Retriever
 from recto.server.mcp_server import BookServer, build_server
 from recto.server.mcp_tools import LazyRetriever

@@ -21,14 +21,13 @@ from recto.errors import CollectionMissing, RectoError, Unreachable
 from recto.protocols import Embedder
 from recto.search.display import response_to_dict, response_words
 from recto.search.markdown import clean_markdown
-from recto.search.outline import read_outline
-from recto.search.pages import to_markdown
+from recto.search.pages import read_outline, to_markdown
 from recto.search.retriever import Retriever
 from recto.server import mcp_server
 from recto.server import mcp_tools as pages_module
 from recto.server.mcp_server import page_uri
 from recto.server.mcp_tools import NOTICE, SEARCH_TOKENS, quoted
-from recto.stores.edge.store import EdgeStore
+from recto.stores.edge import EdgeStore
 from recto.types.search import MODES, Filters, Module
 from tests.book.files import write
 from tests.server.http.service import indexed

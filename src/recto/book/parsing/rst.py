@@ -287,7 +287,7 @@ class _Renderer:
 
     def _other(self, node: Any, level: int) -> list[TextBlock]:
         """Render a node of any other kind: its blocks, or its text."""
-        if any(child.tagname == "#text" or _is_inline(child) for child in node.children):
+        if any(child.tagname == "#text" or isinstance(child, nodes.Inline) for child in node.children):
             return self._paragraph(node, level)
         return self.children(node, level + 1)
 
@@ -413,7 +413,3 @@ class _Renderer:
 def _is_numbered(name: str) -> bool:
     """Return whether docutils numbered an id, which changes with the page."""
     return bool(re.fullmatch(r"id\d+", name))
-
-
-def _is_inline(node: Any) -> bool:
-    return isinstance(node, nodes.Inline)

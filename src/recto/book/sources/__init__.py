@@ -1,6 +1,6 @@
 """Open the source of a book by its location: a directory, a website, or a location that a plugin reads.
 
-Each generator of sites has its own module here, listed in `tree.py`.
+Each generator of sites is a class in a module here, listed in `tree.py`.
 """
 
 from __future__ import annotations

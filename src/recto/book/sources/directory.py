@@ -18,15 +18,7 @@ from typing import ClassVar
 
 from recto._util.files import read_problem
 from recto._util.text import ROOT_MODULE, short_name
-from recto.book.parsing.formats import (
-    LARGEST_PAGE,
-    MARKDOWN,
-    MDX,
-    format_of,
-    page_suffixes,
-    read,
-    skip_advice,
-)
+from recto.book.parsing import LARGEST_PAGE, MARKDOWN, MDX, format_of, page_suffixes, read, skip_advice
 from recto.book.sources.includes import Includes
 from recto.book.sources.options import (
     LARGEST_CONFIG,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote
 
-from recto.book.parsing.formats import MARKDOWN, NOTEBOOK
+from recto.book.parsing import MARKDOWN, NOTEBOOK
 from recto.book.parsing.frontmatter import PAGE_RELATIVE
 from recto.book.sources.directory import Navigation, PageDirectory, ignored, is_file
 from recto.book.sources.includes import (

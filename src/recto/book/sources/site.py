@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
-from urllib.parse import quote, unquote, urljoin
+from urllib.parse import quote, urljoin
 
 from recto._util.text import slug
-from recto.book.parsing.formats import MARKDOWN, MDX, Format, format_of
+from recto.book.parsing import MARKDOWN, MDX, Format, format_of
 from recto.book.parsing.frontmatter import load_yaml, split_front_matter
-from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.directory import Generator, Navigation, PageDirectory, SiteRules, any_of
 from recto.book.sources.docusaurus.javascript import get, read_exported
 from recto.book.sources.includes import Directive, Includes
@@ -33,13 +31,6 @@ from recto.book.sources.options import (
     unknown_choice,
 )
 from recto.types.book import AnchorStyle, Page
-
-_LISTED = re.compile(
-    r"^(?P<indent>[ \t]*)(?:[-*+][ \t]+)?\[(?P<title>(?:[^\[\]]|\[[^\[\]]*\]){1,500})\]"
-    r"\((?P<path>[^()\s]*|<[^<>\n]*>)\)"
-    r"|^#{1,6}[ \t]+(?P<part>[^\n]+)",
-    re.MULTILINE,
-)
 
 Entry = tuple[str, str, tuple[str, ...]]
 """A page of a navigation: its file or address, its title ("" if it has none), the sections above it."""
@@ -230,24 +221,6 @@ def texts_of(value: Any) -> list[str]:
 def html_address(name: str) -> str:
     """Return the address of a page as the name of its HTML file."""
     return f"{name.rpartition('.')[0]}.html"
-
-
-def read_summary(text: str) -> Iterator[Entry]:
-    """Yield the pages of a `SUMMARY.md`: a list of links; headings name its parts."""
-    part, above, first = "", list[tuple[int, str]](), True
-    for line in _LISTED.finditer(text):
-        if line["part"]:
-            part, above = ("" if first else heading_texts(line["part"].strip())[0]), []
-            first = False
-            continue
-        first = False
-        indent, title = len(line["indent"].expandtabs(4)), heading_texts(line["title"])[0]
-        above = [(depth, upper) for depth, upper in above if depth < indent]
-        path = unquote(line["path"].strip("<>")).partition("#")[0].removeprefix("./")
-        listed = line[0].lstrip()[0] in "-*+"
-        own = (title,) if listed and not above and not part else ()
-        yield path, title, (*filter(None, [part]), *(upper for _, upper in above), *own)
-        above.append((indent, title))
 
 
 def _flat_modules(sections: Mapping[str, tuple[str, ...]]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from posixpath import normpath
 from typing import Any, ClassVar
 
 from recto._util.text import plural
-from recto.book.parsing.formats import MARKDOWN, MYST, RST, Format, format_of
+from recto.book.parsing import MARKDOWN, MYST, RST, Format, format_of
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.docusaurus.javascript import get

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
-from recto._util.files import disk_advice
+from recto._util.files import disk_advice, read_limited
 from recto._util.text import nearest, plural
-from recto.book.parsing.formats import MARKDOWN, MDX, format_of, skip_advice, suffix_list
+from recto.book.parsing import HTML, LARGEST_PAGE, MARKDOWN, MDX, format_of, skip_advice, suffix_list
 from recto.book.parsing.frontmatter import split_front_matter
+from recto.book.parsing.html.tokens import read_head, split_site_name
 from recto.book.sources import docusaurus, mkdocs
-from recto.book.sources.bookdown import BookdownSite
-from recto.book.sources.built import BuiltSiteRules, is_built_site
-from recto.book.sources.directory import Generator, PageDirectory, SiteRules, any_of, is_file, module_titles
+from recto.book.sources.directory import (
+    Generator,
+    Navigation,
+    PageDirectory,
+    SiteRules,
+    any_of,
+    is_file,
+    module_titles,
+)
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
-from recto.book.sources.gitbook import D2lBookSite, GitBookSite, NextraSite
 from recto.book.sources.hugo import HugoSite
 from recto.book.sources.includes import Includes
 from recto.book.sources.includes import notes as include_notes
 from recto.book.sources.jekyll import JekyllSite
-from recto.book.sources.mdbook import MdBookSite
 from recto.book.sources.options import (
     INDEX_PAGES,
     NO_OPTIONS,
@@ -36,10 +44,10 @@ from recto.book.sources.options import (
     read_book_file,
     repository_of,
 )
-from recto.book.sources.quarto import QuartoSite
+from recto.book.sources.pandoc import BookdownSite, QuartoSite
 from recto.book.sources.sphinx import JupyterBookSite, MystSite, SphinxSite
-from recto.book.sources.starlight import StarlightSite
-from recto.book.sources.vitepress import VitePressSite
+from recto.book.sources.summary import D2lBookSite, GitBookSite, MdBookSite, NextraSite
+from recto.book.sources.vite import StarlightSite, VitePressSite
 from recto.book.sources.volume import open_volume
 from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
 from recto.protocols import Source
@@ -79,6 +87,9 @@ _PROJECT_FILES = frozenset(
 """Files about the project of a book; only a site can publish them as pages."""
 _HEAD = 1 << 14  # characters of a page that are searched for front matter
 _PATH_HINT = "Pass the directory that holds the pages of the book."
+_HTML_SUFFIXES = (".html", ".htm", ".xhtml")
+_NOT_PAGES = frozenset({"404", "search", "genindex", "py-modindex", "print", "toc", "modindex"})
+_MOST_FILES = 100_000  # that are looked at to find out whether a directory is a built site
 
 
 def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> Source:
@@ -109,9 +120,9 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
                 hint=f"Pass the directory that holds {files}, or leave out --generator.",
             )
         _refuse_flags(options, location, ())
-        if is_built_site(location):
+        if _is_built_site(location):
             book_file = read_book_file(location, options=options)
-            rules = BuiltSiteRules(book or book_name(location), book_file, location)
+            rules = _BuiltSiteRules(book or book_name(location), book_file, location)
             directory = PageDirectory(location, rules, location)
             return BookTree([directory], rules.book, location, title=rules.title)
         return MarkdownTree(path, book, options, _sites_below(location))
@@ -371,3 +382,74 @@ class _PlainRules(SiteRules):
 
 def _is_site(folder: Path) -> bool:
     return any((folder / name).is_file() for name in docusaurus.CONFIG_FILES)
+
+
+def _is_built_site(location: Path) -> bool:
+    """Return whether a directory has HTML files, and no page in another format."""
+    html, files, has_index = (
+        False,
+        0,
+        any((location / f"index{suffix}").is_file() for suffix in _HTML_SUFFIXES),
+    )
+    for folder, folders, names in os.walk(location) if location.is_dir() else ():
+        folders[:] = [name for name in folders if not name.startswith((".", "_")) and name != "node_modules"]
+        for name in names:
+            files += 1
+            if files > _MOST_FILES:
+                return False
+            format = format_of(name)
+            is_download = has_index and format is not None and format.split is not None
+            if format is not None and not is_download and not name.lower().startswith("readme"):
+                return False
+            html = html or (name.lower().endswith(_HTML_SUFFIXES) and Path(folder, name).is_file())
+    return html
+
+
+class _BuiltSiteRules(SiteRules):
+    """Rules for HTML files: each is a page, in the order in which the first page links them."""
+
+    def __init__(self, book: str, book_file: BookFile, root: Path) -> None:
+        super().__init__(book, book_file)
+        self._excluded = any_of(book_file.exclude)
+        files = (root / f"index{suffix}" for suffix in _HTML_SUFFIXES)
+        index = next((file for file in files if file.is_file()), None)
+        try:
+            text = read_limited(index, LARGEST_PAGE).decode("utf-8", "replace") if index else ""
+        except (OSError, ValueError):
+            text = ""
+        head = read_head(text)
+        links = filter(_is_local, head.links)
+        self._links = [posixpath.normpath(unquote(urlsplit(link).path)) for link in links]
+        self.title = book_file.options.title or head.site_name or split_site_name(head.title)[0]
+
+    def enters(self, folder: str) -> bool:
+        """Return whether a directory may hold pages."""
+        return not folder.rpartition("/")[2].startswith((".", "_"))
+
+    def wants(self, name: str) -> bool:
+        """Return whether a file is a page."""
+        stem, suffix = posixpath.splitext(name.rpartition("/")[2].lower())
+        return suffix in _HTML_SUFFIXES and stem not in _NOT_PAGES and not self._excluded(name)
+
+    def page(self, name: str, page: Page) -> Page | str:
+        """Give a page its published address; leave out redirections."""
+        if read_head(page.text).refresh:
+            return "redirecting"
+        site = self.book_file.options.url.rstrip("/")
+        path = name.removesuffix("index.html") if name.rpartition("/")[2] == "index.html" else name
+        return replace(page, url=f"{site}/{path}" if site else page.url, format=HTML.name)
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Put the pages in the order of the links of the first page."""
+        there = set(names)
+        first = [name for name in names if "/" not in name and name.startswith("index.")]
+        linked = (name for link in self._links for name in (link, f"{link}/index.html", f"{link}.html"))
+        return Navigation(list(dict.fromkeys([*first, *(name for name in linked if name in there), *names])))
+
+
+def _is_local(link: str) -> bool:
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return False
+    return not parts.scheme and not parts.netloc and bool(parts.path) and not parts.path.startswith("/")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from recto._util.files import read_limited, read_problem
 from recto._util.text import ROOT_MODULE, slug
-from recto.book.parsing.formats import Format, format_of, skip_advice
+from recto.book.parsing import Format, format_of, skip_advice
 from recto.book.sources.options import SiteOptions, humanised, local_url
 from recto.errors import InvalidArgument, RectoError
 from recto.types.book import Failure, Page, Volume

@@ -12,9 +12,7 @@ from typing import Any
 import click
 
 from recto._util.text import escape_controls, plural
-from recto.cli import options
-from recto.cli.output import echo, emit
-from recto.cli.runner import Exit, close_later, confirm_endpoint, notify, progress_bar, warn
+from recto.cli import Exit, close_later, confirm_endpoint, echo, emit, notify, options, progress_bar, warn
 from recto.errors import FingerprintMismatch, FormatMismatch, InvalidArgument, RectoError
 from recto.indexing import default_collection
 from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store, Verifiable
@@ -128,7 +126,7 @@ def rollback(collection: str, generation: str | None) -> Exit:
 @click.option("--yes", is_flag=True, help="Delete without confirmation.")
 def delete(collection: str, yes: bool) -> Exit:
     """Delete COLLECTION with all its generations and aliases."""
-    from recto.evaluation.records import remove_reports
+    from recto.evaluation.report import remove_reports
     from recto.indexing.journal import journal_path
 
     settings = load_settings()

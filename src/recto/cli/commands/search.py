@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recto._util.text import plural
-from recto.cli import options
-from recto.cli.output import emit, filters_dict, one_line, table
-from recto.cli.runner import Exit, connect, print_results, warn
+from recto.cli import Exit, connect, emit, filters_dict, one_line, options, print_results, table, warn
 from recto.search.query import FLAGS, check_query, check_search
 from recto.types.search import Mode
 

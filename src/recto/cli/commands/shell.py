@@ -17,10 +17,19 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from recto._util.text import filter_keys, nearest, plural, with_anchor
-from recto.cli import options
-from recto.cli.output import echo, echo_text, one_line, printable
+from recto.cli import (
+    EXIT_CODES,
+    Exit,
+    connect,
+    echo,
+    echo_text,
+    one_line,
+    options,
+    print_error,
+    printable,
+    warn,
+)
 from recto.cli.render import Style, results, results_json, wrap_markdown, wrap_message
-from recto.cli.runner import EXIT_CODES, Exit, connect, print_error, warn
 from recto.errors import InvalidArgument, RectoError
 from recto.search.query import ARGUMENTS, DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_search
 from recto.settings import load_settings

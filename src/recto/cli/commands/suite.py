@@ -9,9 +9,20 @@ from typing import TYPE_CHECKING
 import click
 
 from recto._util.text import plural, to_json
-from recto.cli import options
-from recto.cli.output import echo_json, echo_text, emit, one_line, table
-from recto.cli.runner import Exit, connect, connect_all, notify, progress_bar, warn
+from recto.cli import (
+    Exit,
+    connect,
+    connect_all,
+    echo_json,
+    echo_text,
+    emit,
+    notify,
+    one_line,
+    options,
+    progress_bar,
+    table,
+    warn,
+)
 from recto.errors import InvalidArgument, missing_extra
 
 if TYPE_CHECKING:
@@ -75,7 +86,7 @@ def new(collection: str | None, out: Path | None, count: int, seed: int, force: 
     if out is None:
         echo_json(drafted.to_dict())
         return Exit.OK
-    from recto.evaluation.records import write_file
+    from recto._util.files import write_file
 
     write_file(out, to_json(drafted.to_dict()) + "\n")
     questions = plural(len(drafted.expectations), "question")
@@ -99,9 +110,9 @@ def add(
     that readers opened, or else the nearest one, or nothing. FILE is created if it does not exist.
     """
     del from_log
-    from recto.cli.commands.coverage import asked_queries
+    from recto._util.files import write_file
+    from recto.cli.commands.checks import asked_queries
     from recto.evaluation.gaps import extended, find_gaps, questions_from
-    from recto.evaluation.records import write_file
     from recto.evaluation.suites import load_suite
 
     existing = [one.query for one in load_suite(file).expectations] if file.exists() else []

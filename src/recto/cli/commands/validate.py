@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -13,21 +12,18 @@ import click
 from click.core import ParameterSource
 
 from recto._util.text import plural
-from recto.cli import options
-from recto.cli.output import echo_json, echo_text, one_line, table
-from recto.cli.runner import Exit, connect, connect_all, save_report, warn
-from recto.contracts import QUERY_COLLECTION
+from recto.cli import Exit, connect_all, echo_json, echo_text, one_line, options, save_report, table, warn
+from recto.cli.retrieve import VALIDATE, check_book, command_line, validate_contract, warm_up
 from recto.errors import InvalidArgument
 from recto.search.query import DEFAULT_TOP_K
 from recto.settings import check_collection_name
-from recto.types.search import Filters, Mode
+from recto.types.search import Mode
 
 if TYPE_CHECKING:
     from recto.evaluation.baseline import Baseline, Check, Comparison, Threshold
     from recto.evaluation.measures import Measure
     from recto.evaluation.runs import QueryResult, Run
     from recto.evaluation.suites import Suite
-    from recto.search.retriever import Retriever
 
 _EPILOG = """\b
 Examples:
@@ -35,7 +31,6 @@ Examples:
   recto validate --suite questions.json --baseline results.json --update-baseline
   recto validate --suite questions.json --baseline results.json
 """
-_PROGRAM = ("recto", "validate")
 _MAX_LISTED = 10
 
 
@@ -100,38 +95,12 @@ def validate(
     """
     default_mode = click.get_current_context().get_parameter_source("mode") is ParameterSource.DEFAULT
     if suite is None and default_mode and not any(value for name, value in flags.items() if name != "mode"):
-        return validate_contract(None, collection, _PROGRAM, verbose=verbose, as_json=as_json)
+        return validate_contract(None, collection, VALIDATE, verbose=verbose, as_json=as_json)
     request = _Request(suite, collection, top_k, **flags)
     return _validate(request, verbose=verbose, as_json=as_json)
 
 
-def validate_contract(
-    suite_file: Path | None, collection: str | None, program: tuple[str, ...], *, verbose: bool, as_json: bool
-) -> Exit:
-    """Run a suite and print the report of the query contract; `program` is the command that was called."""
-    from recto.evaluation.suites import documented_suite, load_suite
-
-    suite = load_suite(suite_file) if suite_file else documented_suite()
-    default = None if program == _PROGRAM else QUERY_COLLECTION
-    with connect(collection, default=default) as retriever:
-        if program == _PROGRAM:
-            _check_book(retriever)
-        _warm_up(retriever)
-        from recto.evaluation.runs import validate as run_validation
-
-        run = run_validation(retriever, suite)
-        info = retriever.open().info
-    from recto.cli import contract
-    from recto.evaluation import records
-
-    command = _command(program, suite_file, run.collection)
-    save_report(lambda home: records.keep_run(home, info, run, command))
-    echo_text(contract.validation_json(run) if as_json else contract.validation_text(run, verbose=verbose))
-    return Exit.OK if run.sufficient else Exit.VALIDATION_FAILED
-
-
 def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
-    from recto.evaluation import records
     from recto.evaluation.baseline import (
         checks,
         compare,
@@ -140,6 +109,7 @@ def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
         parse_threshold,
         save_baseline,
     )
+    from recto.evaluation.report import keep_run
 
     _check(request)
     thresholds = tuple(map(parse_threshold, request.gates))
@@ -150,8 +120,8 @@ def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
     others = [] if request.compare is None else [(request.compare, settings)]
     with connect_all(request.collection, others) as (retriever, *compared):
         if request.suite is None:
-            _check_book(retriever)
-        _warm_up(retriever)
+            check_book(retriever)
+        warm_up(retriever)
         for other in compared:
             for warning in other.open().info.warnings:
                 warn(warning)
@@ -163,8 +133,8 @@ def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
         for other in compared:
             before = make_baseline(run_suite(other, suite, run_options))
     if not request.tags:  # a part of a suite says little about the index
-        command = _command(_PROGRAM, request.suite, run.collection, *_result_options(request))
-        save_report(lambda home: records.keep_run(home, info, run, command))
+        command = command_line(VALIDATE, request.suite, run.collection, *_result_options(request))
+        save_report(lambda home: keep_run(home, info, run, command))
     comparison = compare(run, _without(before, whole, suite)) if before else None
     gate = checks(run, thresholds, comparison)
     failed = any(not check.holds for check in gate)
@@ -187,7 +157,7 @@ def _write_reports(
     noise_floor: float | None,
 ) -> None:
     """Write the files of --junit, --markdown and --html."""
-    from recto.evaluation.records import not_written, write_file
+    from recto._util.files import not_written, write_file
     from recto.evaluation.report import junit_xml, validation_markdown, validation_page
 
     reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
@@ -206,28 +176,6 @@ def _write_reports(
         write_file(request.html, page)
 
 
-def _check_book(retriever: Retriever) -> None:
-    """Raise an error if the built-in questions are not about the book: it lacks a module that they expect."""
-    from recto.evaluation.suites import documented_suite
-
-    index, name = retriever.open(), retriever.collection
-    expected = [module for question in documented_suite().expectations for module in question.modules]
-    missing = [module for module in expected if not index.count(Filters((module,)))]
-    if missing:
-        raise InvalidArgument(
-            f"'{name}' needs a suite: the built-in questions are about the sample book, "
-            f"and '{name}' has no module {' or '.join(missing)}",
-            hint=f"Draft a suite with `recto suite new --collection {name} --out questions.json`, then run "
-            f"`recto validate --suite questions.json --collection {name}`.",
-        )
-
-
-def _command(program: tuple[str, ...], suite: Path | None, collection: str, *options: str) -> str:
-    """Return the command that repeats a run."""
-    given = ("--suite", str(suite)) if suite else ()
-    return shlex.join([*program, *given, "--collection", collection, *options])
-
-
 def _result_options(request: _Request) -> Iterator[str]:
     """Yield the options of a request that change its results."""
     if request.top_k != DEFAULT_TOP_K:
@@ -238,13 +186,6 @@ def _result_options(request: _Request) -> Iterator[str]:
         yield from ("--noise-floor", str(request.noise_floor))
     for measure in request.measures:
         yield from ("--measure", measure)
-
-
-def _warm_up(retriever: Retriever) -> None:
-    """Print the warnings of the index, and load the model before the first question is timed."""
-    for warning in retriever.open().info.warnings:
-        warn(warning)
-    retriever.warm_up()
 
 
 def _check(request: _Request) -> None:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from recto._util.numbers import distribution
-from recto._util.retry import Notify
-from recto.contracts.retrieval_test.functions import (
+from recto._util import distribution
+from recto.contracts.retrieval_test import (
     COMPONENTS,
     MAX_TOP_K,
     SCHEMA_VERSION,
@@ -26,6 +25,7 @@ from recto.errors import InvalidArgument, RectoError
 from recto.evaluation import suites
 from recto.evaluation.baseline import FAILURES, Results, entry_of
 from recto.evaluation.binding import Target, module_target, page_target, passage_target
+from recto.plugins import Notify
 from recto.search.query import DEFAULT_TOP_K
 
 QUERIES_PER_MINUTE = 10

@@ -1,31 +1,37 @@
-"""Format a run, the coverage or the gaps of a book as one HTML page, or a run as Markdown or JUnit XML."""
+"""Reports on a run, the coverage or the gaps of a book: HTML, Markdown, JUnit XML, and the health page."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import shutil
 from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 from itertools import accumulate, groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from recto import __version__
-from recto._util.numbers import clamp, percentile
+from recto._util import clamp, percentile
+from recto._util.files import make_private, write_file
 from recto._util.text import plural
-from recto.evaluation.baseline import RISK, Change, Check, Comparison
-from recto.evaluation.coverage import WITHIN, Coverage
-from recto.evaluation.gaps import Gaps
-from recto.evaluation.measures import ScoreEstimate
-from recto.evaluation.runs import Run
-from recto.types.index import IndexInfo
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from recto.evaluation.baseline import Change, Check, Comparison
+    from recto.evaluation.coverage import Coverage, Reached
+    from recto.evaluation.gaps import Gaps
+    from recto.evaluation.measures import ScoreEstimate
+    from recto.evaluation.runs import QueryResult, Run
+    from recto.types.index import IndexInfo
 
 _REMOVED = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]"
@@ -38,6 +44,13 @@ _SHADES = (0.25, 0.45, 0.65, 0.8, 0.9, 0.97)
 _MAX_WORST = 10
 _MAX_CHANGES_TEXT = 50_000  # characters; a comment on GitHub has at most 65,536
 
+_RECORD_FORMAT = 1
+_FIELDS = {
+    "coverage": ("pages", "reached", "total"),
+    "suite": ("name", "command", "passed", "total", "measures", "failed"),
+    "gaps": ("queries", "total", "clusters"),
+}
+
 
 def validation_page(
     run: Run,
@@ -48,6 +61,8 @@ def validation_page(
     when: datetime,
 ) -> str:
     """Return the page of a run; scores below `noise_floor`, if known, are noise."""
+    from recto.evaluation.baseline import RISK
+
     counts = run.ranks()
     confusion, by_tag = run.confusion(), run.by_tag()
     sections = (
@@ -89,6 +104,8 @@ def validation_page(
 
 def coverage_page(coverage: Coverage, info: IndexInfo, *, least: float | None, when: datetime) -> str:
     """Return the page of a book's coverage; `least` is the required percentage of reached sections."""
+    from recto.evaluation.coverage import WITHIN
+
     rows = coverage.pages()
     sections = (
         ("map", "Map of the book", True),
@@ -284,3 +301,88 @@ def junit_xml(run: Run, gate: Sequence[Check]) -> str:
         )
     )
     return _REMOVED.sub("", text)
+
+
+def remove_reports(home: Path, collection: str) -> None:
+    """Remove all reports on a collection."""
+    shutil.rmtree(_directory(home, collection), ignore_errors=True)
+
+
+def keep_coverage(home: Path, info: IndexInfo, coverage: Coverage) -> None:
+    """Save which sections of a book are reached."""
+    pages: dict[str, dict[str, Any]] = {}
+    for reached in coverage.sections:
+        section, first = reached.section, reached.section.first
+        page = {"url": first.page_url, "title": first.title, "module": first.module, "sections": []}
+        title = section.headings[-1] if section.headings else first.title
+        pages.setdefault(first.page_url, page)["sections"].append(
+            {"title": title, "anchor": section.anchor, "state": _state(reached)}
+        )
+    total = len(coverage.sections)
+    reachable = total - len(coverage.unreachable)
+    _keep(home, info, "coverage", pages=list(pages.values()), reached=reachable, total=total)
+
+
+def keep_run(home: Path, info: IndexInfo, run: Run, command: str) -> None:
+    """Save the results of a suite, and the command that repeats the run."""
+    failed = [
+        {"query": answer.query, "reason": _why(answer)} for answer in run.answers if answer.passed is False
+    ]
+    failed += [
+        {"query": missing.query, "reason": f"not in the index: {missing.target}"}
+        for missing in run.unmeasured
+    ]
+    measures = {name: round(score.mean, 6) for name, score in run.scores().items()}
+    counts = {"passed": run.passed, "total": run.total}
+    _keep(home, info, "suite", name=run.suite, command=command, **counts, measures=measures, failed=failed)
+
+
+def keep_gaps(home: Path, info: IndexInfo, gaps: Gaps, count: int) -> None:
+    """Save the first gaps of a book."""
+    clusters = [one.to_dict() for one in gaps.gaps[:count]]
+    _keep(home, info, "gaps", queries=gaps.total, total=len(gaps.gaps), clusters=clusters)
+
+
+def read_report(home: Path, info: IndexInfo, kind: str) -> dict[str, Any] | None:
+    """Return the last report of a kind; `current` says whether it belongs to this generation."""
+    try:
+        data = json.loads(_path(home, info, kind).read_text("utf-8"))
+        if data["format"] != _RECORD_FORMAT:
+            return None
+        fields = {name: data[name] for name in ("made_at", "generation", *_FIELDS[kind])}
+        return fields | {"current": data["generation"] == info.generation}
+    except (OSError, ValueError, KeyError, TypeError):  # none yet, or written by another version
+        return None
+
+
+def _keep(home: Path, info: IndexInfo, kind: str, **data: Any) -> None:
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    head = {"format": _RECORD_FORMAT, "made_at": now, "generation": info.generation}
+    path = _path(home, info, kind)
+    with suppress(OSError):  # then the file cannot be written either, which is reported
+        make_private(path.parent)
+    write_file(path, json.dumps(head | data, ensure_ascii=False))
+
+
+def _path(home: Path, info: IndexInfo, kind: str) -> Path:
+    return _directory(home, info.collection) / f"{kind}.json"
+
+
+def _directory(home: Path, collection: str) -> Path:
+    return home / "reports" / collection
+
+
+def _state(reached: Reached) -> str:
+    if reached.unreachable:
+        return "unreachable"
+    if reached.copies:
+        return "duplicate"
+    return "shadowed" if reached.shadowed_by else "reached"
+
+
+def _why(answer: QueryResult) -> str:
+    """Say in one line what was found instead."""
+    if answer.nothing:
+        return "results above the noise floor, although the book does not cover the query"
+    first = answer.found[0].chunk.url if answer.found else "nothing"
+    return f"expected {answer.expected}; the first result is {first}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from recto import __version__
 from recto.errors import RectoError
+from recto.plugins import Notify
 from recto.server.auth import KEY_NAME, REFUSAL_REASON, AdmissionMiddleware, ApiKeys
 from recto.server.http import ServeOptions
 from recto.server.http.errors import ENGINE_MESSAGES, UNEXPECTED, framework_refusal, refusal_of
@@ -69,11 +70,7 @@ _PUBLIC_HEADERS = {"access-control-allow-origin": "*", "cross-origin-resource-po
 
 
 def make_app(
-    settings: Settings,
-    options: ServeOptions,
-    notify: Callable[[str], None] = LOG.info,
-    *,
-    close_at_exit: bool = False,
+    settings: Settings, options: ServeOptions, notify: Notify = LOG.info, *, close_at_exit: bool = False
 ) -> FastAPI:
     """Return the application; it opens its engines when the server starts."""
     metrics = Metrics()

@@ -18,7 +18,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from recto._util.numbers import percentile
+from recto._util import percentile
 from recto.errors import RectoError
 from recto.server.http import METRICS_DIRECTORY
 from recto.server.http.errors import ENGINE_MESSAGES

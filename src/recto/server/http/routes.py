@@ -20,9 +20,9 @@ from recto import __version__
 from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
-from recto.evaluation import records
+from recto.evaluation.report import read_report
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
-from recto.search.outline import SUFFIX, OutlinePage, full_text, llms_txt, skill_md
+from recto.search.pages import SUFFIX, OutlinePage, full_text, llms_txt, skill_md
 from recto.search.query import MAX_QUERY, check_query, make_filters, split_preferred
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
@@ -456,7 +456,7 @@ async def health(service: Service, collection: Collection = None) -> Response:
     validated = await validation(service, name)
     info = await service.stored_info(name) if validated["collection_exists"] else None
     coverage, suite, gaps = [
-        await to_thread(records.read_report, service.settings.home, info, kind) if info else None
+        await to_thread(read_report, service.settings.home, info, kind) if info else None
         for kind in ("coverage", "suite", "gaps")
     ]
     problems = await service.problems(name) if info else ()

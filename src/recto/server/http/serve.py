@@ -13,10 +13,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from recto._util.retry import Notify
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, ConfigurationError, missing_extra
 from recto.indexing import default_collection
+from recto.plugins import Notify
 from recto.server.http import METRICS_DIRECTORY, ServeOptions
 from recto.settings import SAMPLE_COLLECTION, Settings
 

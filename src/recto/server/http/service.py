@@ -12,15 +12,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
-from recto._util.retry import Notify, redacted
+from recto._util.retry import redacted
 from recto.api import open_collection, open_embedder, open_store
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, InvalidArgument
+from recto.plugins import Notify
 from recto.protocols import AsyncEmbedder, Preparable
 from recto.search.context import Context
 from recto.search.display import response_words
 from recto.search.lexical import QueryWord
-from recto.search.outline import Outline, read_outline
+from recto.search.pages import Outline, read_outline
 from recto.search.query_log import QueryLog, Via, open_query_log
 from recto.search.retriever import Retriever, make_retriever
 from recto.server.http import ServeOptions

@@ -29,16 +29,9 @@ from recto import errors
 from recto._util.files import WriterLock, disk_errors, make_private, replace_bytes
 from recto.errors import IndexDamaged, RectoError, StorageError, Unreachable
 from recto.protocols import Index
+from recto.stores import check_vectors, to_packed_payload
 from recto.stores.edge import engine
-from recto.stores.edge.layout import (
-    LEXICON,
-    CollectionDirectory,
-    Manifest,
-    digest,
-    digest_files,
-    sync_files,
-)
-from recto.stores.points import check_vectors, to_packed_payload
+from recto.stores.edge.layout import LEXICON, CollectionDirectory, Manifest, digest, digest_files, sync_files
 from recto.types.index import Fingerprint, IndexInfo, SparseVector
 from recto.types.search import Chunk, Payload, Vector
 

@@ -16,8 +16,8 @@ import qdrant_edge as edge
 
 from recto._util.text import filter_keys, page_key
 from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
+from recto.stores import LEXICAL
 from recto.stores.edge.layout import copy_tree
-from recto.stores.points import LEXICAL
 from recto.types.index import SparseVector
 from recto.types.search import NO_FILTERS, Filters, Payload, Vector
 

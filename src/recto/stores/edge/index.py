@@ -13,6 +13,7 @@ from weakref import WeakSet
 import qdrant_edge as edge
 
 from recto.errors import IndexDamaged
+from recto.stores import candidate_limit, dense_vector, from_payload, no_lexical_vectors, without_last_tie
 from recto.stores.edge.engine import (
     HNSW_FROM,
     engine_errors,
@@ -23,13 +24,6 @@ from recto.stores.edge.engine import (
     to_edge_filter,
 )
 from recto.stores.edge.layout import LEXICON, CollectionDirectory, FileState, file_state, read_calibration
-from recto.stores.points import (
-    candidate_limit,
-    dense_vector,
-    from_payload,
-    no_lexical_vectors,
-    without_last_tie,
-)
 from recto.types.index import Candidates, IndexInfo, IndexQuery
 from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 

@@ -13,7 +13,7 @@ from recto._util.files import WriterLock
 from recto.errors import IndexDamaged, RectoError
 from recto.protocols import Index
 from recto.settings import ServerOptions
-from recto.stores.points import LEXICAL, check_vectors, to_payload
+from recto.stores import LEXICAL, check_vectors, to_payload
 from recto.stores.qdrant.collections import (
     LEXICON_KEY,
     LEXICON_TOO_LARGE,

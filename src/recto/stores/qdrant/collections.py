@@ -17,7 +17,7 @@ from qdrant_client import QdrantClient, models
 
 from recto.errors import ConfigurationError, FormatMismatch, other_format
 from recto.settings import ServerOptions
-from recto.stores.points import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL
+from recto.stores import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL
 from recto.stores.qdrant.connection import Connection
 from recto.types.index import Calibration, EmbedderFingerprint, Fingerprint, GenerationInfo
 

@@ -20,7 +20,6 @@ from recto._util.retry import (
     Call,
     ClientPerLoop,
     DeadlineExceeded,
-    Notify,
     Steps,
     arun,
     redacted,
@@ -29,6 +28,7 @@ from recto._util.retry import (
     run,
 )
 from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable
+from recto.plugins import Notify
 from recto.settings import is_local_address, split_addresses
 
 Result = TypeVar("Result")

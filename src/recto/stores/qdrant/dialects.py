@@ -23,7 +23,7 @@ from recto._util.text import (
     short_name,
 )
 from recto.errors import ConfigurationError
-from recto.stores.points import from_payload
+from recto.stores import from_payload
 from recto.types.search import HEADING_SEPARATOR, Chunk, Filters
 
 NO_MODULE = "general"

@@ -13,13 +13,7 @@ from uuid import UUID
 from qdrant_client import AsyncQdrantClient, QdrantClient, models
 
 from recto.errors import ConfigurationError
-from recto.stores.points import (
-    LEXICAL,
-    candidate_limit,
-    dense_vector,
-    no_lexical_vectors,
-    without_last_tie,
-)
+from recto.stores import LEXICAL, candidate_limit, dense_vector, no_lexical_vectors, without_last_tie
 from recto.stores.qdrant.collections import (
     REINDEX,
     base_name,
@@ -362,11 +356,7 @@ class ServerIndex:
             self.info = replace(self.info, warnings=(*self.info.warnings, warning))
 
     def _candidate_requests(
-        self,
-        queries: Sequence[IndexQuery],
-        limit: int,
-        condition: models.Filter | None,
-        fetched: int,
+        self, queries: Sequence[IndexQuery], limit: int, condition: models.Filter | None, fetched: int
     ) -> list[list[models.QueryRequest]]:
         """Return the requests of each query: dense, lexical, and each of them for what the other finds."""
         schema, batches = self.schema, []

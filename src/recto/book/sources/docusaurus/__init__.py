@@ -142,8 +142,7 @@ class DocusaurusSite(Generator):
             if self._options.version and version != chosen:
                 if below:
                     raise InvalidArgument(
-                        f"{path} belongs to version {version}, not {chosen}",
-                        hint="Leave out --docs-version.",
+                        f"{path} belongs to version {version}, not {chosen}", hint="Leave out --docs-version."
                     )
                 return [self._page_directory(docs, chosen, self._locales[0])]
             if version != chosen:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from recto.book.parsing.formats import MARKDOWN, MDX, format_of
+from recto.book.parsing import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.parsing.markdown.text import tag_end
 from recto.book.sources.directory import Navigation, SiteRules, any_of, is_file

@@ -30,6 +30,7 @@ from recto.book.sources.website.fetch import (
     resolve_host,
 )
 from recto.errors import InvalidArgument, Unreachable
+from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.types.book import Failure, Page
 
@@ -84,7 +85,7 @@ class WebsiteSource:
         url: str,
         cache: Path | None,
         options: CrawlOptions | None = None,
-        notify: Callable[[str], None] = lambda _: None,
+        notify: Notify = lambda _: None,
         *,
         title: str = "",
         resolve: Resolve = resolve_host,

@@ -1,23 +1,113 @@
-"""GitBook, Nextra and d2lbook: sites whose files and addresses follow the tree of the pages."""
+"""Sites that list their pages beside them: mdBook and GitBook in `SUMMARY.md`, Nextra, d2lbook."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from recto.book.parsing.formats import D2L
+from recto.book.parsing import D2L
+from recto.book.parsing.markdown.headings import heading_texts
 from recto.book.sources.docusaurus.javascript import read_exported, read_json
-from recto.book.sources.includes import Directive, code_ranges
+from recto.book.sources.includes import (
+    Directive,
+    Select,
+    code_ranges,
+    select_lines,
+    select_region,
+    whole_line,
+)
 from recto.book.sources.options import UnreadableSite, read_config
-from recto.book.sources.site import Entry, Site, html_address, read_summary, text_of
+from recto.book.sources.site import Entry, Site, html_address, text_of
+
+_LINK = re.compile(r"(?P<escape>\\?)\{\{#(?P<kind>\w+)(?P<arguments>[^{}\n]*)\}\}")
+_START = re.compile(r"ANCHOR:\s*(?P<name>[\w-]+)")
+_END = re.compile(r"ANCHOR_END:\s*(?P<name>[\w-]+)")
 
 _LARGEST = 1 << 20  # bytes of a page
 _DEEPEST = 20  # directories in directories
 _TAG = re.compile(r"\{%[^%\n]*?(?:\b(?:title|description|caption)=\"(?P<shown>[^\"]*)\"[^%\n]*?)?%\}")
 _TOC = re.compile(r"^```(?:toc|eval_rst\s+\.\. toctree::)[ \t]*\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
+_LISTED = re.compile(
+    r"^(?P<indent>[ \t]*)(?:[-*+][ \t]+)?\[(?P<title>(?:[^\[\]]|\[[^\[\]]*\]){1,500})\]"
+    r"\((?P<path>[^()\s]*|<[^<>\n]*>)\)"
+    r"|^#{1,6}[ \t]+(?P<part>[^\n]+)",
+    re.MULTILINE,
+)
+
+
+class MdBookSite(Site):
+    """An mdBook book: only the pages that `SUMMARY.md` lists are published."""
+
+    generator = "mdbook"
+    config_files = ("book.toml",)
+    only_listed = True
+
+    def configure(self, config_file: Path) -> None:
+        """Read the book's configuration and its summary."""
+        config = self.read_toml(config_file)
+        self.root = self.directory / (text_of(config, "book", "src") or "src")
+        self.title = text_of(config, "book", "title")
+        self.url = text_of(config, "output", "html", "site-url")
+        summary = self.root / "SUMMARY.md"
+        if not summary.is_file():
+            raise UnreadableSite(f"{config_file.name}: there is no SUMMARY.md in {self.root.name}")
+        self.list_pages(_read_summary(read_config(summary, self.bounds)))
+
+    def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
+        """Return the name of the HTML file; a README is the index of its directory."""
+        return re.sub(r"(^|/)README\.html$", r"\1index.html", html_address(name), flags=re.IGNORECASE)
+
+    def find(self, text: str, file: Path) -> Sequence[Directive]:
+        """Find `{{#include}}` and similar links."""
+        return list(_links(text, file)) if "{{#" in text else ()
+
+
+def _links(text: str, file: Path) -> Iterator[Directive]:
+    in_code = code_ranges(text)
+    for link in _LINK.finditer(text):
+        words = link["arguments"].split()
+        if link["escape"]:
+            yield Directive(link.start(), link.start() + 1)
+        elif link["kind"] == "title" or not words:
+            start, end, prefix = whole_line(text, *link.span())
+            yield Directive(start, min(end + (prefix is not None), len(text)))
+        elif link["kind"] in ("include", "rustdoc_include", "playground", "playpen"):
+            path, _, part = words[0].partition(":")
+            code = "" if link["kind"].startswith("play") and not in_code(link.start()) else None
+            start, end, prefix = whole_line(text, *link.span())
+            directive = Directive(start, end, path, (file.parent,), select=_select(part), code=code)
+            yield replace(directive, prefix=prefix or "", otherwise="")
+
+
+def _select(part: str) -> Select | None:
+    if not part:
+        return None
+    if re.fullmatch(r"[\d:]+", part):
+        return select_lines(part, ":")
+    return select_region(part, _START, _END)
+
+
+def _read_summary(text: str) -> Iterator[Entry]:
+    """Yield the pages of a `SUMMARY.md`: a list of links; headings name its parts."""
+    part, above, first = "", list[tuple[int, str]](), True
+    for line in _LISTED.finditer(text):
+        if line["part"]:
+            part, above = ("" if first else heading_texts(line["part"].strip())[0]), []
+            first = False
+            continue
+        first = False
+        indent, title = len(line["indent"].expandtabs(4)), heading_texts(line["title"])[0]
+        above = [(depth, upper) for depth, upper in above if depth < indent]
+        path = unquote(line["path"].strip("<>")).partition("#")[0].removeprefix("./")
+        listed = line[0].lstrip()[0] in "-*+"
+        own = (title,) if listed and not above and not part else ()
+        yield path, title, (*filter(None, [part]), *(upper for _, upper in above), *own)
+        above.append((indent, title))
 
 
 class GitBookSite(Site):
@@ -38,7 +128,7 @@ class GitBookSite(Site):
         config = self.read_yaml(config_file) if config_file.suffix != ".md" else {}
         self.root = self.directory / (text_of(config, "root") or ".")
         summary = self.root / (text_of(config, "structure", "summary") or "SUMMARY.md")
-        self.list_pages(read_summary(read_config(summary, self.bounds)))
+        self.list_pages(_read_summary(read_config(summary, self.bounds)))
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
         """Find `{% hint %}` and similar tags, which become their title."""

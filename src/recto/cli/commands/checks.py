@@ -1,29 +1,50 @@
-"""Measure an index without a suite: `recto coverage`, `recto gaps` and `recto calibrate`."""
+"""`recto coverage`, `recto gaps`, `recto calibrate` and `recto doctor`: examine an index."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from recto._util.files import write_file
 from recto._util.text import plural
-from recto.cli import options
-from recto.cli.output import emit, one_line, table
-from recto.cli.runner import Exit, connect, progress_bar, save_report, warn
-from recto.errors import InvalidArgument
-from recto.settings import load_settings
+from recto.cli import (
+    EXIT_CODES,
+    Exit,
+    confirm_endpoint,
+    connect,
+    echo,
+    echo_json,
+    emit,
+    one_line,
+    options,
+    progress_bar,
+    save_report,
+    table,
+    warn,
+)
+from recto.errors import ErrorKind, InvalidArgument, RectoError
+from recto.settings import check_collection_name, load_settings, working_directory
 from recto.types.search import Mode
 
 if TYPE_CHECKING:
     from recto.evaluation.coverage import Coverage, Reached
+    from recto.evaluation.doctor.environment import Finding
     from recto.evaluation.gaps import Asked, Cluster, Gaps
     from recto.search.retriever import Retriever
 
 _MAX_LISTED = 20
 _MAX_EXAMPLES = 3
+_EXITS = EXIT_CODES | {ErrorKind.ARGUMENT: Exit.CONFIGURATION, ErrorKind.DAMAGED: Exit.VALIDATION_FAILED}
+_WARNINGS = Exit.NO_RESULTS
+_MARKS = {"ok": "[ok]     ", "note": "[note]   ", "warning": "[WARNING]", "error": "[ERROR]  "}
+_INDENT = " " * 12
 
 
 @click.command()
@@ -51,18 +72,16 @@ def coverage(
         raise InvalidArgument(
             "--fail-under must be between 0 and 100", hint="It is a percentage of sections."
         )
-    from recto.evaluation import records
+    from recto.evaluation import report
     from recto.evaluation.coverage import cover
 
     with connect(collection) as retriever:
         info = retriever.open().info
         with progress_bar("Searching for sections") as progress:
             measured = cover(retriever, progress, mode)
-    save_report(lambda home: records.keep_coverage(home, info, measured))
+    save_report(lambda home: report.keep_coverage(home, info, measured))
     if html:
-        from recto.evaluation.report import coverage_page
-
-        records.write_file(html, coverage_page(measured, info, least=fail_under, when=datetime.now(UTC)))
+        write_file(html, report.coverage_page(measured, info, least=fail_under, when=datetime.now(UTC)))
     emit(_coverage_data(measured), _coverage_lines(measured, verbose=verbose), as_json=as_json)
     too_low = fail_under is not None and measured.share * 100 < fail_under
     return Exit.VALIDATION_FAILED if too_low else Exit.OK
@@ -189,7 +208,7 @@ def gaps(
     """
     if queries is not None and (log is not None or days is not None):
         raise InvalidArgument("--queries replaces the log", hint="Leave out --log and --days.")
-    from recto.evaluation import records
+    from recto.evaluation import report
     from recto.evaluation.gaps import find_gaps, read_queries
 
     with connect(collection) as retriever:
@@ -197,11 +216,9 @@ def gaps(
         with progress_bar("Searching for queries") as progress:
             clustered = find_gaps(retriever, asked, progress)
         info = retriever.open().info
-    save_report(lambda home: records.keep_gaps(home, info, clustered, count))
+    save_report(lambda home: report.keep_gaps(home, info, clustered, count))
     if html:
-        from recto.evaluation.report import gaps_page
-
-        records.write_file(html, gaps_page(clustered, info, count=count, when=datetime.now(UTC)))
+        write_file(html, report.gaps_page(clustered, info, count=count, when=datetime.now(UTC)))
     emit(_gaps_data(clustered, count), _gaps_lines(clustered, count), as_json=as_json)
     return Exit.OK
 
@@ -283,3 +300,67 @@ def _signals(cluster: Cluster) -> Iterator[str]:
         yield f"{cluster.below_noise} below this book's noise floor"
     if cluster.no_click is not None:
         yield f"{cluster.no_click} without a click"
+
+
+@click.command()
+@options.collection
+@click.option("--all", "everything", is_flag=True, help="Check every chunk of a large index, not a sample.")
+@options.as_json
+def doctor(collection: str | None, everything: bool, as_json: bool) -> Exit:
+    """Check settings, services, index and text, and print the command that repairs each problem.
+
+    Exits with 1 if there are warnings, 2 for a configuration error, 3 if a service or the disk cannot be
+    used, and 5 if the index is damaged.
+    """
+    if collection is not None:
+        check_collection_name(collection, "--collection")
+    from recto.evaluation.doctor import examine
+
+    try:
+        settings = load_settings()
+    except RectoError:
+        pass  # the checks report it
+    else:
+        confirm_endpoint(settings)
+
+    progress = _progress if sys.stderr.isatty() and not as_json else None
+    findings: list[Finding] = []
+    directory = working_directory()
+    for finding in examine(os.environ, directory, collection, everything=everything, progress=progress):
+        findings.append(finding)
+        if not as_json:
+            echo(*_lines(finding))
+    code = exit_code(findings)
+    if as_json:
+        rows = [
+            {name: value for name, value in asdict(finding).items() if name != "kind"} for finding in findings
+        ]
+        echo_json({"healthy": code is Exit.OK, "findings": rows})
+    else:
+        errors, warnings = (
+            sum(finding.severity == severity for finding in findings) for severity in ("error", "warning")
+        )
+        counts = f"{plural(errors, 'error')}, {plural(warnings, 'warning')}."
+        echo("", "No problems found." if code is Exit.OK else counts)
+    return code
+
+
+def exit_code(findings: list[Finding]) -> Exit:
+    """Return the exit code of the most basic error, which may cause the others; 1 for warnings alone."""
+    errors = [_EXITS[finding.kind] for finding in findings if finding.kind is not None]
+    if errors:
+        return min(errors)
+    return _WARNINGS if any(finding.severity == "warning" for finding in findings) else Exit.OK
+
+
+def _lines(finding: Finding) -> Iterator[str]:
+    yield f"{_MARKS[finding.severity]} {finding.check}: {finding.message}"
+    if finding.severity != "ok":
+        yield from (f"{_INDENT}{line}" for line in finding.evidence)
+    if finding.repair:
+        yield f"{_INDENT}Repair: {finding.repair}"
+
+
+def _progress(name: str) -> None:
+    sys.stderr.write(f"\r\033[K{name} ...\r")
+    sys.stderr.flush()

@@ -1,21 +1,31 @@
-"""The state of a Qdrant cluster: nodes, shards and replicas; find what is wrong, and add replicas."""
+"""Maintain collections on a server: find problems of a cluster, add replicas, write and restore snapshots."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
 
+import httpx
 from qdrant_client import QdrantClient, models
 
+from recto._util.files import WriterLock
 from recto._util.text import plural
-from recto.errors import CollectionMissing, ConfigurationError, Unreachable
+from recto.errors import CollectionMissing, ConfigurationError, RectoError, Unreachable
+from recto.plugins import Notify
+from recto.protocols import Progress
 from recto.settings import ServerOptions
+from recto.stores.archive import Archive, Header, write_archive
 from recto.stores.qdrant.connection import Connection, Node
-from recto.types.index import StoreProblem
+from recto.types.index import GenerationInfo, IndexInfo, StoreProblem
 
 _RECENT = timedelta(seconds=30)  # older failures of messages between nodes are not reset by the server
 _TRANSFER_SECONDS = 3600.0
@@ -28,6 +38,19 @@ _STATES = {
     "grey": ("waits to be optimized, so searches are slower", "Any write, such as `recto index`, starts it"),
     "red": ("has failed", "Read the server's log, then run `recto index --rebuild`"),
 }
+KIND = "server"
+_SNAPSHOT_FILE = "snapshot"
+_PART_BYTES = 1 << 20
+_SNAPSHOT_SECONDS = 3600.0  # seconds; the server answers when a snapshot is written or read
+_CLEANUP_SECONDS = 10.0
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_BOUNDARY = "recto-snapshot-7c1f0d52b6"
+_FIELD = f'form-data; name="snapshot"; filename="{_SNAPSHOT_FILE}"'
+_FORM_START = f"--{_BOUNDARY}\r\nContent-Disposition: {_FIELD}\r\n\r\n".encode()
+_FORM_END = f"\r\n--{_BOUNDARY}--\r\n".encode()
+_SEVERAL_NODES = (
+    "Index the book again instead, or use the snapshots of every node: see docs/how-to/backup.md."
+)
 
 
 def find_problems(connection: Connection, collection: str) -> tuple[StoreProblem, ...]:
@@ -110,7 +133,7 @@ def _replicas(connection: Connection, collection: str) -> Iterator[StoreProblem]
 
 
 def set_replication(
-    connection: Connection, collection: str, options: ServerOptions, notify: Callable[[str], None]
+    connection: Connection, collection: str, options: ServerOptions, notify: Notify
 ) -> list[str]:
     """Set replication and write consistency as configured, add missing replicas, and say what was done."""
     params = _params(connection, collection)
@@ -148,7 +171,7 @@ def explain_replication(connection: Connection, collection: str) -> str:
 
 
 def _add_replicas(
-    connection: Connection, collection: str, factor: int, peers: Sequence[int], notify: Callable[[str], None]
+    connection: Connection, collection: str, factor: int, peers: Sequence[int], notify: Notify
 ) -> int:
     """Copy shards to the peers that have the fewest, until each has enough replicas."""
     info = connection.read(QdrantClient.collection_cluster_info, collection)
@@ -210,3 +233,168 @@ def _states(info: Any) -> dict[int, dict[int, str]]:
     for shard in info.remote_shards:
         states[shard.shard_id][shard.peer_id] = shard.state.value
     return states
+
+
+def write_snapshot(
+    connection: Connection,
+    info: IndexInfo,
+    aliases: Iterable[str],
+    lock: WriterLock,
+    target: Path,
+    progress: Progress | None,
+) -> GenerationInfo:
+    """Make a snapshot of a physical collection, write it into an archive, and delete it on the server.
+
+    While the server makes the snapshot, the lock is held: a collection may be updated in place.
+    """
+    path = f"/collections/{quote(info.generation)}/snapshots"
+    with connection.http() as http:
+        if len(read_peers(connection)) > 1:
+            _check_shards(http, info.generation)
+        with lock:
+            chunks = connection.read(QdrantClient.count, info.generation, exact=True).count
+            snapshot = _make_snapshot(http, path, connection.notify)
+        try:
+            version = str(connection.read(QdrantClient.info).version)
+            content = {"chunks": chunks, "checksum": snapshot.checksum, "server": version}
+            files, names = {_SNAPSHOT_FILE: snapshot.size}, tuple(sorted(aliases))
+            header = Header(KIND, info.collection, info.generation, names, files, content)
+            size = write_archive(target, header, [_download_snapshot(http, path, snapshot, progress)])
+        finally:
+            _delete_snapshot(http, path, snapshot.name, connection.notify)
+    created = info.fingerprint.created_at if info.fingerprint else ""
+    return GenerationInfo(info.generation, created, chunks, size, current=True)
+
+
+class _Snapshot(NamedTuple):
+    """A snapshot on the node that made it."""
+
+    name: str
+    size: int
+    checksum: str | None
+
+
+def _make_snapshot(http: httpx.Client, path: str, notify: Notify) -> _Snapshot:
+    """Make a snapshot; the server finishes it even if nobody waits for it, so tell the user of that."""
+    try:
+        response = http.post(path, params={"wait": "true"}, timeout=_SNAPSHOT_SECONDS)
+    except (httpx.HTTPError, KeyboardInterrupt):
+        notify(f"The server may keep creating the snapshot. {_left_on_server(http, f'{path}/NAME')}")
+        raise
+    with _understood():
+        answer = response.json()["result"]
+        name, size, checksum = answer["name"], answer["size"], answer.get("checksum")
+        if isinstance(name, str) and type(size) is int:
+            return _Snapshot(name, size, checksum if isinstance(checksum, str) else None)
+        raise TypeError
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise Unreachable(
+            "The answer of the server cannot be understood", hint="Is it a Qdrant server?"
+        ) from None
+
+
+def _delete_snapshot(http: httpx.Client, path: str, name: str, notify: Notify) -> None:
+    """Delete a snapshot, or tell the user that it is left."""
+    url = f"{path}/{quote(name)}"
+    try:
+        http.delete(url, params={"wait": "true"}, timeout=_CLEANUP_SECONDS)
+    except BaseException as error:
+        notify(_left_on_server(http, url))
+        if not isinstance(error, (RectoError, httpx.HTTPError)):
+            raise
+
+
+def _left_on_server(http: httpx.Client, path: str) -> str:
+    server = str(http.base_url).rstrip("/")
+    return f"[WARNING] A snapshot is left on the server. Delete it with a DELETE request to {server}{path}"
+
+
+def restore_snapshot(
+    connection: Connection, archive: Archive, target: str, progress: Progress | None
+) -> None:
+    """Restore an archive as a new physical collection; the caller deletes it if this fails."""
+    content = archive.header.content
+    chunks, checksum = content.get("chunks"), content.get("checksum")
+    if list(archive.header.files) != [_SNAPSHOT_FILE] or type(chunks) is not int:
+        raise archive.damaged("it does not contain one snapshot")
+    if len(peers := read_peers(connection)) > 1:
+        message = f"A snapshot cannot be restored on a cluster of {plural(len(peers), 'node')}"
+        raise ConfigurationError(message, hint=_SEVERAL_NODES)
+    with connection.http() as http:
+        _upload_snapshot(http, archive, target, checksum, progress)
+    counted = connection.read(QdrantClient.count, target, exact=True).count
+    if counted != chunks:
+        raise archive.damaged(f"the snapshot has {counted} chunks, but {chunks} were backed up")
+
+
+def _download_snapshot(
+    http: httpx.Client, path: str, snapshot: _Snapshot, progress: Progress | None
+) -> Iterator[bytes]:
+    """Yield the parts of a snapshot, and compare it with the size and checksum that the server reported."""
+    checksum, done = hashlib.sha256(), 0
+    # Servers compress the response if they may, which changes its length and checksum.
+    headers = {"Accept-Encoding": "identity"}
+    with http.stream("GET", f"{path}/{quote(snapshot.name)}", headers=headers) as response:
+        for part in response.iter_bytes(_PART_BYTES):
+            checksum.update(part)
+            yield part
+            done += len(part)
+            if progress:
+                progress(done, snapshot.size)
+    if done != snapshot.size or snapshot.checksum not in (None, checksum.hexdigest()):
+        raise Unreachable(
+            "The server sent another snapshot than it made", hint="Try again. No archive was written."
+        )
+
+
+def _upload_snapshot(
+    http: httpx.Client, archive: Archive, target: str, checksum: object, progress: Progress | None
+) -> None:
+    params = {"priority": "snapshot", "wait": "true"}
+    if isinstance(checksum, str) and _SHA256.fullmatch(checksum):
+        params["checksum"] = checksum
+    headers = {
+        "Content-Type": f"multipart/form-data; boundary={_BOUNDARY}",
+        "Content-Length": str(len(_FORM_START) + archive.header.files[_SNAPSHOT_FILE] + len(_FORM_END)),
+    }
+    path = f"/collections/{quote(target)}/snapshots/upload"
+    http.post(
+        path, params=params, content=_form(archive, progress), headers=headers, timeout=_SNAPSHOT_SECONDS
+    )
+
+
+def _form(archive: Archive, progress: Progress | None) -> Iterator[bytes]:
+    """Yield the form with the snapshot of an archive."""
+    yield _FORM_START
+    done, size = 0, archive.header.files[_SNAPSHOT_FILE]
+    for _, _, blocks in archive.files():
+        for offset, block in blocks:
+            if offset != done:
+                break
+            yield block
+            done += len(block)
+            if progress:
+                progress(done, size)
+    if done != size:
+        raise archive.damaged("the snapshot is not complete")
+    yield _FORM_END
+
+
+def _check_shards(http: httpx.Client, collection: str) -> None:
+    """Raise an error if a shard of a collection is only on other nodes: a snapshot would not contain it."""
+    with _understood():
+        answer = http.get(f"/collections/{quote(collection)}/cluster").json()["result"]
+        shards = models.CollectionClusterInfo.model_validate(answer)
+    here = {shard.shard_id for shard in shards.local_shards if shard.state.value == "Active"}
+    if missing := {shard.shard_id for shard in shards.remote_shards} - here:
+        raise ConfigurationError(
+            f"{plural(len(missing), 'shard')} of the collection are on other nodes of the cluster, "
+            "and a snapshot contains only the shards of one node",
+            hint=_SEVERAL_NODES,
+        )
