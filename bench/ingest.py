@@ -37,7 +37,7 @@ from recto.settings import Settings
 from recto.stores import check_vectors, to_payload
 from recto.stores.edge.build import send
 from recto.types.search import Vector
-from tests.counting import Counting
+from tests.shared_embedder import Counting
 
 WORDS_PER_PAGE = 1_000
 _BATCH = 96

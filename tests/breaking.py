@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
-from recto.protocols import Store
+from recto.protocols import Index
+from recto.stores.edge import EdgeStore
 from recto.testing.parts import vector
 from recto.types.search import Chunk, Vector
 
@@ -14,9 +16,10 @@ Passages = list[tuple[Chunk, Vector]]
 Breaker = Callable[[Passages], Passages]
 
 
-def publish_broken(store: Store, name: str, target: str, breaker: Breaker) -> None:
-    """Publish a collection again under another name, broken."""
-    index = store.open(name)
+def publish_broken(home: Path, breaker: Breaker, target: str = "broken") -> Index:
+    """Publish the collection `house` again under another name, broken; return the index."""
+    store = EdgeStore(home)
+    index = store.open("house")
     made = index.info.fingerprint
     assert made is not None
     chunks = sorted(index.scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index))
@@ -25,6 +28,7 @@ def publish_broken(store: Store, name: str, target: str, breaker: Breaker) -> No
     with store.build(target, made.embedder, rebuild=True) as build:
         build.add([chunk for chunk, _ in broken], [numbers for _, numbers in broken])
         build.publish(made)
+    return store.open(target)
 
 
 def of_another_model(passages: Passages) -> Passages:
@@ -63,15 +67,9 @@ def with_passages_shuffled(source: str) -> Breaker:
     """Number the passages of a page backwards."""
 
     def shuffle(passages: Passages) -> Passages:
-        return [
-            (
-                replace(chunk, chunk_index=chunk.total_chunks - 1 - chunk.chunk_index)
-                if chunk.source == source
-                else chunk,
-                numbers,
-            )
-            for chunk, numbers in passages
-        ]
+        backwards = [replace(one, chunk_index=one.total_chunks - 1 - one.chunk_index) for one, _ in passages]
+        pairs = zip(passages, backwards, strict=True)
+        return [(other if one.source == source else one, numbers) for (one, numbers), other in pairs]
 
     return shuffle
 
@@ -95,6 +93,14 @@ def with_noise(share: float, seed: int = 1) -> Breaker:
         ]
 
     return spoil
+
+
+def with_opposite_vectors(*anchors: str) -> Breaker:
+    """Turn the vectors of some sections round, so that their own words do not find them."""
+    return lambda passages: [
+        (chunk, [-number for number in numbers] if chunk.anchor in anchors else numbers)
+        for chunk, numbers in passages
+    ]
 
 
 def without_a_passage(passages: Passages) -> Passages:

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,17 +19,15 @@ from hypothesis import HealthCheck, settings
 from recto._util.files import WriterLock
 from recto.api import index_sample, open_store
 from recto.book.parsing import formats, reader_version
-from recto.book.sources.tree import open_book
 from recto.contracts import DEFAULT_COLLECTIONS, QUERY_COLLECTION
 from recto.evaluation.calibration import calibrate
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import SAMPLE_COLLECTION, Settings
-from recto.stores.edge import EdgeStore
+from recto.stores.edge import EdgeStore, build
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
-from tests.library import write_library
+from tests.library import write_index, write_library
 from tests.shared_embedder import shared_embedder
 
 if (
@@ -44,6 +43,8 @@ MARKED_DIRECTORIES = {"bench": "long", "browser": "browser", "live": "live", "si
 SHARED = Path(tempfile.gettempdir()) / f"recto-tests-{os.getuid()}"
 COHERE_KEY, QDRANT_KEY = "co_secret_1234567890", "qdrant_secret_0987654321"
 CONFIGURATION = ("RECTO_", "COHERE_", "OPENAI_", "QDRANT_", "COLLECTION_NAME")
+THREADED_DIRECTORIES = {"conformance", "indexing", "search", "stores"}
+START_WORKER = build.start_worker
 TEST_OPTIONS = ("RECTO_TEST_", "RECTO_CORPORA")  # which services and books the tests may use
 
 
@@ -64,6 +65,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         parts = item.path.relative_to(TESTS).parts
         if parts[0] in MARKED_DIRECTORIES:
             item.add_marker(MARKED_DIRECTORIES[parts[0]])
+
+
+class ThreadWorker(threading.Thread):
+    """What a build uses of `subprocess.Popen`: to start a process takes longer than its work on a small book."""
+
+    returncode = 0
+
+    def __init__(self, directory: Path, dim: int, _: object) -> None:
+        super().__init__(daemon=True)
+        (source, own_input), (own_output, target) = os.pipe(), os.pipe()
+        self.stdin, self.stdout = os.fdopen(own_input, "wb"), os.fdopen(own_output, "rb")
+        self._arguments = directory, dim, os.fdopen(source, "rb"), os.fdopen(target, "wb", buffering=0)
+        self.start()
+
+    def run(self) -> None:
+        with self._arguments[2], self._arguments[3]:
+            self.returncode = int(not build.run_worker(*self._arguments))
+
+    def wait(self) -> None:
+        self.join()
+
+
+@pytest.hookimpl(tryfirst=True)  # before fixtures build an index
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Build the embedded indexes of some directories in threads; tests of the process use START_WORKER."""
+    is_threaded = item.path.relative_to(TESTS).parts[0] in THREADED_DIRECTORIES
+    build.start_worker = ThreadWorker if is_threaded else START_WORKER  # type: ignore[assignment]
 
 
 @pytest.fixture(scope="session")
@@ -90,20 +118,13 @@ def embedder(real_embedder: Embedder) -> Embedder:
     return shared_embedder(SHARED, 1, "fp32")
 
 
+_INDEX_PARTS = "_util book embedders evaluation indexing sample search stores types"
+
+
 def index_key() -> str:
     """Return a digest of all that an index of the sample book depends on."""
     digest = hashlib.sha256(sys.version.encode())
-    for part in (
-        "_util",
-        "book",
-        "embedders",
-        "evaluation",
-        "indexing",
-        "sample",
-        "search",
-        "stores",
-        "types.py",
-    ):
+    for part in _INDEX_PARTS.split():
         path = SOURCE / part
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and file.suffix != ".pyc":
@@ -138,19 +159,25 @@ def retriever(sample_home: Path, embedder: Embedder) -> Retriever:
 def house(tmp_path_factory: pytest.TempPathFactory, embedder: Embedder) -> Path:
     """A directory with a book of thirteen pages and a home in which it is indexed as `house`; tests only read it."""
     root = tmp_path_factory.mktemp("house")
-    book = write_library(root / "book")
-    index_book(
-        IndexJob(open_book(book), embedder, calibrate=calibrate),
-        EdgeStore(root / "home"),
-        "house",
-        journal=root / "home" / "journal",
-    )
+    write_index(write_library(root / "book"), embedder, root / "home", "house", calibrate=calibrate)
     return root
 
 
 @pytest.fixture(scope="session")
 def house_retriever(house: Path, embedder: Embedder) -> Retriever:
     return Retriever(embedder, EdgeStore(house / "home"), "house")
+
+
+@pytest.fixture(scope="session")
+def house_settings(house: Path) -> Settings:
+    """The settings of a service for `house`."""
+    return Settings("local", "edge", house / "home", threads=1, precision="fp32", collection="house")
+
+
+@pytest.fixture
+def house_copy(house: Path, home: Path) -> Path:
+    """A copy of the home of `house`, for tests that change it."""
+    return shutil.copytree(house / "home", home)
 
 
 @pytest.fixture
@@ -206,9 +233,8 @@ def install_plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         site, module = tmp_path / "site-packages" / distribution, distribution.replace("-", "_")
         metadata = site / f"{module}-{version}.dist-info"
         metadata.mkdir(parents=True)
-        (metadata / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
-        )
+        about = f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+        (metadata / "METADATA").write_text(about)
         listed = "".join(f"[{group}]\n{entries}\n" for group, entries in entry_points.items())
         (metadata / "entry_points.txt").write_text(listed)
         (site / f"{module}.py").write_text(code)

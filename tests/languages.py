@@ -24,27 +24,20 @@ MARKED = {"th": "ก็ได้น้ำผึ้ง", "km": "ស្រ្ត�
 """Words with many marks and joined letters, which are part of the character before them."""
 
 
+_CODE = "--dry-run get_user_name BackgroundTasks 9.81 v2.0 user@example.org ａｂｃ１ x²"
+
+
 def random_sentences(language: str, count: int) -> list[str]:
     """Return sentences of pieces of a language's sentence, of code, and of some characters of others."""
     numbers = random.Random(f"sentences in {language}")
     own = SENTENCES[language]
-    code = (
-        "--dry-run",
-        "get_user_name",
-        "BackgroundTasks",
-        "9.81",
-        "v2.0",
-        "user@example.org",
-        "ａｂｃ１",
-        "x²",
-    )
     sentences = []
     for _ in range(count):
         pieces = []
         for _ in range(numbers.randint(2, 9)):
             start = numbers.randrange(len(own))
             pieces.append(own[start : start + numbers.randint(1, 14)])
-        pieces.insert(numbers.randrange(len(pieces)), numbers.choice(code))
+        pieces.insert(numbers.randrange(len(pieces)), numbers.choice(_CODE.split()))
         pieces.append("".join(numbers.choices("".join(SENTENCES.values()), k=4)))
         sentences.append(numbers.choice((" ", "", "-", "\n")).join(pieces))
     return sentences

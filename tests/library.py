@@ -7,6 +7,12 @@ is added to each section of a module, so that it is long enough for a chunk of i
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from recto.book.sources.tree import open_book
+from recto.indexing.indexer import IndexJob, IndexReport, index_book
+from recto.protocols import Embedder, Source
+from recto.stores.edge import EdgeStore
 
 FILE = Path(__file__).with_suffix(".txt")
 
@@ -43,3 +49,9 @@ def write_library(root: Path) -> Path:
         "# Welcome\n\nThis book is about the garden, the kitchen and the workshop of a house.\n", "utf-8"
     )
     return root
+
+
+def write_index(book: Path | Source, embedder: Embedder, home: Path, name: str, **more: Any) -> IndexReport:
+    """Index a book in an embedded store."""
+    job = IndexJob(open_book(book) if isinstance(book, Path) else book, embedder, **more)
+    return index_book(job, EdgeStore(home), name, journal=home / "journal")

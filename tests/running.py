@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextvars import copy_context
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,12 @@ from tests.shared_embedder import shared_embedder
 Done = subprocess.CompletedProcess[str]
 ROOT = Path(__file__).parent.parent
 SAMPLE_DOCS = ROOT / "src" / "recto" / "sample" / "docs"
+WITH_CTRL_C = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore it
+from recto.cli.main import main
+main()
+"""
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -39,11 +46,6 @@ def recto(home: Path, *arguments: str, **more: str) -> Done:
 def retrieve(home: Path, *arguments: str, **more: str) -> Done:
     """Run `retrieve.py` in this process."""
     return in_process("retrieve.py", home, arguments, ROOT, **more)
-
-
-def recto_process(home: Path, *arguments: str, **more: str) -> Done:
-    """Run `recto` as a user does."""
-    return run([sys.executable, "-m", "recto", *arguments], home, **more)
 
 
 def retrieve_process(home: Path, *arguments: str, **more: str) -> Done:
@@ -101,29 +103,25 @@ def _call(
     return subprocess.CompletedProcess(words, code, stdout, stderr)
 
 
-def reuse_embedder(
-    _: Path, threads: int, precision: Precision, *, model: str, single_query: bool
-) -> Embedder:
+def reuse_embedder(_: Path, threads: int, precision: Precision, *, model: str, **more: object) -> Embedder:
     """Return the embedder of this process, in place of `built_in_embedder`."""
     return shared_embedder(SHARED, threads, precision, model)
 
 
 def run(command: list[str] | str, home: Path, directory: str | Path = ROOT, **more: str) -> Done:
     """Run a program, or a line in a shell, in a new process."""
-    done = subprocess.run(
-        command,
-        shell=isinstance(command, str),
-        cwd=directory,
-        env=environment(home, **more),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-        check=False,
-    )
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "encoding": "utf-8"}
+    options = {"shell": isinstance(command, str), "cwd": directory, "timeout": 300, **pipes}
+    done = subprocess.run(command, env=environment(home, **more), check=False, **options)
     assert "Traceback" not in done.stderr, done.stderr
     return done
+
+
+def start(home: Path, *arguments: str, directory: str | Path = ROOT, **more: str) -> subprocess.Popen[str]:
+    """Start `recto` in a new process, which Ctrl-C interrupts; both of its outputs come through one pipe."""
+    command = [sys.executable, "-c", WITH_CTRL_C, *arguments]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(command, cwd=directory, env=environment(home, **more), **pipes)
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 30) -> None:

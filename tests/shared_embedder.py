@@ -1,4 +1,4 @@
-"""The built-in embedder, opened once per test process and remembering what it embedded."""
+"""The built-in embedder, opened once per test process and remembering what it embedded, and one that counts."""
 
 from __future__ import annotations
 
@@ -81,6 +81,24 @@ class RememberingEmbedder(ForwardingEmbedder):
         if progress and texts:
             progress(len(texts), len(texts))
         return [self._documents[text] for text in texts]
+
+
+class Counting(ForwardingEmbedder):
+    """Notes what it was asked to embed; the work itself is done by the real embedder."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        super().__init__(embedder)
+        self.embedded: list[str] = []
+        self.queries: list[str] = []
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        self.queries += texts
+        return super().embed_queries(texts)
+
+    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
+        vectors = super().embed_documents(texts, progress)
+        self.embedded += texts
+        return vectors
 
 
 @cache

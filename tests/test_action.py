@@ -21,7 +21,6 @@ from tests.running import ROOT, Done, run
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 STEPS: list[dict[str, Any]] = ACTION["runs"]["steps"]
-SCRIPTS = ROOT / "deploy" / "action"
 COMMENTS = "/repos/owner/book/issues/7/comments"
 needs_tools = pytest.mark.skipif(
     any(shutil.which(name) is None for name in ("bash", "curl", "jq")), reason="needs bash, curl and jq"
@@ -71,9 +70,7 @@ class Job:
 
     def value(self, text: str) -> str:
         """Replace the expressions of a workflow."""
-        inputs = {
-            name: self.inputs.get(name, one.get("default", "")) for name, one in ACTION["inputs"].items()
-        }
+        inputs = {name: one.get("default", "") for name, one in ACTION["inputs"].items()} | self.inputs
         values = {f"inputs.{name}": value for name, value in inputs.items()}
         values |= {"github.event.pull_request.number": "7", "github.token": "job-token"}
         for step, outputs in self.outputs.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -48,20 +49,16 @@ def annotated(value: Any) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("name", [*TYPES, *FUNCTIONS])
 def test_every_type_in_a_public_signature_is_documented(name: str) -> None:
     for where, annotation in annotated(getattr(recto, name)):
-        names = {
-            node.id for node in ast.walk(ast.parse(annotation, mode="eval")) if isinstance(node, ast.Name)
-        }
+        nodes = ast.walk(ast.parse(annotation, mode="eval"))
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
         own = {name for name in names if (find_module(name) or "").startswith("recto")}
         assert {name for name in own if not re.search(rf"`{name}\b", REFERENCE)} == set(), where
 
 
 def find_module(name: str) -> str | None:
     """Return the module that defines a class of this name."""
-    homes = (
-        getattr(sys.modules[module], name, None)
-        for module in list(sys.modules)
-        if module.startswith("recto.")
-    )
+    modules = [module for path, module in sys.modules.items() if path.startswith("recto.")]
+    homes = (getattr(module, name, None) for module in modules)
     return next((home.__module__ for home in homes if inspect.isclass(home)), None)
 
 
@@ -69,9 +66,7 @@ def test_the_reference_names_the_module_of_each_name() -> None:
     rows = re.findall(r"^\| `(recto\.[\w.]+)` \| (.+?) \|", REFERENCE, re.MULTILINE)
     documented = {(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)}
     assert {(module, name) for name, module in MOVED.items()} <= documented
-    assert {
-        (module, name) for module, name in documented if not hasattr(import_module(module), name)
-    } == set()
+    assert [one for one in documented if not hasattr(import_module(one[0]), one[1])] == []
 
 
 @pytest.mark.parametrize("package", make_stubs.PACKAGES)
@@ -89,9 +84,8 @@ def test_every_name_exists() -> None:
 
 @pytest.mark.parametrize("name", MOVED)
 def test_names_of_the_last_version_still_work(name: str) -> None:
-    with pytest.warns(
-        DeprecationWarning, match=rf"recto\.{name} has moved: import {name} from {MOVED[name]}$"
-    ):
+    moved = rf"recto\.{name} has moved: import {name} from {MOVED[name]}$"
+    with pytest.warns(DeprecationWarning, match=moved):
         value = getattr(recto, name)
     assert value is getattr(import_module(MOVED[name]), name)
 
@@ -103,14 +97,15 @@ def test_values_are_frozen() -> None:
 
 
 WRONG_SEARCHES: dict[str, list[Any]] = {
-    "query": [" ", "x" * 2001, 5],
+    "query": [" ", "\n\t", "\u00a0\u2003", "x" * 2001, 5],
     "top_k": [0, 101, "5", True],
     "mode": ["fuzzy"],
     "filters": [
         *({"chapter": "1"}, "ros2", None, {"module": 5}, {"module": [5]}, {"module": [" "]}, {"url": 5}),
         *({"url": ""}, recto.Filters(modules="ros2")),  # type: ignore[arg-type]
+        *(recto.Filters(("\ud800",)), recto.Filters((), "local://\udfff")),
     ],
-    "min_score": ["high", 2000, float("nan")],
+    "min_score": ["high", [], 2000, float("nan")],
     "group_by": ["module"],
 }
 
@@ -205,9 +200,8 @@ def test_index_connect_and_evaluate(tmp_path: Path, small_book: Path, embedder: 
 
 def _suite(book: Path) -> Path:
     file = book.parent / "questions.json"
-    file.write_text(
-        '{"queries": [{"query": "When are beans sown?", "expect": {"page": "module-1-garden/02-seeds"}}]}'
-    )
+    expected = {"query": "When are beans sown?", "expect": {"page": "module-1-garden/02-seeds"}}
+    file.write_text(json.dumps({"queries": [expected]}))
     return file
 
 

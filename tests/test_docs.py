@@ -6,17 +6,15 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from tests.cli.test_index import WITH_CTRL_C
 from tests.doubles.site import SiteDouble
 from tests.doubles.site import page as page_of_a_site
-from tests.running import ROOT, SAMPLE_DOCS, Done, environment, in_process, python_in_process, run
+from tests.running import ROOT, SAMPLE_DOCS, Done, in_process, python_in_process, run, start
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
@@ -92,9 +90,9 @@ def program_shown(command: str) -> list[str]:
 
 def start_and_interrupt(workspace: Path, command: str, beginning: str) -> None:
     """Start a command that runs until Ctrl-C, wait for its first line, and interrupt it."""
-    process = start(workspace, [sys.executable, "-c", WITH_CTRL_C, *program_shown(command)[1:]])
-    assert process.stderr is not None
-    assert process.stderr.readline().startswith(beginning)
+    process = start(workspace / "home", *program_shown(command)[1:], directory=workspace, **CHOSEN)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(beginning)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 130
@@ -102,19 +100,14 @@ def start_and_interrupt(workspace: Path, command: str, beginning: str) -> None:
 
 def serve_and_terminate(workspace: Path, command: str) -> None:
     """Start the service, wait until it listens, and terminate it."""
-    process = start(workspace, [sys.executable, "-m", "recto", *program_shown(command)[1:], "--port", "0"])
-    assert process.stderr is not None
-    while not (line := process.stderr.readline()).endswith('startup complete."}\n'):
+    words = (*program_shown(command)[1:], "--port", "0")
+    process = start(workspace / "home", *words, directory=workspace, **CHOSEN)
+    assert process.stdout is not None
+    while not (line := process.stdout.readline()).endswith('startup complete."}\n'):
         assert line, "it ended by itself"
     process.terminate()
     process.communicate(timeout=120)
     assert process.returncode == 0
-
-
-def start(workspace: Path, words: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        words, cwd=workspace, env=environment(workspace / "home", **CHOSEN), stderr=subprocess.PIPE, text=True
-    )
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,8 @@ def test_an_embedder_is_chosen_by_its_name(install_plugin: Install, tmp_path: Pa
 
 def test_an_unknown_name(install_plugin: Install, settings: Settings, tmp_path: Path) -> None:
     install_plugin("demo-plugin", {plugins.EMBEDDERS: "demo = demo_plugin:open_embedder"}, FACTORIES)
-    with pytest.raises(
-        ConfigurationError, match="must be one of local, cohere, openai, demo, not 'other'"
-    ) as caught:
+    message = "must be one of local, cohere, openai, demo, not 'other'"
+    with pytest.raises(ConfigurationError, match=message) as caught:
         load_settings({"RECTO_EMBEDDER": "other"}, tmp_path)
     assert "recto.embedders must be installed in the same environment" in caught.value.hint
     with pytest.raises(ConfigurationError, match=r"There is no 'other' in recto\.embedders") as caught:
@@ -78,9 +77,7 @@ def test_an_unknown_name(install_plugin: Install, settings: Settings, tmp_path: 
         ("fail", FACTORIES, "cannot be opened: AttributeError"),
     ],
 )
-def test_a_plugin_that_fails(
-    install_plugin: Install, settings: Settings, entry: str, code: str, message: str
-) -> None:
+def test_failures(install_plugin: Install, settings: Settings, entry: str, code: str, message: str) -> None:
     install_plugin("demo-plugin", {plugins.EMBEDDERS: f"demo = demo_plugin:{entry}"}, code)
     with pytest.raises(ConfigurationError, match=f"'demo' of demo-plugin {message}") as caught:
         plugins.open_embedder(settings, print)

@@ -6,8 +6,6 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields
-from pathlib import Path
-from typing import Any
 
 import pytest
 from click import Command, Context, Group, Option
@@ -16,13 +14,11 @@ import recto
 from recto.book.sources.options import SiteOptions
 from recto.cli.main import recto as product
 from recto.cli.retrieve import retrieve
-from recto.server.http import ServeOptions
-from recto.server.http.app import make_app
-from recto.settings import Settings
 from recto.stores import to_payload
 from recto.stores.qdrant.dialects import ALIASES
 from recto.testing.parts import chunk
 from tests.running import ROOT
+from tests.server.http.service import described
 
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "src" / "recto"
@@ -99,13 +95,8 @@ def test_every_public_name_is_documented() -> None:
     assert missing == []
 
 
-def described_api() -> dict[str, Any]:
-    """Return the OpenAPI description; nothing is opened for it."""
-    return make_app(Settings("local", "edge", Path("nowhere")), ServeOptions()).openapi()
-
-
 def test_every_route_is_documented() -> None:
-    paths = described_api()["paths"]
+    paths = described()["paths"]
     routes = {f"{method.upper()} {path}" for path, methods in paths.items() for method in methods}
     documented = set(re.findall(r"^\| `((?:GET|POST) /.*?)` \|", page("http.md"), re.MULTILINE))
     assert documented == routes
@@ -113,9 +104,9 @@ def test_every_route_is_documented() -> None:
 
 def test_every_field_of_the_http_api_is_documented() -> None:
     text = page("http.md")
-    schemas = described_api()["components"]["schemas"]
-    described = {(name, field) for name, one in schemas.items() for field in one.get("properties", ())}
-    assert {(name, field) for name, field in described if f"`{field}`" not in text} == set()
+    schemas = described()["components"]["schemas"]
+    all_fields = {(name, field) for name, one in schemas.items() for field in one.get("properties", ())}
+    assert {(name, field) for name, field in all_fields if f"`{field}`" not in text} == set()
 
 
 def test_every_field_of_a_file_is_documented() -> None:

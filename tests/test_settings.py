@@ -15,6 +15,7 @@ from recto.settings import (
 )
 
 CLOUD = {"COHERE_API_KEY": "co_x", "QDRANT_URL": "https://x.cloud.qdrant.io:6333", "QDRANT_API_KEY": "q_x"}
+OPENAI = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_URL": "http://localhost:11434/v1"}
 
 
 def test_nothing_set_is_embedded(tmp_path: Path) -> None:
@@ -22,8 +23,12 @@ def test_nothing_set_is_embedded(tmp_path: Path) -> None:
     assert (settings.embedder, settings.store, settings.collection) == ("local", "edge", None)
     assert settings.home == Path.home() / ".recto"
     assert (settings.lexical_weight, settings.chunk_tokens) == (0.25, 160)
-    settings = load_settings({"RECTO_LEXICAL_WEIGHT": "0.4", "RECTO_CHUNK_TOKENS": "320"}, tmp_path)
+    assert (settings.precision, settings.device, settings.query_device) == ("auto", "auto", "cpu")
+    given = {"LEXICAL_WEIGHT": "0.4", "CHUNK_TOKENS": "320", "PRECISION": "INT8", "DEVICE": "Cuda"}
+    given |= {"QUERY_DEVICE": "same"}
+    settings = load_settings({f"RECTO_{name}": value for name, value in given.items()}, tmp_path)
     assert (settings.lexical_weight, settings.chunk_tokens) == (0.4, 320)
+    assert (settings.precision, settings.device, settings.query_device) == ("int8", "cuda", "same")
 
 
 def load_error(values: dict[str, str], directory: Path) -> ConfigurationError:
@@ -95,14 +100,19 @@ def test_a_dotenv_that_cannot_be_read(tmp_path: Path) -> None:
         ("RECTO_PROFILE", "clouds"),
         ("RECTO_EMBEDDER", "other"),
         ("RECTO_STORE", "sqlite"),
+        *((f"RECTO_{name}", "tpu") for name in ("PRECISION", "DEVICE", "QUERY_DEVICE")),
         ("COLLECTION_NAME", "../etc"),
         *(("RECTO_THREADS", value) for value in ("many", "0")),
         *(("RECTO_LEXICAL_WEIGHT", value) for value in ("-1", "1.5", "nan", "1e-1", "2", ".", "0.1234567")),
         *(("RECTO_CHUNK_TOKENS", value) for value in ("31", "0", "9000", "x")),
+        *(("RECTO_OPENAI_URL", value) for value in ("localhost:11434", "https://user:word@example.org/v1")),
+        *(("RECTO_OPENAI_INPUT_TYPE", value) for value in ("query", "a,b,c")),
+        *(("RECTO_OPENAI_DIMENSIONS", "0"), ("RECTO_OPENAI_MAX_TOKENS", "many")),
     ],
 )
 def test_wrong_values_are_refused_with_advice(tmp_path: Path, name: str, value: str) -> None:
-    assert name in str(load_error({name: value}, tmp_path))
+    others = OPENAI if "OPENAI" in name else {}
+    assert name in str(load_error({**others, name: value}, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["QDRANT_URL", "COHERE_API_URL"])
@@ -150,9 +160,7 @@ class TestKeysAndEndpoints:
         error = load_error({**rest, "XDG_CONFIG_HOME": str(user)}, project)
         assert f"would receive {key} from {user}" in str(error)
 
-    def test_an_address_of_the_same_or_a_more_trusted_place_gets_it(
-        self, tmp_path: Path, url: str, key: str
-    ) -> None:
+    def test_an_address_that_is_trusted_as_much_gets_it(self, tmp_path: Path, url: str, key: str) -> None:
         rest = {name: value for name, value in CLOUD.items() if name not in (url, key)}
         (tmp_path / ".env").write_text(f"{url}={HOSTILE}\n{key}=of-the-project\n")
         settings = load_settings(rest, tmp_path)
@@ -199,9 +207,6 @@ def test_the_variable_that_selects_the_cloud_profile_is_named(tmp_path: Path) ->
     assert reason not in load_error({"RECTO_PROFILE": "cloud"}, tmp_path).hint
 
 
-OPENAI = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_URL": "http://localhost:11434/v1"}
-
-
 class TestOpenAI:
     """A server with OpenAI's API, and the keys that it may see."""
 
@@ -228,27 +233,10 @@ class TestOpenAI:
         assert options.api_key == "sk-secret"
         assert "sk-secret" not in repr(options)
 
-    @pytest.mark.parametrize(
-        "more",
-        [
-            {"RECTO_OPENAI_URL": "localhost:11434"},
-            {"RECTO_OPENAI_URL": "https://user:word@example.org/v1"},
-            {"RECTO_OPENAI_DIMENSIONS": "0"},
-            {"RECTO_OPENAI_MAX_TOKENS": "many"},
-            {"RECTO_OPENAI_INPUT_TYPE": "query"},
-            {"RECTO_OPENAI_INPUT_TYPE": "a,b,c"},
-        ],
-    )
-    def test_wrong_values(self, tmp_path: Path, more: dict[str, str]) -> None:
-        load_error({**OPENAI, **more}, tmp_path)
-
     def test_the_key_of_openai_is_for_openai_only(self, tmp_path: Path) -> None:
         values = {**OPENAI, "OPENAI_API_KEY": "sk-x"}
-        for url in (
-            OPENAI["RECTO_OPENAI_URL"],
-            "https://example.org/v1",
-            "https://api.openai.com.example.org/v1",
-        ):
+        others = ("https://example.org/v1", "https://api.openai.com.example.org/v1")
+        for url in (OPENAI["RECTO_OPENAI_URL"], *others):
             assert load_settings({**values, "RECTO_OPENAI_URL": url}, tmp_path).openai.api_key == ""
         official = {"RECTO_OPENAI_URL": "https://api.openai.com/v1"}
         assert load_settings({**values, **official}, tmp_path).openai.api_key == "sk-x"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.chunk_quality import BookQuestion, anchor_key, load_questions
+from bench.chunk_quality import load_questions
 from bench.chunks import BOOKS, QUESTIONS
 from bench.measures import overlap
 from bench.scifact import ndcg
@@ -25,15 +25,6 @@ def test_a_set_of_questions_is_whole(book: str) -> None:
     targets = [target.partition("#")[0] for question in questions for target in question.expect]
     assert {Path(target).suffix for target in targets} <= {".md", ".mdx"}
     assert all(question.expect for question in questions)
-
-
-def test_what_a_question_expects() -> None:
-    asked = BookQuestion("?", ("a/b.md#some-part", "c.mdx"))
-    assert asked.pages == {"a/b", "c"}
-    assert asked.sections == {("a/b", "some-part")}
-    assert asked.whole_pages == {"c"}
-    assert anchor_key("lesson-42--the-gripper") == anchor_key("Lesson-42-the-gripper-")
-    assert anchor_key("baseUrl") != anchor_key("base-url")
 
 
 def test_overlap_by_hand() -> None:

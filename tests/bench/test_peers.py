@@ -13,9 +13,7 @@ from bench.peers.figures import Figure, Results, Spread, ratio, spread
 from bench.peers.goals import goals
 from bench.peers.listing import SELF, load
 from bench.peers.process import RunnerError, RunnerProcess, cold
-from bench.peers.runners.recto import Recto
-from bench.peers.runners.system import BookLoader
-from bench.peers.running import Bench, interleave
+from bench.peers.running import Bench
 from bench.peers.workloads import indexing, querying, starting
 from bench.vectors import Vectors
 from recto.book.sources.tree import open_book
@@ -116,19 +114,6 @@ def test_ratios_say_how_many_times_better_and_are_taken_within_a_round() -> None
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
 
 
-def test_rounds_are_interleaved_and_who_gives_up_is_left_out() -> None:
-    order: list[str] = []
-
-    def fail() -> None:
-        order.append("b")
-        raise RunnerError("no more")
-
-    jobs = {"a": lambda: order.append("a"), "b": fail, "c": lambda: order.append("c")}
-    answers, failed = interleave(3, jobs)
-    assert order == ["a", "b", "c", "c", "a", "c", "a"]
-    assert (len(answers["a"]), len(answers["b"]), failed) == (3, 0, {"b": "no more"})
-
-
 def made_up() -> Results:
     results = Results({"machine": "a machine", "versions": {"recto": "recto 1", "chroma": "chromadb 2"}})
     cold_query = starting.cold_work(1000)
@@ -156,7 +141,3 @@ def test_a_goal_that_is_missed_is_shown_as_missed() -> None:
     shown = table.goal_table(list(found.values()), {"chroma": "Chroma"})
     assert "| Chroma | ≥ 5 | 5.5 (5–6) | 6.67 | yes |" in shown
     assert "| Chroma | ≥ 1 | 0.9 | 0.9 | **no** |" in shown
-
-
-def test_recto_is_measured_on_books() -> None:
-    assert isinstance(Recto(), BookLoader)

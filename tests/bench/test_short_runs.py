@@ -77,9 +77,8 @@ def test_static_search_ranks_as_the_service(tmp_path: Path, corpora: Path, share
 def test_every_contender_embeds_the_same_texts(name: Contender, shared_home: Path, tmp_path: Path) -> None:
     """The plain way to run the model is a fair one: it gives the same numbers, only slower."""
     write_plain(tmp_path)
-    vectors = np.asarray(
-        open_contender(name, shared_home if name in ("fp32", "int8") else tmp_path, 2)(TEXTS)
-    )
+    home = shared_home if name in ("fp32", "int8") else tmp_path
+    vectors = np.asarray(open_contender(name, home, 2)(TEXTS))
     expected = np.asarray(open_contender("fp32", shared_home, 1)(TEXTS))
     assert vectors.shape == (3, 384)
     assert (vectors * expected).sum(axis=1).min() > (0.98 if name == "int8" else 0.99999)

@@ -81,11 +81,6 @@ def test_part_of_a_site_has_the_same_titles(tmp_path: Path) -> None:
     assert (page.module_title, page.position) == ("Two", 1)
 
 
-@pytest.mark.parametrize("nav", ["  - [1, {a: 2}]\n", "  x: y\n", "  - a.md\n  - a.md\n  - A: a.md\n"])
-def test_invalid_navigation_loses_no_page(tmp_path: Path, nav: str) -> None:
-    assert order(mkdocs(tmp_path, nav, "a.md", "b.md")) == ["a.md", "b.md"]
-
-
 def docusaurus(root: Path, names: dict[str, str], options: str = "") -> Path:
     pages = {f"docs/{name}": text for name, text in names.items()}
     return write(root, {"docusaurus.config.js": CONFIG % options, **pages})

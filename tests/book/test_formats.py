@@ -12,11 +12,10 @@ from recto.book.parsing import format_of, page_suffixes, read, reader_version
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError, InvalidArgument
-from recto.indexing.indexer import IndexJob, IndexReport, index_book
 from recto.indexing.planner import PageState
-from recto.stores.edge import EdgeStore
 from recto.testing import HashEmbedder
 from tests.book.files import write, write_pages
+from tests.library import write_index
 
 READER = """
 from recto.types.book import Block, Document, Section
@@ -58,11 +57,6 @@ def book(tmp_path: Path) -> Path:
     return write(tmp_path / "book", {"guide.org": "Plain text.\n"})
 
 
-def index(book: Path, folder: Path) -> IndexReport:
-    job = IndexJob(MarkdownTree(book), HashEmbedder())
-    return index_book(job, EdgeStore(folder / "home"), "book", journal=folder / "journal")
-
-
 def test_a_reader_of_a_plugin_reads_files_with_its_suffix(book: Path, install_plugin: Install) -> None:
     with pytest.raises(InvalidArgument, match=r"no \.md, .* or \.pdf file"):
         MarkdownTree(book)
@@ -79,7 +73,8 @@ def test_a_reader_of_a_plugin_reads_files_with_its_suffix(book: Path, install_pl
 
 def test_a_page_that_the_reader_cannot_read(book: Path, tmp_path: Path, install_plugin: Install) -> None:
     install_plugin("demo-reader", ORG, READER)
-    report = index(write(book, {"index.org": "broken", "list.org": "a list"}), tmp_path)
+    write(book, {"index.org": "broken", "list.org": "a list"})
+    report = write_index(book, HashEmbedder(), tmp_path, "book")
     assert report.info.chunks == 1
     assert [str(failure) for failure in report.plan.failed] == [
         "index.org: it cannot be read (ValueError: a broken page)",
@@ -89,12 +84,12 @@ def test_a_page_that_the_reader_cannot_read(book: Path, tmp_path: Path, install_
 
 def test_a_new_version_reads_pages_again(book: Path, tmp_path: Path, install_plugin: Install) -> None:
     install_plugin("demo-reader", ORG, READER)
-    states = [index(book, tmp_path).plan.pages[0].state for _ in range(2)]
+    states = [write_index(book, HashEmbedder(), tmp_path, "book").plan.pages[0].state for _ in range(2)]
     assert states == [PageState.NEW, PageState.UNCHANGED]
     metadata = tmp_path / "site-packages" / "demo-reader" / "demo_reader-1.0.dist-info" / "METADATA"
     metadata.write_text(metadata.read_text().replace("Version: 1.0", "Version: 1.1"))
     reader_version.cache_clear()
-    assert index(book, tmp_path).plan.pages[0].state is PageState.CHANGED
+    assert write_index(book, HashEmbedder(), tmp_path, "book").plan.pages[0].state is PageState.CHANGED
 
 
 @pytest.mark.parametrize("suffix", ["md", ".MDX", "html"])

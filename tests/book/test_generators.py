@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,8 @@ from recto.types.book import Page
 from tests.book.files import write, write_pages
 
 URL = "https://book.example.org/"
+SMALL_BOOKS = tomllib.loads(Path(__file__).with_name("small_books.toml").read_text("utf-8"))
+MDBOOK: dict[str, str] = SMALL_BOOKS.pop("mdbook")["files"]
 
 
 def pages_of(root: Path, **options: str) -> dict[str, Page]:
@@ -34,22 +37,6 @@ def addresses(pages: Mapping[str, Page]) -> dict[str, str]:
 
 def text_of(page: Page) -> str:
     return "\n".join(block.text for section in read(page).sections for block in section.blocks)
-
-
-MDBOOK = {
-    "book.toml": '[book]\ntitle = "Lights"\n',
-    "src/SUMMARY.md": "# Summary\n\n[Preface](README.md)\n\n- [The `tower`](tower.md)\n  - [Stairs](ch01-stairs.md)\n"
-    "- [Lamp](lamp.md)\n\n# The sea\n\n- [Waves](sea/waves.md)\n- [Not written yet]()\n",
-    "src/README.md": "# Preface\n\nWelcome.\n",
-    "src/tower.md": "## Inside\n\n{{#title A tower}}\n{{#include part.md}}\n",
-    "src/ch01-stairs.md": "# Stairs\n\n```python\n{{#include ../code.py:climb}}\n```\n\n```python\n{{#rustdoc_include ../code.py:1:2}}\n```\n",
-    "src/lamp.md": "# Lamp\n\n{{#playground ../code.py}}\n\n\\{{#include escaped.md}}\n\n{{#include gone.md}}\n",
-    "src/sea/waves.md": "# Waves\n\nWaves.\n",
-    "src/part.md": "The beacon is lit.\n",
-    "src/unlisted.md": "# Unlisted\n\nNo.\n",
-    "2018-edition/src/old.md": "# Old\n\nNo.\n",
-    "code.py": "a = 1\nb = 2\n# ANCHOR: climb\nclimb()\n# ANCHOR_END: climb\n",
-}
 
 
 def test_mdbook(tmp_path: Path) -> None:
@@ -104,119 +91,7 @@ class SmallBook:
     anchors: dict[str, str] = field(default_factory=dict)
 
 
-BOOKS = {
-    "quarto": SmallBook(
-        {
-            "_quarto.yml": "project:\n  type: book\nbook:\n  title: Lights\n  chapters:\n    - index.md\n"
-            "    - part: Sea\n      chapters:\n        - sea/waves.md\n",
-            "index.md": '# Lights\n\n::: {.callout-note title="Mind"}\nThe stairs.\n:::\n\n{{< include _part.md >}}\n\n{{< video x.mp4 >}}\n',
-            "sea/waves.md": "# Waves\n\n## 1. The Big wave\n\nWaves.\n",
-            "_part.md": "The beacon is lit.\n",
-            "README.md": "# About\n\nIt is not rendered.\n",
-        },
-        {"index.md": "", "sea/waves.md": "sea/waves.html"},
-        {"index.md": "**Mind**\nThe stairs.\nThe beacon is lit."},
-        parts={"sea/waves.md": "Sea"},
-        anchors={"sea/waves.md": "waves the-big-wave"},
-    ),
-    "gitbook": SmallBook(
-        {
-            ".gitbook.yaml": "root: ./docs/\n",
-            "docs/SUMMARY.md": "# Table of contents\n\n* [Lights](README.md)\n\n## Sea\n\n* [Waves](sea/waves.md)\n",
-            "docs/README.md": '# Lights\n\n{% hint style="info" %}\nMind.\n{% endhint %}\n',
-            "docs/sea/waves.md": "# Waves\n\nWaves.\n",
-            "docs/other.md": "# Other\n\nNo.\n",
-        },
-        {"README.md": "", "sea/waves.md": "sea/waves"},
-        {"README.md": "Mind."},
-        parts={"sea/waves.md": "Sea"},
-    ),
-    "nextra": SmallBook(
-        {
-            "next.config.mjs": "import nextra from 'nextra'\nexport default nextra({})({})\n",
-            "content/_meta.js": "export default { index: 'Lights', sea: 'The sea', tower: { title: 'Tower' } }\n",
-            "content/index.mdx": "# Lights\n\nWelcome.\n",
-            "content/tower.mdx": "The stairs.\n",
-            "content/sea/waves.md": "# Waves\n\nWaves.\n",
-        },
-        {"index.mdx": "", "sea/waves.md": "sea/waves", "tower.mdx": "tower"},
-        titles={"tower.mdx": "Tower"},
-        parts={"sea/waves.md": "The sea"},
-    ),
-    "d2lbook": SmallBook(
-        {
-            "config.ini": "[project]\nname = lights\ntitle = Lights\n[build]\n[html]\n",
-            "index.md": "# Lights\n\n```toc\n:maxdepth: 1\n\nsea/index\n```\n",
-            "sea/index.md": "# The sea\n:label:`chap_sea`\n\nSee :numref:`fig_wave` and :func:`roll`.\n\n```toc\n\nwaves\n```\n",
-            "sea/waves.md": "# Waves\n\n```{.python .input}\n#@tab pytorch\nroll()\n```\n",
-            "README.md": "# About\n\nNo.\n",
-        },
-        {name: name.replace(".md", ".html") for name in ("index.md", "sea/index.md", "sea/waves.md")},
-        {"sea/index.md": "See Figure wave and `roll`.", "sea/waves.md": "```python\n\nroll()\n```"},
-    ),
-    "jekyll": SmallBook(
-        {
-            "_config.yml": "title: Lights\npermalink: pretty\nexclude: [notes/]\ncollections:\n  lessons:\n"
-            "    output: true\n    permalink: /:collection/:path\n  drafts: {}\n",
-            "Gemfile": 'gem "jekyll"\n',
-            "index.md": "---\ntitle: Home\nnav_order: 1\n---\n\nWelcome to {{ site.title }}.\n",
-            "tower/index.md": "---\ntitle: Tower\nnav_order: 3\n---\n# Tower\n{: .no_toc }\n\n1. TOC\n{:toc}\n\n"
-            "## Stairs\n{: #up .steep }\n\n[Go](up){: .btn } with {% include step.md %}\n",
-            "tower/lamp.md": "---\ntitle: Lamp\nparent: Tower\npermalink: /light.html\n---\n\n{% comment %}\nNo.\n"
-            "{% endcomment %}{% highlight python %}\nlight()\n{% endhighlight %}\n{% raw %}{{ kept }}{% endraw %}\n",
-            "sea.md": '---\ntitle: Sea\nnav_order: 2\n---\n\n{% include note.html content="Mind the waves." %}\n',
-            "_includes/step.md": "care",
-            "_lessons/one.md": "---\ntitle: One\n---\n\nA lesson.\n",
-            "_drafts/two.md": "---\ntitle: Two\n---\n\nNo.\n",
-            "_posts/2020-01-01-news.md": "---\ntitle: News\n---\n\nNo.\n",
-            "notes/more.md": "---\n---\nNo.\n",
-            "plain.md": "# Without front matter\n\nNo.\n",
-        },
-        {
-            "index.md": "",
-            "sea.md": "sea/",
-            "tower/index.md": "tower/",
-            "tower/lamp.md": "light.html",
-            "_lessons/one.md": "lessons/one",
-        },
-        {
-            "index.md": "Welcome to Lights.",
-            "sea.md": "Mind the waves.",
-            "tower/index.md": "[Go](up) with care",
-            "tower/lamp.md": "```python\nlight()\n```\n{{ kept }}",
-        },
-        anchors={"tower/index.md": "tower up"},
-    ),
-    "bookdown": SmallBook(
-        {
-            "_bookdown.yml": "book_filename: lights\n",
-            "index.Rmd": "---\ntitle: Lights\n---\n\n# Welcome {-}\n\nHello.\n\n## Exercises {-}\n\nNone.\n",
-            "01-tower.Rmd": "# (PART) The tower {-}\n\n# Stairs {#steps}\n\n```{r, include = FALSE}\nhidden()\n```\n\n"
-            "See Chapter \\@ref(the-lamp).\n\n## Exercises\n\n```{r}\n# climb()\n```\n",
-            "02-lamp.Rmd": "# The `lamp`\n\n## Exercises {.unnumbered}\n\nLight it (\\#eq:light).\n",
-            "_part.Rmd": "No.\n",
-            "README.md": "# About\n\nNo.\n",
-        },
-        {"index.Rmd": "", "01-tower.Rmd": "steps.html", "02-lamp.Rmd": "the-lamp.html"},
-        {"01-tower.Rmd": "See Chapter the lamp.\n```r\n# climb()\n```", "02-lamp.Rmd": "Light it ."},
-        {"01-tower.Rmd": "Stairs"},
-        {"02-lamp.Rmd": "The tower"},
-        {
-            "index.Rmd": "welcome exercises",
-            "01-tower.Rmd": "steps exercises-1",
-            "02-lamp.Rmd": "the-lamp exercises-2",
-        },
-    ),
-    "myst": SmallBook(
-        {
-            "myst.yml": "project:\n  title: Lights\n  toc:\n    - file: index.md\n    - title: Sea\n      children:\n"
-            "        - file: sea/01_Big_Waves.md\n",
-            "index.md": "# Lights\n\nWelcome.\n",
-            "sea/01_Big_Waves.md": "# Waves\n\nWaves.\n",
-        },
-        {"index.md": "", "sea/01_Big_Waves.md": "big-waves"},
-    ),
-}
+BOOKS = {name: SmallBook(**book) for name, book in SMALL_BOOKS.items()}
 
 
 @pytest.mark.parametrize("generator", BOOKS)

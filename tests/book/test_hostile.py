@@ -230,11 +230,10 @@ class TestGlobs:
         st.lists(st.sampled_from("abc"), min_size=1, max_size=6),
     )
     def test_same_as_a_regular_expression(self, pattern: list[str], parts: list[str]) -> None:
-        folders = [
-            "(?:[^/]+/)*" if part == "**" else f"{part.replace('*', '[^/]*')}/" for part in pattern[:-1]
-        ]
-        name = "(?:[^/]+/)*[^/]+" if pattern[-1] == "**" else pattern[-1].replace("*", "[^/]*")
-        source = "".join([*folders, name])
+        any_name = [part.replace("*", "[^/]*") for part in pattern]
+        names = zip(pattern[:-1], any_name[:-1], strict=True)
+        folders = ["(?:[^/]+/)*" if part == "**" else f"{name}/" for part, name in names]
+        source = "".join([*folders, "(?:[^/]+/)*[^/]+" if pattern[-1] == "**" else any_name[-1]])
         assert any_of(["/".join(pattern)])("/".join(parts)) == bool(re.fullmatch(source, "/".join(parts)))
 
 

@@ -146,7 +146,15 @@ def test_unusable_configuration_is_an_error(tmp_path: Path, config: str, message
 
 @pytest.mark.parametrize(
     "config",
-    ["", "- a list", "nav: {a: [1, {b: 2}]}\nsite_url: 3", "x: !!python/object/apply:os.system ['exit 1']"],
+    [
+        *(
+            "",
+            "- a list",
+            "nav: {a: [1, {b: 2}]}\nsite_url: 3",
+            "x: !!python/object/apply:os.system ['exit 1']",
+        ),
+        *("nav:\n- [1, {a: 2}]\n", "nav:\n- a.md\n- a.md\n- A: a.md\n"),
+    ],
 )
 def test_odd_configurations_are_read(tmp_path: Path, config: str) -> None:
     (page,) = open_book(small_site(tmp_path, config)).pages()

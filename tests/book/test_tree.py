@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from base64 import b64decode
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from recto.book.parsing import read
-from recto.book.sources import SourceOptions, open_source, sample_source
+from recto.book.sources import SourceOptions, open_source
 from recto.book.sources.options import SiteOptions, read_book_file
 from recto.book.sources.tree import BookTree, MarkdownTree, open_book
 from recto.book.sources.website import CrawlOptions
@@ -79,30 +76,6 @@ def test_book_name(tmp_path: Path, path: str) -> None:
     assert MarkdownTree(tmp_path / path, book="given").book == "given"
 
 
-def test_unreadable_files_are_reported_and_the_rest_is_read(tmp_path: Path) -> None:
-    book = write_pages(tmp_path / "book", "a.md", "part/b.md")
-    write_pages(tmp_path, "outside.md")
-    os.symlink(tmp_path / "outside.md", book / "linked.md")
-    os.symlink(book / "a.md", book / "within.md")
-    os.symlink(book / "self.md", book / "self.md")
-    os.mkfifo(book / "pipe.md")
-    (book / "large.md").write_bytes(b"x" * ((2 << 20) + 1))
-    (book / "latin.md").write_bytes(b"caf\xe9")
-    with open(os.fsencode(book) + b"/name\xff.md", "wb") as file:
-        file.write(b"# Name\n")
-    for source in (MarkdownTree(book), open_book(book)):
-        assert [page.path for page in source.pages()] == ["a.md", "part/b.md", "within.md"]
-        reasons = {failure.path: failure.reason for failure in source.failed}
-        assert reasons.pop("self.md")
-        assert reasons == {
-            "linked.md": "it is a symbolic link that leaves the book",
-            "pipe.md": "it is not a regular file",
-            "large.md": "it has 2.0 MiB, and the limit is 2 MiB (split it into several pages)",
-            "latin.md": "not UTF-8 (byte 3)",
-            "name\\udcff.md": "its name is not UTF-8",
-        }
-
-
 def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
     write_pages(tmp_path, "a/b.md", "other/c.md")
     os.symlink(tmp_path / "other", tmp_path / "a" / "more")
@@ -111,33 +84,6 @@ def test_links_to_directories_are_not_followed(tmp_path: Path) -> None:
     assert [page.path for page in source.pages()] == ["b.md"]
     note = "/ is a symbolic link to a directory; such links are not followed."
     assert sorted(source.notes) == [f"loop{note}", f"more{note}"]
-
-
-@contextmanager
-def as_somebody() -> Iterator[None]:
-    """Drop the privilege to read everything, if this user has it."""
-    before = os.geteuid()
-    if before == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(before)
-
-
-def test_unreadable_directories_are_reported_and_the_rest_is_read() -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        root = Path(scratch)
-        root.chmod(0o755)
-        write_pages(root, "a.md", "closed/b.md", "secret.md")
-        (root / "closed").chmod(0)
-        (root / "secret.md").chmod(0)
-        with as_somebody():
-            source = open_book(root)
-            assert [page.path for page in source.pages()] == ["a.md"]
-        (root / "closed").chmod(0o700)
-    reason = "Permission denied (give yourself permission to read it)"
-    assert {one.path: one.reason for one in source.failed} == {"closed/": reason, "secret.md": reason}
 
 
 @pytest.mark.parametrize("config", ["", "module.exports = {docs: 'd'}", "export default {url: 'http://x.y'}"])
@@ -368,12 +314,6 @@ def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
     source = open_book(tmp_path / "docs")
     assert isinstance(source, BookTree)
     assert (source.title, source.logo) == ("Bees", "")
-
-
-def test_the_sample_book_has_the_titles_of_its_site() -> None:
-    source = sample_source()
-    assert getattr(source, "title", "") == "Physical AI and Humanoid Robotics"
-    assert "Module 2: Simulation and Digital Twins" in {one.module_title for one in source.pages()}
 
 
 @pytest.mark.parametrize(

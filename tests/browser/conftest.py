@@ -15,7 +15,6 @@ from playwright.sync_api import Browser, sync_playwright
 from recto.evaluation.calibration import calibrate
 from recto.protocols import Embedder
 from recto.server.http import ServeOptions
-from recto.settings import Settings
 from tests.browser.hostile import write_hostile_book
 from tests.browser.webui import WebUI
 from tests.server.http.service import Service, indexed, served
@@ -59,11 +58,6 @@ def books(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPa
 def service(books: Path) -> Iterator[Service]:
     with Service(served(books), ServeOptions(collections=("hostile",))) as service:
         yield service
-
-
-@pytest.fixture(scope="session")
-def house_settings(house: Path) -> Settings:
-    return served(house / "home", "house")
 
 
 @pytest.fixture

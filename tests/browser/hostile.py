@@ -43,24 +43,17 @@ def write_hostile_book(root: Path) -> Path:
     code = "\n".join(ATTACKS)
     pages = {
         "module-1-danger/01-titles.md": [
-            f'---\ntitle: "Poison {ATTACKS[0]}"\n---',
-            "A page about poisoned titles and the harm that they do.",
+            f'---\ntitle: "Poison {ATTACKS[0]}"\n---\n\nA page about poisoned titles and the harm that they do.',
             *sections,
         ],
         "module-1-danger/02-links.md": [
-            "# Poisoned links",
-            "Links that a careful reader must not be able to follow.",
-            links,
-            f"> quoted {escaped[0]}",
-            table,
+            "# Poisoned links\n\nLinks that a careful reader must not be able to follow.",
+            *(links, f"> quoted {escaped[0]}", table),
         ],
         "module-1-danger/03-code.md": [
-            "# Poisoned code",
-            f"Code that must stay code: `{ATTACKS[1]}`.",
+            f"# Poisoned code\n\nCode that must stay code: `{ATTACKS[1]}`.",
             f'```html title="{ATTACKS[0]}"\n{code}\n```',
-            f":::note {escaped[0]}",
-            f"A note with {escaped[1]}.",
-            ":::",
+            *(f":::note {escaped[0]}", f"A note with {escaped[1]}.", ":::"),
         ],
     }
     for name, blocks in pages.items():

@@ -156,9 +156,8 @@ def test_a_hostile_page_and_an_injected_model(reader: Reader, site: Site, chat: 
     """What a page makes a model write is text: nothing runs, loads or links elsewhere."""
     chat.text = HOSTILE
     site.attributes["data-collection"] = "hostile"
-    answer = ask(
-        reader, "/docs/module-1-danger/02-links", "poisoned links that a careful reader must not follow"
-    )
+    query = "poisoned links that a careful reader must not follow"
+    answer = ask(reader, "/docs/module-1-danger/02-links", query)
     expect(answer.get_by_text("Written by a language model")).to_be_visible()
     text = answer.locator(".text")
     assert "<img src=x onerror='window.ran=1'>" in text.inner_text()

@@ -11,9 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from recto.evaluation.suites import load_suite
-from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge import EdgeStore
 from tests.browser.webui import PHONE, WIDE, WebUI, invisible_focus, problems
 from tests.server.judging import TOKEN, JudgingService, read_entries, write_suite
 
@@ -30,9 +28,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def judging(path: Path, house: Path, embedder: Embedder) -> Iterator[JudgingService]:
-    retriever = Retriever(embedder, EdgeStore(house / "home"), "house")
-    with JudgingService(path, retriever) as service:
+def judging(path: Path, house_retriever: Retriever) -> Iterator[JudgingService]:
+    with JudgingService(path, house_retriever) as service:
         yield service
 
 
@@ -63,9 +60,8 @@ def test_all_questions_are_judged_by_keyboard(browser: Browser, judging: Judging
         expect(page.locator("#summary")).to_contain_text("house, lexical")
         expect(counts).to_have_text(f"{sum(totals)} judged, 0 left")
     suite = load_suite(path)
-    for number, (question, expectation) in enumerate(
-        zip(judging.pool.questions, suite.expectations, strict=True)
-    ):
+    pairs = zip(judging.pool.questions, suite.expectations, strict=True)
+    for number, (question, expectation) in enumerate(pairs):
         expected = {one.name: (number + rank) % 3 for rank, one in enumerate(question.candidates)}
         assert dict(expectation.grades) == expected
 

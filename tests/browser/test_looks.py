@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, Route, expect
@@ -17,16 +17,9 @@ VIEWS: dict[str, dict[str, object]] = {
     "results": {"q": "What is ROS 2?", "top_k": 30},
     "noise_floor": {"q": "best pizza recipe in town", "module": "simulation"},
     "page": {"q": "nodes", "page": SAMPLE_PAGE, "anchor": "workspaces"},
-    "related": {
-        "page": SAMPLE_PAGE,
-        "selection": "Losing the master removes a single point of failure",
-        "q": "nodes",
-    },
+    "related": {"page": SAMPLE_PAGE, "selection": "removes a single point of failure", "q": "nodes"},
     "health": {"view": "health"},
-    "filtered out": {
-        "q": "nodes",
-        "module": "a-module-with-a-very-long-name-that-nobody-would-choose-for-a-module",
-    },
+    "filtered out": {"q": "nodes", "module": "a-module-with-a-very-long-name-that-nobody-would-choose"},
     "hostile": {"q": "poison", "collection": "hostile", "page": "local://docs/docs/module-1-danger/03-code"},
 }
 _WIDER = """
@@ -88,10 +81,8 @@ def test_reduced_motion(browser: Browser, service: Service) -> None:
     with WebUI(browser, service.port, reduced_motion="reduce") as ui:
         ui.open(q="nodes")
         ui.page.locator("#list").evaluate("list => list.setAttribute('aria-busy', 'true')")
-        moving: list[Any] = ui.page.evaluate(
-            "document.getAnimations().map(one => one.animationName ?? one.transitionProperty)"
-        )
-        assert moving == []
+        moving = "document.getAnimations().map(one => one.animationName ?? one.transitionProperty)"
+        assert ui.page.evaluate(moving) == []
         assert ui.page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
 
 
@@ -106,20 +97,16 @@ def test_print_has_only_text(ui: WebUI) -> None:
 
 def test_the_page_is_small(ui: WebUI) -> None:
     sizes: dict[str, int] = {}
-    ui.page.on(
-        "response",
-        lambda answer: sizes.update({answer.url: len(answer.body())}) if "/v1/" not in answer.url else None,
-    )
+    ui.page.on("response", lambda answer: sizes.update({answer.url: len(answer.body())}))
     ui.open()
     ui.page.wait_for_load_state("networkidle")
-    assert len(sizes) > 10
-    assert sum(sizes.values()) < 107_000
+    files = [size for url, size in sizes.items() if "/v1/" not in url]
+    assert len(files) > 10
+    assert sum(files) < 107_000
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_view_has_accessibility_problems(
-    browser: Browser, service: Service, scheme: Literal["light", "dark"]
-) -> None:
+def test_views_are_accessible(browser: Browser, service: Service, scheme: Literal["light", "dark"]) -> None:
     with WebUI(browser, service.port, scheme=scheme, reduced_motion="reduce") as ui:
         for name, state in VIEWS.items():
             ui.open(**state)
@@ -135,9 +122,8 @@ def test_changes_are_announced(ui: WebUI) -> None:
     live = ui.page.get_by_role("status")
     expect(live).to_contain_text(re.compile(r"Passages: \d+ passages on 10 pages$"))
     ui.ask("best pizza recipe in town")
-    expect(live).to_contain_text(
-        re.compile(r"Passages: The book does not seem to cover this\. \d+ passages on \d+ pages")
-    )
+    told = r"Passages: The book does not seem to cover this\. \d+ passages on \d+ pages"
+    expect(live).to_contain_text(re.compile(told))
     ui.unfold()
     ui.links.first.click()
     expect(live).to_contain_text("Page: ")
@@ -232,9 +218,8 @@ def test_a_hostile_query_is_shown_as_text(ui: WebUI, attack: str) -> None:
     ui.unfold()
     expect(ui.results.first).to_be_visible()
     nothing_ran(ui)
-    ui.open(
-        collection="hostile", **dict.fromkeys(("q", "module", "url", "page", "anchor", "selection"), attack)
-    )
+    names = ("q", "module", "url", "page", "anchor", "selection")
+    ui.open(collection="hostile", **dict.fromkeys(names, attack))
     expect(ui.page.locator("#list .notice")).to_contain_text("The filters exclude every passage.")
     expect(ui.page.locator("#page-panel .notice")).to_be_visible()
     nothing_ran(ui)

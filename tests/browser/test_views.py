@@ -21,7 +21,7 @@ from recto.search.retriever import Retriever
 from recto.server.http import ServeOptions
 from recto.settings import Settings
 from recto.stores.edge import EdgeStore
-from tests.breaking import Passages, publish_broken
+from tests.breaking import publish_broken, with_opposite_vectors
 from tests.browser.hostile import ATTACKS
 from tests.browser.test_looks import nothing_ran
 from tests.browser.webui import PHONE, SAMPLE_PAGE, SAMPLE_TITLE, WIDE, WebUI, invisible_focus, problems
@@ -162,9 +162,8 @@ def test_a_key_is_required(browser: Browser, house_settings: Settings) -> None:
         assert ui.page.evaluate("JSON.stringify(localStorage)") == "{}"
         other = ui.tab()
         other.goto(ui.page.url)
-        expect(
-            other.get_by_role("dialog", name="An API key is required")
-        ).to_be_visible()  # each tab has its own key
+        # Each tab has its own key.
+        expect(other.get_by_role("dialog", name="An API key is required")).to_be_visible()
 
 
 def test_an_unknown_collection_and_a_long_query(ui: WebUI) -> None:
@@ -187,18 +186,9 @@ def test_too_many_requests(browser: Browser, house_settings: Settings) -> None:
 @pytest.fixture(scope="module")
 def measured(house: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """An index in which two sections cannot be found, with its coverage and the run of a suite."""
-    home = tmp_path_factory.mktemp("measured") / "home"
-    shutil.copytree(house / "home", home)
-    store = EdgeStore(home)
-
-    def spoilt(passages: Passages) -> Passages:
-        return [
-            (one, [-number for number in numbers] if one.anchor in ("slugs", "brakes") else numbers)
-            for one, numbers in passages
-        ]
-
-    publish_broken(store, "house", "broken", spoilt)
-    retriever = Retriever(embedder, store, "broken")
+    home = shutil.copytree(house / "home", tmp_path_factory.mktemp("measured") / "home")
+    publish_broken(home, with_opposite_vectors("slugs", "brakes"))
+    retriever = Retriever(embedder, EdgeStore(home), "broken")
     report.keep_coverage(home, retriever.open().info, cover(retriever))
     questions = (
         Expectation("When are beans sown?", modules=("garden",)),
@@ -219,9 +209,8 @@ def test_measurements_are_shown(browser: Browser, measured: Settings) -> None:
         expect(health.locator("header")).to_contain_text(
             "A sample search works. 1 question of the last suite failed. 2 sections cannot be found well."
         )
-        facts = dict(
-            zip(health.locator("dt").all_inner_texts(), health.locator("dd").all_inner_texts(), strict=True)
-        )
+        terms, values = (health.locator(name).all_inner_texts() for name in ("dt", "dd"))
+        facts = dict(zip(terms, values, strict=True))
         assert facts["Collection"] == "broken"
         assert facts["Sample search works"] == "yes"
         assert int(facts["Passages"]) > 30
@@ -260,9 +249,8 @@ def test_the_whole_description_is_shown(
     browser: Browser, service: Service, size: tuple[int, int], scheme: Literal["light", "dark"]
 ) -> None:
     described = service.get("/openapi.json").json()
-    operations = [
-        f"{method.upper()} {path}" for path, methods in described["paths"].items() for method in methods
-    ]
+    paths = described["paths"].items()
+    operations = [f"{method.upper()} {path}" for path, methods in paths for method in methods]
     with WebUI(browser, service.port, size, scheme, reduced_motion="reduce") as ui:
         ui.page.goto(f"{ui.origin}/docs")
         expect(ui.page.locator(".operation h3").first).to_be_visible()

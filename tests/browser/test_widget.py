@@ -108,9 +108,7 @@ def reader(browser: Browser, site: Site) -> Iterator[Reader]:
         yield reader
 
 
-def test_the_log_gets_what_the_reader_settled_on_and_opened(
-    browser: Browser, home: Path, tmp_path: Path
-) -> None:
+def test_the_log_has_what_readers_settle_on_and_open(browser: Browser, home: Path, tmp_path: Path) -> None:
     """None of the searches while the reader types is logged, also if the reader leaves the page at once."""
     with published(home, tmp_path / "log") as site, Reader(browser, site) as reader:
         page = reader.read("/docs/intro")
@@ -248,9 +246,8 @@ def test_a_rate_limit_and_its_end(browser: Browser, home: Path) -> None:
         expect(reader.input).to_be_focused()
         site.service.get("/v1/modules", Authorization=f"Bearer {site.attributes['data-key']}")
         reader.input.fill("sensors")
-        expect(reader.dialog).to_contain_text(
-            re.compile(r"Too many searches\. Trying again in \d+ seconds\.")
-        )
+        told = re.compile(r"Too many searches\. Trying again in \d+ seconds\.")
+        expect(reader.dialog).to_contain_text(told)
         expect(reader.options.first).to_be_visible(timeout=20_000)  # it has tried again by itself
         reader.settle()
         expect(reader.options.first).to_be_visible()  # even if the hybrid search after it was refused
@@ -378,9 +375,7 @@ def test_version_and_language_of_the_page_are_preferred(reader: Reader, site: Si
     page = reader.read()
 
     def preferred(query: str) -> str:
-        with page.expect_request(
-            lambda one: one.url.endswith("/v1/search") and query in (one.post_data or "")
-        ) as sent:
+        with page.expect_request(lambda one: query in (one.post_data or "")) as sent:
             reader.input.fill(query)
         reader.settle()
         return str((sent.value.post_data_json or {})["prefer"])

@@ -35,11 +35,8 @@ class WebUI:
         self._browser = browser
         self.origin = f"http://127.0.0.1:{port}"
         self.allowed = [self.origin, "data:"]  # how the addresses of requests may begin
-        self._options: dict[str, Any] = {
-            "viewport": {"width": size[0], "height": size[1]},
-            "color_scheme": scheme,
-            **more,
-        }
+        viewport = {"width": size[0], "height": size[1]}
+        self._options: dict[str, Any] = {"viewport": viewport, "color_scheme": scheme, **more}
         self.wrong: list[str] = []
         self.context: BrowserContext
         self.page: Page

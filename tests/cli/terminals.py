@@ -13,7 +13,6 @@ import sys
 import termios
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.running import ROOT, Done, environment, in_process
@@ -53,11 +52,9 @@ class Terminal:
         self.initial_state = self.state()
         self.raw = ""
         self._seen = 0
-        clean = {
-            name: value
-            for name, value in environment(home).items()
-            if name not in ("NO_COLOR", "COLUMNS", "LINES")
-        }
+        clean = environment(home)
+        for name in ("NO_COLOR", "COLUMNS", "LINES"):
+            clean.pop(name, None)
         self.process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM, command, *arguments],
             cwd=directory,
@@ -71,9 +68,7 @@ class Terminal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
         os.close(self._theirs)

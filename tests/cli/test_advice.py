@@ -25,6 +25,7 @@ WRONG_PLURAL = re.compile(
     r"(?<![\d.,])1 (?:\w+-)?"
     r"(?:pages|chunks|sections|questions|queries|results|texts|searches|errors|warnings|collections|characters)"
 )
+Close = Callable[[Path, int], Path]
 WITHOUT_OVERRIDE = ["setpriv", "--inh-caps=-all", "--bounding-set=-dac_override,-dac_read_search"]
 
 
@@ -42,7 +43,7 @@ def test_a_page_that_is_too_large(home: Path, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def closed() -> Iterator[Callable[[Path, int], Path]]:
+def closed() -> Iterator[Close]:
     """Return a function that changes the mode of a path until the end of the test."""
     modes: dict[Path, int] = {}
 
@@ -64,9 +65,7 @@ def restricted(home: Path, *arguments: str) -> Done:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs permissions")
 @pytest.mark.skipif(AS_ROOT and not shutil.which("setpriv"), reason="needs setpriv")
-def test_missing_permissions(
-    home: Path, tmp_path: Path, small_book: Path, closed: Callable[[Path, int], Path]
-) -> None:
+def test_missing_permissions(home: Path, tmp_path: Path, small_book: Path, closed: Close) -> None:
     recto(home, "index", str(small_book), "--collection", "garden")
     (home / "journal").mkdir(exist_ok=True)
     (tmp_path / "other").mkdir()
@@ -92,6 +91,11 @@ def test_missing_permissions(
     assert done.returncode == 4
     assert done.stderr.endswith(f"        Give yourself read and search permission for {small_book}.\n")
     small_book.chmod(0o755)
+    part = closed(small_book / "module-1-garden", 0)
+    done = restricted(home, "index", str(small_book), "--collection", "part")
+    assert (done.returncode, "Indexed 2 pages" in done.stdout) == (1, True), "the rest is read"
+    assert "Left out module-1-garden/: Permission denied (give yourself permission to read it)" in done.stderr
+    part.chmod(0o755)
     page = closed(small_book / "welcome.md", 0)
     done = restricted(home, "index", str(page), "--collection", "new")
     assert done.returncode == 4
@@ -109,9 +113,7 @@ class PanicException(BaseException):
         (PanicException("out of bounds"), "Unexpected error: PanicException: out of bounds\n"),
     ],
 )
-def test_out_of_memory_and_panics(
-    raised: BaseException, message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_memory_and_panics(raised: BaseException, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     @click.command()
     @click.option("--index", is_flag=True)
     def fail(index: bool) -> None:
@@ -155,9 +157,7 @@ def test_an_interrupted_run_says_what_is_kept(
     assert (data["embedded"]["texts"], data["reused"]) == (3 - calls, calls + 1)
 
 
-def test_an_interrupted_run_without_an_old_index(
-    home: Path, small_book: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_first_run(home: Path, small_book: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -182,21 +182,11 @@ def test_counts_of_one(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     suite.write_text(json.dumps({"queries": [{"query": "What is a pump?", "expect": {"page": "a.md"}}]}))
     monkeypatch.setattr("recto.cli.commands.index._LOG_SECONDS", 0.0)
     book = ("index", str(tmp_path / "book"), "--collection", "pumps")
-    for command in (
-        [*book, "--dry-run"],
-        book,
-        book,
-        ["collections"],
-        ["search", "pump"],
-        ["search", "pump", "--by-page"],
-        ["explain", "pump"],
-        ["coverage", "--verbose"],
-        ["calibrate"],
-        ["validate", "--suite", str(suite), "--gate", "Hit@1>=0"],
-        ["validate", "--suite", str(suite), "--compare", "pumps"],
-        ["suite", "lint", str(suite)],
-        ["doctor"],
-    ):
+    others = (
+        "collections; search pump; search pump --by-page; explain pump; coverage --verbose; calibrate; doctor; "
+        f"validate --suite {suite} --gate Hit@1>=0; validate --suite {suite} --compare pumps; suite lint {suite}"
+    )
+    for command in ([*book, "--dry-run"], book, book, *(one.split() for one in others.split(";"))):
         done = recto(home, *command)
         assert done.returncode in (0, 1), done.stderr
         assert not WRONG_PLURAL.search(done.stdout + done.stderr), done.stdout + done.stderr

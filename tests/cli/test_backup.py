@@ -91,6 +91,9 @@ def test_an_older_index_is_named_everywhere(house: Path, home: Path, monkeypatch
     assert recto(home, "upgrade", "books").stdout == "books: upgraded as gen-000002\n"
     assert recto(home, "upgrade", "--json").stdout.count("up to date") == 1
     assert recto(home, "search", "soil", "--collection", "books").returncode == 0
+    set_format(home, 3, "gen-000002")
+    newer = recto(home, "search", "soil", "--collection", "books").stderr
+    assert "was made by a newer version of Recto (format 3; this version reads 2)" in newer
     monkeypatch.undo()
     set_format(home, 0)
     assert recto(home, *index_again.split()[1:]).returncode == 0, "the advice helps"
@@ -104,16 +107,11 @@ def test_an_index_with_another_analyzer_is_named(house: Path, home: Path) -> Non
     manifest["fingerprint"]["analyzer"] = "old-1"
     path.write_text(signed(manifest))
     index_again = f"recto index {house / 'book'} --collection books"
-    for command in (
-        ["collections"],
-        ["search", "soil", "--collection", "books"],
-        ["doctor", "--collection", "books"],
-    ):
-        done = recto(home, *command)
-        assert (
-            "another lexical analysis (old-1), so it is searched in dense mode" in done.stdout + done.stderr
-        )
-        assert index_again in done.stdout + done.stderr
+    for command in ("collections", "search soil --collection books", "doctor --collection books"):
+        done = recto(home, *command.split())
+        text = done.stdout + done.stderr
+        assert "another lexical analysis (old-1), so it is searched in dense mode" in text
+        assert index_again in text
     assert recto(home, "upgrade").returncode == 2
     done = recto(home, "index", str(house / "book"), "--collection", "books", "--json")
     assert json.loads(done.stdout)["embedded"]["texts"] == 0

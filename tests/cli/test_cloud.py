@@ -6,9 +6,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -27,7 +24,7 @@ from tests.doubles import server
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import Double, Fault, refused_url, status
-from tests.running import ROOT, environment, recto, retrieve, wait_until
+from tests.running import ROOT, recto, retrieve, start, wait_until
 
 GUIDE = ROOT / "docs" / "how-to" / "cloud.md"
 
@@ -122,9 +119,8 @@ def test_the_faults_in_the_guide(
             assert "Traceback" not in output.err
             assert COHERE_KEY not in output.err + output.out
             assert QDRANT_KEY not in output.err + output.out
-            message = next(
-                (line for line in output.err.split("\n") if line.startswith("[ERROR]")), "(answered)"
-            )
+            errors = [line for line in output.err.split("\n") if line.startswith("[ERROR]")]
+            message = next(iter(errors), "(answered)")
             message = re.sub(r"http://127\.0\.0\.1:\d+", "URL", message.removeprefix("[ERROR] "))
             rows.append(f"| {service} | {name} | {message} | {code} | {calls} | {AT_MOST[service]} |")
     for path in home.rglob("*"):
@@ -152,11 +148,10 @@ def test_a_killed_run_embeds_nothing_twice(
     text = "Every section has its own words. " * 9
     book.write_text("# Big\n" + "".join(f"\n## Section {n}\n\nword{n} {text}\n" for n in range(400)))
     cohere.script(*(server.delay(0.15) for _ in range(50)))
-    command = [sys.executable, "-m", "recto", "index", str(book), "--collection", "big"]
-    program = subprocess.Popen(command, cwd=ROOT, env=environment(home, **cloud), stderr=subprocess.DEVNULL)
+    program = start(home, "index", str(book), "--collection", "big", **cloud)
     wait_until(lambda: len(cohere.requests) >= after, 60)
-    program.send_signal(signal.SIGKILL)
-    program.wait()
+    program.kill()
+    program.communicate()
     done = recto(home, "index", str(book), "--collection", "big", **cloud)
     assert done.returncode == 0, done.stderr
     bodies = [request.body for request in cohere.requests]

@@ -124,19 +124,15 @@ def files(house: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pa
     return {name: root / name for name in texts} | others | {"book": house / "book"}
 
 
-@pytest.mark.parametrize(("line", "code", "variables"), CASES, ids=[case[0] for case in CASES])
-def test_exit_code(
-    house: Path, files: dict[str, Path], line: str, code: int, variables: dict[str, str]
-) -> None:
-    done = recto(house / "home", *shlex.split(line.format_map(files)), **variables)
+@pytest.mark.parametrize(("line", "code", "more"), CASES, ids=[case[0] for case in CASES])
+def test_exit_code(house: Path, files: dict[str, Path], line: str, code: int, more: dict[str, str]) -> None:
+    done = recto(house / "home", *shlex.split(line.format_map(files)), **more)
     assert done.returncode == code, done.stdout + done.stderr
     assert code in (0, 1, 5) or "[ERROR]" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("line", "words"), OF_A_COLLECTION.items())
-def test_arguments_that_a_collection_refuses(
-    house: Path, files: dict[str, Path], line: str, words: str
-) -> None:
+def test_arguments_a_collection_refuses(house: Path, files: dict[str, Path], line: str, words: str) -> None:
     done = recto(house / "home", *shlex.split(line.format_map(files)))
     assert (done.returncode, done.stdout) == (4, "")
     assert words in done.stderr

@@ -17,10 +17,8 @@ SITE = "https://example.org/book/"
 
 def publish_pages(home: Path, *urls: str) -> EdgeStore:
     store = EdgeStore(home)
-    chunks = [
-        replace(chunk(number), page_url=url, chunk_index=0, total_chunks=1) for number, url in enumerate(urls)
-    ]
-    publish(store, "books", chunks)
+    chunks = (replace(chunk(number), page_url=url, chunk_index=0) for number, url in enumerate(urls))
+    publish(store, "books", [replace(one, total_chunks=1) for one in chunks])
     return store
 
 

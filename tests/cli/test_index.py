@@ -17,26 +17,9 @@ from typing import Any
 import pytest
 
 from recto._util.files import WriterLock
-from tests.running import (
-    ROOT,
-    SAMPLE_DOCS,
-    Done,
-    environment,
-    recto,
-    retrieve,
-    retrieve_process,
-    run,
-    wait_until,
-)
+from tests.running import SAMPLE_DOCS, Done, recto, retrieve, retrieve_process, run, start, wait_until
 
 MODULE = SAMPLE_DOCS / "docs" / "module-1-ros2"
-
-WITH_CTRL_C = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore it
-from recto.cli.main import main
-main()
-"""
 
 
 def garden(book: Path) -> tuple[str, ...]:
@@ -113,14 +96,10 @@ def test_delete(home: Path, small_book: Path) -> None:
     assert recto(home, *garden(small_book)).returncode == 0
     (home / "journal").mkdir(exist_ok=True)
     (home / "journal" / "garden.vectors").write_bytes(b"left by a killed run")
-    refused = recto(home, "delete", "garden")
-    assert refused.returncode == 4
-    assert "--yes" in refused.stderr
     done = recto(home, "delete", "garden", "--yes")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Deleted 'garden' with ")
     assert not [path for path in home.rglob("*garden*") if path.is_file()]
-    assert recto(home, "delete", "garden", "--yes").returncode == 2
     assert "garden" not in recto(home, "collections").stdout
 
 
@@ -134,7 +113,6 @@ def test_rollback(home: Path, small_book: Path) -> None:
     assert "gen-000001" in done.stdout
     assert "Bread" in recto(home, "search", "dough", "--collection", "garden").stdout
     assert recto(home, "rollback", "garden").returncode == 2
-    assert recto(home, "rollback", "unknown").returncode == 2
 
 
 @pytest.mark.long
@@ -163,13 +141,12 @@ def test_two_writers(home: Path, small_book: Path) -> None:
 @pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_signals_while_indexing(home: Path, small_book: Path, sign: signal.Signals) -> None:
     recto(home, *garden(small_book))
-    command = [sys.executable, "-c", WITH_CTRL_C, *garden(MODULE)]
-    program = subprocess.Popen(command, cwd=ROOT, env=environment(home), stderr=subprocess.PIPE, text=True)
+    program = start(home, *garden(MODULE))
     wait_until(lambda: list((home / "journal").glob("*")), 120)
     program.send_signal(sign)
-    _, errors = program.communicate(timeout=60)
+    output, _ = program.communicate(timeout=60)
     assert program.returncode != 0
-    assert "Traceback" not in errors
+    assert "Traceback" not in output
     data = json.loads(recto(home, "search", "dough", "--collection", "garden", "--json").stdout)
     assert data["results"][0]["title"] == "Bread"
     assert recto(home, *garden(small_book)).returncode == 0
@@ -247,6 +224,7 @@ def test_broken_files_are_reported_and_the_rest_is_indexed(home: Path, small_boo
     (small_book / "endless.md").symlink_to("/dev/zero")
     (small_book / "outside.md").symlink_to("/etc/passwd")
     (small_book / "inside.md").symlink_to(small_book / "welcome.md")
+    (small_book / "self.md").symlink_to(small_book / "self.md")
     (small_book / "loop").symlink_to(small_book, target_is_directory=True)
     (small_book / "large.md").write_bytes(b"# Large\n" + bytes(5 << 20))
     (small_book / "latin.md").write_bytes("# Café\n\nGrüße\n".encode("latin-1"))
@@ -258,8 +236,8 @@ def test_broken_files_are_reported_and_the_rest_is_indexed(home: Path, small_boo
     assert done.returncode == 1
     data = json.loads(done.stdout)
     names = sorted(failure.split(":")[0] for failure in data["failed"])
-    assert len(names) == 6
-    assert {"endless.md", "large.md", "latin.md", "outside.md", "pipe.md"} < set(names)
+    assert len(names) == 7
+    assert {"endless.md", "large.md", "latin.md", "outside.md", "pipe.md", "self.md"} < set(names)
     reasons = " ".join((*data["failed"], *data["notes"]))
     for words in (
         "not a regular file",
@@ -315,9 +293,7 @@ def test_damaged_aliases_stop_the_run(home: Path, small_book: Path, text: str) -
     assert recto(home, *garden(small_book)).returncode == 0
 
 
-def test_modules_in_the_working_directory_are_not_imported(
-    home: Path, small_book: Path, tmp_path: Path
-) -> None:
+def test_modules_in_the_directory_are_not_imported(home: Path, small_book: Path, tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     for name in ("random.py", "array.py", "json.py"):
         (tmp_path / "work" / name).write_text("raise SystemExit('run')\n")
@@ -331,9 +307,8 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """Mount a small file system."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(disk)], capture_output=True, check=False
-    )
+    command = ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(disk)]
+    mounted = subprocess.run(command, capture_output=True, check=False)
     if mounted.returncode:
         pytest.skip("needs the permission to mount")
     yield disk

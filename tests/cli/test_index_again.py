@@ -1,22 +1,22 @@
-"""Index a book again: plans, progress, reports, and `recto watch`."""
+"""Index a book again, or a website: plans, progress, reports, and `recto watch`."""
 
 from __future__ import annotations
 
 import json
 import re
 import signal
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from recto.stores.edge import EdgeStore
 from tests.cli.terminals import Terminal
-from tests.cli.test_index import WITH_CTRL_C
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
-from tests.running import ROOT, environment, recto, wait_until
+from tests.doubles.server import refused_url, status
+from tests.doubles.site import SiteDouble, page, sitemap
+from tests.running import recto, start, wait_until
 
 
 def test_dry_run_embedded(home: Path, small_book: Path) -> None:
@@ -28,10 +28,8 @@ def test_dry_run_embedded(home: Path, small_book: Path) -> None:
     assert pages == "  Pages: 4 new"
     assert re.fullmatch(r"  Chunks: 4 to embed \(\d+ tokens\), 0 reused", chunks)
     assert embedding == "  Embedding: on this machine, at no cost"
-    assert [line.split() for line in table[:2]] == [
-        ["Module", "Pages", "Chunks", "Title"],
-        ["garden", "2", "2", "Garden"],
-    ]
+    assert table[0].split() == ["Module", "Pages", "Chunks", "Title"]
+    assert table[1].split() == ["garden", "2", "2", "Garden"]
     soil = "new 1 module-1-garden/01-soil.md local://docs/docs/module-1-garden/01-soil"
     assert table[4].split() == soil.split()
 
@@ -39,9 +37,8 @@ def test_dry_run_embedded(home: Path, small_book: Path) -> None:
 def test_dry_run_with_cohere_estimates_the_cost(
     home: Path, small_book: Path, cloud: dict[str, str], cohere: CohereDouble, qdrant: QdrantDouble
 ) -> None:
-    (small_book / "long.md").write_text(
-        "\n\n".join(f"## Part {n}\n\n" + "Water the beans daily. " * 20 for n in range(100))
-    )
+    text = "Water the beans daily. " * 20
+    (small_book / "long.md").write_text("\n\n".join(f"## Part {n}\n\n{text}" for n in range(100)))
     dry_run = ("index", str(small_book), "--collection", "garden", "--dry-run")
     done = recto(home, *dry_run, "--json", **cloud)
     assert done.returncode == 0, done.stderr
@@ -61,9 +58,7 @@ def test_the_report_of_changes(home: Path, small_book: Path) -> None:
     arguments = ("index", str(small_book), "--collection", "garden")
     recto(home, *arguments)
     done = recto(home, *arguments)
-    assert done.stdout.startswith(
-        "Nothing has changed: 4 pages, 4 chunks in 'garden' (gen-000001), checked in "
-    )
+    assert done.stdout.startswith("Nothing has changed: 4 pages, 4 chunks in 'garden' (gen-000001), checked ")
     (small_book / "welcome.md").write_text("# Welcome\n\nHello again.\n")
     (small_book / "module-2-kitchen" / "01-bread.md").write_bytes(b"\xff")
     done = recto(home, *arguments)
@@ -99,12 +94,9 @@ def test_progress_bar(home: Path, small_book: Path) -> None:
     assert "Indexed 4 pages as 4 chunks" in terminal.text
 
 
-def test_watch(home: Path, small_book: Path, tmp_path: Path) -> None:
-    store, out, err = EdgeStore(home), tmp_path / "out", tmp_path / "err"
-    watch = ("watch", str(small_book), "--collection=garden", "--interval=0.1")
-    command, env = [sys.executable, "-c", WITH_CTRL_C, *watch], environment(home, PYTHONUNBUFFERED="1")
-    with out.open("wb") as stdout, err.open("wb") as stderr:
-        process = subprocess.Popen(command, cwd=ROOT, env=env, stdout=stdout, stderr=stderr)
+def test_watch(home: Path, small_book: Path) -> None:
+    store, watch = EdgeStore(home), ("watch", str(small_book), "--collection=garden", "--interval=0.1")
+    process = start(home, *watch, PYTHONUNBUFFERED="1")
 
     def texts() -> str:
         if "garden" not in store.collections():
@@ -120,19 +112,22 @@ def test_watch(home: Path, small_book: Path, tmp_path: Path) -> None:
         wait_until(lambda: "A snippet." in texts() and "dough" not in texts(), 120)
         (small_book / "snippet.txt").write_text("Another snippet.")
         wait_until(lambda: "Another snippet." in texts(), 120)
-        wait_until(lambda: f"{store.open('garden').info.generation}:" in out.read_text(), 120)
+        assert process.stdout is not None
+        lines = [process.stdout.readline()]
+        while not lines[-1].startswith(store.open("garden").info.generation):
+            lines.append(process.stdout.readline())
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 130
+        lines += process.communicate(timeout=60)[0].splitlines()
+        assert process.returncode == 130
     finally:
         process.kill()
         process.wait()
-    first, *rounds = out.read_text().splitlines()
+    first, *rounds = (line for line in lines if line.startswith("gen-"))
     assert first.startswith("gen-000001: ")
     assert any("welcome.md" in line and "; 1 chunk embedded in " in line for line in rounds)
-    said = err.read_text()
-    assert "Watching " in said
-    assert "[WARNING] Left out new.md: not UTF-8" in said
-    assert "Traceback" not in said
+    assert lines[0].startswith("Watching ")
+    assert any(line.startswith("[WARNING] Left out new.md: not UTF-8") for line in lines)
+    assert not any("Traceback" in line for line in lines)
 
 
 def test_options_are_repeated_and_urls_are_guarded(home: Path, small_book: Path) -> None:
@@ -160,3 +155,56 @@ def test_options_are_repeated_and_urls_are_guarded(home: Path, small_book: Path)
     assert accepted.returncode == 0, accepted.stderr
     found = json.loads(recto(home, "search", "soil", "--collection", "garden", "--json").stdout)
     assert found["results"][0]["page_url"].startswith("https://other.example/")
+
+
+FLAGS = ("--collection", "bees", "--allow-private", "--delay", "0")
+
+
+@pytest.fixture
+def site() -> Iterator[SiteDouble]:
+    with SiteDouble() as double:
+        names = ("intro", "module-1-bees/hives", "module-2-wax/candles")
+        double.put("/docs/intro", page("Welcome", "This book is about bees."))
+        double.put(
+            "/docs/module-1-bees/hives",
+            page("Hives", "A hive is a box in which bees live.</p><h2 id='roof'>The roof</h2><p>Tin."),
+        )
+        double.put("/docs/module-2-wax/candles", page("Candles", "Candles are made of wax."))
+        double.put("/sitemap.xml", sitemap(*(f"{double.url}/docs/{name}" for name in names)))
+        yield double
+
+
+def test_index_search_and_index_again(home: Path, site: SiteDouble) -> None:
+    address = f"{site.url}/docs/"
+    plan = recto(home, "index", address, *FLAGS, "--dry-run")
+    assert plan.returncode == 0, plan.stderr
+    assert not home.exists()
+    assert "Pages: 3 new" in plan.stdout
+    done = recto(home, "index", address, *FLAGS, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["modules"] == {"intro": 1, "bees": 2, "wax": 1}
+    done = recto(home, "search", "what is the roof made of", "--collection", "bees", "--json")
+    assert json.loads(done.stdout)["results"][0]["page_url"] == f"{site.url}/docs/module-1-bees/hives"
+    site.asked.clear()
+    done = recto(home, "index", address, *FLAGS)
+    assert done.stdout.startswith("Nothing has changed: 3 pages")
+    assert sum(site.unchanged.values()) >= 3, "requests are conditional"
+    site.drop("/docs/module-2-wax/candles")
+    site.always(status(403), path="/docs/intro")
+    done = recto(home, "index", address, *FLAGS)
+    assert done.returncode == 1
+    assert "Pages: 1 unchanged, 1 gone, 1 kept" in done.stdout
+    assert "[WARNING] Kept the old version of intro: the server returned 403" in done.stderr
+
+
+def test_refused_addresses(home: Path, site: SiteDouble) -> None:
+    done = recto(home, "index", f"{site.url}/docs/", "--collection", "bees")
+    assert done.returncode == 3
+    assert "--allow-private" in done.stderr
+    assert site.asked.total() == 0, "nothing was requested"
+    done = recto(home, "index", "ftp://example.org/book", "--collection", "bees")
+    assert done.returncode == 4
+    assert "There is no source for ftp" in done.stderr
+    done = recto(home, "index", refused_url(), *FLAGS)
+    assert done.returncode == 3
+    assert "cannot be read" in done.stderr

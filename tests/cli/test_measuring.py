@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -29,10 +28,9 @@ def test_explain(house: Path) -> None:
 
 
 def test_explain_json(house: Path) -> None:
-    arguments = (
-        "--collection house --module kitchen --top-k 2 --json --expect module-1-garden/01-soil#compost"
-    )
-    done = recto(house / "home", "explain", "How is compost made?", *arguments.split())
+    options = ["--collection", "house", "--module", "kitchen", "--top-k", "2", "--json", "--expect"]
+    compost = "module-1-garden/01-soil#compost"
+    done = recto(house / "home", "explain", "How is compost made?", *options, compost)
     assert done.returncode == 1, done.stderr
     data = json.loads(done.stdout)
     assert data["expected"]["verdict"] == "filtered_out"
@@ -73,34 +71,30 @@ def test_coverage_json(house: Path) -> None:
     assert sum(sum(row.values()) for row in data["confusion"].values()) == 2 * data["sections"]
 
 
-def test_calibrate(house: Path, tmp_path: Path) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
-    publish_broken(store, "house", "again", without_module)
-    assert store.open("again").info.calibration is None
-    done = recto(tmp_path / "home", "calibrate", "--collection", "again")
+def test_calibrate(house_copy: Path) -> None:
+    store = EdgeStore(house_copy)
+    assert publish_broken(house_copy, without_module, "again").info.calibration is None
+    done = recto(house_copy, "calibrate", "--collection", "again")
     assert done.returncode == 0, done.stderr
     assert "Scores below 0." in done.stdout
     calibration = store.open("house").info.calibration
     assert calibration is not None
     # The copy has no lexical vectors, which `answerability` needs.
     assert store.open("again").info.calibration == calibration._replace(answerability=None)
-    data = json.loads(recto(tmp_path / "home", "calibrate", "--collection", "again", "--json").stdout)
+    data = json.loads(recto(house_copy, "calibrate", "--collection", "again", "--json").stdout)
     assert (data["collection"], data["kept"]) == ("again", True)
 
 
 def test_tune_prints_a_table_and_a_recommendation(sample_home: Path) -> None:
-    done = recto(sample_home, "tune", "--suite", HELD_OUT, "--weight", "0.1,0.2", "--mode", "dense,hybrid")
+    tune = ("tune", "--suite", HELD_OUT, "--weight", "0.1,0.2", "--mode", "dense,hybrid")
+    done = recto(sample_home, *tune)
     assert (done.returncode, done.stderr) == (0, "")
     assert max(map(len, done.stdout.split("\n"))) <= 80
     assert "hybrid 0.25 " in done.stdout
     assert "(current)" in done.stdout
     assert "Keep what you have" in done.stdout or "Recommended: " in done.stdout
     assert "with a probability of 80 %." in done.stdout
-    as_json = recto(
-        sample_home, "tune", "--suite", HELD_OUT, "--weight", "0.1,0.2", "--mode", "dense,hybrid", "--json"
-    )
-    data = json.loads(as_json.stdout)
+    data = json.loads(recto(sample_home, *tune, "--json").stdout)
     assert data["current"] == {"collection": "recto-sample", "mode": "hybrid", "lexical_weight": 0.25}
     assert [one["mode"] for one in data["configurations"]] == ["hybrid", "hybrid", "hybrid", "dense"]
     assert (data["measure"], data["questions"], data["left_out"]) == ("nDCG@10", 100, 0)
@@ -179,9 +173,7 @@ def test_gaps_of_the_configured_log(house: Path, log: Path) -> None:
 def test_lines_that_are_no_entries_are_skipped_and_counted(house: Path, log: Path, tmp_path: Path) -> None:
     (path,) = log.iterdir()
     with path.open("ab") as file:
-        file.write(
-            b"[" * 50_000 + b'\n{"time": 1}\n{"time": "2026-11-16T10:00:00Z", "collection": ["house"]}\n'
-        )
+        file.write(b"[" * 50_000 + b'\n{"time": 1}\n{"time": "2026-11-16T10:00:00Z", "collection": [""]}\n')
     suite = tmp_path / "suite.json"
     for command in (("gaps",), ("suite", "add", str(suite), "--from-log")):
         done = recto(house / "home", *command, "--collection", "house", "--log", str(log))
@@ -217,10 +209,9 @@ def test_doctor_without_problems(house: Path) -> None:
     assert "none of COHERE_API_KEY, QDRANT_URL" in found["configuration"]["message"]
 
 
-def test_doctor_names_damage_and_its_repair(house: Path, tmp_path: Path) -> None:
-    shutil.copytree(house / "home", tmp_path / "home")
-    publish_broken(EdgeStore(tmp_path / "home"), "house", "broken", with_noise(0.05))
-    done = recto(tmp_path / "home", "doctor", "--collection", "broken")
+def test_doctor_names_damage_and_its_repair(house: Path, house_copy: Path) -> None:
+    publish_broken(house_copy, with_noise(0.05))
+    done = recto(house_copy, "doctor", "--collection", "broken")
     assert done.returncode == 5
     assert "[ERROR]   content: 2 vectors of another text" in done.stdout
     assert f"Repair: recto index {house / 'book'} --collection broken --rebuild" in done.stdout

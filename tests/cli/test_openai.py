@@ -42,9 +42,8 @@ def test_a_book_from_index_to_search(double: OpenAIDouble, home: Path, small_boo
     texts = [text for texts in double.embedded() for text in texts]
     assert any("search_document: " in text and "Sow beans" in text for text in texts)
 
-    done = run(
-        double, home, "search", "When do I sow beans?", "--collection", "book", "--mode", "dense", "--json"
-    )
+    options = ("--collection", "book", "--mode", "dense", "--json")
+    done = run(double, home, "search", "When do I sow beans?", *options)
     assert done.returncode == 0, done.stderr
     assert "seeds" in json.loads(done.stdout)["results"][0]["url"]
     assert double.embedded()[-1] == ["search_query: When do I sow beans?"]
@@ -61,9 +60,7 @@ def test_a_book_from_index_to_search(double: OpenAIDouble, home: Path, small_boo
     assert len(double.embedded()) == calls + 1, "only the probe: nothing is embedded again"
 
 
-def test_another_model_under_the_same_name_is_refused(
-    double: OpenAIDouble, home: Path, small_book: Path
-) -> None:
+def test_another_model_of_that_name_is_refused(double: OpenAIDouble, home: Path, small_book: Path) -> None:
     arguments = ("search", "soil", "--collection", "book")
     index = ("index", str(small_book), "--collection", "book")
     assert run(double, home, *index).returncode == 0
@@ -102,13 +99,10 @@ def test_doctor_shows_the_probe(double: OpenAIDouble, home: Path, small_book: Pa
     assert done.returncode == 3
 
 
-def test_a_service_of_the_projects_env_is_named_and_asked_about(
-    double: OpenAIDouble, home: Path, small_book: Path
-) -> None:
+def test_a_service_of_the_project_is_asked_about(double: OpenAIDouble, home: Path, small_book: Path) -> None:
     elsewhere = double.base.replace("127.0.0.1", "0.0.0.0")  # this machine, but not its loopback address
-    (small_book / ".env").write_text(
-        f"RECTO_EMBEDDER=openai\nRECTO_OPENAI_URL={elsewhere}\nRECTO_MODEL={double.model}\n"
-    )
+    variables = f"RECTO_EMBEDDER=openai\nRECTO_OPENAI_URL={elsewhere}\nRECTO_MODEL={double.model}\n"
+    (small_book / ".env").write_text(variables)
     arguments = ("index", str(small_book), "--collection", "book", "--dry-run")
 
     def indexing() -> Terminal:

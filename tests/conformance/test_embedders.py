@@ -19,8 +19,8 @@ KEY = "co_secret_key"
 
 class TestBuiltInModel(EmbedderConformance):
     @pytest.fixture
-    def embedder(self, embedder: Embedder) -> Embedder:
-        return embedder
+    def embedder(self, real_embedder: Embedder) -> Embedder:
+        return real_embedder
 
 
 class TestCohere(EmbedderConformance):

@@ -25,14 +25,8 @@ _ENDINGS = ("ations", "ation", "ings", "ing", "ies", "ied", "ers", "es", "ed", "
 
 def stem(word: str) -> str:
     """Remove the ending of a word."""
-    return next(
-        (
-            word[: -len(ending)]
-            for ending in _ENDINGS
-            if word.endswith(ending) and len(word) - len(ending) >= 3
-        ),
-        word,
-    )
+    endings = (one for one in _ENDINGS if word.endswith(one) and len(word) - len(one) >= 3)
+    return word.removesuffix(next(endings, ""))
 
 
 def bag_of_words(text: str, dim: int = 1024) -> list[float]:
@@ -42,9 +36,8 @@ def bag_of_words(text: str, dim: int = 1024) -> list[float]:
     numbers = [0.0] * dim
     for one, times in Counter(stems).items():
         # Not hash(), which differs between processes.
-        numbers[int.from_bytes(hashlib.blake2b(one.encode(), digest_size=8).digest()) % dim] += 1 + math.log(
-            times
-        )
+        digest = hashlib.blake2b(one.encode(), digest_size=8).digest()
+        numbers[int.from_bytes(digest) % dim] += 1 + math.log(times)
     length = math.sqrt(sum(number * number for number in numbers))
     return [number / length for number in numbers]
 
@@ -75,15 +68,9 @@ class CohereDouble(Double):
             self.calls += 1
         dim = body.get("output_dimension") or MODELS[body["model"]]
         texts = [" ".join(text.split()[:MAX_WORDS]) for text in body["texts"]]
-        return answer_json(
-            {
-                "id": str(uuid.uuid4()),
-                "response_type": "embeddings_by_type",
-                "embeddings": {"float": [bag_of_words(text, dim) for text in texts]},
-                "texts": body["texts"],
-                "meta": {"api_version": {"version": "2"}},
-            }
-        )
+        vectors = {"float": [bag_of_words(text, dim) for text in texts]}
+        meta = {"response_type": "embeddings_by_type", "meta": {"api_version": {"version": "2"}}}
+        return answer_json({"id": str(uuid.uuid4()), "embeddings": vectors, "texts": body["texts"], **meta})
 
 
 def _invalid(body: Mapping[str, Any]) -> str:

@@ -96,9 +96,8 @@ class OpenAIDouble(Double):
 
     def answer(self, request: Request) -> Answer:
         if self.rules.needs_key and not self._has_key(request):
-            return self.error(
-                401, "Incorrect API key provided: " + request.headers.get("authorization", "none")
-            )
+            key = request.headers.get("authorization", "none")
+            return self.error(401, f"Incorrect API key provided: {key}")
         if request.method == "POST" and request.path.endswith("/embeddings"):
             return self._embeddings(request)
         models = self._models(request)
@@ -158,9 +157,9 @@ class OpenAIDouble(Double):
         if self.flavour == "voyage" and set(body) - supported:
             return self.error(400, "Argument not supported by our API")
         if self.flavour == "vllm" and body.get("dimensions"):
+            changed = "changing output dimensions will lead to poor results."
             return self.error(
-                400,
-                f'Model "{self.model}" does not support matryoshka representation, changing output dimensions will lead to poor results.',
+                400, f'Model "{self.model}" does not support matryoshka representation, {changed}'
             )
         if len(texts) > self.max_texts and self.flavour == "infinity":
             words = f"List should have at most {self.max_texts} items after validation, not {len(texts)}"
@@ -168,32 +167,24 @@ class OpenAIDouble(Double):
             return answer_json({"detail": [entry]}, 422)
         if len(texts) > self.max_texts:
             status = 413 if self.flavour == "tei" else 400
-            return self.error(
-                status, f"batch size {len(texts)} > maximum allowed batch size {self.max_texts}"
-            )
+            message = f"batch size {len(texts)} > maximum allowed batch size {self.max_texts}"
+            return self.error(status, message)
         longest = max(len(text.split()) for text in texts)
         cuts = self.rules.cuts or body.get("truncation") is True
         return self._too_long(longest) if longest > self.max_tokens and not cuts else None
 
     def _too_long(self, tokens: int) -> Answer:
         limit = self.max_tokens
-        errors = {
-            "vllm": (
-                400,
-                f"This model's maximum context length is {limit} tokens. However, you requested 0 output tokens "
-                f"and your prompt contains at least {limit + 1} input tokens, for a total of at least {limit + 1} "
-                "tokens. Please reduce the length of the input prompt or the number of requested output tokens.",
-            ),
-            "tei": (
-                413,
-                f"Input validation error: `inputs` must have less than {limit} tokens. Given: {tokens}",
-            ),
-            "llamacpp": (
-                500,
-                f"input ({tokens} tokens) is too large to process. increase the physical batch size "
-                f"(current batch size: {limit})",
-            ),
-        }
+        vllm = (
+            f"This model's maximum context length is {limit} tokens. However, you requested 0 output tokens "
+            f"and your prompt contains at least {limit + 1} input tokens, for a total of at least {limit + 1} "
+            "tokens. Please reduce the length of the input prompt or the number of requested output tokens."
+        )
+        tei = f"Input validation error: `inputs` must have less than {limit} tokens. Given: {tokens}"
+        llamacpp = (
+            f"input ({tokens} tokens) is too large to process. increase the physical batch size (is: {limit})"
+        )
+        errors = {"vllm": (400, vllm), "tei": (413, tei), "llamacpp": (500, llamacpp)}
         return self.error(*errors.get(self.flavour, (400, "the input length exceeds the context length")))
 
     def _vector(self, text: str, dim: int) -> object:

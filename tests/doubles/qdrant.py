@@ -15,7 +15,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -54,18 +53,14 @@ NO_INDEX = (
     "Help: Create an index for this key or use a different filter."
 )
 
+_TIME = "2026-01-01T00:00:00Z"
 STRICT: Json = {"enabled": True, "unindexed_filtering_retrieve": False, "unindexed_filtering_update": False}
+_SEGMENTS: Json = {"default_segment_number": 0, "indexing_threshold": 10_000, "flush_interval_sec": 5}
 _REPLICAS: Json = {"shard_number": 1, "replication_factor": 1, "write_consistency_factor": 1}
 DEFAULTS: Mapping[str, Json] = {
     "params": {**_REPLICAS, "on_disk_payload": True},
     "hnsw_config": {"m": 16, "ef_construct": 100, "full_scan_threshold": 10_000},
-    "optimizer_config": {
-        "deleted_threshold": 0.2,
-        "vacuum_min_vector_number": 1000,
-        "default_segment_number": 0,
-        "indexing_threshold": 10_000,
-        "flush_interval_sec": 5,
-    },
+    "optimizer_config": {"deleted_threshold": 0.2, "vacuum_min_vector_number": 1000, **_SEGMENTS},
     "wal_config": {"wal_capacity_mb": 32, "wal_segments_ahead": 0},
 }
 
@@ -128,9 +123,7 @@ class QdrantDouble(Double):
         # One request at a time, because the local mode is not thread-safe.
         self._state = threading.Lock()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         try:
             super().__exit__(kind, error, trace)
         finally:
@@ -160,10 +153,6 @@ class QdrantDouble(Double):
         return answer_json({"result": result, "status": "ok", "time": 0.001, "usage": None})
 
     # Snapshots: here the configuration and the points as JSON
-
-    def list_snapshots(self, call: Call) -> object:
-        name = self._collection(call).name
-        return [{"name": one, "size": 0} for one in self.snapshots if one.startswith(name)]
 
     def create_snapshot(self, call: Call) -> object:
         collection = self._collection(call)
@@ -209,10 +198,7 @@ class QdrantDouble(Double):
             "peer_id": 0,
             "peers": {str(number): {"uri": f"http://node-{number}:6335/"} for number in range(self.peers)},
             "raft_info": {"term": 1, "commit": 1, "pending_operations": 0, "is_voter": True},
-            "consensus_thread_status": {
-                "consensus_thread_status": "working",
-                "last_update": "2026-01-01T00:00:00Z",
-            },
+            "consensus_thread_status": {"consensus_thread_status": "working", "last_update": _TIME},
             "message_send_failures": {},
         }
 
@@ -260,10 +246,8 @@ class QdrantDouble(Double):
 
     def _updated(self, call: Call) -> Json:
         self._operations += 1
-        return {
-            "operation_id": self._operations,
-            "status": "completed" if call.query.get("wait") == "true" else "acknowledged",
-        }
+        is_done = call.query.get("wait") == "true"
+        return {"operation_id": self._operations, "status": "completed" if is_done else "acknowledged"}
 
     # Collections
 
@@ -487,7 +471,6 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "collections/{name}/points/query", QdrantDouble.query),
     ("POST", "collections/{name}/points/query/batch", QdrantDouble.query_batch),
     ("POST", "collections/{name}/points/scroll", QdrantDouble.scroll),
-    ("GET", "collections/{name}/snapshots", QdrantDouble.list_snapshots),
     ("POST", "collections/{name}/snapshots", QdrantDouble.create_snapshot),
     ("POST", "collections/{name}/snapshots/upload", QdrantDouble.restore_snapshot),
     ("GET", "collections/{name}/snapshots/{snapshot}", QdrantDouble.send_snapshot),

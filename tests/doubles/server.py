@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import parse_qsl, urlsplit
 
@@ -93,9 +92,8 @@ class Exchange:
 
     def stream(self, parts: Iterable[bytes], content_type: str, pause: float = 0.0) -> None:
         """Send a body of unknown length in parts; raise `ConnectionError` when the client has left."""
-        self._handler.wfile.write(
-            f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nConnection: close\r\n\r\n".encode()
-        )
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: {content_type}\r\nConnection: close\r\n\r\n"
+        self._handler.wfile.write(head.encode())
         self.close()
         for part in parts:
             self._handler.wfile.write(part)
@@ -124,11 +122,8 @@ def status(
     """Respond with a status, and with a body or the double's own error body."""
 
     def act(exchange: Exchange) -> None:
-        answer = (
-            exchange.double.error(code, f"simulated error {code}")
-            if body is None
-            else _answer(code, body, content_type)
-        )
+        own = exchange.double.error(code, f"simulated error {code}")
+        answer = own if body is None else _answer(code, body, content_type)
         exchange.send(replace(answer, headers={**answer.headers, **headers}))
 
     return act
@@ -247,17 +242,14 @@ class Double:
                 if fnmatchcase(request.path, pattern):
                     del self._script[position]
                     return fault
-            return next(
-                (fault for pattern, fault in self._always if fnmatchcase(request.path, pattern)), None
-            )
+            faults = (fault for pattern, fault in self._always if fnmatchcase(request.path, pattern))
+            return next(faults, None)
 
     def __enter__(self) -> Self:
         self._server = _Server(self)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.closing.set()
         if self._server is not None:
             self._server.end()
@@ -326,10 +318,8 @@ class _Handler(BaseHTTPRequestHandler):
         with suppress(ValueError):
             body = json.loads(body) if body else None
         address = urlsplit(self.path)
-        query, headers = (
-            dict(parse_qsl(address.query)),
-            {name.lower(): one for name, one in self.headers.items()},
-        )
+        headers = {name.lower(): one for name, one in self.headers.items()}
+        query = dict(parse_qsl(address.query))
         return Request(self.command, address.path, query, headers, body, size, time.monotonic())
 
     def log_message(self, format: str, *args: object) -> None:

@@ -28,9 +28,7 @@ def page(title: str, text: str = "Some words of the book.", *links: str, head: s
 
 def sitemap(*addresses: str) -> str:
     entries = "".join(f"<url><loc>{address}</loc></url>" for address in addresses)
-    return (
-        f'<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
-    )
+    return f'<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</urlset>'
 
 
 def sitemap_index(*addresses: str) -> str:
@@ -80,12 +78,8 @@ class SiteDouble(Double):
             and len(result.body) > 1000
             and "Content-Encoding" not in result.headers
         ):
-            return Answer(
-                result.status,
-                gzip.compress(result.body),
-                result.content_type,
-                {**result.headers, "Content-Encoding": "gzip"},
-            )
+            headers = {**result.headers, "Content-Encoding": "gzip"}
+            return Answer(result.status, gzip.compress(result.body), result.content_type, headers)
         return result
 
 
@@ -133,12 +127,6 @@ def gzip_bomb(size: int = 64 << 20) -> bytes:
     return b"".join([*parts, packer.flush()])
 
 
-ENTITY_BOMB = (
-    '<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY a "aaaaaaaaaa">'
-    + "".join(
-        f'<!ENTITY {name} "{f"&{before};" * 10}">'
-        for before, name in zip("abcdefghi", "bcdefghij", strict=True)
-    )
-    + "]><urlset><url><loc>&j;</loc></url></urlset>"
-)
+_ENTITIES = "".join(f'<!ENTITY {chr(n + 1)} "{f"&{chr(n)};" * 10}">' for n in range(ord("a"), ord("j")))
+ENTITY_BOMB = f'<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa">{_ENTITIES}]><urlset><url><loc>&j;</loc></url></urlset>'
 FILE_ENTITY = '<!DOCTYPE x [<!ENTITY f SYSTEM "file:///etc/passwd">]><urlset><url><loc>http://127.0.0.1/&f;</loc></url></urlset>'

@@ -21,7 +21,7 @@ from recto.embedders.granite.gpu import GpuEmbedder, TorchModel, TorchRunner
 from recto.embedders.granite.weights import find_pack, read_pack
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
-from recto.settings import Device, Precision, Settings, load_settings
+from recto.settings import Device, Precision, Settings
 from recto.testing import EmbedderConformance
 from tests.running import ROOT, environment
 
@@ -52,22 +52,6 @@ def texts() -> list[str]:
     parts = ((0, 60), (100, 250), (300, 9), (500, 400), (900, 900), (1500, 120), (1700, 600), (2400, 30))
     pieces = (page[start : start + length] for page in pages for start, length in parts)
     return list(dict.fromkeys([*UNICODE, *pieces]))[:200]
-
-
-@pytest.mark.parametrize(
-    ("name", "attribute", "default", "value"),
-    [
-        ("RECTO_PRECISION", "precision", "auto", "int8"),
-        ("RECTO_DEVICE", "device", "auto", "cuda"),
-        ("RECTO_QUERY_DEVICE", "query_device", "cpu", "same"),
-    ],
-)
-def test_settings(tmp_path: Path, name: str, attribute: str, default: str, value: str) -> None:
-    for variables, expected in (({}, default), ({name: value.upper()}, value)):
-        assert getattr(load_settings(variables, tmp_path), attribute) == expected
-    with pytest.raises(ConfigurationError, match=f"{name} must be one of") as caught:
-        load_settings({name: "tpu"}, tmp_path)
-    assert f"{name}={default}" in caught.value.hint
 
 
 CUDA, OTHER = {"device": "cuda"}, {"model": "other/model"}
@@ -122,9 +106,7 @@ def test_a_chosen_gpu_that_cannot_be_used(shared_home: Path, monkeypatch: pytest
     assert "RECTO_DEVICE=cpu" in caught.value.hint
 
 
-def test_a_gpu_that_cannot_be_used_is_a_message_if_it_was_automatic(
-    shared_home: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unusable_gpu(shared_home: Path, embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(gpu, "_FEW", 2)
     messages: list[str] = []

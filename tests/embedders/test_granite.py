@@ -32,7 +32,6 @@ from recto.search.retriever import Retriever
 from recto.settings import Precision, Settings
 from recto.stores.edge import EdgeStore
 from scripts import make_graph
-from scripts.calibrate_int8 import measure, texts
 from scripts.make_merges import merges
 from tests.book.files import write
 
@@ -145,9 +144,8 @@ def test_later_starts_use_the_file(tmp_path: Path, make: Mock) -> None:
     make.assert_called_once()
     assert (tmp_path / "w").read_bytes() == content()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w", "w.json"]
-    assert weights_module.layout(ARRAYS) == {"a": 0, "b": 2 << 16, "c": 3 << 16}, (
-        "Windows maps from multiples of 64 KiB"
-    )
+    # Windows maps from multiples of 64 KiB.
+    assert weights_module.layout(ARRAYS) == {"a": 0, "b": 2 << 16, "c": 3 << 16}
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", content()[:-1] + b"\xff"])
@@ -182,9 +180,7 @@ def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embed
 
 
 @pytest.mark.parametrize("days", [2, -2], ids=["a day later", "after the clock was set back"])
-def test_a_file_that_rots_on_the_disk_is_written_again_within_a_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, make: Mock
-) -> None:
+def test_a_file_that_rots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, make: Mock) -> None:
     weights_module.cached_weights(tmp_path, "w", HASH, make)
     file = tmp_path / "w"
     status = file.stat()
@@ -220,9 +216,12 @@ def test_the_merge_rules_are_those_of_the_pack() -> None:
 @example("")
 @example(" \x1c\x1f \x00\x7f ")
 @example("What is ROS 2?")
+@example("<s> special </s> tokens")
+@example("Grüße, naïve café — 机器人 🤖")
 @settings(max_examples=100)
-def test_any_text_gets_the_tokens_of_the_library_or_none(text: str) -> None:
+def test_any_text_gets_the_tokens_of_the_library_or_none(embedder: Embedder, text: str) -> None:
     result, is_left = ASCII.encode(text), not text.isascii() or "<" in text or len(text) > 64
+    assert embedder.count_tokens(text) == len(LIBRARY.encode(text).ids), "counted in another way"
     assert result == LIBRARY.encode(text).ids or (result is None and is_left)
 
 
@@ -249,26 +248,6 @@ def test_vectors_are_close_to_fp32(int8: Embedder, embedder: Embedder, retriever
     cosines = (left * right).sum(axis=1)
     assert cosines.min() >= 0.98
     assert cosines.mean() >= 0.995
-
-
-def test_each_weight_is_rounded_by_at_most_half_a_step() -> None:
-    weights, calibration = weights_module.read_pack(find_pack()), weights_module.read_calibration()
-    small = weights_module.quantize(weights, calibration)
-    for name in weights_module.LINEAR:
-        if name.endswith(("qkv", "kv")):  # these contain attention's values, which are divided
-            continue
-        required = weights[f"{name}.w"] * calibration[name].factors
-        restored = (small[f"{name}.w8"] * small[f"{name}.scales"]).T
-        assert (np.abs(restored - required).max(axis=1) <= small[f"{name}.scales"] * 0.5001).all()
-
-
-def test_the_calibration_fits_the_sample_book() -> None:
-    """Activations lie within 255 steps, or at most a fifth beyond: a few are clipped."""
-    ranges = measure(granite.GRANITE.variants["fp32"].make(find_pack()), texts()[::120])
-    for name, measured in weights_module.read_calibration().items():
-        low, high = (edge / measured.factors for edge in ranges[name])
-        assert -low.min() / measured.scale <= measured.zero * 1.2 + 1
-        assert high.max() / measured.scale <= (255 - measured.zero) * 1.2 + 1
 
 
 def test_an_fp32_index_is_searched_in_int8(sample_home: Path, int8: Embedder, retriever: Retriever) -> None:

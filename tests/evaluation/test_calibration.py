@@ -13,18 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto._util import cosine, percentile
-from recto.book.sources.tree import open_book
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.evaluation.calibration import all_probes, auroc, calibrate, off_topic_queries
-from recto.indexing.indexer import IndexJob, IndexReport, index_book
+from recto.indexing.indexer import IndexReport
 from recto.protocols import Embedder, Index
 from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
 from recto.testing.parts import chunk, publish
 from recto.types.index import Calibration
 from recto.types.search import Vector
-from tests.counting import Counting
-from tests.library import write_library
+from tests.library import write_index, write_library
+from tests.shared_embedder import Counting
 
 MEASURED = Calibration(0.5, 0.9, 30, 20)
 
@@ -34,14 +33,6 @@ class Silent(Counting):
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         raise EmbeddingError("the service is down", hint="Wait.")
-
-
-def test_an_index_run_measures_noise(house: Path) -> None:
-    measured = EdgeStore(house / "home").open("house").info.calibration
-    assert measured is not None
-    assert 0.3 < measured.noise_floor < 0.8
-    assert measured.auroc > 0.95
-    assert (measured.off_topic, measured.in_book) == (32, 16)
 
 
 ANSWERED = ("How do I sharpen a knife?", "When are beans sown?", "How is a flat tyre repaired?")
@@ -77,15 +68,13 @@ def test_an_empty_collection_cannot_be_measured(embedder: Embedder) -> None:
 
 
 def test_an_index_run_survives_a_failure(small_book: Path, home: Path, embedder: Embedder) -> None:
-    store = EdgeStore(home)
-    job = IndexJob(open_book(small_book), Silent(embedder), calibrate=calibrate)
-    report = index_book(job, store, "garden", journal=home / "journal")
+    report = write_index(small_book, Silent(embedder), home, "garden", calibrate=calibrate)
     assert report.published
     assert report.notes == (
         "The noise floor was not measured (the service is down). Run `recto calibrate --collection garden`.",
     )
-    assert store.open("garden").info.calibration is None
-    assert store.open("garden").info.noise_floor is None
+    info = EdgeStore(home).open("garden").info
+    assert (info.calibration, info.noise_floor) == (None, None)
 
 
 def test_damaged_notes_are_no_notes(tmp_path: Path) -> None:
@@ -121,16 +110,15 @@ def test_cosine() -> None:
 
 
 def test_a_small_change_keeps_what_was_measured(tmp_path: Path, embedder: Embedder) -> None:
-    book, store = write_library(tmp_path / "book"), EdgeStore(tmp_path / "home")
+    book, home = write_library(tmp_path / "book"), tmp_path / "home"
 
     def run(embedder: Embedder, *, rebuild: bool = False) -> IndexReport:
-        job = IndexJob(open_book(book), embedder, calibrate=calibrate, rebuild=rebuild)
-        return index_book(job, store, "house", journal=tmp_path / "journal")
+        return write_index(book, embedder, home, "house", calibrate=calibrate, rebuild=rebuild)
 
     first = run(embedder)
     (book / "welcome.md").write_text("# Welcome\n\nAn edited page.\n", "utf-8")
     second = run(Silent(embedder))
     assert second.published
-    assert second.info.calibration == first.info.calibration == store.open("house").info.calibration
+    assert second.info.calibration == first.info.calibration == EdgeStore(home).open("house").info.calibration
     third = run(Silent(embedder), rebuild=True)
     assert "The noise floor was not measured" in third.notes[0]

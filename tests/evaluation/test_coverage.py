@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from recto.book.sources.tree import open_book
+from recto.errors import StorageError
+from recto.evaluation import report
 from recto.evaluation.calibration import calibrate, first_sentence, heading_question
-from recto.evaluation.coverage import WITHIN, cover, sections_of
-from recto.indexing.indexer import IndexJob, index_book
+from recto.evaluation.coverage import WITHIN, Coverage, cover, sections_of
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
 from recto.testing.parts import chunk
-from tests.breaking import Passages, publish_broken
-from tests.library import write_library
+from tests.breaking import Passages, publish_broken, with_opposite_vectors
+from tests.library import write_index, write_library
 from tests.running import recto
 
 
 def test_headings_without_text_count_and_are_found_through_their_subsections() -> None:
-    below = replace(
-        chunk(0, text="Text."), headings=("T", "Empty", "Full"), anchor="full", anchors=("full", "empty")
-    )
+    path, anchors = ("T", "Empty", "Full"), ("full", "empty")
+    below = replace(chunk(0, text="Text."), headings=path, anchor="full", anchors=anchors)
     empty, full = sections_of([below])
     assert (empty.headings, empty.url, empty.has_text) == (("T", "Empty"), f"{below.page_url}#empty", False)
     assert (full.headings, full.anchor, full.has_text) == (("T", "Empty", "Full"), "full", True)
@@ -34,20 +32,11 @@ def test_headings_without_text_count_and_are_found_through_their_subsections() -
     assert sections_of([own, replace(below, chunk_index=1)])[0].has_text
 
 
-def test_holes_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> None:
-    """A section with the opposite of its vector does not come by its own words."""
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
-
-    def spoilt(passages: Passages) -> Passages:
-        return [
-            (one, [-number for number in numbers] if one.anchor in ("slugs", "brakes") else numbers)
-            for one, numbers in passages
-        ]
-
-    publish_broken(store, "house", "broken", spoilt)
+def test_holes_are_found(house_copy: Path, embedder: Embedder) -> None:
+    publish_broken(house_copy, with_opposite_vectors("slugs", "brakes"))
     seen: list[tuple[int, int]] = []
-    found = cover(Retriever(embedder, store, "broken"), lambda *done: seen.append(done))
+    broken = Retriever(embedder, EdgeStore(house_copy), "broken")
+    found = cover(broken, lambda *done: seen.append(done))
     assert seen[-1] == (len(found.sections), len(found.sections))
     assert {reached.section.anchor for reached in found.unreachable} == {"slugs", "brakes"}
     for reached in found.unreachable:
@@ -58,14 +47,10 @@ def test_holes_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> Non
 def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     book = write_library(tmp_path / "book")
     soil = (book / "module-1-garden" / "01-soil.md").read_text("utf-8")
-    (book / "module-3-workshop" / "05-soil-again.md").write_text(
-        soil.replace("all year", "the whole year"), "utf-8"
-    )
-    store = EdgeStore(tmp_path / "home")
-    index_book(
-        IndexJob(open_book(book), embedder, calibrate=calibrate), store, "house", journal=tmp_path / "journal"
-    )
-    found = cover(Retriever(embedder, store, "house"))
+    again = book / "module-3-workshop" / "05-soil-again.md"
+    again.write_text(soil.replace("all year", "the whole year"), "utf-8")
+    write_index(book, embedder, tmp_path, "house", calibrate=calibrate)
+    found = cover(Retriever(embedder, EdgeStore(tmp_path), "house"))
     assert {
         (reached.section.first.page_url.rpartition("/")[2], reached.section.anchor)
         for reached in found.duplicates
@@ -74,10 +59,8 @@ def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     assert mulch.copies == ("local://docs/docs/module-3-workshop/05-soil-again#mulch",)
 
 
-def test_shadows_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> None:
+def test_shadows_are_found(house_copy: Path, embedder: Embedder) -> None:
     """Where another module's passage stands nearer to both questions, it casts a shadow."""
-    shutil.copytree(house / "home", tmp_path / "home")
-    store = EdgeStore(tmp_path / "home")
 
     def shadowed(passages: Passages) -> Passages:
         (mulch,) = [number for number, (one, _) in enumerate(passages) if one.anchor == "mulch"]
@@ -88,15 +71,15 @@ def test_shadows_are_found(house: Path, tmp_path: Path, embedder: Embedder) -> N
         changed[mulch], changed[lamps] = (target[0], turned), (near[0], target[1])
         return changed
 
-    publish_broken(store, "house", "broken", shadowed)
-    shadowed_sections = cover(Retriever(embedder, store, "broken")).shadowed
+    publish_broken(house_copy, shadowed)
+    shadowed_sections = cover(Retriever(embedder, EdgeStore(house_copy), "broken")).shadowed
     (mulch,) = [reached for reached in shadowed_sections if reached.section.anchor == "mulch"]
     assert mulch.shadowed_by == "workshop"
     assert mulch.heading_rank is not None
     assert mulch.heading_rank <= WITHIN
     # The command lists what is not found; mulch is found, though never first.
     arguments = ("coverage", "--collection", "broken")
-    brief, verbose = (recto(tmp_path / "home", *arguments, *more).stdout for more in ((), ("--verbose",)))
+    brief, verbose = (recto(house_copy, *arguments, *more).stdout for more in ((), ("--verbose",)))
     assert "#mulch (" not in brief
     assert re.search(r"Shadowed: \d+; --verbose lists them", brief)
     assert re.search(r"#mulch \(.*\): outranked by module 'workshop'", verbose)
@@ -134,3 +117,18 @@ def test_first_sentences(text: str, sentence: str) -> None:
 
 def test_a_passage_without_headings_is_asked_for_by_its_page() -> None:
     assert heading_question(replace(chunk(0), headings=())) == "A"
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}', "\0"])
+def test_a_damaged_report_is_as_if_it_were_missing(house_retriever: Retriever, home: Path, text: str) -> None:
+    path = home / "reports" / "house" / "suite.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert report.read_report(home, house_retriever.open().info, "suite") is None
+
+
+def test_a_home_that_cannot_be_written_is_told(house_retriever: Retriever, home: Path) -> None:
+    home.mkdir()
+    (home / "reports").write_text("a file where a directory should be")
+    with pytest.raises(StorageError, match="cannot be written"):
+        report.keep_coverage(home, house_retriever.open().info, Coverage("house", (), {}))

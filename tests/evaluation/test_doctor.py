@@ -15,14 +15,12 @@ import pytest
 from qdrant_client import QdrantClient, models
 
 from recto._util.files import WriterLock
-from recto.book.sources.tree import open_book
 from recto.cli.commands.checks import exit_code
 from recto.embedders.granite import embedder as granite
 from recto.embedders.granite.embedder import VARIANTS
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.doctor import calibration, examine
 from recto.evaluation.doctor.environment import DoctorContext, Finding
-from recto.indexing.indexer import IndexJob, index_book
 from recto.indexing.promotion import promote
 from recto.protocols import Embedder
 from recto.settings import ServerOptions
@@ -39,7 +37,7 @@ from tests.conftest import QDRANT_KEY as KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import refused_url, status
-from tests.library import write_library
+from tests.library import write_index, write_library
 from tests.running import reuse_embedder
 
 NOTHING_SET: Mapping[str, str] = {}
@@ -72,20 +70,11 @@ def named(found: list[Finding], check: str) -> Finding:
     return next(finding for finding in found if finding.check == check)
 
 
-@pytest.fixture
-def copied_home(house: Path, tmp_path: Path) -> Path:
-    """A copy of the home of a healthy collection, to break."""
-    return shutil.copytree(house / "home", tmp_path / "home")
-
-
 def index_house(book: Path, home: Path, embedder: Embedder, **options: Any) -> None:
-    job = IndexJob(open_book(book), embedder, **{"calibrate": calibrate, **options})
-    index_book(job, EdgeStore(home), "house", journal=home / "journal")
+    write_index(book, embedder, home, "house", **{"calibrate": calibrate, **options})
 
 
-def test_missing_included_files_and_unresolved_markup(
-    house: Path, tmp_path: Path, embedder: Embedder
-) -> None:
+def test_missing_includes_and_unresolved_markup(house: Path, tmp_path: Path, embedder: Embedder) -> None:
     shutil.copytree(house, tmp_path / "house")
     book, home = tmp_path / "house" / "book", tmp_path / "house" / "home"
     with (book / SOIL).open("a", encoding="utf-8") as page:
@@ -124,11 +113,9 @@ def test_another_precision_is_only_information(house: Path) -> None:
         (breaking.without_a_passage, "missing_chunks not_as_published", SOIL),
     ],
 )
-def test_broken_indexes_are_told_apart(
-    copied_home: Path, breaker: breaking.Breaker, expected: str, evidence: str
-) -> None:
-    breaking.publish_broken(EdgeStore(copied_home), "house", "broken", breaker)
-    found = examined(copied_home, "broken")
+def test_broken_indexes(house_copy: Path, breaker: breaking.Breaker, expected: str, evidence: str) -> None:
+    breaking.publish_broken(house_copy, breaker)
+    found = examined(house_copy, "broken")
     assert set(bad(found)) - {"changed"} == set(expected.split())
     assert any(evidence in line for finding in bad(found).values() for line in finding.evidence)
     repairs = [finding.repair for finding in found if finding.severity == "error"]
@@ -136,11 +123,11 @@ def test_broken_indexes_are_told_apart(
     assert exit_code(found) == 5
 
 
-def test_the_repair_repairs(house: Path, copied_home: Path, embedder: Embedder) -> None:
-    breaking.publish_broken(EdgeStore(copied_home), "house", "house", breaking.without_module)
-    assert exit_code(examined(copied_home)) == 5
-    index_house(house / "book", copied_home, embedder, rebuild=True)
-    assert bad(examined(copied_home)) == {}
+def test_the_repair_repairs(house: Path, house_copy: Path, embedder: Embedder) -> None:
+    breaking.publish_broken(house_copy, breaking.without_module, "house")
+    assert exit_code(examined(house_copy)) == 5
+    index_house(house / "book", house_copy, embedder, rebuild=True)
+    assert bad(examined(house_copy)) == {}
 
 
 def test_the_book_has_changed(tmp_path: Path, embedder: Embedder) -> None:
@@ -171,10 +158,10 @@ def test_nothing_is_indexed(home: Path) -> None:
     assert exit_code(missing) == 2
 
 
-def test_an_older_generation_answers(copied_home: Path) -> None:
-    breaking.publish_broken(EdgeStore(copied_home), "house", "house", lambda passages: passages)
-    (copied_home / "collections" / "house" / "gen-000002.json").write_text("{}")
-    found = examined(copied_home)
+def test_an_older_generation_answers(house_copy: Path) -> None:
+    breaking.publish_broken(house_copy, lambda passages: passages, "house")
+    (house_copy / "collections" / "house" / "gen-000002.json").write_text("{}")
+    found = examined(house_copy)
     assert bad(found)["damaged"].message.startswith("The index of 'house' is damaged")
     assert exit_code(found) == 5
 
@@ -203,10 +190,8 @@ def test_a_dotenv_is_named(home: Path, tmp_path: Path) -> None:
     found = examined(home, None, {"RECTO_EMBEDDER": "local"}, tmp_path)
     evidence = named(found, "settings").evidence
     assert f"{tmp_path / '.env'}: QDRANT_API_KEY, RECTO_STORE" in evidence
-    assert (
-        "RECTO_EMBEDDER=local and RECTO_STORE=edge and QDRANT_API_KEY is set"
-        in named(found, "configuration").message
-    )
+    message = "RECTO_EMBEDDER=local and RECTO_STORE=edge and QDRANT_API_KEY is set"
+    assert message in named(found, "configuration").message
     assert KEY not in str(found)
 
 
@@ -217,15 +202,15 @@ def test_a_disk_without_room(home: Path, monkeypatch: pytest.MonkeyPatch, free: 
     assert named(examined(home, None), "home").name == name
 
 
-def test_what_writers_left(copied_home: Path) -> None:
-    collection = copied_home / "collections" / "house"
+def test_what_writers_left(house_copy: Path) -> None:
+    collection = house_copy / "collections" / "house"
     (collection / "building-1-aa").mkdir()
-    (copied_home / "journal").mkdir(exist_ok=True)
-    (copied_home / "journal" / "house.vectors").write_bytes(b"x" * 5000)
-    names = {finding.name for finding in examined(copied_home) if finding.check == "leftovers"}
+    (house_copy / "journal").mkdir(exist_ok=True)
+    (house_copy / "journal" / "house.vectors").write_bytes(b"x" * 5000)
+    names = {finding.name for finding in examined(house_copy) if finding.check == "leftovers"}
     assert names == {"draft", "journal"}
     with WriterLock(collection / "LOCK", "x"):
-        found = examined(copied_home)
+        found = examined(house_copy)
     (finding,) = [finding for finding in found if finding.check == "leftovers"]
     assert finding.name == "at_work"
     assert finding.message == f"'house' is being indexed now, by process {os.getpid()}"
@@ -241,9 +226,8 @@ def test_a_book_that_is_being_indexed_now(tmp_path: Path, embedder: Embedder) ->
     with WriterLock(home / "collections" / "house" / "LOCK", "x"):
         found = examined(home)
     assert bad(found) == {}
-    assert named(found, "source").message == (
-        "The book has changed (pages: 1 changed), and 'house' is being indexed now"
-    )
+    message = "The book has changed (pages: 1 changed), and 'house' is being indexed now"
+    assert named(found, "source").message == message
     (home / "collections" / "new").mkdir()
     with WriterLock(home / "collections" / "new" / "LOCK", "x"):
         found = examined(home, "new")
@@ -278,15 +262,15 @@ def test_the_book_was_moved(tmp_path: Path, embedder: Embedder) -> None:
     """A command with the old path would fail."""
     book, home = write_library(tmp_path / "book"), tmp_path / "home"
     index_house(book, home, embedder)
-    breaking.publish_broken(EdgeStore(home), "house", "house", breaking.without_a_passage)
+    breaking.publish_broken(home, breaking.without_a_passage, "house")
     book.rename(tmp_path / "elsewhere")
     damage = bad(examined(home))["not_as_published"]
     assert damage.repair == "recto index PATH --collection house --rebuild"
 
 
-def test_an_index_that_was_not_measured(copied_home: Path) -> None:
-    (copied_home / "collections" / "house" / "gen-000001.notes").write_text("{")
-    found = examined(copied_home)
+def test_an_index_that_was_not_measured(house_copy: Path) -> None:
+    (house_copy / "collections" / "house" / "gen-000001.notes").write_text("{")
+    found = examined(house_copy)
     assert named(found, "calibration").name == "missing"
     assert named(found, "calibration").repair == "recto calibrate --collection house"
     assert exit_code(found) == 0
@@ -353,19 +337,15 @@ def test_an_old_server(home: Path) -> None:
 def foreign(double: QdrantDouble, name: str, points: list[models.PointStruct], dim: int) -> None:
     with pytest.warns(UserWarning, match="insecure"):
         client = QdrantClient(url=double.url, api_key=KEY, check_compatibility=False)
-    client.create_collection(
-        name, vectors_config=models.VectorParams(size=dim, distance=models.Distance.COSINE)
-    )
+    params = models.VectorParams(size=dim, distance=models.Distance.COSINE)
+    client.create_collection(name, vectors_config=params)
     client.upsert(name, points, wait=True)
     client.close()
 
 
-def test_another_pipelines_collection(
-    home: Path, house: Path, qdrant: QdrantDouble, embedder: Embedder
-) -> None:
-    chunks = sorted(
-        EdgeStore(house / "home").open("house").scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index)
-    )
+def test_a_foreign_collection(home: Path, house: Path, qdrant: QdrantDouble, embedder: Embedder) -> None:
+    index = EdgeStore(house / "home").open("house")
+    chunks = sorted(index.scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index))
     vectors = embedder.embed_documents([chunk.text for chunk in chunks])
 
     def points(change: Callable[[Vector], Vector] = list, **more: str) -> list[models.PointStruct]:
@@ -406,9 +386,8 @@ def test_damage_of_a_large_index_is_found(home: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(layout, "_ALWAYS_DIGEST", 0)
     monkeypatch.setattr(layout, "_SMALL_FILE", 100)
     publish(EdgeStore(home), "house", [chunk(number) for number in range(20)])
-    file = max(
-        (home / "collections" / "house" / "gen-000001").rglob("*.mmap"), key=lambda one: one.stat().st_size
-    )
+    generation = home / "collections" / "house" / "gen-000001"
+    file = max(generation.rglob("*.mmap"), key=lambda one: one.stat().st_size)
     status = file.stat()
     with file.open("r+b") as damaged:  # size and time stay
         damaged.write(b"\x01\x02\x03")

@@ -95,9 +95,7 @@ def test_places_are_sections() -> None:
 
 def test_subjects_of_several_pages_name_the_page_or_are_left_out() -> None:
     heading = "## Change the sample rate\n\nEdit the file.\n"
-    found = asked(
-        f"# Lidar sensors\n\n{heading}", f"# Stereo cameras\n\n{heading}", f"# Overview\n\n{heading}"
-    )
+    found = asked(*(f"# {page}\n\n{heading}" for page in ("Lidar sensors", "Stereo cameras", "Overview")))
     assert set(found) == {
         "How do I change the sample rate in lidar sensors?",
         "How do I change the sample rate in stereo cameras?",
@@ -105,17 +103,12 @@ def test_subjects_of_several_pages_name_the_page_or_are_left_out() -> None:
 
 
 def test_headings_of_a_template_are_not_asked_as_subjects() -> None:
-    texts = [
-        f"# Sensor {name}\n\n## Learning Companion Card\n\nThe learning companion card.\n"
-        for name in "ABCDEF"
-    ]
-    assert not asked(*texts)
+    card = "## Learning Companion Card\n\nThe learning companion card.\n"
+    assert not asked(*(f"# Sensor {name}\n\n{card}" for name in "ABCDEF"))
 
 
 def test_a_definition_on_two_pages_expects_both() -> None:
-    found = asked(
-        *(f"# {title}\n\nA gimbal is a mount that turns freely.\n" for title in ("Cameras", "Mounts"))
-    )
+    found = asked(*(f"# {title}\n\nA gimbal is a mount that turns.\n" for title in ("Cameras", "Mounts")))
     ((kind, places),) = found.values()
     assert (kind, places) == ("definition", ("page-0", "page-1"))
 
@@ -130,9 +123,8 @@ def test_another_language_gives_its_questions_and_quoted_headings() -> None:
 
 
 def test_drafts_are_spread_over_modules_and_depend_on_the_seed() -> None:
-    steps = "\n\n".join(
-        f"## Install the {part} driver\n\nRun it." for part in ("arm", "leg", "eye", "ear", "hand")
-    )
+    parts = ("arm", "leg", "eye", "ear", "hand")
+    steps = "\n\n".join(f"## Install the {part} driver\n\nRun it." for part in parts)
     chunks = pages(f"# One robot\n\n{steps}\n{PROSE}", module="many")
     chunks += pages(f"# Two robots\n\n## Install the balance unit\n\nRun it.\n{PROSE}", module="few")
     found = find_questions(chunks)
@@ -172,8 +164,6 @@ def test_every_draft_is_readable(one: list[str], other: list[str]) -> None:
 
 
 def test_the_prose_of_the_book_shows_which_words_are_names() -> None:
-    usage = Usage(
-        ["We start Gazebo, and it runs. Run Gazebo with physics, or run it in a container with ROS."]
-    )
+    usage = Usage(["We start Gazebo, and it runs. Run Gazebo with physics, or in a container with ROS."])
     assert usage.in_sentence("Start Gazebo With Physics") == "start Gazebo with physics"
     assert usage.in_sentence("Containers for Gazebo") == "containers for Gazebo"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recto.errors import FingerprintMismatch, InvalidQuery
-from recto.evaluation.explain import Expected, RankAndScore, Verdict, explain
+from recto.evaluation.explain import Expected, Verdict, explain
 from recto.protocols import Embedder
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
@@ -32,9 +32,8 @@ def expected(retriever: Retriever, query: str, **more: Any) -> Expected:
 def test_hits_margins_and_near_misses(house_retriever: Retriever) -> None:
     found = explain(house_retriever, "How is compost made?", top_k=3)
     response = house_retriever.search("How is compost made?", top_k=8)
-    assert [ranked.hit.chunk.id for ranked in (*found.shown, *found.near_misses)] == [
-        hit.chunk.id for hit in response.hits
-    ]
+    ranked = [one.hit.chunk.id for one in (*found.shown, *found.near_misses)]
+    assert ranked == [hit.chunk.id for hit in response.hits]
     assert [ranked.rank for ranked in found.near_misses] == [4, 5, 6, 7, 8]
     assert found.shown[0].lead == pytest.approx(response.hits[0].score - response.hits[1].score)
     assert found.response.noise_floor == response.noise_floor
@@ -96,9 +95,8 @@ def test_ranks_are_those_of_the_search(tmp_path: Path, top_k: int) -> None:
     else:
         assert found.near_misses[0].hit.chunk == best
         assert found.expected.rank == top_k + 1
-        assert found.expected.message == (
-            f"It is not among the candidates for the first {top_k}: use a larger top k."
-        )
+        message = f"It is not among the candidates for the first {top_k}: use a larger top k."
+        assert found.expected.message == message
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -111,11 +109,8 @@ def test_every_mode_is_explained_by_both_rankings(house_retriever: Retriever, mo
     assert found.shown[0].words == found.words
     assert found.expected is not None
     assert found.expected.words == found.words
-    positions: dict[Mode, RankAndScore | None] = {
-        "dense": found.expected.dense,
-        "lexical": found.expected.lexical,
-    }
-    for ranking, position in positions.items():
+    positions = (found.expected.dense, found.expected.lexical)
+    for ranking, position in zip(MODES[1:], positions, strict=True):
         first = house_retriever.search(query, 1, mode=ranking).hits[0]
         assert position is not None
         assert position[0] == 1
@@ -191,9 +186,7 @@ def test_deep_ranks_are_searched_for(house_retriever: Retriever, monkeypatch: py
     assert expected(house_retriever, "How is compost made?", expect=LAMPS).rank == whole.rank
 
 
-def test_what_cannot_be_explained_is_an_error(
-    house_retriever: Retriever, embedder: Embedder, tmp_path: Path
-) -> None:
+def test_what_cannot_be_explained(house_retriever: Retriever, embedder: Embedder, tmp_path: Path) -> None:
     publish(EdgeStore(tmp_path), "books", [chunk(0)])
     with pytest.raises(FingerprintMismatch, match="indexed with test-model"):
         explain(Retriever(embedder, EdgeStore(tmp_path), "books"), "compost")

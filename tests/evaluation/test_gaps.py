@@ -42,10 +42,8 @@ def write_log(path: Path, queries: list[str], clicks: dict[str, str], collection
     return path
 
 
-def find(
-    house_retriever: Retriever, folder: Path, queries: list[str], clicks: dict[str, str] | None = None
-) -> Gaps:
-    return find_gaps(house_retriever, read_asked(write_log(folder / "log", queries, clicks or {}), ["house"]))
+def find(retriever: Retriever, path: Path, queries: list[str], clicks: dict[str, str] | None = None) -> Gaps:
+    return find_gaps(retriever, read_asked(write_log(path / "log", queries, clicks or {}), ["house"]))
 
 
 def test_clusters_are_those_of_average_linkage() -> None:
@@ -104,9 +102,7 @@ def test_words_that_the_nearest_section_lacks(house_retriever: Retriever, tmp_pa
     assert set(only.missing_words) & {"slugs", "oven"}
 
 
-def test_queries_without_text_of_other_books_and_feedback_are_not_clustered(
-    house_retriever: Retriever, tmp_path: Path
-) -> None:
+def test_queries_that_are_not_clustered(house_retriever: Retriever, tmp_path: Path) -> None:
     place = write_log(tmp_path / "log", ["jam"], {})
     house = {"time": "2026-11-16T10:00:00Z", "collection": "house"}
     feedback = house | {"helpful": False}

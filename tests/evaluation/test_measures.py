@@ -80,34 +80,12 @@ def theirs(measure: Measure, gains: list[int], more: list[int]) -> float | None:
     return None
 
 
-def reference(measure: Measure, gains: list[int], ideal: list[int]) -> float:
-    """The definitions once more, by rank positions and sets instead of loops over gains."""
-    depth = measure.cutoff or len(gains)
-    relevant = {rank for rank in range(1, len(gains) + 1) if gains[rank - 1] > 0}
-    within = sorted(rank for rank in relevant if rank <= depth)
-    total = len([gain for gain in ideal if gain > 0])
-    ranked = sorted(ideal, reverse=True)[: measure.cutoff or len(ideal)]
-    dcg = math.fsum(gains[rank - 1] * math.log(2) / math.log(rank + 1) for rank in within)
-    return {
-        "Hit": 1.0 if within else 0.0,
-        "Recall": len(within) / total,
-        "Precision": len(within) / depth,
-        "MRR": 1 / within[0] if within else 0.0,
-        "MAP": math.fsum(len([other for other in within if other <= rank]) / rank for rank in within) / total,
-        "nDCG": dcg
-        / math.fsum(gain * math.log(2) / math.log(rank + 1) for rank, gain in enumerate(ranked, 1)),
-    }[measure.kind]
-
-
 @pytest.mark.parametrize("measure", MEASURES, ids=str)
 @settings(max_examples=20)
 @given(gains=GAINS, more=GAINS)
-def test_values_agree_with_ir_measures_and_the_definitions(
-    measure: Measure, gains: list[int], more: list[int]
-) -> None:
+def test_values_agree_with_ir_measures(measure: Measure, gains: list[int], more: list[int]) -> None:
     assume(any(gains + more))
     value = measure.of(Judged(tuple(gains), tuple(gains + more)))
-    assert value == pytest.approx(reference(measure, gains, gains + more), abs=1e-12)
     assert value is not None
     assert 0 <= value <= 1 + 1e-12
     expected = theirs(measure, gains, more)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from recto.book.chunking import ChunkSize
-from recto.book.sources.tree import open_book
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import bind
 from recto.evaluation.pooling import (
@@ -25,11 +24,11 @@ from recto.evaluation.pooling import (
     summarize,
 )
 from recto.evaluation.suites import load_suite
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
 from recto.types.search import MODES
+from tests.library import write_index
 
 LEAVEN = "module-2-kitchen/01-bread#leaven"
 BREAD = "module-2-kitchen/01-bread"
@@ -89,9 +88,8 @@ def test_a_grade_becomes_an_expectation(path: Path, house_retriever: Retriever) 
     before = record(path, question, candidate, 2)
     data = json.loads(path.read_text("utf-8"))
     assert (data["format"], data["description"]) == ("recto-suite-2", "Ours")
-    assert data["queries"][0] == QUERIES[0] | {
-        "expect": {"module": "kitchen", "page": LEAVEN, "grades": {LEAVEN: 2}}
-    }
+    expect = {"module": "kitchen", "page": LEAVEN, "grades": {LEAVEN: 2}}
+    assert data["queries"][0] == QUERIES[0] | {"expect": expect}
     assert data["queries"][1:] == QUERIES[1:]
     suite = load_suite(path)
     assert grade_of(suite.expectations[0], candidate) == 2
@@ -132,9 +130,8 @@ def test_a_question_without_an_answer(path: Path, house_retriever: Retriever) ->
 def test_a_draft_is_judged_before_it_counts(tmp_path: Path, house_retriever: Retriever) -> None:
     beans = "module-1-garden/02-seeds#sowing-beans"
     jars = "module-2-kitchen/03-jam#jars"
-    path = write(
-        tmp_path, [{"query": "When do I sow beans?", "expect": {"page": [beans, jars]}, "drafted": True}]
-    )
+    drafted = {"query": "When do I sow beans?", "expect": {"page": [beans, jars]}, "drafted": True}
+    path = write(tmp_path, [drafted])
     found = pooled(path, house_retriever, depth=1)
     question = found.questions[0]
     assert jars in [one.name for one in question.candidates], "expected sections are judged, found or not"
@@ -210,8 +207,7 @@ def test_grades_survive_other_chunks(path: Path, house: Path, embedder: Embedder
     shutil.copytree(house / "book" / "module-2-kitchen", book / "module-2-kitchen")
     store = EdgeStore(home)
     for name, size in (("large", ChunkSize()), ("small", ChunkSize(40))):
-        job = IndexJob(open_book(book), embedder, size=size)
-        index_book(job, store, name, journal=home / "journal")
+        write_index(book, embedder, home, name, size=size)
     large, small = (Retriever(embedder, store, name) for name in ("large", "small"))
     assert small.open().info.chunks > large.open().info.chunks, "there are other chunks"
     found = pooled(path, large)

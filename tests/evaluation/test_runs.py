@@ -26,9 +26,8 @@ def test_a_run_measures_every_question(retriever: Retriever) -> None:
     assert len(run.answers) == len(HELD_OUT.expectations) == 100
     assert list(run.scores()) == ["Hit@1", "Hit@5", "Recall@5", "MRR", "nDCG@10", "ModuleAccuracy"]
     contract = validate(retriever, HELD_OUT)
-    assert [answer.passed for answer in run.answers] == [answer.passed for answer in contract.answers], (
-        "one idea of passing"
-    )
+    passed = [[answer.passed for answer in one.answers] for one in (run, contract)]
+    assert passed[0] == passed[1], "one idea of passing"
     assert run.scores()["Hit@1"].mean == contract.page_hits(1)
     assert run.scores()["Hit@5"].mean == contract.page_hits(5)
     assert run.scores()["ModuleAccuracy"].mean == contract.share == run.share
@@ -53,18 +52,15 @@ def test_questions_keep_their_filters_and_their_order(retriever: Retriever) -> N
 
 
 def test_nothing_is_judged_by_answerability_or_by_a_given_noise_floor(retriever: Retriever) -> None:
-    suite = Suite(
-        "s",
-        (Expectation("How long do I bake a pizza?", nothing=True), Expectation("What is DDS?", pages=(DDS,))),
-    )
+    pizza = Expectation("How long do I bake a pizza?", nothing=True)
+    suite = Suite("s", (pizza, Expectation("What is DDS?", pages=(DDS,))))
     uncovered, answer = run_suite(retriever, suite).answers
     assert (uncovered.passed, uncovered.outcome, uncovered.measures) == (True, "passed", {})
     score = run_suite(retriever, suite, Options(mode="dense")).answers[0].found[0].score
     for mode in MODES[:2]:
         for noise, passed in ((score + 0.01, True), (score - 0.01, False)):
-            assert (
-                run_suite(retriever, suite, Options(noise_floor=noise, mode=mode)).answers[0].passed is passed
-            )
+            judged = run_suite(retriever, suite, Options(noise_floor=noise, mode=mode))
+            assert judged.answers[0].passed is passed
     assert answer.passed
     only = run_suite(retriever, Suite("s", suite.expectations[:1]), Options(mode="lexical"))
     assert only.answers[0].passed is None, "words alone do not tell whether a book covers a query"
@@ -107,10 +103,8 @@ def test_lint_tells_what_is_wrong_and_what_is_weak(retriever: Retriever, tmp_pat
     path.write_text(json.dumps({"queries": entries}))
     checked = lint(path, retriever.open())
     assert checked["questions"] == 3
-    assert [problem.partition(": ")[0].rpartition(", ")[2] for problem in checked["problems"]] == [
-        "query 4",
-        "query 3",
-    ]
+    positions = [problem.partition(": ")[0].rpartition(", ")[2] for problem in checked["problems"]]
+    assert positions == ["query 4", "query 3"]
     assert DDS in checked["problems"][1]
     drafts, gone = checked["warnings"]
     assert "1 of 3" in drafts

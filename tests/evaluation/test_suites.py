@@ -32,10 +32,8 @@ def test_names_may_be_one_or_several(tmp_path: Path) -> None:
     ]
     suite = load_suite(write(tmp_path, {"name": "mine", "queries": entries}))
     assert suite.name == "mine"
-    assert suite.expectations == (
-        Expectation("What?", ("ros2",)),
-        Expectation("Where?", ("ros2", "vla"), ("intro",)),
-    )
+    where = Expectation("Where?", ("ros2", "vla"), ("intro",))
+    assert suite.expectations == (Expectation("What?", ("ros2",)), where)
     assert suite.expectations[1].expected == "ros2 or vla"
 
 
@@ -71,11 +69,8 @@ def test_lines_say_the_same_as_a_json_file(tmp_path: Path) -> None:
     assert [suite.expectations for suite in suites] == [SAME] * 2
     assert suites[0].digest == suites[1].digest
     assert suites[1].expectations[2].position.endswith("s.jsonl, line 4")
-    for text, words in (
-        ("{oops", "line 2, column 2"),
-        ('{"query": "y"}', "line 2: it needs"),
-        ("", "no queries"),
-    ):
+    wrong = {"{oops": "line 2, column 2", '{"query": "y"}': "line 2: it needs", "": "no queries"}
+    for text, words in wrong.items():
         (tmp_path / "s.jsonl").write_text(f"{json.dumps(GOOD)}\n{text}" if text else "\n\n")
         with pytest.raises(InvalidArgument, match=words):
             load_suite(tmp_path / "s.jsonl")
@@ -85,49 +80,46 @@ def expecting(**expect: Any) -> dict[str, Any]:
     return {"expect": expect}
 
 
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"query": 5}, "must be text"),
-    ({"query": " "}, "cannot be empty"),
-    ({"query": "x" * 2001}, "too long"),
-    (expecting(), "neither"),
-    (expecting(module=3), '"module" must be'),
-    (expecting(module=[""]), '"module" must be'),
-    (expecting(module=[]), "neither"),
-    (expecting(modul="a"), 'did you mean "module"'),
-    (expecting(module="a", nothing=True), "nothing"),
-    (expecting(nothing=1), "true or false"),
-    (expecting(page="#anchor"), "begins with its path"),
-    (expecting(page=" #a"), "begins with its path"),
-    (expecting(page="a", grades={"a": 5}), "grade"),
-    (expecting(page="a", grades={"a": "2"}), "grade"),
-    (expecting(page="a", grades=["a"]), "grade"),
-    (expecting(page="a", grades={"a": True}), "grade"),
-    (expecting(page="a", grades={" ": 0}), "grade"),
-    (expecting(nothing=True, grades={"a": 1}), "grade"),
-    ({"tag": "b"}, 'did you mean "tags"'),
-    ({"id": 3}, '"id" must be text'),
-    ({"id": " "}, '"id" must be'),
-    ({"drafted": "yes"}, '"drafted"'),
-    ({"more": 1}, '"more"'),
-    ({"filters": "ros2"}, '"filters" must be'),
-    ({"filters": {"tag": "b"}}, '"tag"'),
-    ({"filters": {"url": ["a", "b"]}}, "one address"),
-    ({"filters": {"version": ["1.0", "2.0"]}}, "one version"),
-]
-NOT_IN_THE_SCHEMA: list[tuple[dict[str, Any], str]] = [
-    ({"filters": {"lang": "???"}}, "not a language"),
-    (expecting(page="a", grades={"b": 1}), "grade"),
-    (expecting(page="a", grades={"a": 0}), "grade"),
+def grading(*grades: object, **more: Any) -> list[dict[str, Any]]:
+    return [expecting(grades=one, **(more or {"page": "a"})) for one in grades]
+
+
+REFUSED: dict[str, list[dict[str, Any]]] = {
+    "must be text": [{"query": 5}, {"id": 3}],
+    "cannot be empty": [{"query": " "}],
+    "too long": [{"query": "x" * 2001}],
+    "neither": [expecting(), expecting(module=[])],
+    '"module" must be': [expecting(module=3), expecting(module=[""])],
+    'did you mean "module"': [expecting(modul="a")],
+    "nothing": [expecting(module="a", nothing=True)],
+    "true or false": [expecting(nothing=1)],
+    "begins with its path": [expecting(page="#anchor"), expecting(page=" #a")],
+    "grade": grading({"a": 5}, {"a": "2"}, ["a"], {"a": True}, {" ": 0}) + grading({"a": 1}, nothing=True),
+    'did you mean "tags"': [{"tag": "b"}],
+    '"id" must be': [{"id": " "}],
+    '"drafted"': [{"drafted": "yes"}],
+    '"more"': [{"more": 1}],
+    '"filters" must be': [{"filters": "ros2"}],
+    '"tag"': [{"filters": {"tag": "b"}}],
+    "one address": [{"filters": {"url": ["a", "b"]}}],
+    "one version": [{"filters": {"version": ["1.0", "2.0"]}}],
+}
+NOT_IN_THE_SCHEMA = {"not a language": [{"filters": {"lang": "???"}}], "grade": grading({"b": 1}, {"a": 0})}
+INVALID = [
+    (change, message, messages is NOT_IN_THE_SCHEMA)
+    for messages in (REFUSED, NOT_IN_THE_SCHEMA)
+    for message, changes in messages.items()
+    for change in changes
 ]
 
 
-@pytest.mark.parametrize(("change", "message"), [*REFUSED, *NOT_IN_THE_SCHEMA])
-def test_what_is_refused_in_an_entry(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("change", "message", "fits_the_schema"), INVALID)
+def test_refused_entry(tmp_path: Path, change: dict[str, Any], message: str, fits_the_schema: bool) -> None:
     data = {"queries": [GOOD | change]}
     with pytest.raises(InvalidArgument, match=f"query 1: .*{message}") as caught:
         load_suite(write(tmp_path, data))
     assert caught.value.hint
-    assert Draft202012Validator(SCHEMA).is_valid(data) == ((change, message) in NOT_IN_THE_SCHEMA)
+    assert Draft202012Validator(SCHEMA).is_valid(data) == fits_the_schema
 
 
 VALID: list[dict[str, Any]] = [
@@ -198,10 +190,8 @@ def test_all_that_is_wrong_is_found_at_once(tmp_path: Path) -> None:
 
 
 def test_text_that_is_no_text(tmp_path: Path) -> None:
-    path = write(
-        tmp_path, '{"queries": [{"query": "a\\ud800b", "expect": {"page": "x\\udfff"}, "id": "\\ud83d"}]}'
-    )
-    (expectation,) = load_suite(path).expectations
+    text = '{"queries": [{"query": "a\\ud800b", "expect": {"page": "x\\udfff"}, "id": "\\ud83d"}]}'
+    (expectation,) = load_suite(write(tmp_path, text)).expectations
     assert (expectation.query, expectation.pages, expectation.id) == ("a?b", ("x?",), "?")
 
 
@@ -251,9 +241,7 @@ def test_a_question_becomes_an_expectation(tmp_path: Path) -> None:
         ({"expectd": []}, 'did you mean "expected"'),
     ],
 )
-def test_a_question_that_cannot_be_understood_is_named_with_its_line(
-    tmp_path: Path, change: dict[str, Any], words: str
-) -> None:
+def test_unclear_questions_are_named(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidArgument) as caught:
         load_strict_suite(write_questions(tmp_path, BEES, BEANS | change))
     assert words in caught.value.message

@@ -27,22 +27,22 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
 from recto.types.search import MODES
-from tests.counting import CountingQueries
 from tests.running import ROOT
+from tests.shared_embedder import Counting
 
 HELD_OUT = load_suite(ROOT / "tests" / "evaluation" / "heldout.json")
 WEIGHTS = (0.0, 0.1, 0.5)
 
 
 def test_scores_are_those_of_a_run_and_texts_are_embedded_once(sample_home: Path, embedder: Embedder) -> None:
-    counting = CountingQueries(embedder)
+    counting = Counting(embedder)
     retriever = Retriever(counting, EdgeStore(sample_home), QUERY_COLLECTION)
     questions = (*HELD_OUT.expectations[:40], Expectation("best pizza dough", nothing=True))
     found = run_configurations([retriever], Suite("s", questions), MODES, WEIGHTS, DEFAULT_MEASURE)
     labels = ["hybrid 0.25", "hybrid 0", "hybrid 0.1", "hybrid 0.5", "dense", "lexical"]
     assert [one.label for one in found.configurations] == labels
     assert len(found.keys) == 40, "a question that expects nothing has no rank"
-    assert sum(counting.passes) == 40, "each query is embedded once"
+    assert len(counting.queries) == 40, "each query is embedded once"
     for column, one in enumerate(found.configurations):
         weighted = Retriever(embedder, EdgeStore(sample_home), QUERY_COLLECTION, one.weight or 0.0)
         options = Options(measures=(DEFAULT_MEASURE,), mode=one.mode)

@@ -13,7 +13,7 @@ import pytest
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.granite.embedder import built_in_embedder
 from recto.errors import FingerprintMismatch, InvalidArgument
-from recto.indexing.indexer import IndexJob, IndexProgress, IndexReport, index_book, plan_book
+from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Embedder, Store
 from recto.search.retriever import Retriever
@@ -26,8 +26,8 @@ from recto.types.book import Failure, Page
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo
 from recto.types.search import Chunk, Vector
 from tests.conftest import QDRANT_KEY
-from tests.counting import Counting
 from tests.doubles.qdrant import QdrantDouble
+from tests.shared_embedder import Counting
 
 NAME = "garden"
 
@@ -242,9 +242,7 @@ def test_vectors_of_another_model_are_not_reused(indexed: Indexed) -> None:
     assert "welcome.md" not in indexed.texts()
 
 
-def test_another_precision_embeds_and_publishes_only_what_changed(
-    indexed: Indexed, embedder: Embedder, shared_home: Path
-) -> None:
+def test_another_precision_embeds_changes(indexed: Indexed, embedder: Embedder, shared_home: Path) -> None:
     indexed.counting = Counting(embedder)
     first = indexed.index()
     before = indexed.vectors()
@@ -283,15 +281,6 @@ def test_a_plan_writes_nothing(indexed: Indexed, home: Path) -> None:
     assert indexed.index().plan.texts == 1
 
 
-def test_pages_without_text_are_noted(indexed: Indexed) -> None:
-    indexed.write("pictures.md", "![](one.png)\n\n<img src='two.png'/>\n")
-    indexed.write("nothing.md", "---\ntitle: Nothing\n---\n")
-    report = indexed.index()
-    assert "nothing.md has no text." in report.plan.notes
-    assert states(report.plan)["nothing.md"] is PageState.NEW
-    assert report.plan.modules()["intro"][0] == 3
-
-
 @pytest.mark.slow
 def test_random_edits_give_the_same_index_as_a_new_run(indexed: Indexed, tmp_path: Path) -> None:
     """After six rounds of edits with unreadable pages, no chunk is lost, stale or wrong."""
@@ -310,20 +299,6 @@ def test_random_edits_give_the_same_index_as_a_new_run(indexed: Indexed, tmp_pat
     assert_same_as_new(indexed, tmp_path)
 
 
-def test_a_small_book(indexed: Indexed) -> None:
-    seen: list[IndexProgress] = []
-    report = index_book(indexed.job(), indexed.store, NAME, journal=indexed.journal, progress=seen.append)
-    assert (len(report.plan.pages), report.plan.failed, report.published) == (4, (), True)
-    assert report.plan.modules() == {"garden": (2, 2), "kitchen": (1, 1), "intro": (1, 1)}
-    assert (seen[0].done, seen[-1].done, seen[-1].chunks) == (0, 4, 4)
-    assert [now.done for now in seen] == sorted(now.done for now in seen)
-    fingerprint = fingerprint_of(report.info)
-    assert (fingerprint.embedder, fingerprint.pages) == (HashEmbedder.fingerprint, 4)
-    best = Retriever(indexed.counting, indexed.store, NAME).search("Knead the dough").hits[0].chunk
-    assert (best.page_url, best.module) == ("local://docs/docs/module-2-kitchen/01-bread", "kitchen")
-    assert best.source == "module-2-kitchen/01-bread.md"
-
-
 def test_a_new_title_is_published_without_embedding(indexed: Indexed) -> None:
     runs = [indexed.index(title=one) for one in ("Houses", "  Houses and \n gardens  ", "Houses and gardens")]
     assert [run.published for run in runs] == [True, True, False]
@@ -339,12 +314,8 @@ def test_a_book_without_text_is_an_error(indexed: Indexed, tmp_path: Path) -> No
     indexed.index()
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(InvalidArgument, match=r"There is no \.md, .* or \.pdf file"):
-        MarkdownTree(empty)
     (empty / "blank.md").write_text("---\ntitle: Blank\n---\n\n")
     indexed.root = empty
     with pytest.raises(InvalidArgument, match="no text"):
         indexed.index()
-    with pytest.raises(InvalidArgument, match="does not exist"):
-        MarkdownTree(tmp_path / "missing")
     assert indexed.store.open(NAME).count() == 4

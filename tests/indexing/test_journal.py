@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from recto.errors import StorageError
 from recto.indexing.journal import Journal
 from recto.testing.parts import EMBEDDER, vector
 from recto.types.index import EmbedderFingerprint
@@ -97,10 +96,3 @@ def test_an_invalid_header(path: Path, header: str) -> None:
     path.parent.mkdir()
     path.write_text(header + "\n", "latin-1")
     assert stored(path) == []
-
-
-def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="is not a directory") as caught:
-        Journal(tmp_path / "file" / "books.vectors", EMBEDDER).add(["a1"], [vector(1)])
-    assert "RECTO_HOME" in caught.value.hint

@@ -90,9 +90,7 @@ def fail(error: BaseException, at: int) -> Callable[[int], None]:
 @pytest.mark.parametrize(
     ("embedder", "calls"), [(Embedder(), [BATCH] * 4 + [16]), (BatchedEmbedder(), [250, 150])]
 )
-def test_embedding_starts_while_the_book_is_read(
-    tmp_path: Path, embedder: Embedder, calls: list[int]
-) -> None:
+def test_embedding_starts_while_a_book_is_read(tmp_path: Path, embedder: Embedder, calls: list[int]) -> None:
     seen: list[bool] = []
 
     def before(number: int) -> None:
@@ -112,9 +110,7 @@ def test_a_book_is_read_before_it_costs_anything(tmp_path: Path) -> None:
     assert not any(early)
 
 
-def test_chunks_are_written_while_the_next_are_embedded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chunks_are_written_while_more_are_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = threading.Event()
     add = EdgeBuild.add
 
@@ -193,9 +189,7 @@ def test_an_error_while_embedding_keeps_what_is_embedded(tmp_path: Path, error: 
     assert sum(embedder.calls) == 400 - 2 * BATCH
 
 
-def test_an_error_while_writing_keeps_what_is_embedded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_writing_keeps_what_is_embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = StorageError("The disk is full")
     with monkeypatch.context() as patch:
         patch.setattr(EdgeBuild, "add", Mock(side_effect=error))

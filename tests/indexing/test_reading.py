@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import psutil
 import pytest
@@ -21,8 +21,6 @@ from recto.book import parsing
 from recto.book.chunking import DEFAULT_SIZE
 from recto.book.parsing import Format
 from recto.book.sources.tree import MarkdownTree
-from recto.embedders.granite.bpe import ascii_words
-from recto.embedders.onnx import LocalEmbedder
 from recto.errors import ConfigurationError
 from recto.indexing import reading
 from recto.indexing.journal import Journal
@@ -203,13 +201,9 @@ def test_a_script_without_a_guard_runs_once_and_its_workers_end_with_it(tmp_path
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     path = os.pathsep.join(filter(None, (str(Path(__file__).parents[2]), *sys.path)))
-    with subprocess.Popen(
-        [sys.executable, str(script)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    ) as process:
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    env = {**os.environ, "PYTHONPATH": path}
+    with subprocess.Popen([sys.executable, str(script)], env=env, **pipes) as process:
         assert process.stdout
         assert [process.stdout.readline() for _ in range(2)] == ["the script runs\n", "5\n"]
         workers = psutil.Process(process.pid).children(recursive=True)
@@ -259,22 +253,3 @@ def planned(book: Path, processes: int) -> tuple[Plan, list[PlannedChunk]]:
     job = IndexJob(MarkdownTree(book), PortableEmbedder(), processes=processes)
     journal = Journal(book / "none.vectors", job.embedder.fingerprint)
     return Planner(job, None, journal, LexiconBuilder(), chunks.extend).plan(), chunks
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "",
-            "don't we'll   spaces\n\n\ttabs \r\n",
-            '`code_names` a/b.py {"json": [1]} $x^2$',
-            "'s 'street ' s",
-        ),
-        *("<s> special </s> tokens", "Grüße, naïve café — 机器人 🤖", "x" * 200),
-    ],
-)
-def test_tokens_are_counted_as_the_library_does(real_embedder: Embedder, text: str) -> None:
-    assert isinstance(real_embedder, LocalEmbedder)
-    assert real_embedder.count_tokens(text) == len(real_embedder._tokens([text])[0])
-    words = ascii_words(text)
-    assert words is None or "".join(words) == text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import pickle
 import re
-import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from recto.errors import CollectionMissing, InvalidArgument, InvalidQuery
 from recto.search.retriever import Retriever
-from tests.running import ROOT, environment
+from tests.running import ROOT, run
 
 QUESTION = "What is a ROS 2 node?"
 
@@ -86,11 +85,12 @@ def haystack_pipeline(component: Any) -> Any:
     return pipeline
 
 
+Framework = Callable[..., Adapter]
 each = pytest.mark.parametrize("framework", [langchain, llamaindex, haystack])
 
 
 @each
-def test_documents_have_citations(framework: Callable[..., Adapter], retriever: Retriever) -> None:
+def test_documents_have_citations(framework: Framework, retriever: Retriever) -> None:
     expected = retriever.search(QUESTION, 3).hits
     found = framework(3, retriever=retriever).search(QUESTION)
     for one, hit in zip(found, expected, strict=True):
@@ -101,7 +101,7 @@ def test_documents_have_citations(framework: Callable[..., Adapter], retriever: 
 
 
 @each
-def test_options(framework: Callable[..., Adapter], retriever: Retriever) -> None:
+def test_options(framework: Framework, retriever: Retriever) -> None:
     def metadata(field: str, **options: Any) -> set[Any]:
         found = framework(20, retriever=retriever, **options).search("sensors")
         return {one.metadata[field] for one in found}
@@ -120,9 +120,7 @@ def test_options(framework: Callable[..., Adapter], retriever: Retriever) -> Non
 
 
 @each
-def test_async(
-    framework: Callable[..., Adapter], retriever: Retriever, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_async(framework: Framework, retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [hit.chunk.id for hit in retriever.search(QUESTION).hits]
 
     def refuse(*_: Any) -> None:
@@ -138,7 +136,7 @@ def test_async(
 
 
 @each
-def test_errors(framework: Callable[..., Adapter], retriever: Retriever) -> None:
+def test_errors(framework: Framework, retriever: Retriever) -> None:
     with pytest.raises(Exception, match="Query cannot be empty") as caught:
         framework(retriever=retriever).search(" ")
     assert isinstance(caught.value.__cause__ or caught.value, InvalidQuery)  # a pipeline wraps it
@@ -228,15 +226,9 @@ def test_haystack(retriever: Retriever, sample_home: Path, monkeypatch: pytest.M
 
 
 PACKAGES = {"langchain": "langchain_core", "llamaindex": "llama_index.core", "haystack": "haystack"}
-EXAMPLES = [
-    (name, code)
-    for name in PACKAGES
-    for code in re.findall(
-        r"^```python\n(.*?)^```",
-        (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8"),
-        re.MULTILINE | re.DOTALL,
-    )
-]
+GUIDES = {name: (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8") for name in PACKAGES}
+FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLES = [(name, code) for name, guide in GUIDES.items() for code in FENCE.findall(guide)]
 
 
 @pytest.mark.parametrize(
@@ -244,14 +236,6 @@ EXAMPLES = [
 )
 def test_examples(sample_home: Path, tmp_path: Path, name: str, code: str) -> None:
     pytest.importorskip(PACKAGES[name], reason=f"uv run --group {name} has it")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path,
-        env=environment(sample_home),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    done = run([sys.executable, "-c", code], sample_home, tmp_path)
     assert done.returncode == 0, done.stderr
     assert "local://docs/docs/" in done.stdout

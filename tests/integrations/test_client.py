@@ -7,7 +7,6 @@ import builtins
 import importlib
 import json
 import logging
-import pickle
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -35,9 +34,7 @@ def test_metadata(retriever: Retriever) -> None:
     assert found["headings"] == list(hit.chunk.headings)
 
 
-def test_many_threads_connect_once(
-    retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_share_one(retriever: Retriever, sample_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RECTO_HOME", str(sample_home))
     connect, connections, ready = api.connect, [], threading.Barrier(4)
 
@@ -57,12 +54,6 @@ def test_many_threads_connect_once(
     lexical = CollectionClient("rag_embedding").asearch(QUESTION, top_k=1, module="ros2", mode="lexical")
     assert asyncio.run(lexical).hits
     client.retriever().close()
-
-
-def test_a_pickled_client_has_only_the_name(retriever: Retriever) -> None:
-    copy = pickle.loads(pickle.dumps(CollectionClient(retriever=retriever)))
-    assert copy.collection == retriever.collection
-    assert copy._retriever is None
 
 
 def test_no_results_are_logged(retriever: Retriever, caplog: pytest.LogCaptureFixture) -> None:

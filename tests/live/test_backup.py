@@ -38,9 +38,8 @@ def remove_all(store: ServerStore) -> None:
 
 
 def physical(store: ServerStore) -> list[str]:
-    return sorted(
-        one.name for one in store.client.get_collections().collections if one.name.startswith("backup-")
-    )
+    names = [one.name for one in store.client.get_collections().collections]
+    return sorted(name for name in names if name.startswith("backup-"))
 
 
 def test_a_wrong_snapshot_changes_nothing(store: ServerStore, tmp_path: Path) -> None:

@@ -45,13 +45,8 @@ def _nodes_run(cluster: Cluster) -> None:
 
 @pytest.fixture(scope="module")
 def variables(cluster: Cluster) -> dict[str, str]:
-    return {
-        "RECTO_EMBEDDER": "local",
-        "RECTO_STORE": "server",
-        "QDRANT_URL": cluster.url,
-        "QDRANT_SHARDS": "3",
-        "QDRANT_REPLICATION": "2",
-    }
+    parts = {"RECTO_EMBEDDER": "local", "RECTO_STORE": "server", "QDRANT_URL": cluster.url}
+    return {**parts, "QDRANT_SHARDS": "3", "QDRANT_REPLICATION": "2"}
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +62,8 @@ def expected(sample_home: Path, embedder: Embedder) -> Answers:
     store = EdgeStore(sample_home)
     retriever = Retriever(embedder, store, SAMPLE_COLLECTION)
     queries = [expectation.query for expectation in documented_suite().expectations][:20]
-    answers = {
-        (query, mode): list(retriever.search(query, 5, mode=mode).hits) for query in queries for mode in MODES
-    }
+    asked = [(query, mode) for query in queries for mode in MODES]
+    answers = {(query, mode): list(retriever.search(query, 5, mode=mode).hits) for query, mode in asked}
     store.close()
     return answers
 
@@ -141,9 +135,7 @@ def all_work(store: ServerStore) -> bool:
 
 
 @pytest.mark.usefixtures("promoted")
-def test_a_cluster_returns_what_an_embedded_index_returns(
-    sample_home: Path, variables: dict[str, str]
-) -> None:
+def test_a_cluster_returns_what_an_edge_index_returns(sample_home: Path, variables: dict[str, str]) -> None:
     done = recto(sample_home, "parity", "--collection", SAMPLE_COLLECTION, "--json", **variables)
     assert done.returncode == 0, done.stdout
     compared = json.loads(done.stdout)
@@ -237,9 +229,8 @@ def test_prepare_adds_replicas(home: Path, variables: dict[str, str], small_book
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
     assert first == "Set replication 2 and write consistency 1; added 2 replicas."
-    assert second.startswith(
-        "Replication 2: every shard is on 2 nodes, so searches survive the loss of 1 node."
-    )
+    survives = "Replication 2: every shard is on 2 nodes, so searches survive the loss of 1 node."
+    assert second.startswith(survives)
     with store_on(home, variables) as store:
         assert store.problems("garden") == ()
         store.delete("garden")

@@ -34,9 +34,8 @@ STRICT = {"enabled": True, "unindexed_filtering_retrieve": False, "unindexed_fil
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     service = {"api_key": KEY, "read_only_api_key": READ_ONLY_KEY, "jwt_rbac": True}
-    with Node(
-        tmp_path_factory.mktemp("qdrant"), service, storage={"collection": {"strict_mode": STRICT}}
-    ) as node:
+    strict = {"collection": {"strict_mode": STRICT}}
+    with Node(tmp_path_factory.mktemp("qdrant"), service, strict) as node:
         node.wait_until_ready()
         yield node
 

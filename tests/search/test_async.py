@@ -100,16 +100,7 @@ def test_errors_and_deadlines(
     assert ask(retriever, "soil").hits, "the next call works again"
 
 
-TOPICS = (
-    "nodes",
-    "topics",
-    "friction",
-    "walking",
-    "a digital twin",
-    "voice commands",
-    "costmaps",
-    "the Jetson",
-)
+TOPICS = ["nodes", "topics", "friction", "walking", "twins", "commands", "costmaps", "Jetson"]
 QUESTIONS = [f"What does the book say about {topic} and {other}?" for topic in TOPICS for other in TOPICS[:2]]
 
 

@@ -95,9 +95,7 @@ def open_retriever(home: Path) -> Retriever:
     return Retriever(FixedEmbedder(), EdgeStore(home), "alias")
 
 
-def test_a_small_chunk_cache_gives_the_same_hits(
-    homes: dict[int, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_cache_gives_the_same_hits(homes: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     texts = (QUESTION, OTHER, THIRD)
     expected = [open_retriever(homes[SMALL]).search(text, 30).hits for text in texts]
     monkeypatch.setattr(edge_index, "_MAX_CACHED", 40)
@@ -137,7 +135,6 @@ def allocated_bytes(work: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("filters", FILTERS)
 def test_a_search_needs_as_much_memory_in_a_large_book(warm: dict[int, Retriever], filters: Filters) -> None:
-    small, large = (
-        allocated_bytes(partial(retriever.search, QUESTION, filters=filters)) for retriever in warm.values()
-    )
+    searches = (partial(retriever.search, QUESTION, filters=filters) for retriever in warm.values())
+    small, large = map(allocated_bytes, searches)
     assert large <= small + 256 <= MAX_BYTES

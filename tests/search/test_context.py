@@ -59,9 +59,7 @@ def test_hits_become_whole_sections(retriever: Retriever) -> None:
 
 @pytest.mark.parametrize("max_tokens", [100, 500, 1000, 4000, 20_000])
 @pytest.mark.parametrize("neighbors", [0, 1])
-def test_the_budget_holds_and_nothing_is_repeated(
-    retriever: Retriever, max_tokens: int, neighbors: int
-) -> None:
+def test_the_budget_holds_without_repetition(retriever: Retriever, max_tokens: int, neighbors: int) -> None:
     count = retriever.embedder.count_tokens
     context = retriever.context(QUESTION, max_tokens, top_k=20, neighbors=neighbors)
     assert 0 < context.tokens == sum(section.tokens for section in context.sections) <= max_tokens
@@ -87,9 +85,7 @@ def made(retriever: Retriever, *texts: str) -> tuple[Hit, ...]:
         replace(hit.chunk, id=f"made-{number}", page_url=f"local://made/{number}", text=text)
         for number, text in enumerate(texts)
     ]
-    return tuple(
-        replace(hit, chunk=chunk, score=hit.score - number / 100) for number, chunk in enumerate(chunks)
-    )
+    return tuple(replace(hit, chunk=one, score=hit.score - n / 100) for n, one in enumerate(chunks))
 
 
 def test_near_duplicates_count_once(retriever: Retriever) -> None:
@@ -103,9 +99,7 @@ def test_near_duplicates_count_once(retriever: Retriever) -> None:
     assert context.left_out == (hits[1],)
 
 
-def test_a_truncated_code_block_is_closed_with_bounded_work(
-    retriever: Retriever, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_truncated_code_block_is_closed(retriever: Retriever, monkeypatch: pytest.MonkeyPatch) -> None:
     """A collection of another pipeline can have chunks of any length."""
     code = "\n".join(f"value_{number} = compute({number})" for number in range(500))
     embedder, counted = retriever.open_index().embedder, [0]

@@ -1,4 +1,4 @@
-"""Snippets: the words of a text that match a query, and the part of the text that is shown."""
+"""What is shown of a text: snippets and their words, and Markdown without tags, addresses and half code blocks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 from recto.search.lexical import QueryWord
-from recto.search.markdown import plain_text
-from recto.search.retriever import Retriever
+from recto.search.markdown import _code_blocks, clean_markdown, close_fences, plain_text
 
 FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "
 
@@ -41,11 +40,8 @@ def test_words_that_match(text: str, query: str, expected: str) -> None:
 
 
 def test_matched_words_are_listed_once_as_they_are_written_first() -> None:
-    assert matched_words("Nodes talk to nodes; a node to a topic, then nodes.", words("node topic")) == (
-        "Nodes",
-        "node",
-        "topic",
-    )
+    text = "Nodes talk to nodes; a node to a topic, then nodes."
+    assert matched_words(text, words("node topic")) == ("Nodes", "node", "topic")
 
 
 def test_the_snippet_shows_the_match_wherever_it_is() -> None:
@@ -69,19 +65,15 @@ def test_rare_words_and_several_words_are_preferred() -> None:
     assert (nothing.text[-1], nothing.spans) == (ELLIPSIS, ())
 
 
-TABLE = (
-    "| Aspect | ROS 1 |\n| --- | :---: |\n| Discovery | Central |\n\n```python title=x\nrun()\n```\n\n## Next"
-)
-TIP = (
-    'Wear gloves.\n\n:::tip[Why this matters]\n\nBleach burns.\n\n:::\n\n!!! note "In short"\n    Be careful.'
-)
+TABLE = "| Aspect | ROS 1 |\n| --- | :---: |\n| Name | Central |\n\n```python title=x\nrun()\n```\n\n## Next"
+TIP = 'Wear gloves.\n\n:::tip[Why this matters]\n\nIt burns.\n\n:::\n\n!!! note "In short"\n    Be careful.'
 
 
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        (TABLE, "Aspect ROS 1 Discovery Central run() Next"),
-        (TIP, "Wear gloves. Why this matters: Bleach burns. In short: Be careful."),
+        (TABLE, "Aspect ROS 1 Name Central run() Next"),
+        (TIP, "Wear gloves. Why this matters: It burns. In short: Be careful."),
     ],
 )
 def test_markdown_syntax_is_left_out(text: str, shown: str) -> None:
@@ -93,14 +85,6 @@ def test_punctuation_around_a_match_is_not_cut() -> None:
     snippet = make_snippet(text, words("node"), 12)
     assert "(rclcpp::Node)," in snippet.text
     assert [snippet.text[start:end] for start, end in snippet.spans] == ["Node"]
-
-
-def test_corrected_words_match(retriever: Retriever) -> None:
-    query = "quaternoin"
-    lexical = retriever.analyze(query)
-    assert lexical is not None
-    assert lexical.corrections
-    assert matched_words("A quaternion has four numbers.", words_to_match(query, lexical)) == ("quaternion",)
 
 
 TEXTS = st.text(st.sampled_from("ab cé_.(\n\t9漢"), max_size=400)
@@ -122,3 +106,85 @@ def test_a_snippet_is_made_of_words_of_the_text(text: str, query: str, length: i
     longest = max((end - start for start, end in snippet.spans), default=0)
     assert len(snippet.text) <= max(2 * length, longest) + 2
     assert bool(snippet.spans) == bool(find_matches(shown, words(query)))
+
+
+@pytest.mark.parametrize(
+    ("written", "clean"),
+    [
+        ("See [the **guide**](../guide.md#top 'A guide') now.", "See the **guide** now."),
+        ("See [`a[0]`][items] and [that][].", "See `a[0]` and that."),
+        ("[![Build](https://x/b.svg)](https://x/(ci))", "Build"),
+        ('100% <abbr title="The amount of code">coverage</abbr>', "100% coverage"),
+        ("Write `<b>` and <b>bold</b><br/>text.", "Write `<b>` and bold text."),
+        ("<https://recto.example/a> and <me@example.org>", "https://recto.example/a and me@example.org"),
+        ("if a < b and c > d", "if a < b and c > d"),
+        ("![A robot](data:image/png;base64,AAAA)", "A robot"),
+        ("Go: https://play.example/?code=" + "x" * 200, "Go: …"),
+        ("A button{ .md-button } and [link](#a){ data-preview }", "A button and link"),
+        (":material-check: done :rocket: at 10:30:45", " done 🚀 at 10:30:45"),
+        ("A set :class:`Node` stays", "A set :class:`Node` stays"),
+        ("As said[^1].", "As said."),
+        ("[items]: https://example.org\nText", "Text"),
+        ("left](https://example.org/a) of a link", "left of a link"),
+        ("<!-- hidden --> shown", " shown"),
+        ('!!! note "In short"\n    Be careful.', "In short:\n    Be careful."),
+        (":::tip\n\nTry it.\n\n:::", "Tip:\n\nTry it."),
+        ('/// note | "`async` details"\n\nWait.\n\n///', "`async` details:\n\nWait."),
+        ("```html\n<b>[a](b)</b>\n```", "```html\n<b>[a](b)</b>\n```"),
+        ('```console\n$ <font color="red">run</font>\n```', "```console\n$ run\n```"),
+    ],
+)
+def test_markup_that_says_nothing_is_left_out(written: str, clean: str) -> None:
+    assert clean_markdown(written) == clean
+
+
+@pytest.mark.parametrize(
+    ("part", "whole"),
+    [
+        ("Run:\n\n```python\na = 1", "Run:\n\n```python\na = 1\n```"),
+        ("a = 1\n```\n\nDone.", "```\na = 1\n```\n\nDone."),
+        ("Run:\n\n```python", "Run:"),
+        ("~~~~\n```\n~~~~", "~~~~\n```\n~~~~"),
+        ("- ```sh\n  ls", "- ```sh\n  ls\n  ```"),
+        ("a = 1\n```\n\nThen:\n\n```python\nb = 2", "```\na = 1\n```\n\nThen:\n\n```python\nb = 2\n```"),
+    ],
+)
+def test_half_a_code_block_is_completed(part: str, whole: str) -> None:
+    assert close_fences(part) == whole
+    assert close_fences(whole) == whole
+
+
+TABS = '=== "Linux"\n\n    ```sh\n    apt install x -y -q\n    ```\n\n=== "macOS"\n\n    Run `brew install the-program` once.\n\nThen go on.'
+
+
+def test_one_tab_is_shown_and_all_on_request() -> None:
+    linux = "Linux:\n\n```sh\napt install x -y -q\n```\n\nThen go on."
+    assert clean_markdown(TABS) == linux
+    mac = "macOS:\n\nRun `brew install the-program` once.\n\nThen go on."
+    assert clean_markdown(TABS, ["Run `brew install the-program` once."]) == mac
+    # The best hit comes first and decides, although another hit is in an earlier tab.
+    assert clean_markdown(TABS, ["Run `brew install the-program` once.", "    apt install x -y -q"]) == mac
+    both = clean_markdown(TABS, all_tabs=True)
+    assert "apt install" in both
+    assert "brew install" in both
+    text = "//// tab | Python 3.9\n\n////\n\n//// tab | Python 3.8\n\nOld.\n\n////\n\nNext"
+    assert clean_markdown(text) == "Python 3.8:\n\nOld.\n\nNext"
+
+
+def test_plain_text_is_what_a_reader_sees() -> None:
+    text = (
+        "## A *title*\n\n> - [x] See [this](a.md), __now__: `**kept**`, a\\_b, snake_case_name.\n\n"
+        '| Name | Use |\n|---|---|\n| `a|b` | c |\n\n┌──┐\n│ x │\n└──┘\n\n```js title="a.js"\nrun(1)\n```\n\n---\n1. First'
+    )
+    lines = plain_text(text).split("\n")
+    assert lines[:2] == ["A title", "See this, now: **kept**, a_b, snake_case_name."]
+    others = [" ".join(line.split()) for line in lines[2:]]
+    assert others == ["Name Use", "a|b c", "x", "a.js", "run(1)", "1. First"]
+
+
+@given(st.text(st.sampled_from('ab `~\n[]()<>|*_#-:/={}!".'), max_size=200))
+@settings(max_examples=50)
+def test_code_blocks_are_always_complete(text: str) -> None:
+    assert _code_blocks(close_fences(text).split("\n"))[1] is None
+    clean_markdown(text)
+    plain_text(text)

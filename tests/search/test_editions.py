@@ -18,7 +18,6 @@ from recto.evaluation.doctor.environment import DoctorContext
 from recto.evaluation.explain import Verdict, explain
 from recto.evaluation.runs import Options, run_suite
 from recto.evaluation.suites import Expectation, Suite
-from recto.indexing.indexer import IndexJob, index_book
 from recto.search.pages import read_outline
 from recto.search.query import make_filters, split_preferred
 from recto.search.retriever import Retriever
@@ -27,6 +26,7 @@ from recto.stores.edge import EdgeStore
 from recto.testing.parts import HashEmbedder
 from recto.types.search import Filters, Outcome, SearchResponse
 from tests.book.files import write
+from tests.library import write_index
 from tests.server.test_static_export import ask
 
 CONFIG = """
@@ -79,9 +79,8 @@ SEARCHES = [
 def indexed(folder: Path, options: SiteOptions, files: Mapping[str, str] = FILES) -> Retriever:
     """Index a book in a folder, or index it again with other files."""
     source, embedder = open_book(write(folder / "garden", dict(files)), options), HashEmbedder()
-    store = EdgeStore(folder / "home")
-    index_book(IndexJob(source, embedder), store, "garden", journal=folder / "journal")
-    return Retriever(embedder, store, "garden")
+    write_index(source, embedder, folder / "home", "garden")
+    return Retriever(embedder, EdgeStore(folder / "home"), "garden")
 
 
 @pytest.fixture(scope="module")
@@ -100,18 +99,15 @@ def addresses(response: SearchResponse) -> set[str]:
 
 
 @pytest.mark.parametrize(("options", "expected"), SEARCHES)
-def test_search_is_in_one_version_and_in_the_chosen_language(
-    book: Retriever, options: dict[str, str], expected: set[str]
-) -> None:
+def test_version_and_language(book: Retriever, options: dict[str, str], expected: set[str]) -> None:
     for mode in ("hybrid", "dense", "lexical"):
         assert addresses(search(book, options, mode)) == expected, mode
 
 
 def test_static_client_finds_the_same(book: Retriever, tmp_path: Path) -> None:
     export_static(book.open(), tmp_path / "recto")
-    requests = [
-        [kind, "pump", {**options, "top_k": 50}] for kind in ("search", "related") for options, _ in SEARCHES
-    ]
+    asked = [{**options, "top_k": 50} for options, _ in SEARCHES]
+    requests = [[kind, "pump", options] for kind in ("search", "related") for options in asked]
     answers = ask(tmp_path / "recto", requests)
     for (kind, _, options), (_, expected), found in zip(requests, SEARCHES * 2, answers, strict=True):
         urls = {hit["page_url"].removeprefix("https://x.org") for hit in found["results"]}
@@ -135,9 +131,8 @@ def test_questions_of_a_suite_have_their_version_and_language(book: Retriever) -
     """A path means the page of this version and language, and so does its address."""
     old, german, current = Filters(versions=("1.0",)), Filters(language="de"), Filters()
     both = Filters(language="de", versions=("1.0",))
-    paths = tuple(
-        Expectation("pump", pages=("water.md",), filters=filters) for filters in (old, german, both, current)
-    )
+    all_filters = (old, german, both, current)
+    paths = (Expectation("pump", pages=("water.md",), filters=filters) for filters in all_filters)
     address = Expectation("pump", pages=(f"https://x.org{WATER_1}",), filters=old, id="address")
     run = run_suite(book, Suite("garden", (*paths, address)), Options(10))
     assert (len(run.answers), run.unmeasured) == (5, ())

@@ -22,11 +22,8 @@ from recto.types.book import Block
 from recto.types.search import Chunk
 from tests.languages import SENTENCES
 
-ANY_TEXT = st.text(
-    st.one_of(
-        st.characters(codec="utf-8"), st.sampled_from("".join(SENTENCES.values()) + "👩‍🔬🇩🇪e\u0301각 \n")
-    )
-)
+OF_SENTENCES = st.sampled_from("".join(SENTENCES.values()) + "👩‍🔬🇩🇪e\u0301각 \n")
+ANY_TEXT = st.text(st.one_of(st.characters(codec="utf-8"), OF_SENTENCES))
 LANGUAGES = (ENGLISH, *SENTENCES)
 FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
@@ -155,9 +152,12 @@ def check_cuts(text: str, parts: list[str]) -> None:
 @settings(max_examples=60)
 def test_any_text_can_be_analysed(text: str, language: str) -> None:
     detect_language(text)
+    last = 0
     for start, end in word_spans(text, language):
-        assert start < end <= len(text)
+        assert last <= start < end <= len(text)
         assert all(word_terms(text[start:end], language))
+        last = end
+    assert len(set(query_words(text, language))) == len(query_words(text, language))
     for word in query_words(text, language):
         assert word in text
         assert fold(word)

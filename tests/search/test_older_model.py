@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.sources.tree import MarkdownTree
 from recto.contracts.retrieval_test import Backend, QdrantAPIError, ask
 from recto.embedders.granite.embedder import FINGERPRINT, GRANITE
 from recto.errors import FingerprintMismatch
@@ -15,7 +14,6 @@ from recto.evaluation.calibration import calibrate
 from recto.evaluation.gaps import Asked, AskedQuery, find_gaps
 from recto.evaluation.suites import Expectation, Suite
 from recto.evaluation.tune import tune
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
@@ -23,9 +21,9 @@ from recto.settings import load_settings
 from recto.stores.edge import EdgeStore
 from recto.types.search import SearchResponse
 from tests.conftest import SHARED
-from tests.counting import Counting
+from tests.library import write_index
 from tests.running import recto
-from tests.shared_embedder import shared_embedder
+from tests.shared_embedder import Counting, shared_embedder
 
 NAME = "older"
 QUERY = "How do I make bread rise?"
@@ -38,10 +36,8 @@ def granite_embedder() -> Embedder:
 @pytest.fixture
 def older(small_book: Path, home: Path) -> EdgeStore:
     """A store with an index that the older model made."""
-    store = EdgeStore(home)
-    job = IndexJob(MarkdownTree(small_book, "small"), granite_embedder())
-    index_book(job, store, NAME, journal=home / "journal")
-    return store
+    write_index(small_book, granite_embedder(), home, NAME)
+    return EdgeStore(home)
 
 
 def scores(response: SearchResponse) -> list[float]:
@@ -69,11 +65,9 @@ def test_batches_of_the_other_model_are_shared(embedder: Embedder) -> None:
     assert batching.for_index(unknown) is None
 
 
-def test_the_older_model_searches_new_indexes_as_well(
-    small_book: Path, home: Path, embedder: Embedder
-) -> None:
+def test_the_older_model_searches_new_indexes_too(small_book: Path, home: Path, embedder: Embedder) -> None:
+    write_index(small_book, embedder, home, NAME)
     store = EdgeStore(home)
-    index_book(IndexJob(MarkdownTree(small_book, "small"), embedder), store, NAME, journal=home / "journal")
     found, expected = (Retriever(each, store, NAME).search(QUERY) for each in (granite_embedder(), embedder))
     assert scores(found) == pytest.approx(scores(expected))
 

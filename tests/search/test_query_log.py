@@ -28,15 +28,13 @@ def response(query: str, **changes: Any) -> SearchResponse:
     return replace(base, **{**scored, **changes})
 
 
-def write(
-    directory: Path, *queries: str, key: bytes = b"k", text: QueryLogText = "keep"
-) -> list[dict[str, Any]]:
-    log = QueryLog(QueryLogOptions(directory, text), key)
+def write(path: Path, *queries: str, key: bytes = b"k", text: QueryLogText = "keep") -> list[dict[str, Any]]:
+    log = QueryLog(QueryLogOptions(path, text), key)
     for query in queries:
         log.add(response(query), "search")
     log.add_report(queries[0], "house", click="local://docs/a", rank=2)
     log.close()
-    return list(read_query_log(directory))
+    return list(read_query_log(path))
 
 
 def queries(path: Path) -> list[str]:
@@ -92,12 +90,6 @@ def test_the_key_of_hashes_is_made_once_and_is_not_in_the_log(tmp_path: Path) ->
     assert (tmp_path / "home" / "query-log.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_dropped_text_leaves_the_rest(tmp_path: Path) -> None:
-    first, click = write(tmp_path, "jam", text="drop")
-    assert {"query", "query_hash"}.isdisjoint({*first, *click})
-    assert first["covered"] is True
-
-
 def test_without_a_usable_directory_there_is_no_log(tmp_path: Path) -> None:
     assert open_query_log(Settings("local", "edge", tmp_path)) is None
     with pytest.raises(InvalidArgument, match="no query log"):
@@ -107,9 +99,7 @@ def test_without_a_usable_directory_there_is_no_log(tmp_path: Path) -> None:
         open_query_log(Settings("local", "edge", tmp_path, query_log=QueryLogOptions(tmp_path / "file")))
 
 
-def test_a_full_queue_drops_and_counts_and_does_not_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_drops_and_counts_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_log, "_MAX_WAITING", 3)
     monkeypatch.setattr(query_log, "_WRITE_SECONDS", 3600)
     dropped: list[int] = []
@@ -121,9 +111,7 @@ def test_a_full_queue_drops_and_counts_and_does_not_wait(
     assert queries(tmp_path) == ["query 0", "query 1", "query 2"]
 
 
-def test_a_disk_that_cannot_be_written_drops_and_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_disk_drops_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half a batch is written before the disk is full; the next batch goes to a file of its own."""
     dropped: list[int] = []
     monkeypatch.setattr(query_log, "_WRITE_SECONDS", 0)
@@ -144,9 +132,7 @@ def test_a_disk_that_cannot_be_written_drops_and_counts(
     assert len(log_files(tmp_path)) == 2
 
 
-def test_a_file_that_was_deleted_is_not_written_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_deleted_file_is_not_written_any_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query_log, "_WRITE_SECONDS", 0)
     log = QueryLog(QueryLogOptions(tmp_path))
     log.add(response("deleted"), "search")
@@ -206,9 +192,7 @@ def test_only_recent_entries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["keep", "hash", "drop"])
-def test_everything_that_a_visitor_sends_is_bounded_and_hashed_alike(
-    tmp_path: Path, text: QueryLogText
-) -> None:
+def test_all_that_a_visitor_sends_is_bounded_and_hashed_alike(tmp_path: Path, text: QueryLogText) -> None:
     log = QueryLog(QueryLogOptions(tmp_path, text), b"k")
     modules = tuple(f"my-name-is-{number}-{'x' * 5000}" for number in range(100))
     filters = Filters(modules, "my-address" * 900, "my-language")

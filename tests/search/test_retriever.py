@@ -1,40 +1,32 @@
-"""Search the sample book: ranking, filters, empty results, modes, threads and async."""
+"""Search the sample book: ranking, filters, empty results, modes, threads and async; and how well it covers a query."""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
-from hypothesis import given
-from hypothesis import settings as hypothesis_settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import recto
-from recto.book.sources.tree import MarkdownTree
-from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, InvalidQuery
+from recto.errors import CollectionMissing, InvalidQuery
 from recto.evaluation.suites import load_suite
-from recto.indexing.indexer import IndexJob, index_book
 from recto.protocols import Embedder
+from recto.search.lexical import LexicalQuery
 from recto.search.pages import nearest_page
+from recto.search.pipeline import best_evidence, rank
+from recto.search.response import answerable, coverage, noise_score
 from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
-from recto.testing import HashEmbedder
+from recto.types.index import Calibration, Candidates, SparseVector
 from recto.types.search import LEXICAL_WEIGHT, MODES, Filters, Mode, Outcome, SearchResponse
 
 SUITE = Path(recto.__file__).parent / "sample" / "development.json"
-QUESTIONS = [
-    "What is ROS 2?",
-    "robot navigation",
-    "digital twin",
-    "How do VLA models work for robot control?",
-    "a",
-]
+QUESTIONS = ["What is ROS 2?", "robot navigation", "digital twin", "How do VLA models work?", "a"]
 
 
 def without_time(response: SearchResponse) -> SearchResponse:
@@ -59,43 +51,8 @@ def test_results_are_deterministic(retriever: Retriever, sample_home: Path, embe
         assert others == [first, first]
 
 
-SURROGATES = [Filters(("\ud800",)), Filters((), "local://\udfff")]
-
-
-@pytest.mark.parametrize(
-    ("parameters", "error", "message"),
-    [
-        ({"top_k": 101}, InvalidArgument, "top_k must be between 1 and 100"),
-        *(
-            ({"query": blank}, InvalidQuery, "^Query cannot be empty$")
-            for blank in ("", "\n\t", "\u00a0\u2003")
-        ),
-        ({"query": "a" * 2001}, InvalidQuery, "2001 characters, at most 2000"),
-        ({"query": 7}, InvalidQuery, "must be text"),
-        ({"min_score": 2, "mode": "dense"}, InvalidArgument, "min_score must be between -1 and 1$"),
-        ({"min_score": []}, InvalidArgument, "min_score must be a number"),
-        ({"mode": "meaning"}, InvalidArgument, "mode must be one of hybrid, dense, lexical"),
-        ({"group_by": "module"}, InvalidArgument, 'group_by must be "page" or None'),
-        ({"filters": Filters(modules=("ros2", " "))}, InvalidArgument, "A module's name cannot be empty"),
-        ({"filters": Filters(page_url=" ")}, InvalidArgument, "cannot be empty"),
-        ({"filters": None}, InvalidArgument, "filters must be Filters"),
-        *(({"filters": filters}, InvalidArgument, "must be text") for filters in SURROGATES),
-    ],
-)
-def test_invalid_parameters_are_rejected(
-    retriever: Retriever, parameters: dict[str, Any], error: type[Exception], message: str
-) -> None:
-    """Other values are in `tests/test_api.py`; here are the messages."""
-    with pytest.raises(error, match=message):
-        retriever.search(**{"query": "sensors", **parameters})
-
-
-def test_the_longest_query(retriever: Retriever) -> None:
-    assert retriever.search("  " + "a" * 2000 + "  ").hits
-
-
 @given(st.text(min_size=1, max_size=200))
-@hypothesis_settings(max_examples=30)
+@settings(max_examples=30)
 def test_any_text_is_a_valid_query_or_empty(retriever: Retriever, query: str) -> None:
     try:
         assert len(retriever.search(query).hits) == 5
@@ -131,16 +88,6 @@ def test_empty_results_are_explained(retriever: Retriever, embedder: Embedder, s
     assert unknown_words.message == "No chunk contains any word of the query"
     with pytest.raises(CollectionMissing, match="'elsewhere' does not exist"):
         Retriever(embedder, EdgeStore(sample_home), "elsewhere").search("sensors")
-
-
-def test_a_newly_published_index_is_used(home: Path, small_book: Path) -> None:
-    reader = Retriever(HashEmbedder(), EdgeStore(home), "garden")
-    for word in ("frost", "May"):
-        text = f"# Seeds\n\nSow beans after {word}.\n"
-        (small_book / "module-1-garden" / "02-seeds.md").write_text(text)
-        job = IndexJob(MarkdownTree(small_book), HashEmbedder())
-        index_book(job, EdgeStore(home), "garden", journal=home / "journal")
-        assert word in reader.search("When do I sow beans?").hits[0].chunk.text
 
 
 def test_hybrid_scores_are_the_weighted_mean_of_both(retriever: Retriever) -> None:
@@ -196,34 +143,6 @@ def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mod
     assert retriever.related("A node publishes messages on a topic.", mode=mode).mode == mode
 
 
-def test_an_index_without_lexical_vectors_is_searched_dense_with_one_warning(
-    retriever: Retriever, embedder: Embedder, home: Path
-) -> None:
-    store, made = EdgeStore(home), retriever.open().info.fingerprint
-    assert made is not None
-    chunks = list(islice(retriever.open().scroll(), 20))
-    vectors = retriever.open().vectors([chunk.id for chunk in chunks])
-    with store.build("old", embedder.fingerprint) as build:
-        build.add(chunks, [vectors[chunk.id] for chunk in chunks])
-        build.publish(replace(made, analyzer=""))
-    old = Retriever(embedder, store, "old")
-    first, second = old.search("robot"), old.search("robot")
-    assert (first.mode, second.mode) == ("dense", "dense")
-    assert [("lexical" in warning) for warning in first.warnings] == [True]
-    assert second.warnings == ()
-    with pytest.raises(ConfigurationError, match="no lexical vectors"):
-        old.search("robot", mode="lexical")
-
-
-def test_answerable_separates_topics_of_the_book_from_others(retriever: Retriever) -> None:
-    covered = retriever.search("How does a ROS 2 node publish messages on a topic?").answerable
-    other = retriever.search("Which wine goes well with grilled trout and lemon butter?").answerable
-    assert covered is not None
-    assert other is not None
-    assert other < 0.2
-    assert covered > 0.8
-
-
 def test_a_mistyped_page_costs_the_same_in_a_large_book() -> None:
     """A bounded number of pages is compared, so the answer is fast."""
     index = Mock(pages=lambda: {f"local://docs/chapter-{number:06}/intro": 1 for number in range(20_000)})
@@ -233,3 +152,64 @@ def test_a_mistyped_page_costs_the_same_in_a_large_book() -> None:
         assert nearest_page(index, "chapter-000007/intro") == "local://docs/chapter-000007/intro"
         assert nearest_page(index, "x" * 100_000) is None
     assert compared.call_count < 1_000
+
+
+CALIBRATION = Calibration(noise_floor=0.6, auroc=1.0, off_topic=32, in_book=16, spread=0.05)
+
+
+def query(known: float) -> LexicalQuery:
+    return LexicalQuery(SparseVector((), ()), (), known, 0.1)
+
+
+def test_similar_and_known_queries_are_covered() -> None:
+    grades = {"covered": (0.8, 1.0), "unclear": (0.62, 0.95), "not covered": (0.62, 0.3)}
+    for grade, (evidence, known) in grades.items():
+        assert coverage(answerable(evidence, query(known), CALIBRATION)) == grade
+    assert coverage(None) is None
+
+
+@pytest.mark.parametrize(
+    ("cosine", "lexical", "calibration"),
+    [(None, query(1), CALIBRATION), (0.7, None, CALIBRATION), (0.7, query(1), None)],
+)
+def test_coverage_is_unknown_without_a_cosine_a_vocabulary_or_a_calibration(
+    cosine: float | None, lexical: LexicalQuery | None, calibration: Calibration | None
+) -> None:
+    assert answerable(cosine, lexical, calibration) is None
+
+
+def test_similarities_are_scaled_by_the_spread_of_the_index() -> None:
+    wide = CALIBRATION._replace(noise_floor=0.3, spread=0.1)
+    assert answerable(0.7, query(0.5), CALIBRATION) == answerable(0.5, query(0.5), wide)
+
+
+@given(st.floats(-1, 1), st.floats(0, 1), st.floats(0, 0.5), st.floats(0, 0.3))
+@settings(max_examples=50)
+def test_coverage_grows_with_similarity_and_known_words(
+    cosine: float, known: float, more_similar: float, more_known: float
+) -> None:
+    less = answerable(cosine, query(known), CALIBRATION)
+    greater = answerable(cosine + more_similar, query(known + more_known), CALIBRATION)
+    assert less is not None
+    assert greater is not None
+    assert 0 <= less <= greater <= 1
+
+
+@given(
+    st.lists(st.tuples(st.floats(-1, 1), st.floats(0, 1)), min_size=1, max_size=5),
+    st.floats(0, 1),
+    st.floats(LEXICAL_WEIGHT, 2),
+)
+@settings(max_examples=50)
+def test_the_best_hit_of_a_covered_query_is_above_the_noise_floor(
+    scores: list[tuple[float, float]], known: float, weight: float
+) -> None:
+    """So no query is called covered while all of its hits are called weak; a smaller weight can do that."""
+    found, asked = Candidates(), query(known)._replace(weight=weight)
+    for number, (cosine, lexical) in enumerate(scores):
+        found.dense[number], found.lexical[number] = cosine, lexical
+    (_, best), *_ = rank(found, "hybrid", weight)
+    floor = noise_score(CALIBRATION.noise_floor, "hybrid", asked)
+    assert floor is not None
+    if coverage(answerable(best_evidence(found), asked, CALIBRATION)) == "covered":
+        assert best > floor

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,7 @@ from recto.settings import Settings, load_settings
 from recto.stores.edge import EdgeStore
 from tests.conftest import COHERE_KEY
 from tests.doubles.cohere import CohereDouble
-from tests.running import ROOT, environment
+from tests.running import run
 
 QUESTION = "What is ROS 2?"
 
@@ -142,13 +141,7 @@ def test_without_the_package(tmp_path: Path) -> None:
         "import sys; sys.modules['opentelemetry'] = sys.modules['opentelemetry.trace'] = None\n"
         "from recto.cli.main import main; main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "search", "soil", "--collection", "garden"],
-        cwd=ROOT,
-        env=environment(tmp_path, RECTO_OTEL="1"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words = ("search", "soil", "--collection", "garden")
+    done = run([sys.executable, "-c", code, *words], tmp_path, RECTO_OTEL="1")
     assert done.returncode == 2
     assert "RECTO_OTEL needs the extra `otel`" in done.stderr

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.stores.edge import EdgeStore
 from recto.types.search import MODES
-from tests.running import ROOT, environment, recto, wait_until
+from tests.running import recto, start
 from tests.server.judging import JudgingService, read_entries, write_suite
 
 PATHS = ("/judge/questions", "/judge/questions/0", "/judge/summary")
@@ -25,19 +21,14 @@ QUESTIONS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def retriever(house: Path, embedder: Embedder) -> Retriever:
-    return Retriever(embedder, EdgeStore(house / "home"), "house")
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return write_suite(tmp_path / "suite.json", QUESTIONS)
 
 
 @pytest.fixture
-def service(path: Path, retriever: Retriever) -> Iterator[JudgingService]:
-    with JudgingService(path, retriever) as service:
+def service(path: Path, house_retriever: Retriever) -> Iterator[JudgingService]:
+    with JudgingService(path, house_retriever) as service:
         yield service
 
 
@@ -101,25 +92,17 @@ def test_a_file_that_cannot_be_written_is_reported(service: JudgingService, path
     assert read_entries(path) == QUESTIONS
 
 
-def test_the_command_serves_on_loopback(house: Path, path: Path, tmp_path: Path) -> None:
-    log = tmp_path / "judge.log"
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "recto", "judge", str(path), "--collection", "house", "--mode", "lexical"],
-            cwd=ROOT,
-            env=environment(house / "home"),
-            stdout=output,
-            stderr=output,
-        )
+def test_the_command_serves_on_loopback(house: Path, path: Path) -> None:
+    process = start(house / "home", "judge", str(path), "--collection", "house", "--mode", "lexical")
     try:
-        wait_until(lambda: "Judge at" in log.read_text("utf-8") or process.poll() is not None, 120)
-        assert re.search(
-            r"^Judge at http://127\.0\.0\.1:\d+/#[\w-]{32}$", log.read_text("utf-8"), re.MULTILINE
-        )
+        assert process.stdout is not None
+        while not (line := process.stdout.readline()).startswith("Judge at"):
+            assert line, "it ended by itself"
+        assert re.fullmatch(r"Judge at http://127\.0\.0\.1:\d+/#[\w-]{32}\n", line)
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
-    assert "Traceback" not in log.read_text("utf-8")
+        output, _ = process.communicate(timeout=60)
+    assert "Traceback" not in output
 
 
 def test_wrong_options_are_reported(home: Path, path: Path) -> None:

@@ -224,9 +224,7 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(store: EdgeStore, tm
     assert contents(other) == {"widget.js": b"mine"}
 
 
-def test_files_of_unchanged_chunks_keep_their_names(
-    store: EdgeStore, tmp_path: Path, sample_home: Path
-) -> None:
+def test_files_of_same_chunks_keep_their_names(store: EdgeStore, tmp_path: Path, sample_home: Path) -> None:
     """The names are hashes of the content, so hosts and browsers keep the files; another chunk renumbers later ones."""
     chunks = list(EdgeStore(sample_home).open(SAMPLE_COLLECTION).scroll())
     chunks.sort(key=lambda one: (one.page_url, one.chunk_index))
@@ -298,9 +296,7 @@ def test_an_export_neither_writes_nor_deletes_through_links(store: EdgeStore, tm
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_an_export_that_fails_changes_nothing(
-    store: EdgeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_export_is_undone(store: EdgeStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "site" / "recto"
     export_static(store.open("books"), target)
     before = contents(target)
@@ -332,7 +328,6 @@ def test_an_index_without_lexical_vectors_is_not_exported(store: EdgeStore, tmp_
 
 
 WEB = ROOT / "src" / "recto" / "server" / "web"
-COUNT = 100  # tests/browser has 1 000
 CUT = """
 import { readFile } from "node:fs/promises";
 import { makeAnalyzer } from "./static_client.js";
@@ -345,17 +340,15 @@ console.log(JSON.stringify(JSON.parse(await readFile("values.json")).map(cut)));
 
 
 def python_cuts(language: str, texts: list[str]) -> list[list[object]]:
+    words = ([text[start:end] for start, end in word_spans(text, language)] for text in texts)
     return [
-        [
-            [word, list(word_terms(word, language)), is_stop_word(word, language)]
-            for word in (text[start:end] for start, end in word_spans(text, language))
-        ]
-        for text in texts
+        [[word, list(word_terms(word, language)), is_stop_word(word, language)] for word in own]
+        for own in words
     ]
 
 
 def test_words_are_cut_as_in_python(tmp_path: Path) -> None:
-    texts = {language: [SENTENCES[language], *random_sentences(language, COUNT)] for language in SENTENCES}
+    texts = {language: [SENTENCES[language], *random_sentences(language, 100)] for language in SENTENCES}
     values = [
         {"language": language, "meta": {"analysis": _analysis([language])}, "texts": own}
         for language, own in texts.items()

@@ -60,6 +60,5 @@ def test_languages_are_those_of_the_widget() -> None:
     listed = re.search(r"LANGUAGES = (\[.*?\])", (WEB / "texts.js").read_text("utf-8"))
     assert listed is not None
     assert sorted(json.loads(listed[1])) == LANGUAGES
-    assert {f"strings_{one}.js" for one in LANGUAGES} == {
-        file.name for file in (WEB / "widget").glob("strings_*.js")
-    }
+    files = {file.name for file in (WEB / "widget").glob("strings_*.js")}
+    assert files == {f"strings_{one}.js" for one in LANGUAGES}

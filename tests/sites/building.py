@@ -20,18 +20,9 @@ from tests.sites.serving import PublishedSite
 
 HERE = Path(__file__).parent
 PLUGIN = ROOT / "integrations" / "docusaurus"
-_SOURCES = (
-    HERE / "docusaurus",
-    HERE / "mkdocs",
-    HERE / "building.py",
-    PLUGIN,
-    ROOT / "src" / "recto" / "integrations",
-    ROOT / "src" / "recto" / "server",
-    ROOT / "tests" / "library.txt",
-    ROOT / "docs",
-    ROOT / "mkdocs.yml",
-    ROOT / "scripts" / "site_links.py",
-)
+_OWN = ("src/recto/integrations", "src/recto/server", "tests/library.txt", "scripts/site_links.py")
+_SOURCES = [HERE / name for name in ("docusaurus", "mkdocs", "building.py")]
+_SOURCES += [PLUGIN, *(ROOT / name for name in (*_OWN, "docs", "mkdocs.yml"))]
 _MODEL_CACHE = "cache"
 
 

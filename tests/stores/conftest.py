@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,8 @@ import pytest
 from recto.stores.edge import EdgeStore, layout
 from recto.testing.parts import chunk, publish_lexical
 from recto.types.index import Calibration
-from tests.thread_worker import thread_workers
 
 CALIBRATION = Calibration(0.6, 0.97, 20, 30)
-
-
-@pytest.fixture(scope="package", autouse=True)
-def _workers() -> Iterator[None]:
-    """Only tests of the worker process itself start one."""
-    with thread_workers():
-        yield
 
 
 @pytest.fixture(scope="session")

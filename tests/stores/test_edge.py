@@ -124,9 +124,8 @@ with EdgeStore(Path({home!r})).build("books", EMBEDDER) as build:
 @pytest.mark.parametrize("lines", [1, 20])
 def test_killing_a_writer_leaves_the_old_index(home: Path, store: EdgeStore, lines: int) -> None:
     code = WRITER.format(root=str(ROOT), home=str(home))
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment(home)
-    ) as process:
+    pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "text": True, "env": environment(home)}
+    with subprocess.Popen([sys.executable, "-c", code], **pipe) as process:
         assert process.stdout is not None
         for _ in range(lines):
             process.stdout.readline()
@@ -140,9 +139,7 @@ def test_killing_a_writer_leaves_the_old_index(home: Path, store: EdgeStore, lin
     wait_until(lambda: not list(directory(home).glob("building-*")))
 
 
-def _read_many(
-    home: Path, ready: Semaphore, stop: Event, answers: multiprocessing.Queue[list[object]]
-) -> None:
+def _read(home: Path, ready: Semaphore, stop: Event, answers: multiprocessing.Queue[list[object]]) -> None:
     """Search until the end, and report the sizes of the indexes, or a problem."""
     sizes: list[object] = []
     try:
@@ -164,9 +161,8 @@ def test_ten_readers_during_publishes(home: Path, store: EdgeStore) -> None:
     context = multiprocessing.get_context("spawn")
     answers: multiprocessing.Queue[list[object]] = context.Queue()
     ready, stop = context.Semaphore(0), context.Event()
-    readers = [
-        context.Process(target=_read_many, args=(home, ready, stop, answers), daemon=True) for _ in range(10)
-    ]
+    shared = (home, ready, stop, answers)
+    readers = [context.Process(target=_read, args=shared, daemon=True) for _ in range(10)]
     for reader in readers:
         reader.start()
     for _ in readers:
@@ -192,9 +188,7 @@ def test_a_forked_process_opens_the_index_anew(home: Path, store: EdgeStore) -> 
     assert child.exitcode == 50
 
 
-def test_a_read_only_home_can_be_searched(
-    home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_read_only_home_is_searched(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine writes when it opens an index. Tests may run as root, so the refusal is simulated."""
     real = qdrant_edge.EdgeShard.load
     opened: list[str] = []
@@ -220,9 +214,8 @@ def test_a_full_disk_is_reported(home: Path) -> None:
         "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         + WRITER.format(root=str(ROOT), home=str(home))
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment(home), check=False
-    )
+    pipes: dict[str, Any] = {"capture_output": True, "text": True, "env": environment(home)}
+    done = subprocess.run([sys.executable, "-c", code], check=False, **pipes)
     assert done.returncode != 0
     assert "StorageError" in done.stderr or "Unreachable" in done.stderr
     assert EdgeStore(home).open("books").count() == 50
@@ -283,9 +276,7 @@ def digested(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     return paths
 
 
-def test_large_files_are_not_digested_at_every_start(
-    home: Path, monkeypatch: pytest.MonkeyPatch, digested: list[Path]
-) -> None:
+def test_large_files_are_trusted(home: Path, monkeypatch: pytest.MonkeyPatch, digested: list[Path]) -> None:
     monkeypatch.setattr(layout, "_ALWAYS_DIGEST", 0)
     publish(EdgeStore(home), "books", [chunk(number) for number in range(50)])
     large = {path for path in files(home) if path.stat().st_size > layout._SMALL_FILE}
@@ -302,10 +293,8 @@ def test_large_files_are_not_digested_at_every_start(
 
 
 def test_nothing_is_published_when_chunks_collide(home: Path, store: EdgeStore) -> None:
-    with (
-        pytest.raises(IndexDamaged, match="has 1 chunks, but 2 were written"),
-        store.build("books", EMBEDDER) as build,
-    ):
+    refused = pytest.raises(IndexDamaged, match="has 1 chunks, but 2 were written")
+    with refused, store.build("books", EMBEDDER) as build:
         build.add([chunk(1), chunk(1)], [vector(1), vector(2)])
         build.publish(fingerprint())
     assert store.open("books").count() == 50
@@ -353,12 +342,8 @@ def cached_pages(path: Path) -> int:
     with path.open("r+b") as file, mmap.mmap(file.fileno(), size) as mapped:
         position = ctypes.c_char.from_buffer(mapped)
         flags = ctypes.create_string_buffer(-(-size // mmap.PAGESIZE))
-        assert (
-            ctypes.CDLL(None).mincore(
-                ctypes.c_void_p(ctypes.addressof(position)), ctypes.c_size_t(size), flags
-            )
-            == 0
-        )
+        address = ctypes.c_void_p(ctypes.addressof(position))
+        assert ctypes.CDLL(None).mincore(address, ctypes.c_size_t(size), flags) == 0
         del position
         return sum(byte & 1 for byte in flags.raw)
 
@@ -402,9 +387,7 @@ def test_damage_of_a_large_file_is_found_once_a_day(
     assert large not in digested, "once found, the damage is known without digesting the file again"
 
 
-def test_the_thread_that_verifies_ends_with_its_store(
-    home: Path, large: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_verifier_ends_with_its_store(home: Path, large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recto.stores.edge._VERIFY_PAUSE", 0.01)
     monkeypatch.setattr(layout, "VERIFIED_SECONDS", -1)
     store: EdgeStore | None = EdgeStore(home, verify_later=True)
@@ -484,9 +467,7 @@ SAMPLES = [
 @pytest.fixture
 def shard(tmp_path: Path) -> Iterator[Any]:
     created = engine.create_shard(tmp_path / "shard", 3)
-    others = [
-        (f"00000000-0000-5000-8000-9{number:011d}", [1.0, 0.3 * number, -9.0]) for number in range(COUNT)
-    ]
+    others = [(f"00000000-0000-5000-8000-9{one:011d}", [1.0, 0.3 * one, -9.0]) for one in range(COUNT)]
     engine.upsert(created, [(id, dense, None, {}) for id, dense in (*SAMPLES, *others)])
     yield created
     created.close()
@@ -522,9 +503,7 @@ def test_hnsw_may_miss_a_few_chunks(shard: Any, missed: int, message: str) -> No
 
 
 def test_similar_versions_of_a_page_count_as_found(shard: Any) -> None:
-    versions = [
-        (f"00000000-0000-5000-8000-8{number:011d}", [1.0, 1.0, 1.0 + number / 20]) for number in range(8)
-    ]
+    versions = [(f"00000000-0000-5000-8000-8{one:011d}", [1.0, 1.0, 1.0 + one / 20]) for one in range(8)]
     engine.upsert(shard, [(id, dense, None, {}) for id, dense in versions])
     neighbours = OtherShard(shard, lambda hits: hits[1:2])
     assert fault(neighbours, versions) == ""

@@ -128,9 +128,7 @@ def test_a_rate_limit_is_not_a_failed_node(double: QdrantDouble) -> None:
     connection.close()
 
 
-def test_problems_name_the_node_that_does_not_answer(
-    dead: str, double: QdrantDouble, store_at: StoreAt
-) -> None:
+def test_problems_name_a_node_that_is_silent(dead: str, double: QdrantDouble, store_at: StoreAt) -> None:
     store = store_at(double.url, dead)
     publish(store, "books", [chunk(1)])
     (problem,) = store.problems("books")
@@ -147,9 +145,7 @@ def test_every_client_uses_the_same_port() -> None:
     assert urls == ["http://localhost:6333", "https://a.example.org:443/prefix"]
 
 
-def test_a_failure_after_publishing_keeps_the_collection(
-    store: ServerStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_after_publishing_is_a_warning(store: ServerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """Old generations could not be deleted: the new one is published all the same."""
     publish(store, "books", [chunk(1)])
     monkeypatch.setattr(Generations, "prune", Mock(side_effect=Unreachable("Qdrant is gone")))
@@ -160,9 +156,8 @@ def test_a_failure_after_publishing_keeps_the_collection(
 
 def test_names_with_two_hyphens(store: ServerStore) -> None:
     """A generation is recognised by its suffix; other collections with similar names are left alone."""
-    store.client.create_collection(
-        "my--archive", vectors_config=VectorParams(size=4, distance=Distance.COSINE)
-    )
+    params = VectorParams(size=4, distance=Distance.COSINE)
+    store.client.create_collection("my--archive", vectors_config=params)
     for _ in range(3):
         publish(store, "my", [chunk(1)])
         publish(store, "my--book", [chunk(2)])
@@ -174,9 +169,7 @@ def test_names_with_two_hyphens(store: ServerStore) -> None:
     assert store.collections() == ("my--archive", "my--book")
 
 
-def test_a_run_that_waited_replaces_what_was_published_meanwhile(
-    store: ServerStore, double: QdrantDouble, store_at: StoreAt
-) -> None:
+def test_a_run_that_waited_comes_last(store: ServerStore, double: QdrantDouble, store_at: StoreAt) -> None:
     publish(store, "books", [chunk(1)])
     waiting = store_at(double.url).build("books", EMBEDDER, rebuild=True)
     store.set_aliases(["library"], "books")

@@ -95,9 +95,8 @@ def build_large_index(size: int, tmp_path_factory: pytest.TempPathFactory) -> It
     assert shard.info().indexed_vectors_count == COUNT
     assert set(shard.info().payload_schema) == {"language", "module_keys", "module_name", "page_key"}
     index = EdgeIndex(shard, IndexInfo("sized", "gen-000001", size, fingerprint(), (), DIM), path / "notes")
-    yield LargeIndex(
-        index, [part.id for part in chunks], vectors, clustered_vectors(np.random.default_rng(3), QUESTIONS)
-    )
+    queries = clustered_vectors(np.random.default_rng(3), QUESTIONS)
+    yield LargeIndex(index, [part.id for part in chunks], vectors, queries)
     shard.close()
 
 
@@ -124,9 +123,7 @@ class TruncatedShard:
         return [results[:1] for results in self._shard.query_batch(batch)]
 
 
-def test_too_few_hits_in_a_module_trigger_an_exact_search(
-    large_index: LargeIndex, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_few_hits_are_searched_exactly(large_index: LargeIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(large_index.index, "_shard", TruncatedShard(large_index.index._shard))
     assert large_index.recall(Filters(("module-2",)), MODULE_2) == 1
     hits = nearest(large_index.index, large_index.queries[0].tolist(), TOP, PAGE_37)
@@ -153,9 +150,7 @@ def test_parameters_follow_the_size() -> None:
     ("hnsw_from", "segments"),
     [pytest.param(1_000_000, 3, id="mapped"), pytest.param(14_500, 1, id="graph", marks=pytest.mark.long)],
 )
-def test_an_index_is_mapped_in_parts(
-    hnsw_from: int, segments: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mapped_parts(hnsw_from: int, segments: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parts are searched like one; if there is a graph, they are merged."""
     part, count = 7_000, 15_000  # the engine does not optimize fewer vectors
     random = np.random.default_rng(4)

@@ -51,9 +51,8 @@ from tests.doubles.server import Fault, drop, hang, reset, rubbish, slow_drip, s
 
 @pytest.fixture
 def store(qdrant: QdrantDouble, home: Path, waits: list[float], told: list[str]) -> Iterator[ServerStore]:
-    created = ServerStore(
-        Connection(qdrant.url, QDRANT_KEY, told.append, waits.append), home, ServerOptions(), None
-    )
+    connection = Connection(qdrant.url, QDRANT_KEY, told.append, waits.append)
+    created = ServerStore(connection, home, ServerOptions(), None)
     yield created
     created.close()
 
@@ -205,9 +204,8 @@ def test_collections_are_checked_when_they_are_opened(
     create_foreign(other_client, "narrow", PAYLOADS, dim=8)
     with pytest.raises(FingerprintMismatch, match="vectors of dimension 8"):
         Retriever(embedder, store, "narrow").search("x")
-    create_foreign(
-        other_client, "dots", [], vectors_config=models.VectorParams(size=384, distance=models.Distance.DOT)
-    )
+    dots = models.VectorParams(size=384, distance=models.Distance.DOT)
+    create_foreign(other_client, "dots", [], vectors_config=dots)
     with pytest.raises(ConfigurationError, match="uses Dot distance"):
         store.open("dots")
     publish(store, "other-model", [chunk(1)])
@@ -254,9 +252,8 @@ def test_named_vectors_and_copies(store: ServerStore, other_client: QdrantClient
 
 
 def test_server_options_are_sent(qdrant: QdrantDouble, home: Path) -> None:
-    options = ServerOptions(
-        3, 2, 1, on_disk_vectors=True, on_disk_payload=True, quantization="int8", tenant=True
-    )
+    disk: dict[str, Any] = {"on_disk_vectors": True, "on_disk_payload": True}
+    options = ServerOptions(3, 2, 1, quantization="int8", tenant=True, **disk)
     store = ServerStore(Connection(qdrant.url, QDRANT_KEY, print), home, options, None)
     publish(store, "books", [chunk(1)])
     writes = [request for request in qdrant.requests if request.method == "PUT"]
@@ -264,9 +261,8 @@ def test_server_options_are_sent(qdrant: QdrantDouble, home: Path) -> None:
     assert (body["shard_number"], body["replication_factor"], body["write_consistency_factor"]) == (3, 2, 1)
     assert (body["vectors"]["on_disk"], body["on_disk_payload"]) == (True, True)
     assert body["quantization_config"]["scalar"]["type"] == "int8"
-    schemas = {
-        one.body["field_name"]: one.body["field_schema"] for one in writes if one.path.endswith("/index")
-    }
+    indexes = [one.body for one in writes if one.path.endswith("/index")]
+    schemas = {body["field_name"]: body["field_schema"] for body in indexes}
     assert schemas["book"]["is_tenant"]
     store.close()
 
@@ -294,9 +290,7 @@ def test_another_model_or_analyzer_gets_a_new_collection(store: ServerStore) -> 
         assert build.publish(fingerprint()).generation != first
 
 
-def test_a_vocabulary_that_is_too_large_is_reported(
-    store: ServerStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_too_large_vocabulary_is_reported(store: ServerStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collections_module, "MAX_LEXICON", 10)
     info = publish_lexical(store, "books", GARDEN)
     assert "too large" in info.warnings[0]
@@ -391,9 +385,8 @@ def test_small_collections_are_searched_exactly_if_the_server_allows_it(
 ) -> None:
     monkeypatch.setattr(index_module, "_EXACT_BELOW", exact_below)
     physical = publish(store, "books", [chunk(number) for number in range(5)]).generation
-    other_client.update_collection(
-        physical, strict_mode_config=models.StrictModeConfig(enabled=True, **limits)
-    )
+    strict = models.StrictModeConfig(enabled=True, **limits)
+    other_client.update_collection(physical, strict_mode_config=strict)
     index = store.open("books")
     (awaited,) = asyncio.run(index.acandidates([IndexQuery(vector(1))], 3))
     assert list(index.chunks(awaited.dense).values()) == [hit.chunk for hit in nearest(index, vector(1), 3)]

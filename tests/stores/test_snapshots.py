@@ -90,9 +90,7 @@ def test_a_changed_snapshot_is_noticed(store: ServerStore, qdrant: QdrantDouble,
 
 
 @pytest.mark.parametrize("fault", [drop(), status(500), status(403)])
-def test_a_failed_restore_changes_nothing(
-    store: ServerStore, qdrant: QdrantDouble, tmp_path: Path, fault: object
-) -> None:
+def test_a_failed_restore(store: ServerStore, qdrant: QdrantDouble, tmp_path: Path, fault: object) -> None:
     store.backup("books", tmp_path / "x.recto")
     before = dict(qdrant.aliases), set(qdrant.collections)
     for path in ("*/upload", "/collections/aliases"):
@@ -117,9 +115,7 @@ def test_a_cluster_is_refused_if_shards_are_elsewhere(
         store.restore(tmp_path / "x.recto", "copy")
 
 
-def test_each_kind_of_archive_belongs_to_its_store(
-    store: ServerStore, template: Path, home: Path, tmp_path: Path
-) -> None:
+def test_archives_fit_their_store(store: ServerStore, template: Path, home: Path, tmp_path: Path) -> None:
     store.backup("books", tmp_path / "server.recto")
     with pytest.raises(InvalidArgument, match="embedded index") as caught:
         store.restore(template / "books.recto")

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from training import prepare
-from training.import_sets import imported, quote_line
-from training.prepare import Passage, Question, is_excluded, located, parse_question, sample_pages
+from training.import_sets import imported
+from training.prepare import Passage, Question, located
 
 TRAINING = Path(__file__).parents[2] / "training"
 SETS = sorted((TRAINING / "questions").glob("*.jsonl"))
@@ -90,32 +89,6 @@ def test_the_place_of_an_answer(found: dict[str, object], pos: list[int], by: st
     assert (found["pos"], found["by"]) == (pos, by)
 
 
-def test_excluded_parts_of_paths() -> None:
-    assert is_excluded("reference/a.md", ["/reference/"])
-    assert is_excluded("x/whatsnew/a.md", ["whatsnew/"])
-    assert not is_excluded("a-reference.md", ["/reference/"])
-
-
-def test_sample_keeps_the_answers() -> None:
-    sizes = {f"{number}.md": 10 for number in range(20)}
-    assert sample_pages(sizes, {"3.md"}, 1000) == set(sizes)
-    kept = sample_pages(sizes, {"3.md"}, 50)
-    assert "3.md" in kept
-    assert len(kept) == 5
-    assert kept == sample_pages(sizes, {"3.md"}, 50)
-
-
-def test_questions_of_both_formats() -> None:
-    row = {**ROW, "expected": [{"page": "a.md", "section": "S"}]}
-    assert parse_question({**row, "line": 3}).line == 3
-    assert parse_question({**row, "evidence": ["as it is"]}).quote == "as it is"
-
-
-@pytest.mark.parametrize(("quote", "line"), [("two three", 2), ("four five", 3), ("gone", None), ("", None)])
-def test_line_of_a_quote(quote: str, line: int | None) -> None:
-    assert quote_line("one\ntwo  three\nfour\nfive", quote) == line
-
-
 def test_import_keeps_no_text_of_the_book(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("nothing", "utf-8")
     (tmp_path / "b.md").write_text("# B\n\nthe answer is here", "utf-8")
@@ -127,15 +100,3 @@ def test_import_keeps_no_text_of_the_book(tmp_path: Path) -> None:
     assert (found["expected"][0]["page"], found["line"]) == ("b.md", 3)
     (tmp_path / "a.md").unlink()
     assert imported(row, tmp_path) is None
-
-
-def test_scifact_is_a_book(tmp_path: Path) -> None:
-    (tmp_path / "qrels").mkdir()
-    (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "7", "title": "T", "text": "x"}), "utf-8")
-    claims = [{"_id": "1", "text": "c"}, {"_id": "2", "text": "d"}]
-    (tmp_path / "queries.jsonl").write_text("\n".join(map(json.dumps, claims)), "utf-8")
-    for split, claim in (("train", "1"), ("test", "2")):
-        judged = f"query-id\tcorpus-id\tscore\n{claim}\t7\t1\n"
-        (tmp_path / "qrels" / f"{split}.tsv").write_text(judged, "utf-8")
-    book = prepare.scifact_book(tmp_path)
-    assert [(row["split"], row["pos"]) for row in book["qs"]] == [("train", [0]), ("test", [0])]

@@ -35,19 +35,12 @@ def epub(pages: Mapping[str, str], navigation: str, extra: Mapping[str, str | by
         '<html xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops"><body>'
         f'<nav epub:type="toc"><ol>{navigation}</ol></nav></body></html>'
     )
-    files: dict[str, str | bytes] = {
-        "mimetype": "application/epub+zip",
-        "META-INF/container.xml": CONTAINER,
-        "OEBPS/book.opf": package,
-        "OEBPS/nav.xhtml": nav,
-        **{
-            f"OEBPS/{name}": f'<?xml version="1.0" encoding="utf-8"?><html xmlns="http://www.w3.org/1999/xhtml">'
-            f"<head><title>A small book</title></head><body>{body}</body></html>"
-            for name, body in pages.items()
-        },
-        **(extra or {}),
-    }
-    return zipped(files)
+    files = {"mimetype": "application/epub+zip", "META-INF/container.xml": CONTAINER}
+    files |= {"OEBPS/book.opf": package, "OEBPS/nav.xhtml": nav}
+    html = '<?xml version="1.0" encoding="utf-8"?><html xmlns="http://www.w3.org/1999/xhtml">'
+    head = f"{html}<head><title>A small book</title></head>"
+    files |= {f"OEBPS/{name}": f"{head}<body>{body}</body></html>" for name, body in pages.items()}
+    return zipped({**files, **(extra or {})})
 
 
 def zipped(files: Mapping[str, str | bytes]) -> bytes:
@@ -65,10 +58,8 @@ def pdf(pages: Sequence[Sequence[Line]], outline: Sequence[tuple[int, str, int, 
     objects[3] = b"<</Type/Font/Subtype/Type1/BaseFont/Courier/Encoding/WinAnsiEncoding>>"
     numbers = []
     for page in pages:
-        parts = [
-            f"BT /{font} {size} Tf 1 0 0 1 {x} {y} Tm ({_escaped(text)}) Tj ET"
-            for x, y, size, font, text in page
-        ]
+        line = "BT /{3} {2} Tf 1 0 0 1 {0} {1} Tm ({4}) Tj ET"
+        parts = [line.format(*one[:4], _escaped(one[4])) for one in page]
         stream = "\n".join(parts).encode("cp1252")
         objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(stream), stream))
         objects.append(

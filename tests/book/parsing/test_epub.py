@@ -67,12 +67,8 @@ def test_a_book_is_one_file(tmp_path: Path) -> None:
 
 
 def test_a_book_in_a_tree(tmp_path: Path) -> None:
-    files: dict[str, str | bytes] = {
-        "page.md": "# Page\n\nText.\n",
-        "part/small.epub": BOOK,
-        "part/broken.epub": BOOK[:100],
-    }
-    tree = open_book(write(tmp_path, files))
+    write(tmp_path, {"page.md": "# Page\n\nText.\n"})
+    tree = open_book(write(tmp_path / "part", {"small.epub": BOOK, "broken.epub": BOOK[:100]}).parent)
     assert [(page.path, page.module) for page in tree.pages()] == [
         ("page.md", "intro"),
         *((f"part/small.epub/OEBPS/{name}", "part") for name in PAGES),

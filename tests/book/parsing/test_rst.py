@@ -130,9 +130,7 @@ def test_many_substitutions_are_refused() -> None:
 
 
 def test_anchors_are_those_of_sphinx() -> None:
-    text = (
-        ".. _lamp:\n\n``Lamp``\n========\n\n.. _elsewhere: https://example.org\n.. currentmodule:: tower\n\n"
-    )
+    text = ".. _lamp:\n\n``Lamp``\n========\n\n.. _elsewhere: https://x.org\n.. currentmodule:: tower\n\n"
     text += ".. class:: Lamp(oil)\n\n   A lamp.\n\n   .. method:: light()\n\n"
     text += ".. data:: hidden\n   :no-index:\n\n.. envvar:: LAMP_OIL\n"
     document = read(page_of(text, "rst"))

@@ -6,6 +6,7 @@ import gzip
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,8 @@ from tests.doubles import site as web
 from tests.doubles.server import drop, hang, reset, slow_drip, status
 from tests.doubles.site import SiteDouble, page
 
-OPTIONS = CrawlOptions(
-    delay=0, timeout=1.5, tries=2, backoff=0.01, max_wait=0.5, max_bytes=1 << 20, allow_private=True
-)
+WAITS: dict[str, Any] = {"delay": 0, "timeout": 1.5, "backoff": 0.01, "max_wait": 0.5}
+OPTIONS = CrawlOptions(tries=2, max_bytes=1 << 20, allow_private=True, **WAITS)
 LIMIT = 60.0
 """Seconds; far more than any of these needs, and far less than waiting for a fault."""
 

@@ -129,18 +129,6 @@ def allows(rules: str, path: str) -> bool:
     return Robots(rules).allows(f"https://x.example{path}")
 
 
-def test_robots_groups_and_longest_match() -> None:
-    rules = "User-agent: a\nUser-agent: recto/2.0\nDisallow: /x\nAllow: /x/y\n\nUser-agent: *\nDisallow: /\n"
-    assert not allows(rules, "/x/z")
-    assert allows(rules, "/x/y/1")
-    assert allows(rules, "/other")
-    assert not allows("User-agent: somebody\nAllow: /\n\nUser-agent: *\nDisallow: /\n", "/other")
-    assert allows("User-agent: *\nDisallow:\n", "/a")
-    assert allows("User-agent: *\nDisallow: /a\nAllow: /a\n", "/a")
-    assert allows("", "/a")
-    assert not allows("\ufeffuser-agent : * # all\r\ndisallow : /a # that\r\n", "/a")
-
-
 def test_rules_are_not_copied_to_each_of_many_agents() -> None:
     """Ten million rules would fill the memory."""
     agents = [f"User-agent: {''.join(letters)}" for letters in product(ascii_lowercase[:18], repeat=3)]
@@ -154,12 +142,6 @@ def test_robots_txt_is_read_up_to_a_limit_without_a_line_that_is_cut_off() -> No
     rules = Robots(filled)
     allowed = [rules.allows(f"https://x.example/{path}") for path in ("00000", "28999/a", "29000", "c", "b")]
     assert allowed == [False, False, True, True, True]
-
-
-def test_robots_delay_and_sitemaps() -> None:
-    rules = Robots("Sitemap: https://x.y/a.xml\nUser-agent: *\nCrawl-delay: 2.5\nSitemap: /b.xml\n")
-    assert (rules.delay, rules.sitemaps) == (2.5, ("https://x.y/a.xml", "/b.xml"))
-    assert Robots("User-agent: *\nCrawl-delay: soon\n").delay == 0
 
 
 @given(st.text(max_size=300), st.binary(max_size=300))

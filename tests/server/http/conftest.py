@@ -13,11 +13,6 @@ from tests.server.http.service import Service, served
 
 
 @pytest.fixture(scope="session")
-def house_settings(house: Path) -> Settings:
-    return served(house / "home", "house")
-
-
-@pytest.fixture(scope="session")
 def service(sample_home: Path) -> Iterator[Service]:
     """A server with the sample book."""
     with Service(served(sample_home), ServeOptions(collections=("not-there",))) as service:

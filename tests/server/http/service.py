@@ -31,8 +31,8 @@ from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
 from recto.server.listening import server_config
 from recto.settings import Precision, Settings
-from recto.stores.edge import EdgeStore
 from tests.conftest import COHERE_KEY, QDRANT_KEY, SHARED
+from tests.library import write_index
 from tests.running import ROOT, environment, wait_until
 from tests.shared_embedder import shared_embedder
 
@@ -114,9 +114,8 @@ class ThreadServer(Caller):
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
         self._server = uvicorn.Server(server_config(self._make_app, 20.0, factory=True))
-        self._thread = threading.Thread(
-            target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True
-        )
+        sockets = {"sockets": [self._socket]}
+        self._thread = threading.Thread(target=self._server.run, kwargs=sockets, daemon=True)
         self._thread.start()
         wait_until(lambda: self._server.started or not self._thread.is_alive(), 120)
         assert self._thread.is_alive(), "the service did not start"
@@ -176,13 +175,10 @@ class Program(Caller):
     def __enter__(self) -> Self:
         self._log = self.home.parent / f"serve-{os.urandom(4).hex()}.log"
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*self.prefix, sys.executable, "-m", "recto", "serve", "--port", "0", *self.arguments],
-                cwd=self.directory,
-                env=environment(self.home, **self.variables),
-                stdout=log,
-                stderr=log,
-            )
+            serve = [sys.executable, "-m", "recto", "serve", "--port", "0", *self.arguments]
+            env = environment(self.home, **self.variables)
+            own: dict[str, Any] = {"cwd": self.directory, "stdout": log, "stderr": log}
+            self.process = subprocess.Popen([*self.prefix, *serve], env=env, **own)
         wait_until(lambda: self._listens() or self.process.poll() is not None, 120)
         assert self.process.poll() is None, self.read()
         return self
@@ -220,8 +216,7 @@ class Program(Caller):
 
 def indexed(home: Path, name: str, book: Path | Source, embedder: Embedder, **more: Any) -> Settings:
     """Index a book, and return the settings of a service that serves it."""
-    job = IndexJob(open_book(book) if isinstance(book, Path) else book, embedder, **more)
-    index_book(job, EdgeStore(home), name, journal=home / "journal")
+    write_index(book, embedder, home, name, **more)
     return served(home, name)
 
 
@@ -232,18 +227,10 @@ def served(home: Path, name: str | None = None) -> Settings:
 
 def indexed_in_cloud(home: Path, book: Path, cohere_url: str, qdrant_url: str) -> Settings:
     """Index a book as `garden` with the doubles of Cohere and Qdrant, and return the settings."""
-    settings = Settings(
-        "cohere",
-        "server",
-        home,
-        "embed-english-v3.0",
-        collection="garden",
-        qdrant_url=qdrant_url,
-        qdrant_api_key=QDRANT_KEY,
-        cohere_api_key=COHERE_KEY,
-        cohere_api_url=cohere_url,
-        cohere_pace="off",
-    )
+    cohere: dict[str, Any] = {"api_key": COHERE_KEY, "api_url": cohere_url, "pace": "off"}
+    values = {f"cohere_{name}": value for name, value in cohere.items()}
+    values |= {"qdrant_url": qdrant_url, "qdrant_api_key": QDRANT_KEY, "collection": "garden"}
+    settings = Settings("cohere", "server", home, "embed-english-v3.0", **values)
     embedder, store = open_embedder(settings, print), open_store(settings, print)
     index_book(IndexJob(open_book(book), embedder), store, "garden", journal=home / "journal")
     embedder.close()

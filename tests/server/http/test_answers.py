@@ -303,9 +303,7 @@ def test_settings_and_an_untrusted_dotenv(tmp_path: Path) -> None:
     assert "RECTO_ANSWER_MODEL, RECTO_ANSWER_URL in" in settings.variables.warnings[0]
 
 
-def test_not_more_answers_at_a_time_than_the_service_can_hold(
-    asked: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_at_a_time_are_limited(asked: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recto.server.http.answers._MAX_RUNNING", 0)
     refused = asked.post("/v1/answer", QUESTION)
     assert (refused.status, refused.error) == (503, "Too many answers are being written")

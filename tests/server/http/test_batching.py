@@ -96,16 +96,6 @@ def test_only_an_unexpected_error_fails_the_whole_batch(text: str) -> None:
         assert isinstance(result, Exception) or result == vector(one)
 
 
-@pytest.mark.parametrize(
-    ("texts", "turns"), [(["short"] * (MAX_BATCH + 4), [MAX_BATCH, 4]), (["long " * 100] * 9, [4, 4, 1])]
-)
-def test_many_queries_of_one_caller_are_split(texts: list[str], turns: list[int]) -> None:
-    model = Model()
-    model.gate.set()
-    assert model.batching.embed_queries(texts) == [vector(text) for text in texts]
-    assert sorted(model.reported, reverse=True) == turns
-
-
 def as_caller(request: CurrentRequest, model: Model, texts: list[str]) -> list[Vector]:
     """Embed in a context of its own, as the threads of the service do."""
 

@@ -162,7 +162,6 @@ def test_the_types_are_valid(tmp_path: Path) -> None:
         "--moduleResolution bundler --lib es2022,dom use.ts client.d.ts"
     )
     for command in (install, check):
-        done = subprocess.run(
-            command.split(), check=False, cwd=tmp_path, capture_output=True, text=True, timeout=300
-        )
+        pipes: dict[str, Any] = {"capture_output": True, "text": True, "timeout": 300}
+        done = subprocess.run(command.split(), check=False, cwd=tmp_path, **pipes)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -26,9 +26,8 @@ from tests.running import ROOT
 from tests.server.http.service import Service
 
 GUIDE = (ROOT / "docs" / "how-to" / "mcp.md").read_text("utf-8")
-SERVE_GUIDES = "".join(
-    (ROOT / "docs" / "how-to" / f"{name}.md").read_text("utf-8") for name in ("serve", "web-api")
-)
+GUIDES = ROOT / "docs" / "how-to"
+SERVE_GUIDES = "".join((GUIDES / f"{name}.md").read_text("utf-8") for name in ("serve", "web-api"))
 REQUESTS = re.findall(r"^curl .*127\.0\.0\.1.*", SERVE_GUIDES, re.MULTILINE)
 
 

@@ -103,9 +103,8 @@ def test_every_route_is_classified(keys_settings: Settings) -> None:
 
 @pytest.mark.parametrize("route", ACCESS)
 def test_what_a_search_key_may_use(served: Service, key: str, route: str) -> None:
-    path = {"/static": "/static/main.js", "/v1/pages/{address:path}": page_of(served, "garden")}.get(
-        route, route
-    )
+    own = {"/static": "/static/main.js", "/v1/pages/{address:path}": page_of(served, "garden")}
+    path = own.get(route, route)
     statuses = (ask(served, path).status, ask(served, path, key).status, ask(served, path, ADMIN).status)
     # This service has no model, and says so to whoever may ask it.
     done = {"/v1/click": 204, "/v1/answer/feedback": 204, "/v1/answer": 404}.get(route, 200)

@@ -122,9 +122,7 @@ def check_log(output: str) -> None:
     assert spoken.startswith("Recto listens at http://127.0.0.1:")
 
 
-def test_sigterm_drains_requests(
-    home: Path, small_book: Path, cohere: CohereDouble, qdrant: QdrantDouble
-) -> None:
+def test_sigterm_drains(home: Path, small_book: Path, cohere: CohereDouble, qdrant: QdrantDouble) -> None:
     indexed_in_cloud(home, small_book, cohere.url, qdrant.url)
     variables = {"COHERE_API_KEY": COHERE_KEY, "COHERE_API_URL": cohere.url, "COLLECTION_NAME": "garden"}
     variables |= {"QDRANT_URL": qdrant.url, "QDRANT_API_KEY": QDRANT_KEY}

@@ -20,8 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from recto.search.retriever import Retriever
 from recto.server.limits import MAX_BODY
 from recto.server.mcp_server import http_app, replace_lone_surrogates
-from tests.cli.test_index import WITH_CTRL_C
-from tests.running import ROOT, environment, recto
+from tests.running import ROOT, environment, recto, start
 from tests.server.http.service import Caller, Reply, ThreadServer
 from tests.server.mcp.client import book_server, connected, failure, text_of
 
@@ -35,14 +34,13 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
     await client.list_tools()
     search = await client.call_tool("search_book", {"query": QUESTION, "top_k": 2})
     resources = (await client.list_resources()).resources
+    many = (client.call_tool("search_book", {"query": QUESTION}) for _ in range(20))
     return {
         "search": search,
         "page": await client.call_tool("read_page", {"url": search.structured_content["results"][0]["url"]}),
         "refused": await client.call_tool("search_book", {"query": ""}),
         "resource": await client.read_resource(resources[0].uri),
-        "many": await asyncio.gather(
-            *(client.call_tool("search_book", {"query": QUESTION}) for _ in range(20))
-        ),
+        "many": await asyncio.gather(*many),
     }
 
 
@@ -59,35 +57,24 @@ def check(answers: dict[str, Any], retriever: Retriever) -> None:
 
 
 def test_standard_input_and_output(sample_home: Path, retriever: Retriever) -> None:
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "recto", "mcp"], env=environment(sample_home), cwd=ROOT
-    )
+    arguments, variables = ["-m", "recto", "mcp"], environment(sample_home)
+    server = StdioServerParameters(command=sys.executable, args=arguments, env=variables, cwd=ROOT)
     check(connected(server, ask_for_everything), retriever)
 
 
 def test_only_the_protocol_is_on_standard_output(sample_home: Path) -> None:
     """Warnings go to standard error, invalid input gets a protocol error, and end of input ends the server."""
-    client = {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "a", "version": "1"},
-    }
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a", "version": ""}}
     search = {"name": "search_book", "arguments": {"query": "robot"}}
     messages: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": client},
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": search},
     ]
-    with subprocess.Popen(
-        [sys.executable, "-m", "recto", "mcp", "--collection", "no-such-book"],
-        cwd=ROOT,
-        env=environment(sample_home, PYTHONIOENCODING="ascii"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    ) as process:
+    command = [sys.executable, "-m", "recto", "mcp", "--collection", "no-such-book"]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    env = environment(sample_home, PYTHONIOENCODING="ascii")
+    with subprocess.Popen(command, cwd=ROOT, env=env, encoding="utf-8", **pipes) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         sent = (json.dumps({"jsonrpc": "2.0"} | message) for message in messages)
@@ -142,16 +129,11 @@ def test_foreign_hosts_and_origins_are_refused(local: Caller, headers: dict[str,
 
 
 def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", WITH_CTRL_C, "mcp", "--http", "--port", "0", "--host", "0.0.0.0"],
-        cwd=ROOT,
-        env=environment(sample_home, RECTO_API_KEY=f"{KEY}, {OTHER_KEY}"),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    options = ("--http", "--port", "0", "--host", "0.0.0.0")
+    process = start(sample_home, "mcp", *options, RECTO_API_KEY=f"{KEY}, {OTHER_KEY}")
     try:
-        assert process.stderr is not None
-        match = re.search(r"at (http://[\d.]+:(\d+)/mcp)", process.stderr.readline())
+        assert process.stdout is not None
+        match = re.search(r"at (http://[\d.]+:(\d+)/mcp)", process.stdout.readline())
         assert match
         server = Caller()
         server.port = int(match[2])
@@ -173,7 +155,7 @@ def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever)
         check(asyncio.run(ask()), retriever)
     finally:
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
+        told, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert KEY not in told
     assert "Traceback" not in told

@@ -1,4 +1,4 @@
-"""File names, titles, settings and messages of servers cannot control the terminal or forge a line of output."""
+"""What is printed: width, colors, highlighted words, and no text that controls the terminal or forges a line."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ from hypothesis import strategies as st
 
 from recto._util.text import to_json
 from recto.cli import echo, echo_text, render
+from recto.cli.render import Style, cells, cut, results, results_json, wrap
+from recto.search.display import NOT_COVERED, UNCLEAR, words_to_match
+from recto.search.response import coverage
 from recto.server.listening import JsonFormatter
 from recto.testing.parts import chunk
-from recto.types.search import Filters, Hit, Outcome, PageGroup, SearchResponse, Timings
+from recto.types.search import NO_FILTERS, Filters, Hit, Outcome, PageGroup, SearchResponse, Timings
 from tests.cli.terminals import piped
 from tests.doubles.qdrant import QdrantDouble
 from tests.doubles.server import status
@@ -68,9 +71,8 @@ def test_any_file_name_and_title(title: str, name: str) -> None:
         ours = ("Plan for ", "  Pages: ", "  Chunks: ", "  Embedding: ", "  Module ", "  part ", "  new ")
         assert len(done.stdout.splitlines()) == len(ours)
         assert all(map(str.startswith, done.stdout.splitlines(), ours)), done.stdout
-        assert [line[: len("[WARNING] Left out part/")] for line in done.stderr.splitlines()] == [
-            "[WARNING] Left out part/"
-        ]
+        (warning,) = done.stderr.splitlines()
+        assert warning.startswith("[WARNING] Left out part/")
         done = recto(home, "index", str(book), "--collection", "c", "--dry-run", "--json")
         assert_clean_output(done)
         assert json.loads(done.stdout)["pages"] == 1
@@ -83,17 +85,11 @@ def test_any_file_name_and_title(title: str, name: str) -> None:
 @example(name=NASTY, text=NASTY, padding=0, verbose=True, color=True)
 def test_any_text_in_results(name: str, text: str, padding: int, verbose: bool, color: bool) -> None:
     title = f"{name} {'x' * padding} {FORGED}"  # after some padding, it is wrapped to the beginning of a line
-    names: dict[str, Any] = {
-        "title": title,
-        "module": title,
-        "headings": (title, text),
-        "page_url": f"x:{title}",
-    }
-    bad = replace(chunk(0, text=text), **names)
+    names: dict[str, Any] = {"title": title, "module": title, "page_url": f"x:{title}"}
+    bad = replace(chunk(0, text=text), headings=(title, text), **names)
     hits = (Hit(0.5, bad), Hit(0.4, chunk(1, text=text)))
-    response = SearchResponse(
-        text, hits, Filters((title,), title), title, Outcome.FOUND, Timings(0, 0, 0), warnings=(title,)
-    )
+    found = (Filters((title,), title), title, Outcome.FOUND, Timings(0, 0, 0))
+    response = SearchResponse(text, hits, *found, warnings=(title,))
     # Messages begin with words of ours; the names in them can be anything.
     empty = replace(response, hits=(), outcome=Outcome.NO_MATCH, message=f"Nothing matches {title}")
     grouped = replace(response, groups=(PageGroup(hits),))
@@ -225,3 +221,40 @@ def test_log_lines_of_the_server() -> None:
     assert_clean(line)
     assert "\n" not in line
     assert json.loads(line)["path"] == NASTY
+
+
+def test_all_forms_of_a_word_are_highlighted() -> None:
+    words = words_to_match("How are robots simulated with c++?", None)
+    text = "We simulate a robot; simulating robots in c++."
+    shown = Style(80, color=True).highlight(text, words)
+    assert re.findall(r"\x1b\[1m(.*?)\x1b\[0m", shown) == ["simulate", "robot", "simulating", "robots", "c"]
+    assert re.sub(r"\x1b\[\d*m", "", shown) == text
+    assert Style(80).highlight(text, words) == text
+
+
+@given(st.text(), st.integers(20, 100))
+def test_wrapped_lines_fit_and_lose_nothing(text: str, width: int) -> None:
+    lines = list(wrap(text, width, "  "))
+    assert all(cells(line) <= width for line in lines)
+    assert "".join("".join(lines).split()) == "".join(text.split())
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert cells("ロボット") == 8
+    assert list(wrap("ロボット" * 4, 20)) == ["ロボットロボットロボ", "ットロボット"]
+    assert cut("ロボット", 8) == "ロボット"
+    assert cells(cut("ロボット", 7)) <= 7
+
+
+def test_the_note_the_marks_and_the_number_agree() -> None:
+    hits = (Hit(0.9, chunk(0)), Hit(0.2, chunk(1)))
+    for number in (0.0, 0.249, 0.25, 0.499, 0.5, 1.0):
+        found = SearchResponse("soil", hits, NO_FILTERS, "books", Outcome.FOUND, Timings(0, 0, 0))
+        response = replace(found, noise_floor=0.5, answerable=number, coverage=coverage(number))
+        printed = results(response, (), Style(80), verbose=False)
+        assert (NOT_COVERED in printed) == (number < 0.25)
+        assert (UNCLEAR in printed) == (0.25 <= number < 0.5)
+        assert printed.count(" weak  ") == (2 if number < 0.25 else 1), "the second is below the noise floor"
+        data = json.loads(results_json(response, ()))
+        assert (data["answerable"], data["coverage"]) == (number, response.coverage)
+        assert [hit["above_noise"] for hit in data["results"]] == [True, False]
