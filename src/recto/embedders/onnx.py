@@ -107,9 +107,9 @@ def _linux_features(cpu_info: Path) -> list[str]:
 def session_settings() -> dict[str, str]:
     """Return the options that every session needs.
 
-    Threads must not spin while they wait for work: they would occupy a core for 20 ms after each query. On
-    x86-64 without VNNI, sums of int8 products overflow unless onnxruntime makes the weights unsigned. On other
-    processors this option would make int8 as slow as fp32 (decision 8).
+    Threads must not spin while they wait for work: each would occupy a core for 20 ms after each query. On
+    x86-64 without VNNI, sums of int8 products overflow unless onnxruntime makes the weights unsigned. On
+    other processors this option would make int8 as slow as fp32 (decision 8).
     """
     settings = {"session.intra_op.allow_spinning": "0"}
     return settings if has_int8_dot_product() else {**settings, "session.x64quantprecision": "1"}
