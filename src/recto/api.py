@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import ExitStack, suppress
@@ -42,9 +41,15 @@ __all__ = [
     "sample_source",
 ]
 
-_log = logging.getLogger("recto")
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+
+
+def _log(message: str) -> None:
+    import logging  # not at the top: it takes half as long as `import recto`
+
+    logging.getLogger("recto").info(message)
 
 
 def connect(collection: str | None = None, *, settings: Settings | None = None) -> Retriever:
@@ -56,7 +61,7 @@ def connect(collection: str | None = None, *, settings: Settings | None = None) 
     """
     if collection is not None:
         check_collection_name(collection, "collection")
-    return open_retriever(settings or load_settings(), _log.info, collection=collection)
+    return open_retriever(settings or load_settings(), _log, collection=collection)
 
 
 def index(
@@ -92,15 +97,15 @@ def index(
             hint='Such as "path/to/docs".',
         )
     with ExitStack() as stack:
-        embedder, store = plugins.open_embedder(settings, _log.info), plugins.open_store(settings, _log.info)
+        embedder, store = plugins.open_embedder(settings, _log), plugins.open_store(settings, _log)
         stack.callback(embedder.close)
         stack.callback(store.close)
         runner = IndexRunner(
-            settings, embedder, store, collection, rebuild=rebuild, new_urls=new_urls, wait=_log.info
+            settings, embedder, store, collection, rebuild=rebuild, new_urls=new_urls, wait=_log
         )
         source: Source
         if isinstance(location, str | Path):
-            source = runner.open(str(location), options or SourceOptions(), _log.info, cached=not dry_run)
+            source = runner.open(str(location), options or SourceOptions(), _log, cached=not dry_run)
         else:
             source = location
         if not dry_run:
