@@ -143,6 +143,13 @@ def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mod
     assert retriever.related("A node publishes messages on a topic.", mode=mode).mode == mode
 
 
+def test_answerable_separates_topics_of_the_book_from_others(retriever: Retriever) -> None:
+    covered = retriever.search("How does a ROS 2 node publish messages on a topic?").answerable
+    other = retriever.search("Which wine goes well with grilled trout and lemon butter?").answerable
+    assert (covered or 0) > 0.8
+    assert (1 if other is None else other) < 0.2
+
+
 def test_a_mistyped_page_costs_the_same_in_a_large_book() -> None:
     """A bounded number of pages is compared, so the answer is fast."""
     index = Mock(pages=lambda: {f"local://docs/chapter-{number:06}/intro": 1 for number in range(20_000)})
