@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -93,21 +92,13 @@ def _open_built_in(settings: Settings, notify: Notify) -> Embedder:
         )
     from recto.embedders.granite.embedder import built_in_embedder
 
-    embedder = built_in_embedder(
+    return built_in_embedder(
         settings.home,
         settings.threads,
         settings.precision,
         model=settings.model,
         single_query=settings.single_query,
     )
-    if settings.single_query:  # the model is loaded while the index is opened
-        threading.Thread(target=_load, args=(embedder,)).start()
-    return embedder
-
-
-def _load(embedder: Embedder) -> None:
-    with suppress(Exception):  # the query raises it again
-        embedder.warm_up()
 
 
 def find_device(setting: Device) -> str:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from threading import Thread
 from typing import NamedTuple
 
 from recto._util.files import sha256
@@ -161,7 +162,8 @@ def built_in_embedder(
 ) -> BuiltInEmbedder:
     """Return the embedder of a built-in model; `home` caches its weights.
 
-    `single_query` skips the optimization of the graph, which takes as long as a dozen queries.
+    `single_query` skips the optimization of the graph, which takes as long as a dozen queries, and loads the
+    model while the caller opens the index.
     """
     variant = MODELS[model].cpu_variant(precision)
     open_for = graph_opener(home, variant, single_query=single_query)
@@ -175,7 +177,16 @@ def built_in_embedder(
     def open_other(name: str) -> BuiltInEmbedder:
         return built_in_embedder(home, threads, precision, model=name, single_query=single_query)
 
-    return BuiltInEmbedder(variant.fingerprint, home, sessions, threads, open_other)
+    embedder = BuiltInEmbedder(variant.fingerprint, home, sessions, threads, open_other)
+    # Not before the weights were written once: that takes long, and would delay an error about the index.
+    if single_query and (home / "cache" / variant.weights).is_file():
+        Thread(target=_load, args=(embedder,)).start()
+    return embedder
+
+
+def _load(embedder: LocalEmbedder) -> None:
+    with suppress(Exception):  # the query raises it again
+        embedder.warm_up()
 
 
 def graph_opener(home: Path, variant: Variant, *, single_query: bool = False) -> Callable[[int], RunModel]:
