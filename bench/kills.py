@@ -80,7 +80,11 @@ def is_whole(archive: Path) -> bool:
 def is_site_whole(site: Path) -> bool:
     """Return whether the user's files are unchanged, and no exported file is incomplete."""
     own = [site / name for name in OWN]
-    pages = [path for path in site.rglob("*.md") if ".recto-export-" not in str(path)]
+    pages = [
+        path
+        for path in site.rglob("*.md")
+        if ".recto-export-" not in str(path) and path.name != "skill.md"  # it ends with a list
+    ]
     return all(path.read_text() == "mine" for path in own) and all(
         path.read_bytes().endswith(b".\n") for path in pages
     )
