@@ -6,6 +6,7 @@ import hashlib
 import math
 import os
 import shutil
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +30,7 @@ from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
-from recto.settings import Precision, Settings
+from recto.settings import BUILT_IN_MODEL, Precision, Settings
 from recto.stores.edge import EdgeStore
 from scripts import make_graph
 from scripts.make_merges import merges
@@ -323,3 +324,21 @@ def test_int8_is_only_for_the_built_in_model(tmp_path: Path) -> None:
         with pytest.raises(ConfigurationError, match="is for the built-in model") as caught:
             open_embedder(Settings("local", "edge", tmp_path, model=model, precision="int8"), print)
         assert caught.value.hint
+
+
+def test_a_single_query_loads_the_model_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only with weights that were written before; an error waits for the query."""
+    warm_up = Mock(side_effect=RuntimeError("broken"))
+    monkeypatch.setattr(granite.BuiltInEmbedder, "warm_up", warm_up)
+    weights = tmp_path / "cache" / MODELS[BUILT_IN_MODEL].cpu_variant("int8").weights
+    for loads in (False, True):
+        built_in_embedder(tmp_path, 1, "int8", single_query=True)
+        for thread in threading.enumerate():
+            if thread.name == "recto-load":
+                thread.join()
+        assert warm_up.called == loads
+        weights.parent.mkdir(parents=True, exist_ok=True)
+        weights.touch()
+    assert capsys.readouterr().err == ""

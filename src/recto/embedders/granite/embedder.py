@@ -180,7 +180,7 @@ def built_in_embedder(
     embedder = BuiltInEmbedder(variant.fingerprint, home, sessions, threads, open_other)
     # Not before the weights were written once: that takes long, and would delay an error about the index.
     if single_query and (home / "cache" / variant.weights).is_file():
-        Thread(target=_load, args=(embedder,)).start()
+        Thread(target=_load, args=(embedder,), name="recto-load").start()
     return embedder
 
 
