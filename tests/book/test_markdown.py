@@ -163,6 +163,62 @@ def test_titles(markdown: str, title: str) -> None:
     assert parse(markdown, title="Fallback").title == title
 
 
+def test_sentences_of_components_are_text() -> None:
+    source = """\
+<Quiz
+  question="Why do bees dance in the hive?"
+  options={[
+    "To keep the brood warm",
+    'To show "where" the food is',
+    "Nobody knows",
+  ]}
+  classNames="flex items center justify between"
+  href="https://bees.example/a page about bees"
+  onSelect={() => log("the answer was chosen")}
+  explanation={`The dance says how far the food is,
+and it isn't random.`}
+  difficulty="medium"
+/>
+
+<Card title="Hives" description="蜂の巣の作り方" icon="hive-icon" />
+
+<div title="Not a component" data-note="this is not shown to readers">Text.</div>
+"""
+    (section,) = parse(source, title="Bees", mdx=True).sections
+    quiz, card, div = section.blocks
+    assert quiz.text.split("\n") == [
+        "Why do bees dance in the hive?",
+        "To keep the brood warm",
+        'To show "where" the food is',
+        "The dance says how far the food is,",
+        "and it isn't random.",
+    ]
+    assert quiz.lines == (2, 4, 5, 11, 12)
+    assert (card.text, div.text) == ("Hives 蜂の巣の作り方", "Not a component Text.")
+
+
+def test_shortcodes_of_material_are_names() -> None:
+    source = """\
+# Social
+
+#### <!-- md:setting config.cards_exclude -->
+
+Use it.
+
+<!-- md:option social.icon -->
+
+:   <!-- md:default none --> The icon. See <!-- md:option type:note -->.
+"""
+    document = parse(source, title="Fallback", mdx=False, anchors="python-markdown")
+    (section,) = document.sections
+    assert (section.headings, section.anchor) == (("Social", "cards_exclude"), "config.cards_exclude")
+    assert [block.text.split() for block in section.blocks] == [
+        ["Use", "it."],
+        ["`icon`"],
+        [":", "The", "icon.", "See", "`note`."],
+    ]
+
+
 @pytest.mark.parametrize("mdx", [False, True])
 def test_indented_code_is_text_in_mdx(mdx: bool) -> None:
     (section,) = parse("Intro.\n\n    plain\n    run\n", title="Page", mdx=mdx).sections

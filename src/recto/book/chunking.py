@@ -24,7 +24,7 @@ Count = Callable[[str], int]
 Cuts = Callable[[str, int, int], Sequence[int]]
 """Returns the positions between two ends of a text where it may be split."""
 
-VERSION = 6
+VERSION = 7
 _NAMESPACE = uuid.UUID("6b2e3c86-4a4e-5a53-9d5b-6f0f5e6c7a10")
 _MIN_TOKENS = 32  # a model that reads less than this cannot be chunked for
 _MARGIN = 4  # tokens that joining blocks may add to the sum of their counts

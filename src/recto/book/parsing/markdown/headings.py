@@ -25,6 +25,8 @@ _DIRECTIVE = re.compile(r"(?<!:):[A-Za-z](?:[\w-]*[A-Za-z0-9])?(?![\w:-])(?:\[[^
 _EXPLICIT = re.compile(
     r"\{ ?#([^\s{}]+) ?\}|\{/\*\s*#([^\s{}*]+)[^{}]*\*/\}|<!--\s*#([^\s<>]+?)(?:\s[^<>]*)?-->"
 )
+SHORTCODE = re.compile(r"<!--\s*md:(?:setting|option)\s+(?:[^\s<>]*[.:*])?([^\s<>.:*]+)\s*-->")
+"""A comment that a hook of Material for MkDocs replaces by the name of a setting or an option."""
 _ATTRIBUTES = re.compile(r"\{:?[ ]*([^}\n ][^}\n]*)[ ]*\}")
 _ATTRIBUTE_ID = re.compile(r"(?:^|\s)(?:#|id=[\"']?)([^\s\"'}]+)")
 _NUMBERED = re.compile(r"(.*)_([0-9]+)", re.DOTALL)
@@ -87,8 +89,13 @@ def _heading_parser(mdx: bool) -> MarkdownIt:
 
 
 def split_explicit_id(heading: str, style: AnchorStyle = "github") -> tuple[str, str]:
-    """Split a heading into its text and explicit id: `{#id}`, `{/* #id */}`, `<!-- #id -->`, `{: #id}`."""
+    """Split a heading into its text and explicit id: `{#id}`, `{/* #id */}`, `<!-- #id -->`, `{: #id}`.
+
+    The text may be a shortcode of Material for MkDocs: `<!-- md:setting config.id -->`.
+    """
     text = heading.rstrip()
+    if shortcode := SHORTCODE.fullmatch(text):
+        return f"`{shortcode[1]}`", text.split()[-2]
     if style == "python-markdown" or text.endswith("}"):
         start = text.rfind("{")
         attributes = _ATTRIBUTES.fullmatch(text, start) if start > 0 and text[start - 1] == " " else None

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from recto.book.parsing.markdown.headings import SHORTCODE
 from recto.types.book import Block
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ _FENCE = re.compile(r"^[ \t>]*+(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`\s]*+)
 _QUOTES = re.compile(r"[\"'`{}>]")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*(?<!:))?(?=[\s/>{])")
 _SEEN = re.compile(r"\b(?:label|title|alt|summary|caption|header)=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
+_STRING = re.compile(r"(?:([\w-]+)\s*[=:]\s*\{?\s*)?(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)")
+_TECHNICAL = re.compile(r"\w*[cC]lass\w*|code|d|href|id|key|path|src|style|to|url")
+_WORD = re.compile(r"[^\W\d_]{2}")
+_EAST_ASIAN = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]{4}")
 _VALUE = re.compile(r"\bvalue=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
 _CHOICE = re.compile(r"\{[^{}]*\}")
 _PROPERTY = re.compile(r"\b(label|value)\s*:\s*(?:\"([^\"]*)\"|'([^']*)')")
@@ -140,7 +145,7 @@ def _prose(lines: Sequence[str], *, mdx: bool, table: bool = False) -> list[str 
 def _without_markup(text: str, mdx: bool, table: bool) -> str:
     """Remove markup from text that is not code; the number of lines stays the same."""
     if "<!--" in text:
-        text = _without(text, "<!--", "-->")
+        text = _without(SHORTCODE.sub(r"`\1`", text), "<!--", "-->")
     if mdx and "{/*" in text:
         text = _without(text, "{/*", "*/}")
     text = _unescaped_snippets(text)
@@ -153,6 +158,13 @@ def _template_text(tag: re.Match[str]) -> str:
     """Return the visible text of a template tag, if it has any."""
     text = _TEMPLATE_TEXT.search(tag[0])
     return (text[1] if text else "") + "\n" * tag[0].count("\n")
+
+
+def _is_sentence(text: str) -> bool:
+    """Return whether a string of a component is text for readers, not code, a name or an address."""
+    if any(mark in text for mark in ("://", "=>", "{", "</")):
+        return False
+    return sum(bool(_WORD.search(word)) for word in text.split()) > 2 or bool(_EAST_ASIAN.search(text))
 
 
 class _TagReader:
@@ -177,7 +189,7 @@ class _TagReader:
 
     def words(self, text: str, *, components_only: bool = False) -> list[str]:
         """Return the text of each line without tags and comments."""
-        text = _without(text, "<!--", "-->", to_the_end=True)
+        text = _without(SHORTCODE.sub(r"`\1`", text), "<!--", "-->", to_the_end=True)
         for name in _HIDDEN_ELEMENTS:
             if f"<{name}" in text.lower():
                 text = _without(text, f"<{name}", f"</{name}>", to_the_end=True)
@@ -186,16 +198,36 @@ class _TagReader:
             if components_only and not (match[2] or "X")[0].isupper():
                 continue
             tag = text[match.start() : end]
-            seen = self._seen(tag, match[2] or "")
-            kept += [text[position : match.start()], f" {seen} ", "\n" * tag.count("\n")]
+            kept += [text[position : match.start()], self._shown(tag, match[2] or "")]
             position = end
         lines = _unescaped("".join([*kept, text[position:]])).split("\n")
         if "<pre" in text.lower():
             return [line.rstrip() for line in lines]
         return [_SPACES.sub(" ", line).strip() for line in lines]
 
-    def _seen(self, tag: str, name: str) -> str:
-        """Return the visible text of a tag's attributes."""
+    def _shown(self, tag: str, name: str) -> str:
+        """Return the visible text of a tag with as many lines: its label, and sentences of a component."""
+        label = self._label(tag, name)
+        shown, line = [f" {label} "], 0
+        if name[:1].isupper() and name != "Tabs":
+            for string in _STRING.finditer(tag):
+                start = string.start(string.lastindex or 0)
+                text = tag[start : string.end() - 1]
+                argument = tag[start - 2] == "("  # of a function
+                if (
+                    argument
+                    or _TECHNICAL.fullmatch(string[1] or "")
+                    or text == label
+                    or not _is_sentence(text)
+                ):
+                    continue
+                before = tag.count("\n", 0, start)
+                shown += ["\n" * (before - line) or " ", text]
+                line = before + text.count("\n")
+        return "".join([*shown, "\n" * (tag.count("\n") - line)])
+
+    def _label(self, tag: str, name: str) -> str:
+        """Return the visible label of a tag."""
         if name == "Tabs":
             for choice in _CHOICE.findall(tag[1:]):
                 pairs = {match[1]: match[2] or match[3] or "" for match in _PROPERTY.finditer(choice)}
