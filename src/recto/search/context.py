@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import count, groupby
@@ -27,8 +29,9 @@ _PAGE_SHARE = 0.7
 # test checks 40 of them.
 _CHARACTERS_PER_TOKEN = 8  # more than any tokenizer needs for prose
 # Chosen on readers' questions about five books (`python -m bench.context`).
-_DECAY = 0.6  # of the relevance of a chunk, with each chunk between it and a hit of its section
-_PAGE_BONUS = 0.3  # of the relevance of a page's best hit, for all chunks of the page
+_SECTION_WEIGHT = 0.5  # of the relevance of a section's best hit, for all its chunks
+_PAGE_WEIGHT = 0.3  # of the relevance of a page's best hit, for all its chunks
+_SHORT_PAGE = 0.6  # of a budget: if the page of the best hit takes no more, all of it is shown
 _REPEATED = 0.65  # of the runs of words in a chunk: from this share on, earlier chunks said the same
 _LARGEST_SHARE = 0.25  # of a budget, for a lead-in with what it introduces
 _LEAST_TOKENS = 16  # a chunk with fewer is rare
@@ -38,7 +41,7 @@ _FENCE_TOKENS = 4  # what the mark takes that closes a truncated code block
 
 @dataclass(frozen=True, slots=True)
 class ContextSection:
-    """A section of the book with the hits in it, best first.
+    """A section of the book, or a short page, with the hits in it, best first.
 
     `chunks` are in the order of the page. `text` is their Markdown without tags and addresses, after the path
     of headings; code blocks are complete, and of several tabs there is one. `missing` counts the
@@ -121,18 +124,20 @@ def build_context(
     neighbors: int = 0,
     *,
     all_tabs: bool = False,
+    short_page: bool = True,
 ) -> Context:
     """Extend the hits of a response to sections; `on_page` has the hits of the preferred page.
 
-    The most relevant chunks come first: hits, then what stands near them in their sections. Sections of one
-    page are in its order. What another section says already is left out. `neighbors` adds the sections before
-    and after on the page, if they fit.
+    The most relevant chunks come first: hits, then other chunks of their sections. Sections of one page are
+    in its order. What another section says already is left out. If `short_page`, the page of the best hit is
+    one section if several of its sections have hits and it takes little of the budget. `neighbors` adds the
+    sections before and after on the page, if they fit; then no page is one section.
     """
     hits, page_used = prefer_page(response, on_page) if on_page else (response.hits, None)
     reader = _PageReader(opened.index)
     selector = _Selector(max_tokens, opened.embedder.count_tokens, all_tabs=all_tabs)
     preferred = on_page.filters.page_url if on_page and page_used else None
-    _choose_chunks(hits, reader, selector, preferred)
+    _choose_chunks(hits, reader, selector, preferred, short_page=short_page and not neighbors)
     if neighbors:
         selector.add_neighbors(neighbors)
     sections = selector.sections()
@@ -149,7 +154,7 @@ def with_sections(opened: OpenIndex, response: SearchResponse, section_tokens: i
     reader, texts = _PageReader(opened.index), {}
     for hit in response.hits:
         selector = _Selector(section_tokens, opened.embedder.count_tokens, all_tabs=False)
-        _choose_chunks([hit], reader, selector)
+        _choose_chunks([hit], reader, selector, short_page=False)
         texts[hit.chunk.id] = selector.sections()[0].text
 
     hits = {id(hit): replace(hit, section_text=texts[hit.chunk.id]) for hit in response.hits}
@@ -215,65 +220,95 @@ class _Unit(NamedTuple):
 
 
 class _PageReader:
-    """Reads each page once."""
+    """Reads each page once; pages in `whole` count as one section."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
         self._pages: dict[str, tuple[Chunk, ...]] = {}
+        self.whole: set[str] = set()
+
+    def page_of(self, chunk: Chunk) -> tuple[Chunk, ...]:
+        """Return the page of a chunk; a new generation may not have it any more."""
+        url = chunk.page_url
+        if url not in self._pages:
+            self._pages[url] = ()
+            with suppress(PageMissing):
+                self._pages[url] = read_page(self._index, url, self._index.info.collection).chunks
+        return self._pages[url]
 
     def locate(self, chunk: Chunk) -> tuple[_Section, int]:
         """Return the section of a chunk and its position on the page."""
-        url = chunk.page_url
-        if url not in self._pages:
-            try:
-                self._pages[url] = read_page(self._index, url, self._index.info.collection).chunks
-            except PageMissing:
-                self._pages[url] = ()
-        page = self._pages[url]
+        page = self.page_of(chunk)
         position = next((number for number, other in enumerate(page) if other.id == chunk.id), None)
         if position is None:  # a new generation without the chunk was published after the search
-            page, position = (chunk,), 0
+            return _Section((chunk,), 0, 1), 0
+        if chunk.page_url in self.whole:
+            return _Section(page, 0, len(page)), position
         start, end = next(run for run in section_runs(page) if run[0] <= position < run[1])
         return _Section(page, start, end), position
 
 
 def _choose_chunks(
-    hits: Sequence[Hit], reader: _PageReader, selector: _Selector, preferred: str | None = None
+    hits: Sequence[Hit],
+    reader: _PageReader,
+    selector: _Selector,
+    preferred: str | None = None,
+    *,
+    short_page: bool,
 ) -> None:
     """Choose hits and other chunks of their sections, the most relevant first, until the budget is spent.
 
-    The relevance of a hit is its score between the worst and the best one, 0 to 1. It decreases with the
-    distance from the hit, and pages with a better hit have more of it. The `preferred` page comes first. A
-    page is read only if one of its hits is chosen.
+    The relevance of a hit is its score between the worst and the best one, 0 to 1. Sections and pages with a
+    better hit have more of it. The `preferred` page comes first. If `short_page`, all chunks of the best
+    hit's page come next if other sections of it have hits, too, and if they take little of the budget. A page
+    is read only if one of its hits is chosen.
     """
     scores = [hit.score for hit in hits]
     low, span = min(scores, default=0.0), max(scores, default=0.0) - min(scores, default=0.0)
-    values = [(hit.score - low) / span if span else 1.0 for hit in hits]
     first = page_key(preferred) if preferred else None
+    values = [(hit.score - low) / span if span else 1.0 for hit in hits]
     values = [
         value + (page_key(hit.chunk.page_url) == first) for value, hit in zip(values, hits, strict=True)
     ]
-    best: dict[str, float] = {}
+    best: dict[tuple[str, ...], float] = defaultdict(float)
     for value, hit in zip(values, hits, strict=True):
-        best[hit.chunk.page_url] = max(best.get(hit.chunk.page_url, 0.0), value)
+        for place in _places(hit.chunk):
+            best[place] = max(best[place], value)
+
+    def around(chunk: Chunk) -> float:
+        page, section = _places(chunk)
+        return _PAGE_WEIGHT * best[page] + _SECTION_WEIGHT * best[section]
+
+    relevances = [value + around(hit.chunk) for value, hit in zip(values, hits, strict=True)]
+    if hits and short_page:
+        chunk = hits[relevances.index(max(relevances))].chunk
+        sections = {hit.chunk.headings for hit in hits if hit.chunk.page_url == chunk.page_url}
+        if len(sections) > 1 and selector.is_short(reader.page_of(chunk)):
+            reader.whole.add(chunk.page_url)
     numbers = count()  # ties keep their order
     queue: list[tuple[float, int, Hit | _Unit]] = [
-        (-value - _PAGE_BONUS * best[hit.chunk.page_url], next(numbers), hit)
-        for value, hit in zip(values, hits, strict=True)
+        (-value, next(numbers), hit) for value, hit in zip(relevances, hits, strict=True)
     ]
     heapify(queue)
+    expanded: set[str] = set()
     while queue and selector.has_room:
-        relevance, _, item = heappop(queue)
+        negative, _, item = heappop(queue)
         if isinstance(item, _Unit):
             selector.add(item)
         elif selector.fits(item.chunk):
             section, own = reader.locate(item.chunk)
             selector.add(_Unit(section, _with_lead_in(section, own), item))
-            bonus = _PAGE_BONUS * best[item.chunk.page_url]
-            for position in range(section.start, section.end):
-                nearness = (-relevance - bonus) * _DECAY ** abs(position - own)
-                unit = _Unit(section, _with_lead_in(section, position))
-                heappush(queue, (-nearness - bonus, next(numbers), unit))
+            if section.key in expanded:
+                continue
+            expanded.add(section.key)
+            others = negative if item.chunk.page_url in reader.whole else -around(item.chunk)
+            for position in sorted(range(section.start, section.end), key=lambda each: abs(each - own)):
+                heappush(queue, (others, next(numbers), _Unit(section, _with_lead_in(section, position))))
+
+
+def _places(chunk: Chunk) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what identifies the page and the section of a chunk."""
+    return (chunk.page_url,), (chunk.page_url, *chunk.headings)
 
 
 def _with_lead_in(section: _Section, position: int) -> tuple[int, ...]:
@@ -310,6 +345,15 @@ class _Selector:
             text = clean_markdown(chunk.text, all_tabs=True)
             self._measured[chunk.id] = self._count(text), word_runs(text)
         return self._measured[chunk.id]
+
+    def is_short(self, page: Sequence[Chunk]) -> bool:
+        """Return whether a page may be shown whole; of a long one, only the beginning is counted."""
+        free = self._max_tokens * _SHORT_PAGE
+        for chunk in page:
+            free -= self._measure(chunk)[0]
+            if free < 0:
+                return False
+        return bool(page)
 
     def add(self, unit: _Unit) -> None:
         """Choose the chunks of a unit if they fit, and if they are a hit or stand in the section of one."""

@@ -383,7 +383,8 @@ def _search_data(
     results = [result | {"text": clean_markdown(result["text"])} for result in data["results"]]
     if max_tokens is not None:
         best = {result["id"]: result for result in results}
-        sections = build_context(retriever.open_index(), response, None, max_tokens).sections
+        opened = retriever.open_index()
+        sections = build_context(opened, response, None, max_tokens, short_page=False).sections
         if not response.groups:
             sections = tuple(sorted(sections, key=lambda section: -section.score))
         results = [best[section.hits[0].chunk.id] | {"text": section.text} for section in sections]

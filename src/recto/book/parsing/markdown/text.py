@@ -213,17 +213,12 @@ class _TagReader:
             for string in _STRING.finditer(tag):
                 start = string.start(string.lastindex or 0)
                 text = tag[start : string.end() - 1]
-                argument = tag[start - 2] == "("  # of a function
-                if (
-                    argument
-                    or _TECHNICAL.fullmatch(string[1] or "")
-                    or text == label
-                    or not _is_sentence(text)
-                ):
+                if tag[start - 2] == "(" or _TECHNICAL.fullmatch(string[1] or ""):  # an argument
                     continue
-                before = tag.count("\n", 0, start)
-                shown += ["\n" * (before - line) or " ", text]
-                line = before + text.count("\n")
+                if text != label and _is_sentence(text):
+                    before = tag.count("\n", 0, start)
+                    shown += ["\n" * (before - line) or " ", text]
+                    line = before + text.count("\n")
         return "".join([*shown, "\n" * (tag.count("\n") - line)])
 
     def _label(self, tag: str, name: str) -> str:
