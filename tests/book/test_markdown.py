@@ -180,12 +180,19 @@ and it isn't random.`}
   difficulty="medium"
 />
 
+export const Faq = {
+  wild: [{title: "Do wild bees sting people?", content: `Rarely, see
+[Stings](https://bees.example/stings) and <code>sting()</code>.`}],
+};
+
+export const Mark = ({children}) => <b title="not shown to any reader">{children}</b>;
+
 <Card title="Hives" description="蜂の巣の作り方" icon="hive-icon" />
 
 <div title="Not a component" data-note="this is not shown to readers">Text.</div>
 """
     (section,) = parse(source, title="Bees", mdx=True).sections
-    quiz, card, div = section.blocks
+    quiz, faq, card, div = section.blocks
     assert quiz.text.split("\n") == [
         "Why do bees dance in the hive?",
         "To keep the brood warm",
@@ -194,6 +201,9 @@ and it isn't random.`}
         "and it isn't random.",
     ]
     assert quiz.lines == (2, 4, 5, 11, 12)
+    assert faq.text == (
+        "Do wild bees sting people? Rarely, see\n[Stings](https://bees.example/stings) and sting()."
+    )
     assert (card.text, div.text) == ("Hives 蜂の巣の作り方", "Not a component Text.")
 
 

@@ -25,6 +25,8 @@ _SEEN = re.compile(r"\b(?:label|title|alt|summary|caption|header)=(?:\{\s*)?(?:\
 _STRING = re.compile(r"(?:([\w-]+)\s*[=:]\s*\{?\s*)?(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)")
 _TECHNICAL = re.compile(r"\w*[cC]lass\w*|code|d|href|id|key|path|src|style|to|url")
 _WORD = re.compile(r"[^\W\d_]{2}")
+_DATA = re.compile(r"\s*export\s+const\s+\w+\s*=\s*[\[{]")
+_INLINE_TAG = re.compile(r"</?[a-z][^<>\n]*>")
 _EAST_ASIAN = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]{4}")
 _VALUE = re.compile(r"\bvalue=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
 _CHOICE = re.compile(r"\{[^{}]*\}")
@@ -160,9 +162,24 @@ def _template_text(tag: re.Match[str]) -> str:
     return (text[1] if text else "") + "\n" * tag[0].count("\n")
 
 
+def _sentences(code: str, known: str = "") -> str:
+    """Return the sentences in the strings of JSX or data, except one that is `known`, on their lines."""
+    shown, line = [], 0
+    for string in _STRING.finditer(code):
+        start = string.start(string.lastindex or 0)
+        text = _INLINE_TAG.sub("", code[start : string.end() - 1])
+        if code[start - 2] == "(" or _TECHNICAL.fullmatch(string[1] or ""):  # an argument of a function
+            continue
+        if text != known and _is_sentence(text):
+            before = code.count("\n", 0, start)
+            shown += ["\n" * (before - line) or " ", text]
+            line = before + text.count("\n")
+    return "".join([*shown, "\n" * (code.count("\n") - line)])
+
+
 def _is_sentence(text: str) -> bool:
-    """Return whether a string of a component is text for readers, not code, a name or an address."""
-    if any(mark in text for mark in ("://", "=>", "{", "</")):
+    """Return whether a string is text for readers, not code, a name or an address."""
+    if text.startswith(("http://", "https://")) or any(mark in text for mark in ("=>", "{", "}", "</")):
         return False
     return sum(bool(_WORD.search(word)) for word in text.split()) > 2 or bool(_EAST_ASIAN.search(text))
 
@@ -208,18 +225,8 @@ class _TagReader:
     def _shown(self, tag: str, name: str) -> str:
         """Return the visible text of a tag with as many lines: its label, and sentences of a component."""
         label = self._label(tag, name)
-        shown, line = [f" {label} "], 0
-        if name[:1].isupper() and name != "Tabs":
-            for string in _STRING.finditer(tag):
-                start = string.start(string.lastindex or 0)
-                text = tag[start : string.end() - 1]
-                if tag[start - 2] == "(" or _TECHNICAL.fullmatch(string[1] or ""):  # an argument
-                    continue
-                if text != label and _is_sentence(text):
-                    before = tag.count("\n", 0, start)
-                    shown += ["\n" * (before - line) or " ", text]
-                    line = before + text.count("\n")
-        return "".join([*shown, "\n" * (tag.count("\n") - line)])
+        component = name[:1].isupper() and name != "Tabs"
+        return f" {label} " + (_sentences(tag, label) if component else "\n" * tag.count("\n"))
 
     def _label(self, tag: str, name: str) -> str:
         """Return the visible label of a tag."""
@@ -268,7 +275,8 @@ class PageLines:
             return
         first, last = token.map[0], min(token.map[1], len(self.written))
         if token.type in ("mdx_code", "stray"):
-            self._kept[first:last] = [None] * (last - first)
+            code = "\n".join(self.written[first:last])
+            self._put(first, last, _sentences(code).split("\n") if _DATA.match(code) else ())
         elif token.type in ("html_block", "mdx_tag"):
             self._note_ids(token.content, first)
             self._put(first, last, self._tag_reader.words(token.content))
