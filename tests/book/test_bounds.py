@@ -37,6 +37,8 @@ PAGES = {
     "many backticks": "`a``b```c" * (SIZE // 9) + "&amp; end",
     "math that opens": "$$a\n\n" * 20_000 + "end",
     "exports that open": "export const a = {\n\n" * 5_000 + "end",
+    "exports of a word": "export const a = [" + "x" * SIZE + "]\n\nend",
+    "exports of strings": "export const a = [\n" + '"one two three",\n' * (SIZE // 17) + "]\n\nend",
     "templates that open": "{{< a " * (SIZE // 6) + " end",
     "a diagram of brackets": "```mermaid\ngraph TD\n" + ("A" + "(" * 900 + "\n") * 900 + "```\n\nend",
     "too many lines": "- \n" * 300_000 + "end",

@@ -173,6 +173,17 @@ def test_omitted_chunks_are_marked(retriever: Retriever) -> None:
     assert shown.missing == len(section) - 2
 
 
+def test_only_a_short_page_with_several_hits_is_shown_whole(retriever: Retriever) -> None:
+    page = retriever.page(FUNDAMENTALS).chunks
+    hits = [Hit(1.0 - number / 10, chunk, 0.9) for number, chunk in enumerate((page[0], page[-1]))]
+    tokens = sum(retriever.embedder.count_tokens(chunk.text) for chunk in page)
+    (whole,) = context_of(retriever, hits, 2 * tokens).sections
+    assert (whole.chunks, [hit.chunk for hit in whole.hits]) == (page, [page[0], page[-1]])
+    assert "\n\n## " in whole.text
+    assert len(context_of(retriever, hits, tokens).sections) == 2
+    assert context_of(retriever, hits[:1], 2 * tokens).sections[0].chunks == section_of(retriever, hits[0])
+
+
 def test_neighbors_are_the_sections_around(retriever: Retriever) -> None:
     alone = retriever.context(QUESTION, 50_000, top_k=1)
     around = retriever.context(QUESTION, 50_000, top_k=1, neighbors=1)

@@ -22,7 +22,7 @@ _FENCE = re.compile(r"^[ \t>]*+(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`\s]*+)
 _QUOTES = re.compile(r"[\"'`{}>]")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*(?<!:))?(?=[\s/>{])")
 _SEEN = re.compile(r"\b(?:label|title|alt|summary|caption|header)=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
-_STRING = re.compile(r"(?:([\w-]+)\s*[=:]\s*\{?\s*)?(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)")
+_STRING = re.compile(r"(?:(?<![\w-])([\w-]+)\s*[=:]\s*\{?\s*)?(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)")
 _TECHNICAL = re.compile(r"\w*[cC]lass\w*|code|d|href|id|key|path|src|style|to|url")
 _WORD = re.compile(r"[^\W\d_]{2}")
 _DATA = re.compile(r"\s*export\s+const\s+\w+\s*=\s*[\[{]")
@@ -164,17 +164,17 @@ def _template_text(tag: re.Match[str]) -> str:
 
 def _sentences(code: str, known: str = "") -> str:
     """Return the sentences in the strings of JSX or data, except one that is `known`, on their lines."""
-    shown, line = [], 0
+    shown: list[str] = []
+    position = 0
     for string in _STRING.finditer(code):
-        start = string.start(string.lastindex or 0)
-        text = _INLINE_TAG.sub("", code[start : string.end() - 1])
+        start, end = string.start(string.lastindex or 0), string.end() - 1
         if code[start - 2] == "(" or _TECHNICAL.fullmatch(string[1] or ""):  # an argument of a function
             continue
+        text = _INLINE_TAG.sub("", code[start:end])
         if text != known and _is_sentence(text):
-            before = code.count("\n", 0, start)
-            shown += ["\n" * (before - line) or " ", text]
-            line = before + text.count("\n")
-    return "".join([*shown, "\n" * (code.count("\n") - line)])
+            shown += ["\n" * code.count("\n", position, start) or " ", text]
+            position = end
+    return "".join([*shown, "\n" * code.count("\n", position)])
 
 
 def _is_sentence(text: str) -> bool:
