@@ -265,8 +265,8 @@ def _choose_chunks(
     """
     scores = [hit.score for hit in hits]
     low, span = min(scores, default=0.0), max(scores, default=0.0) - min(scores, default=0.0)
-    first = page_key(preferred) if preferred else None
     values = [(hit.score - low) / span if span else 1.0 for hit in hits]
+    first = page_key(preferred) if preferred else None
     values = [
         value + (page_key(hit.chunk.page_url) == first) for value, hit in zip(values, hits, strict=True)
     ]
@@ -292,7 +292,7 @@ def _choose_chunks(
     heapify(queue)
     expanded: set[str] = set()
     while queue and selector.has_room:
-        negative, _, item = heappop(queue)
+        priority, _, item = heappop(queue)
         if isinstance(item, _Unit):
             selector.add(item)
         elif selector.fits(item.chunk):
@@ -301,7 +301,7 @@ def _choose_chunks(
             if section.key in expanded:
                 continue
             expanded.add(section.key)
-            others = negative if item.chunk.page_url in reader.whole else -around(item.chunk)
+            others = priority if item.chunk.page_url in reader.whole else -around(item.chunk)
             for position in sorted(range(section.start, section.end), key=lambda each: abs(each - own)):
                 heappush(queue, (others, next(numbers), _Unit(section, _with_lead_in(section, position))))
 

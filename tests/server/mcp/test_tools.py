@@ -136,6 +136,9 @@ def test_search(retriever: Retriever) -> None:
         assert shown["text"].startswith(f"# {' > '.join(hit['headings'])}\n")
         assert f"{shown['url']}\n\n{quoted(shown['text'])}" in text
         assert f"matches: {', '.join(shown['matches'])})" in text
+    roomy = data_of(retriever, "search_book", query=QUESTION, top_k=10, max_tokens=20_000)["results"]
+    paths = {hit.chunk.headings for hit in retriever.search(QUESTION, 10).hits}
+    assert {tuple(shown["headings"]) for shown in roomy} == paths  # sections, not the whole page
 
 
 def test_filters(retriever: Retriever) -> None:
