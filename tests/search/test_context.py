@@ -11,11 +11,14 @@ import pytest
 
 from recto.errors import InvalidArgument
 from recto.evaluation.drafts import draft
+from recto.evaluation.integrity import embedded_text
+from recto.protocols import Embedder
 from recto.search.context import OMISSION, Context, build_context, prefer_page
 from recto.search.markdown import _code_blocks, clean_markdown, one_line
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
-from recto.types.search import MODES, Chunk, Filters, Hit, Mode
+from recto.types.search import MODES, Chunk, Filters, Hit, Mode, Vector
+from tests.shared_embedder import ForwardingEmbedder
 
 QUESTION = "How do nodes exchange messages?"
 FUNDAMENTALS = "local://docs/docs/module-1-ros2/01-ros2-fundamentals"
@@ -79,6 +82,42 @@ def test_the_budget_holds_without_repetition(retriever: Retriever, max_tokens: i
     pages = list(dict.fromkeys(page for page, _ in places))
     assert pages[0] == context.response.hits[0].chunk.page_url, "the best page comes first"
     assert places == sorted(places, key=lambda place: (pages.index(place[0]), place[1])), "in its order"
+
+
+class PassageModel(ForwardingEmbedder):
+    """Embeds every query for passages as one text."""
+
+    finds_passages = True
+
+    def __init__(self, embedder: Embedder, text: str) -> None:
+        super().__init__(embedder)
+        self.text, self.asked = text, list[str]()
+
+    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
+        self.asked += texts
+        return super().embed_documents([self.text] * len(texts))
+
+
+def test_passages_choose_the_chunks(retriever: Retriever) -> None:
+    """Chunks and sections have the scores of passages, pages those of the search; hits keep theirs."""
+    opened, response = retriever.open_index(), retriever.search(QUESTION, 20)
+    last = response.hits[-1]
+    model = PassageModel(retriever.embedder, embedded_text(last.chunk) or "")
+    context = build_context(replace(opened, embedder=model), response, None, 100)
+    assert context.sections[0].hits == (last,)
+    assert context.response is response
+    assert model.asked == [QUESTION]
+    without = build_context(
+        replace(opened, embedder=ForwardingEmbedder(retriever.embedder)), response, None, 100
+    )
+    assert without.sections[0].hits[0] == response.hits[0]
+
+    model.finds_passages = False
+    assert build_context(replace(opened, embedder=model), response, None, 100) == without
+    lexical = retriever.search(QUESTION, 20, mode="lexical")
+    model.finds_passages = True
+    assert build_context(replace(opened, embedder=model), lexical, None, 100).sections
+    assert model.asked == [QUESTION], "one query, and none without hits or in lexical mode"
 
 
 def made(retriever: Retriever, *texts: str) -> tuple[Hit, ...]:
@@ -153,12 +192,13 @@ def test_a_chunk_over_the_budget_ends_after_a_sentence(retriever: Retriever) -> 
     (hit,) = retriever.search(QUESTION, 1).hits
     sentences = " ".join(f"Sentence {number} tells about the messages of nodes." for number in range(60))
     long = replace(hit, chunk=replace(hit.chunk, id="gone", text=sentences))
-    context = context_of(retriever, (long, hit), 100, 2)
+    other = replace(hit, chunk=replace(hit.chunk, id="gone, too"))
+    context = context_of(retriever, (long, other), 100, 2)
     first, *_ = context.sections
     assert first.truncated
     assert first.text.endswith("of nodes.")
     assert 70 < first.tokens <= 100
-    assert context.left_out == (hit,)
+    assert context.left_out == (other,)
 
 
 def test_omitted_chunks_are_marked(retriever: Retriever) -> None:

@@ -248,7 +248,9 @@ class LocalEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries; tokens beyond the model's limit are ignored."""
-        rows = [self._truncated(row) for row in self._query_tokens(texts)]
+        return self._embed_query_rows([self._truncated(row) for row in self._query_tokens(texts)])
+
+    def _embed_query_rows(self, rows: list[list[int]]) -> list[Vector]:
         if len(rows) == 1:
             return self._run(self._sessions.single(), rows)
         return self._embed(rows, self._sessions.parallel, None)

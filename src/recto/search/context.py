@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from itertools import count, groupby
+from operator import add
 from typing import NamedTuple
 
 from recto._util.text import page_key
 from recto.errors import InvalidArgument, PageMissing
-from recto.protocols import Index
+from recto.protocols import Index, PassageEmbedder
 from recto.search.markdown import clean_markdown, close_fences, one_line
 from recto.search.pages import read_page, section_runs, to_markdown
-from recto.search.pipeline import OpenIndex
+from recto.search.pipeline import OpenIndex, SearchOptions, search_index, with_vectors
+from recto.search.query import MAX_TOP_K
 from recto.search.selection import longest_start, truncate, word_runs
 from recto.types.search import HEADING_SEPARATOR, Chunk, Filters, Hit, Outcome, PageGroup, SearchResponse
 
@@ -128,16 +130,18 @@ def build_context(
 ) -> Context:
     """Extend the hits of a response to sections; `on_page` has the hits of the preferred page.
 
-    The most relevant chunks come first: hits, then other chunks of their sections. Sections of one page are
-    in its order. What another section says already is left out. If `short_page`, the page of the best hit is
-    one section if several of its sections have hits and it takes little of the budget. `neighbors` adds the
-    sections before and after on the page, if they fit; then no page is one section.
+    The most relevant chunks come first: hits, then other chunks of their sections. If the model can embed the
+    query for passages, these scores choose the chunks and sections. Sections of one page are in its order.
+    What another section says already is left out. If `short_page`, the page of the best hit is one section if
+    several of its sections have hits and it takes little of the budget. `neighbors` adds the sections before
+    and after on the page, if they fit; then no page is one section.
     """
     hits, page_used = prefer_page(response, on_page) if on_page else (response.hits, None)
     reader = _PageReader(opened.index)
     selector = _Selector(max_tokens, opened.embedder.count_tokens, all_tabs=all_tabs)
     preferred = on_page.filters.page_url if on_page and page_used else None
-    _choose_chunks(hits, reader, selector, preferred, short_page=short_page and not neighbors)
+    scores = passage_scores(opened, response)
+    _choose_chunks(hits, reader, selector, preferred, scores, short_page=short_page and not neighbors)
     if neighbors:
         selector.add_neighbors(neighbors)
     sections = selector.sections()
@@ -146,6 +150,19 @@ def build_context(
     message = _page_message(on_page, used=bool(page_used)) if on_page else ""
     used = sum(section.tokens for section in sections)
     return Context(response, sections, used, max_tokens, left_out, page_used, message)
+
+
+def passage_scores(opened: OpenIndex, response: SearchResponse) -> dict[str, float]:
+    """Return the scores of the best passages by the ids of chunks; empty if the model has no such scores."""
+    embedder = opened.embedder
+    if response.mode == "lexical" or not response.hits or not isinstance(embedder, PassageEmbedder):
+        return {}
+    if not embedder.finds_passages:
+        return {}
+    texts = [response.query]
+    queries = with_vectors(opened.analyze(texts), embedder.embed_passage_queries(texts))
+    options = SearchOptions(MAX_TOP_K, response.mode, response.filters)
+    return {hit.chunk.id: hit.score for hit in search_index(opened.index, queries, options)[0].hits}
 
 
 def with_sections(opened: OpenIndex, response: SearchResponse, section_tokens: int) -> SearchResponse:
@@ -253,27 +270,28 @@ def _choose_chunks(
     reader: _PageReader,
     selector: _Selector,
     preferred: str | None = None,
+    passages: Mapping[str, float] | None = None,
     *,
     short_page: bool,
 ) -> None:
     """Choose hits and other chunks of their sections, the most relevant first, until the budget is spent.
 
     The relevance of a hit is its score between the worst and the best one, 0 to 1. Sections and pages with a
-    better hit have more of it. The `preferred` page comes first. If `short_page`, all chunks of the best
-    hit's page come next if other sections of it have hits, too, and if they take little of the budget. A page
-    is read only if one of its hits is chosen.
+    better hit have more of it. If there are scores of `passages`, by the ids of chunks, they count for chunks
+    and sections; a chunk without one has the worst. The `preferred` page comes first. If `short_page`, all
+    chunks of the best hit's page come next if other sections of it have hits, too, and if they take little of
+    the budget. A page is read only if one of its hits is chosen.
     """
-    scores = [hit.score for hit in hits]
-    low, span = min(scores, default=0.0), max(scores, default=0.0) - min(scores, default=0.0)
-    values = [(hit.score - low) / span if span else 1.0 for hit in hits]
     first = page_key(preferred) if preferred else None
-    values = [
-        value + (page_key(hit.chunk.page_url) == first) for value, hit in zip(values, hits, strict=True)
-    ]
+    preferences = [float(page_key(hit.chunk.page_url) == first) for hit in hits]
+    values = of_pages = list(map(add, _scaled([hit.score for hit in hits]), preferences))
+    if passages:
+        worst = min(passages.values())
+        values = list(map(add, _scaled([passages.get(hit.chunk.id, worst) for hit in hits]), preferences))
     best: dict[tuple[str, ...], float] = defaultdict(float)
-    for value, hit in zip(values, hits, strict=True):
-        for place in _places(hit.chunk):
-            best[place] = max(best[place], value)
+    for of_page, value, hit in zip(of_pages, values, hits, strict=True):
+        for place, relevance in zip(_places(hit.chunk), (of_page, value), strict=True):
+            best[place] = max(best[place], relevance)
 
     def around(chunk: Chunk) -> float:
         page, section = _places(chunk)
@@ -304,6 +322,12 @@ def _choose_chunks(
             others = priority if item.chunk.page_url in reader.whole else -around(item.chunk)
             for position in sorted(range(section.start, section.end), key=lambda each: abs(each - own)):
                 heappush(queue, (others, next(numbers), _Unit(section, _with_lead_in(section, position))))
+
+
+def _scaled(scores: Sequence[float]) -> list[float]:
+    """Return where scores lie between the worst and the best one, 0 to 1."""
+    low, high = min(scores, default=0.0), max(scores, default=0.0)
+    return [(score - low) / (high - low) if high > low else 1.0 for score in scores]
 
 
 def _places(chunk: Chunk) -> tuple[tuple[str, ...], tuple[str, ...]]:

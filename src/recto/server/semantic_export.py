@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from recto._util.languages import ENGLISH
 from recto.embedders.granite.embedder import MERGES, RECTO_EN_1
-from recto.embedders.granite.weights import INSTALL, LAST, LINEAR, find_pack, read_calibration, read_int8_body
+from recto.embedders.granite.weights import (
+    INSTALL,
+    LAST,
+    LINEAR,
+    PROMPT_TOKENS,
+    find_pack,
+    read_calibration,
+    read_int8_body,
+)
 from recto.errors import ConfigurationError
 from recto.protocols import Index
 from recto.search.lexical import SINGLE_WORD_WEIGHT, unknown_language_weight
@@ -121,7 +129,8 @@ def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
     import numpy as np
 
     weights = read_int8_body(find_pack())
-    numbers, scales = weights.pop("word.q"), weights.pop("word.s")
+    # A page has no contexts, so it does not need the passage prompt after the words.
+    numbers, scales = (weights.pop(name)[: PROMPT_TOKENS.start] for name in ("word.q", "word.s"))
     shards = [
         scales[start : start + SHARD_TOKENS].tobytes() + numbers[start : start + SHARD_TOKENS].tobytes()
         for start in range(0, len(numbers), SHARD_TOKENS)

@@ -27,6 +27,7 @@ class Model:
     """Records its calls, which wait until `gate` is set; certain texts make it fail."""
 
     warm_up = count_tokens = embed_documents = None  # not called
+    finds_passages = True
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -40,6 +41,9 @@ class Model:
         for text in FAULTS.keys() & {*texts} - {"nothing"}:
             raise FAULTS[text](text)
         return [] if "nothing" in texts else [vector(text) for text in texts]
+
+    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
+        return [[-value for value in found] for found in self.embed_queries(texts)]
 
     def wait_for(self, count: int) -> None:
         """Wait until so many texts are in the queue or were embedded."""
@@ -75,6 +79,22 @@ def test_short_queries_are_not_padded_to_long_ones() -> None:
     assert model.ask_at_once(texts) == [vector(text) for text in texts]
     batches = [["first"], [short, f"{short}s", f"{short}!"], [long, long.upper()]]
     assert list(map(sorted, model.calls)) == list(map(sorted, batches))
+
+
+def test_queries_for_passages_have_batches_of_their_own() -> None:
+    model, texts = Model(), [f"question number {number}" for number in range(6)]
+    with ThreadPoolExecutor(1 + len(texts)) as pool:
+        first = pool.submit(model.batching.embed_query, "first")
+        model.wait_for(1)
+        calls = [model.batching.embed_queries, model.batching.embed_passage_queries]
+        rest = [pool.submit(calls[number % 2], [text]) for number, text in enumerate(texts)]
+        wait_until(lambda: len(model.batching._queue) == len(texts), 60)
+        model.gate.set()
+        assert first.result(60) == vector("first")
+        for number, (text, one) in enumerate(zip(texts, rest, strict=True)):
+            assert one.result(60) == [[-value if number % 2 else value for value in vector(text)]]
+    assert model.batching.finds_passages
+    assert list(map(sorted, model.calls[1:])) in ([texts[::2], texts[1::2]], [texts[1::2], texts[::2]])
 
 
 @pytest.mark.parametrize("text", FAULTS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
@@ -15,6 +15,7 @@ from recto.embedders.granite.bpe import AsciiTokenizer, ascii_words
 from recto.embedders.granite.runtime import check_vector, open_graph
 from recto.embedders.granite.weights import (
     BODY_SHA256,
+    PROMPT_TOKENS,
     Arrays,
     cached_weights,
     check_pack,
@@ -36,6 +37,7 @@ from recto.embedders.onnx import (
 )
 from recto.settings import BUILT_IN_MODEL, GRANITE_MODEL, Precision
 from recto.types.index import EmbedderFingerprint
+from recto.types.search import Vector
 
 MAX_TOKENS = 512
 PROBE = (0, 2264, 16, 10, 8304, 116, 2)
@@ -101,8 +103,8 @@ GRANITE = _built_in(
         variant="int8-weights-fp32",
     ),
     (
-        "9f76b25c00bcefddc91fe75d6d5e2fdfab1241fe7edd4319fe162d4d7e242190",
-        "69eab2c45511f55890901d447c87716daf8084a502409ff283bb67d86cb91d7c",
+        "6259321c8043a0b2a4b36341c1a4622d8e692175f115553819f8fc7a3c42095d",
+        "6bb03ad9e49eb6c30782c037a27b078ca5e7921f7408b660de7e3fa295cbee2a",
     ),
     (read_pack, lambda pack: quantize(read_pack(pack), read_calibration())),
 )
@@ -110,8 +112,8 @@ RECTO_EN_1 = _built_in(
     BUILT_IN_MODEL,
     EmbedderFingerprint(BUILT_IN_MODEL, BODY_SHA256[:40], dim=384, variant="int8-weights-fp32"),
     (
-        "3775ddc731153a13c03ceb2b843f14a26d75c486edffb8a0803edc6e3d64d94e",
-        "393443e4980461d7e54f25b7a7cb25454ae4a9c7249e9f2a869832cd73c515a0",
+        "2d1265aa113777e531defc5f4ee081627c26d019425903afdf96c4b708535cb8",
+        "969aad510000c22e6fa839cfc55393e1b360eac5d91b4337fd3ff13fa9333d50",
     ),
     (read_body, read_int8_body),
     BUILT_IN_MODEL,
@@ -143,6 +145,12 @@ class BuiltInEmbedder(LocalEmbedder):
             ascii_words,
         )
         self._open_other = cache(open_other)
+        self.finds_passages = fingerprint.model == BUILT_IN_MODEL
+
+    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several queries to find passages: recto-en-1 has a prompt for that."""
+        rows = ([row[0], *PROMPT_TOKENS, *row[1:]] for row in self._query_tokens(texts))
+        return self._embed_query_rows([self._truncated(row) for row in rows])
 
     def for_index(self, index: EmbedderFingerprint) -> LocalEmbedder | None:
         """Return the embedder of the built-in model that made an index, or None if another model did."""

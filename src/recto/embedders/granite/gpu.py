@@ -98,12 +98,10 @@ class GpuEmbedder(BuiltInEmbedder):
         else:
             super().warm_up()
 
-    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries; tokens beyond the model's limit are ignored."""
-        runner = self._started() if self._embeds_queries and texts else None
+    def _embed_query_rows(self, rows: list[list[int]]) -> list[Vector]:
+        runner = self._started() if self._embeds_queries and rows else None
         if runner is None:
-            return super().embed_queries(texts)
-        rows = [self._truncated(row) for row in self._query_tokens(texts)]
+            return super()._embed_query_rows(rows)
         with _as_embedding_error():
             return runner.finish(runner.launch(rows))
 

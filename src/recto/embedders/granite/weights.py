@@ -30,6 +30,10 @@ INSTALL = f"pip install --force-reinstall {DISTRIBUTION}=={VERSION}"
 CALIBRATION = Path(__file__).with_name("granite-int8.npz")
 BODY = Path(__file__).with_name("recto-en-1.npz")
 BODY_SHA256 = "7dd1426a95b235950896165bdf164185694208e3cb84f5842cd188bea0f83fe4"
+PROMPT = Path(__file__).with_name("recto-en-1-passages.npz")
+PROMPT_SHA256 = "bd29d730b7181daa9f66b02db36afbbc96960c2d788fe37dc826819d7c182991"
+PROMPT_TOKENS = range(50_265, 50_281)
+"""The learned tokens that recto-en-1 puts before a query for passages: rows after those of the vocabulary."""
 LAST = 5
 LINEAR = tuple(
     f"l{layer}.{part}"
@@ -80,13 +84,20 @@ def read_tokenizer(path: Path) -> bytes:
 
 
 def read_pack(path: Path) -> dict[str, NDArray[Any]]:
-    """Read the weights of a pack: linear layers as float32, the word embeddings as they are stored."""
+    """Read the weights of a pack: linear layers as float32, the word embeddings as they are stored.
+
+    The passage prompt follows the words: the graphs are the same for all built-in models.
+    """
+    import numpy as np
+
     weights: dict[str, NDArray[Any]] = {}
     with path.open("rb") as file:
         header = _read_header(file, path)
         file.read(header["tokenizer_len"])
         for tensor in header["tensors"]:
             weights.update(_tensor(tensor, file.read(tensor["len"])))
+    for name, rows in _read_arrays(PROMPT, PROMPT_SHA256).items():
+        weights[name] = np.concatenate([weights[name], rows])
     return _as_in_graph(weights, header["arch"])
 
 
@@ -198,16 +209,21 @@ def read_int8_body(pack: Path) -> dict[str, NDArray[Any]]:
 
 def _trained(pack: Path) -> dict[str, NDArray[Any]]:
     """Read the body that `training/train.py` wrote, and the tables of the pack."""
+    body, tables = _read_arrays(BODY, BODY_SHA256), read_pack(pack)
+    return {name: tables[name] for name in ("word.q", "word.s", "positions")} | body
+
+
+def _read_arrays(path: Path, expected: str) -> dict[str, NDArray[Any]]:
+    """Read arrays that belong to recto-en-1, after a check of the file's hash."""
     import numpy as np
 
-    if not BODY.is_file() or sha256(BODY) != BODY_SHA256:
+    if not path.is_file() or sha256(path) != expected:
         raise ConfigurationError(
-            f"The local embedding model is damaged: {BODY} does not have the expected hash",
+            f"The local embedding model is damaged: {path} does not have the expected hash",
             hint=install_command(),
         )
-    tables = read_pack(pack)
-    with np.load(BODY) as data:
-        return {name: tables[name] for name in ("word.q", "word.s", "positions")} | dict(data)
+    with np.load(path) as data:
+        return dict(data)
 
 
 def _divide_values(linear: dict[str, NDArray[Any]], name: str, factors: NDArray[Any]) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from recto.errors import ErrorKind, RectoError, Unreachable
-from recto.protocols import Embedder, MultiModel, known_languages
+from recto.protocols import Embedder, MultiModel, PassageEmbedder, known_languages
 from recto.server.limits import CallCancelled, CurrentRequest, current_request
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
@@ -82,6 +82,7 @@ class _Waiting:
     tokens: float
     turn: float
     request: CurrentRequest
+    for_passages: bool = False
     vector: Future[Vector] = field(default_factory=Future)
 
 
@@ -138,16 +139,28 @@ class BatchingEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries, together with queries of other threads."""
+        return self._wait(texts, for_passages=False)
+
+    @property
+    def finds_passages(self) -> bool:
+        """Whether the model embeds queries for passages in another way."""
+        return isinstance(self._inner, PassageEmbedder) and self._inner.finds_passages
+
+    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several queries for passages, together with those of other threads."""
+        return self._wait(texts, for_passages=True)
+
+    def _wait(self, texts: Sequence[str], *, for_passages: bool) -> list[Vector]:
         with self._lock:
-            waiting = [self._enqueue(text, current_request()) for text in texts]
+            waiting = [self._enqueue(text, current_request(), for_passages=for_passages) for text in texts]
         self._model_thread.submit(self._embed_queue)
         return [one.vector.result() for one in waiting]
 
-    def _enqueue(self, text: str, request: CurrentRequest) -> _Waiting:
+    def _enqueue(self, text: str, request: CurrentRequest, *, for_passages: bool) -> _Waiting:
         tokens = 2 + len(text) / _CHARACTERS_PER_TOKEN
         turn = max(self._served, self._turns.get(request.caller, 0.0))
         self._turns[request.caller] = turn + tokens
-        waiting = _Waiting(text, tokens, turn, request)
+        waiting = _Waiting(text, tokens, turn, request, for_passages)
         insort(self._queue, waiting, key=lambda one: one.turn)
         return waiting
 
@@ -180,7 +193,7 @@ class BatchingEmbedder:
         """Give every text its vector or its error; raise nothing, because other threads wait."""
         try:
             self._on_batch(len(batch))
-            vectors = self._inner.embed_queries([one.text for one in batch])
+            vectors = self._inner_call(for_passages=batch[0].for_passages)([one.text for one in batch])
             for one, vector in list(zip(batch, vectors, strict=True)):
                 one.vector.set_result(vector)
         except BaseException as error:  # noqa: BLE001 - each thread raises it for itself
@@ -190,15 +203,22 @@ class BatchingEmbedder:
                 else:
                     one.vector.set_exception(error)
 
+    def _inner_call(self, *, for_passages: bool) -> Callable[[Sequence[str]], list[Vector]]:
+        """Return the method of the model for one kind of queries."""
+        if for_passages and isinstance(self._inner, PassageEmbedder):
+            return self._inner.embed_passage_queries
+        return self._inner.embed_queries
+
 
 def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
-    """Return the first text and the others that cost less beside it than in a call of their own.
+    """Return the first text and others of its kind that cost less beside it than in a call of their own.
 
     All texts of a batch are padded to the longest: a short query is expensive next to a long one.
     """
     if not waiting:
         return []
     first, *others = waiting
+    others = [one for one in others if one.for_passages == first.for_passages]
     batch, longest = [first], first.tokens
     for one in sorted(others, key=lambda other: abs(other.tokens - first.tokens)):
         padded = max(longest, one.tokens)
