@@ -1,4 +1,4 @@
-"""The built-in model, granite-embedding-30m-english, and the code that starts it fast (private).
+"""The built-in models, recto-en-1 and its base, and the code that starts them fast (private).
 
 Every `recto search` is a new process that embeds one query. With the usual libraries (numpy, onnxruntime's
 Python interface, `tokenizers`) the first vector takes 0.46 s, most of it for imports and tables that one
