@@ -88,6 +88,7 @@ class PassageModel(ForwardingEmbedder):
     """Embeds every query for passages as one text."""
 
     finds_passages = True
+    languages: tuple[str, ...] = ("en",)
 
     def __init__(self, embedder: Embedder, text: str) -> None:
         super().__init__(embedder)
@@ -115,9 +116,11 @@ def test_passages_choose_the_chunks(retriever: Retriever) -> None:
     model.finds_passages = False
     assert build_context(replace(opened, embedder=model), response, None, 100) == without
     lexical = retriever.search(QUESTION, 20, mode="lexical")
-    model.finds_passages = True
+    model.finds_passages, model.languages = True, ("fr",)
+    assert build_context(replace(opened, embedder=model), response, None, 100) == without
+    model.languages = ("en",)
     assert build_context(replace(opened, embedder=model), lexical, None, 100).sections
-    assert model.asked == [QUESTION], "one query, and none without hits or in lexical mode"
+    assert model.asked == [QUESTION], "not in lexical mode, nor in another language"
 
 
 def made(retriever: Retriever, *texts: str) -> tuple[Hit, ...]:

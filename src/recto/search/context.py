@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from recto._util.text import page_key
 from recto.errors import InvalidArgument, PageMissing
-from recto.protocols import Index, PassageEmbedder
+from recto.protocols import Index, PassageEmbedder, known_languages
 from recto.search.markdown import clean_markdown, close_fences, one_line
 from recto.search.pages import read_page, section_runs, to_markdown
 from recto.search.pipeline import OpenIndex, SearchOptions, search_index, with_vectors
@@ -153,14 +153,19 @@ def build_context(
 
 
 def passage_scores(opened: OpenIndex, response: SearchResponse) -> dict[str, float]:
-    """Return the scores of the best passages by the ids of chunks; empty if the model has no such scores."""
+    """Return the scores of the best passages by the ids of chunks.
+
+    There are none if the model cannot embed queries for passages, or does not know the language of the query.
+    """
     embedder = opened.embedder
     if response.mode == "lexical" or not response.hits or not isinstance(embedder, PassageEmbedder):
         return {}
-    if not embedder.finds_passages:
-        return {}
     texts = [response.query]
-    queries = with_vectors(opened.analyze(texts), embedder.embed_passage_queries(texts))
+    queries, known = opened.analyze(texts), known_languages(embedder)
+    is_known = not (known and queries[0].lexical) or queries[0].lexical.language in known
+    if not (embedder.finds_passages and is_known):
+        return {}
+    queries = with_vectors(queries, embedder.embed_passage_queries(texts))
     options = SearchOptions(MAX_TOP_K, response.mode, response.filters)
     return {hit.chunk.id: hit.score for hit in search_index(opened.index, queries, options)[0].hits}
 
