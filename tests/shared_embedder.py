@@ -58,8 +58,8 @@ class RememberingEmbedder(ForwardingEmbedder):
     def __init__(self, embedder: granite.BuiltInEmbedder) -> None:
         super().__init__(embedder)
         self.for_index = embedder.for_index
-        self.finds_passages = embedder.finds_passages
-        self.embed_passage_queries = embedder.embed_passage_queries
+        self.has_context_queries = embedder.has_context_queries
+        self.embed_context_queries = embedder.embed_context_queries
         self._queries: dict[str, Vector] = {}
         self._documents: dict[str, Vector] = {}
         self._tokens: dict[str, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, cast, runtime_checkable
 
 from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 
@@ -84,16 +84,20 @@ class AsyncEmbedder(Protocol):
         """Close the running event loop's connections."""
 
 
-@runtime_checkable
-class PassageEmbedder(Protocol):
-    """An embedder that embeds queries in a second way, to choose the passages of a context."""
+class ContextQueryEmbedder(Protocol):
+    """An embedder that embeds the query of a context in another way than the query of a search."""
 
     @property
-    def finds_passages(self) -> bool:
-        """Whether the model has a second way."""
+    def has_context_queries(self) -> bool:
+        """Whether the vectors of both differ."""
 
-    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
+    def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries, in their order; the vectors are compared with those of chunks."""
+
+
+def context_embedder(embedder: Embedder) -> ContextQueryEmbedder | None:
+    """Return the embedder if it embeds the queries of contexts in another way."""
+    return cast("ContextQueryEmbedder", embedder) if getattr(embedder, "has_context_queries", False) else None
 
 
 def known_languages(embedder: Embedder) -> tuple[str, ...]:

@@ -79,12 +79,12 @@ def test_vectors_equal_those_of_a_numpy_implementation(shared_home: Path, model:
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
 
 
-def test_queries_for_passages_begin_with_the_prompt(shared_home: Path) -> None:
+def test_queries_for_context_begin_with_the_prompt(shared_home: Path) -> None:
     embedder, pack = built_in_embedder(shared_home, 2), find_pack()
     tokenizer, weights = new_tokenizer(read_tokenizer(pack)), VARIANTS["fp32"].make(pack)
     texts = ["What is ROS 2?", "روبوت", "robot " * 600]
-    vectors = embedder.embed_passage_queries(texts)
-    assert embedder.finds_passages
+    vectors = embedder.embed_context_queries(texts)
+    assert embedder.has_context_queries
     assert tokenizer.get_vocab_size() == PROMPT_TOKENS.start
     assert len(weights["word.q"]) == PROMPT_TOKENS.stop
     for text, vector in zip(texts, vectors, strict=True):
@@ -92,11 +92,11 @@ def test_queries_for_passages_begin_with_the_prompt(shared_home: Path) -> None:
         ids = [start, *PROMPT_TOKENS, *rest]
         ids = ids if len(ids) <= 512 else [*ids[:511], ids[-1]]
         assert vector == pytest.approx(reference(ids, weights).tolist(), abs=2e-5)
-    assert embedder.embed_passage_queries(texts[:1])[0] == pytest.approx(vectors[0], abs=1e-5)
+    assert embedder.embed_context_queries(texts[:1])[0] == pytest.approx(vectors[0], abs=1e-5)
 
 
-def test_only_the_trained_model_finds_passages(shared_home: Path) -> None:
-    assert not built_in_embedder(shared_home, 1, model="granite").finds_passages
+def test_only_the_trained_model_has_context_queries(shared_home: Path) -> None:
+    assert not built_in_embedder(shared_home, 1, model="granite").has_context_queries
 
 
 def test_the_models_limit_is_exact(embedder: Embedder) -> None:

@@ -13,7 +13,7 @@ from recto.errors import InvalidArgument
 from recto.evaluation.drafts import draft
 from recto.evaluation.integrity import embedded_text
 from recto.protocols import Embedder
-from recto.search.context import OMISSION, Context, build_context, prefer_page
+from recto.search.context import OMISSION, Context, build_context, context_scores, prefer_page
 from recto.search.markdown import _code_blocks, clean_markdown, one_line
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
@@ -84,43 +84,66 @@ def test_the_budget_holds_without_repetition(retriever: Retriever, max_tokens: i
     assert places == sorted(places, key=lambda place: (pages.index(place[0]), place[1])), "in its order"
 
 
-class PassageModel(ForwardingEmbedder):
-    """Embeds every query for passages as one text."""
+class ContextModel(ForwardingEmbedder):
+    """Embeds every query of a context as one text."""
 
-    finds_passages = True
+    has_context_queries = True
     languages: tuple[str, ...] = ("en",)
 
-    def __init__(self, embedder: Embedder, text: str) -> None:
+    def __init__(self, embedder: Embedder, chunk: Chunk) -> None:
         super().__init__(embedder)
-        self.text, self.asked = text, list[str]()
+        self.text, self.asked = embedded_text(chunk) or "", list[str]()
 
-    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
+    def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
         self.asked += texts
         return super().embed_documents([self.text] * len(texts))
 
 
-def test_passages_choose_the_chunks(retriever: Retriever) -> None:
-    """Chunks and sections have the scores of passages, pages those of the search; hits keep theirs."""
-    opened, response = retriever.open_index(), retriever.search(QUESTION, 20)
-    last = response.hits[-1]
-    model = PassageModel(retriever.embedder, embedded_text(last.chunk) or "")
-    context = build_context(replace(opened, embedder=model), response, None, 100)
+def test_the_query_of_a_context_has_its_own_scores(retriever: Retriever) -> None:
+    """They choose the chunks; the hits keep the scores of the search."""
+    last = retriever.search(QUESTION, 20).hits[-1]
+    model, plain = ContextModel(retriever.embedder, last.chunk), ForwardingEmbedder(retriever.embedder)
+    other, without = (Retriever(one, retriever.store, retriever.collection) for one in (model, plain))
+    context, before = other.context(QUESTION, 100, 20), without.context(QUESTION, 100, 20)
     assert context.sections[0].hits == (last,)
-    assert context.response is response
-    assert model.asked == [QUESTION]
-    without = build_context(
-        replace(opened, embedder=ForwardingEmbedder(retriever.embedder)), response, None, 100
-    )
-    assert without.sections[0].hits[0] == response.hits[0]
+    assert context.response.hits == before.response.hits == retriever.search(QUESTION, 20).hits
+    assert before.sections[0].hits[0] == before.response.hits[0]
+    assert asyncio.run(other.acontext(QUESTION, 100, 20)).sections == context.sections
+    assert other.context(QUESTION, 100, 20, mode="dense").sections
+    assert model.asked == [QUESTION] * 3
 
-    model.finds_passages = False
-    assert build_context(replace(opened, embedder=model), response, None, 100) == without
-    lexical = retriever.search(QUESTION, 20, mode="lexical")
-    model.finds_passages, model.languages = True, ("fr",)
-    assert build_context(replace(opened, embedder=model), response, None, 100) == without
-    model.languages = ("en",)
-    assert build_context(replace(opened, embedder=model), lexical, None, 100).sections
-    assert model.asked == [QUESTION], "not in lexical mode, nor in another language"
+    assert other.context(QUESTION, 100, 20, mode="lexical").sections
+    assert not context_scores(other.open_index(), context.response, None, "de"), "it does not know German"
+    model.has_context_queries = False
+    assert other.context(QUESTION, 100, 20).sections == before.sections
+    assert model.asked == [QUESTION] * 3
+
+
+def test_the_preferred_page_has_scores_of_its_own(retriever: Retriever) -> None:
+    """Some chunks of a page are not among the best of a large book."""
+    chunks = retriever.page(FUNDAMENTALS).chunks
+    model = ContextModel(retriever.embedder, chunks[-1])
+    opened = replace(retriever.open_index(), embedder=model)
+    response = retriever.search(QUESTION, filters={"module": "vla"})
+    on_page = retriever.search(QUESTION, filters={"url": FUNDAMENTALS})
+    assert response.hits
+    assert chunks[-1].id not in context_scores(opened, response, None, "")
+    scores = context_scores(opened, response, on_page, "")
+    assert {chunk.id for chunk in chunks} <= scores.keys()
+    assert max(scores, key=scores.__getitem__) == chunks[-1].id
+
+
+def test_pages_keep_the_scores_of_the_search(retriever: Retriever) -> None:
+    """Two chunks with the same score for the context: the page that the search prefers comes first."""
+    hits = made(retriever, "Something is on this page here.", "Another text is on the other page.")
+    response = replace(retriever.search(QUESTION), hits=hits[::-1])
+    scores = {hit.chunk.id: 0.5 for hit in hits}
+    opened = retriever.open_index()
+    context = build_context(opened, response, None, 1000, scores=scores)
+    assert [section.hits[0] for section in context.sections] == list(hits)
+    scores[hits[1].chunk.id] = 0.6
+    context = build_context(opened, response, None, 1000, scores=scores)
+    assert [section.hits[0] for section in context.sections] == list(hits[::-1])
 
 
 def made(retriever: Retriever, *texts: str) -> tuple[Hit, ...]:
@@ -195,13 +218,12 @@ def test_a_chunk_over_the_budget_ends_after_a_sentence(retriever: Retriever) -> 
     (hit,) = retriever.search(QUESTION, 1).hits
     sentences = " ".join(f"Sentence {number} tells about the messages of nodes." for number in range(60))
     long = replace(hit, chunk=replace(hit.chunk, id="gone", text=sentences))
-    other = replace(hit, chunk=replace(hit.chunk, id="gone, too"))
-    context = context_of(retriever, (long, other), 100, 2)
+    context = context_of(retriever, (long, hit), 100, 2)
     first, *_ = context.sections
     assert first.truncated
     assert first.text.endswith("of nodes.")
     assert 70 < first.tokens <= 100
-    assert context.left_out == (other,)
+    assert context.left_out == (hit,)
 
 
 def test_omitted_chunks_are_marked(retriever: Retriever) -> None:

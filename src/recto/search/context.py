@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from recto._util.text import page_key
 from recto.errors import InvalidArgument, PageMissing
-from recto.protocols import Index, PassageEmbedder, known_languages
+from recto.protocols import Index, context_embedder, known_languages
 from recto.search.markdown import clean_markdown, close_fences, one_line
 from recto.search.pages import read_page, section_runs, to_markdown
 from recto.search.pipeline import OpenIndex, SearchOptions, search_index, with_vectors
@@ -71,7 +71,7 @@ class ContextSection:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Sections of a book for a query: the page with the best hit first, its sections in their order.
+    """Sections of a book for a query: the page with the most relevant chunk first, sections in its order.
 
     `tokens` counts the texts of the sections with the tokenizer of the embedding model. `left_out` has the
     hits that did not fit or repeat others. `page_used` says whether the preferred page comes first; it is
@@ -127,12 +127,13 @@ def build_context(
     *,
     all_tabs: bool = False,
     short_page: bool = True,
+    scores: Mapping[str, float] | None = None,
 ) -> Context:
     """Extend the hits of a response to sections; `on_page` has the hits of the preferred page.
 
-    The most relevant chunks come first: hits, then other chunks of their sections. If the model can embed the
-    query for passages, these scores choose the chunks and sections. Sections of one page are in its order.
-    What another section says already is left out. If `short_page`, the page of the best hit is one section if
+    The most relevant chunks come first: hits, then other chunks of their sections. With `scores` of chunks
+    (`context_scores`), these choose the chunks and sections. Sections of one page are in its order. What
+    another section says already is left out. If `short_page`, the page of the best hit is one section if
     several of its sections have hits and it takes little of the budget. `neighbors` adds the sections before
     and after on the page, if they fit; then no page is one section.
     """
@@ -140,7 +141,6 @@ def build_context(
     reader = _PageReader(opened.index)
     selector = _Selector(max_tokens, opened.embedder.count_tokens, all_tabs=all_tabs)
     preferred = on_page.filters.page_url if on_page and page_used else None
-    scores = passage_scores(opened, response)
     _choose_chunks(hits, reader, selector, preferred, scores, short_page=short_page and not neighbors)
     if neighbors:
         selector.add_neighbors(neighbors)
@@ -152,22 +152,43 @@ def build_context(
     return Context(response, sections, used, max_tokens, left_out, page_used, message)
 
 
-def passage_scores(opened: OpenIndex, response: SearchResponse) -> dict[str, float]:
-    """Return the scores of the best passages by the ids of chunks.
+def make_context(
+    opened: OpenIndex,
+    response: SearchResponse,
+    on_page: SearchResponse | None,
+    max_tokens: int,
+    neighbors: int,
+    language: str,
+) -> Context:
+    """Build the context of a search with `context_scores`; an empty `language` is unknown."""
+    scores = context_scores(opened, response, on_page, language)
+    return build_context(opened, response, on_page, max_tokens, neighbors, scores=scores)
 
-    There are none if the model cannot embed queries for passages, or does not know the language of the query.
+
+def context_scores(
+    opened: OpenIndex, response: SearchResponse, on_page: SearchResponse | None, language: str
+) -> dict[str, float]:
+    """Return the scores that chunks have for the query of a context, by their ids: the best of each search.
+
+    There are none in lexical mode, and if the model has no other vectors for contexts or does not know the
+    language of the query.
     """
-    embedder = opened.embedder
-    if response.mode == "lexical" or not response.hits or not isinstance(embedder, PassageEmbedder):
+    embedder, known = context_embedder(opened.embedder), known_languages(opened.embedder)
+    if embedder is None or not response.hits or response.mode == "lexical":
         return {}
-    texts = [response.query]
-    queries, known = opened.analyze(texts), known_languages(embedder)
-    is_known = not (known and queries[0].lexical) or queries[0].lexical.language in known
-    if not (embedder.finds_passages and is_known):
+    texts, searched = [response.query], [response]
+    if on_page and prefer_page(response, on_page)[1]:
+        searched.append(on_page)
+    queries = opened.analyze(texts, language)
+    lexical = queries[0].lexical
+    if known and lexical and lexical.language not in known:
         return {}
-    queries = with_vectors(queries, embedder.embed_passage_queries(texts))
-    options = SearchOptions(MAX_TOP_K, response.mode, response.filters)
-    return {hit.chunk.id: hit.score for hit in search_index(opened.index, queries, options)[0].hits}
+    queries, scores = with_vectors(queries, embedder.embed_context_queries(texts)), dict[str, float]()
+    for one in searched:
+        options = SearchOptions(MAX_TOP_K, one.mode, one.filters)
+        (found,) = search_index(opened.index, queries, options)
+        scores |= {hit.chunk.id: hit.score for hit in found.hits}
+    return scores
 
 
 def with_sections(opened: OpenIndex, response: SearchResponse, section_tokens: int) -> SearchResponse:
@@ -275,32 +296,34 @@ def _choose_chunks(
     reader: _PageReader,
     selector: _Selector,
     preferred: str | None = None,
-    passages: Mapping[str, float] | None = None,
+    scores: Mapping[str, float] | None = None,
     *,
     short_page: bool,
 ) -> None:
     """Choose hits and other chunks of their sections, the most relevant first, until the budget is spent.
 
     The relevance of a hit is its score between the worst and the best one, 0 to 1. Sections and pages with a
-    better hit have more of it. If there are scores of `passages`, by the ids of chunks, they count for chunks
-    and sections; a chunk without one has the worst. The `preferred` page comes first. If `short_page`, all
-    chunks of the best hit's page come next if other sections of it have hits, too, and if they take little of
-    the budget. A page is read only if one of its hits is chosen.
+    better hit have more of it. If there are `scores` by the ids of chunks, they count for chunks and sections
+    instead of the hits' own; a chunk without one has the worst. The `preferred` page comes first. If
+    `short_page`, all chunks of the best hit's page come next if other sections of it have hits, too, and if
+    they take little of the budget. A page is read only if one of its hits is chosen.
     """
     first = page_key(preferred) if preferred else None
     preferences = [float(page_key(hit.chunk.page_url) == first) for hit in hits]
-    values = of_pages = list(map(add, _scaled([hit.score for hit in hits]), preferences))
-    if passages:
-        worst = min(passages.values())
-        values = list(map(add, _scaled([passages.get(hit.chunk.id, worst) for hit in hits]), preferences))
-    best: dict[tuple[str, ...], float] = defaultdict(float)
-    for of_page, value, hit in zip(of_pages, values, hits, strict=True):
-        for place, relevance in zip(_places(hit.chunk), (of_page, value), strict=True):
-            best[place] = max(best[place], relevance)
+    of_pages = values = list(map(add, _scaled([hit.score for hit in hits]), preferences))
+    if scores:
+        worst = min(scores.values())
+        values = list(map(add, _scaled([scores.get(hit.chunk.id, worst) for hit in hits]), preferences))
+    best_of_page: dict[str, float] = defaultdict(float)
+    best_of_section: dict[tuple[str, ...], float] = defaultdict(float)
+    for hit, of_page, value in zip(hits, of_pages, values, strict=True):
+        page, section_key = hit.chunk.page_url, _section_key(hit.chunk)
+        best_of_page[page] = max(best_of_page[page], of_page)
+        best_of_section[section_key] = max(best_of_section[section_key], value)
 
     def around(chunk: Chunk) -> float:
-        page, section = _places(chunk)
-        return _PAGE_WEIGHT * best[page] + _SECTION_WEIGHT * best[section]
+        in_section = _SECTION_WEIGHT * best_of_section[_section_key(chunk)]
+        return _PAGE_WEIGHT * best_of_page[chunk.page_url] + in_section
 
     relevances = [value + around(hit.chunk) for value, hit in zip(values, hits, strict=True)]
     if hits and short_page:
@@ -335,9 +358,9 @@ def _scaled(scores: Sequence[float]) -> list[float]:
     return [(score - low) / (high - low) if high > low else 1.0 for score in scores]
 
 
-def _places(chunk: Chunk) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what identifies the page and the section of a chunk."""
-    return (chunk.page_url,), (chunk.page_url, *chunk.headings)
+def _section_key(chunk: Chunk) -> tuple[str, ...]:
+    """Return what identifies the section of a chunk."""
+    return (chunk.page_url, *chunk.headings)
 
 
 def _with_lead_in(section: _Section, position: int) -> tuple[int, ...]:

@@ -232,13 +232,14 @@ class Retriever:
         Hits on `page`, the page that the user is reading, come first if they are relevant. `neighbors` adds
         that many sections before and after each section on its page, if they fit.
         """
-        from recto.search.context import build_context, check_context
+        from recto.search.context import check_context, make_context
 
         filters = to_filters(filters)
         page_filters = check_context(max_tokens, neighbors, page, filters)
         response = self.search(query, top_k, filters, mode=mode)
         on_page = self.search(query, top_k, page_filters, mode=mode) if page_filters else None
-        return build_context(self.open_index(), response, on_page, max_tokens, neighbors)
+        opened, language = self.open_index(), filters.language or ""
+        return make_context(opened, response, on_page, max_tokens, neighbors, language)
 
     async def acontext(
         self,
@@ -254,14 +255,14 @@ class Retriever:
         """Do the same as `context` without blocking the event loop."""
         from asyncio import to_thread
 
-        from recto.search.context import build_context, check_context
+        from recto.search.context import check_context, make_context
 
         filters = to_filters(filters)
         page_filters = check_context(max_tokens, neighbors, page, filters)
         response = await self.asearch(query, top_k, filters, mode=mode)
         on_page = await self.asearch(query, top_k, page_filters, mode=mode) if page_filters else None
-        opened = await to_thread(self.open_index)
-        return await to_thread(build_context, opened, response, on_page, max_tokens, neighbors)
+        opened, language = await to_thread(self.open_index), filters.language or ""
+        return await to_thread(make_context, opened, response, on_page, max_tokens, neighbors, language)
 
     def analyze(self, query: str) -> LexicalQuery | None:
         """Return a query as lexical search sees it, or None if the index has no lexical vectors."""

@@ -129,7 +129,7 @@ def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
     import numpy as np
 
     weights = read_int8_body(find_pack())
-    # A page has no contexts, so it does not need the passage prompt after the words.
+    # A page has no contexts, so it does not need the context prompt after the words.
     numbers, scales = (weights.pop(name)[: PROMPT_TOKENS.start] for name in ("word.q", "word.s"))
     shards = [
         scales[start : start + SHARD_TOKENS].tobytes() + numbers[start : start + SHARD_TOKENS].tobytes()

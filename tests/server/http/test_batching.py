@@ -27,7 +27,7 @@ class Model:
     """Records its calls, which wait until `gate` is set; certain texts make it fail."""
 
     warm_up = count_tokens = embed_documents = None  # not called
-    finds_passages = True
+    has_context_queries = True
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -42,7 +42,7 @@ class Model:
             raise FAULTS[text](text)
         return [] if "nothing" in texts else [vector(text) for text in texts]
 
-    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
+    def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
         return [[-value for value in found] for found in self.embed_queries(texts)]
 
     def wait_for(self, count: int) -> None:
@@ -81,19 +81,21 @@ def test_short_queries_are_not_padded_to_long_ones() -> None:
     assert list(map(sorted, model.calls)) == list(map(sorted, batches))
 
 
-def test_queries_for_passages_have_batches_of_their_own() -> None:
+def test_queries_for_context_have_batches_of_their_own() -> None:
     model, texts = Model(), [f"question number {number}" for number in range(6)]
     with ThreadPoolExecutor(1 + len(texts)) as pool:
         first = pool.submit(model.batching.embed_query, "first")
         model.wait_for(1)
-        calls = [model.batching.embed_queries, model.batching.embed_passage_queries]
+        calls = [model.batching.embed_queries, model.batching.embed_context_queries]
         rest = [pool.submit(calls[number % 2], [text]) for number, text in enumerate(texts)]
         wait_until(lambda: len(model.batching._queue) == len(texts), 60)
         model.gate.set()
         assert first.result(60) == vector("first")
         for number, (text, one) in enumerate(zip(texts, rest, strict=True)):
             assert one.result(60) == [[-value if number % 2 else value for value in vector(text)]]
-    assert model.batching.finds_passages
+    assert model.batching.has_context_queries
+    model.has_context_queries = False
+    assert not model.batching.has_context_queries
     assert list(map(sorted, model.calls[1:])) in ([texts[::2], texts[1::2]], [texts[1::2], texts[::2]])
 
 

@@ -84,7 +84,7 @@ def _built_in(
         fingerprint, _HERE / "granite.onnx", Path(folder, "granite-fp32.weights"), hashes[0], make[0]
     )
     int8 = Variant(
-        replace(fingerprint, variant="int8-4"),  # the number changes with the graph or the calibration
+        replace(fingerprint, variant="int8-4"),  # the number changes with the vectors
         _HERE / "granite-int8.onnx",
         Path(folder, "granite-int8.weights"),
         hashes[1],
@@ -145,10 +145,10 @@ class BuiltInEmbedder(LocalEmbedder):
             ascii_words,
         )
         self._open_other = cache(open_other)
-        self.finds_passages = fingerprint.model == BUILT_IN_MODEL
+        self.has_context_queries = fingerprint.model == BUILT_IN_MODEL
 
-    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries to find passages: recto-en-1 has a prompt for that."""
+    def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several queries of contexts: recto-en-1 has a prompt for them."""
         rows = ([row[0], *PROMPT_TOKENS, *row[1:]] for row in self._query_tokens(texts))
         return self._embed_query_rows([self._truncated(row) for row in rows])
 

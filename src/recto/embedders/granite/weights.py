@@ -30,10 +30,10 @@ INSTALL = f"pip install --force-reinstall {DISTRIBUTION}=={VERSION}"
 CALIBRATION = Path(__file__).with_name("granite-int8.npz")
 BODY = Path(__file__).with_name("recto-en-1.npz")
 BODY_SHA256 = "7dd1426a95b235950896165bdf164185694208e3cb84f5842cd188bea0f83fe4"
-PROMPT = Path(__file__).with_name("recto-en-1-passages.npz")
+PROMPT = Path(__file__).with_name("recto-en-1-context.npz")
 PROMPT_SHA256 = "bd29d730b7181daa9f66b02db36afbbc96960c2d788fe37dc826819d7c182991"
 PROMPT_TOKENS = range(50_265, 50_281)
-"""The learned tokens that recto-en-1 puts before a query for passages: rows after those of the vocabulary."""
+"""The learned tokens that recto-en-1 puts before the query of a context: rows after those of the words."""
 LAST = 5
 LINEAR = tuple(
     f"l{layer}.{part}"
@@ -86,7 +86,7 @@ def read_tokenizer(path: Path) -> bytes:
 def read_pack(path: Path) -> dict[str, NDArray[Any]]:
     """Read the weights of a pack: linear layers as float32, the word embeddings as they are stored.
 
-    The passage prompt follows the words: the graphs are the same for all built-in models.
+    The context prompt follows the words: the graphs are the same for all built-in models.
     """
     import numpy as np
 

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 
 from recto.errors import ErrorKind, RectoError, Unreachable
-from recto.protocols import Embedder, MultiModel, PassageEmbedder, known_languages
+from recto.protocols import Embedder, MultiModel, context_embedder, known_languages
 from recto.server.limits import CallCancelled, CurrentRequest, current_request
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
@@ -69,6 +70,7 @@ class CircuitBreaker:
 
 MAX_BATCH = 16
 _CHARACTERS_PER_TOKEN = 4  # an estimate: the tokenizer would cost more than it saves
+_PROMPT_TOKENS = 16  # before the query of a context
 _MAX_TOKENS = 512  # larger batches are not faster, and each query waits for the whole batch
 _MAX_CALLERS = 10_000
 _CALL_COST = 3.5  # overhead of a model call, in tokens; padding costs as much as text
@@ -82,7 +84,7 @@ class _Waiting:
     tokens: float
     turn: float
     request: CurrentRequest
-    for_passages: bool = False
+    for_context: bool = False
     vector: Future[Vector] = field(default_factory=Future)
 
 
@@ -139,28 +141,28 @@ class BatchingEmbedder:
 
     def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries, together with queries of other threads."""
-        return self._wait(texts, for_passages=False)
+        return self._wait(texts, for_context=False)
 
     @property
-    def finds_passages(self) -> bool:
-        """Whether the model embeds queries for passages in another way."""
-        return isinstance(self._inner, PassageEmbedder) and self._inner.finds_passages
+    def has_context_queries(self) -> bool:
+        """Whether the model embeds the queries of contexts in another way."""
+        return context_embedder(self._inner) is not None
 
-    def embed_passage_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries for passages, together with those of other threads."""
-        return self._wait(texts, for_passages=True)
+    def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Embed several queries of contexts, together with those of other threads."""
+        return self._wait(texts, for_context=True)
 
-    def _wait(self, texts: Sequence[str], *, for_passages: bool) -> list[Vector]:
+    def _wait(self, texts: Sequence[str], *, for_context: bool) -> list[Vector]:
         with self._lock:
-            waiting = [self._enqueue(text, current_request(), for_passages=for_passages) for text in texts]
+            waiting = [self._enqueue(text, current_request(), for_context=for_context) for text in texts]
         self._model_thread.submit(self._embed_queue)
         return [one.vector.result() for one in waiting]
 
-    def _enqueue(self, text: str, request: CurrentRequest, *, for_passages: bool) -> _Waiting:
-        tokens = 2 + len(text) / _CHARACTERS_PER_TOKEN
+    def _enqueue(self, text: str, request: CurrentRequest, *, for_context: bool) -> _Waiting:
+        tokens = 2 + len(text) / _CHARACTERS_PER_TOKEN + (_PROMPT_TOKENS if for_context else 0)
         turn = max(self._served, self._turns.get(request.caller, 0.0))
         self._turns[request.caller] = turn + tokens
-        waiting = _Waiting(text, tokens, turn, request, for_passages)
+        waiting = _Waiting(text, tokens, turn, request, for_context)
         insort(self._queue, waiting, key=lambda one: one.turn)
         return waiting
 
@@ -181,7 +183,7 @@ class BatchingEmbedder:
                 if one.request.cancelled.is_set():
                     one.vector.set_exception(CallCancelled())
             self._queue = [one for one in self._queue if not one.vector.done()]
-            batch = _best_batch(self._queue[:MAX_BATCH])
+            batch = _best_batch(self._queue)
             self._queue = [one for one in self._queue if one not in batch]
             if batch:
                 self._served = max(self._served, batch[0].turn)
@@ -193,7 +195,7 @@ class BatchingEmbedder:
         """Give every text its vector or its error; raise nothing, because other threads wait."""
         try:
             self._on_batch(len(batch))
-            vectors = self._inner_call(for_passages=batch[0].for_passages)([one.text for one in batch])
+            vectors = self._inner_call(for_context=batch[0].for_context)([one.text for one in batch])
             for one, vector in list(zip(batch, vectors, strict=True)):
                 one.vector.set_result(vector)
         except BaseException as error:  # noqa: BLE001 - each thread raises it for itself
@@ -203,11 +205,10 @@ class BatchingEmbedder:
                 else:
                     one.vector.set_exception(error)
 
-    def _inner_call(self, *, for_passages: bool) -> Callable[[Sequence[str]], list[Vector]]:
+    def _inner_call(self, *, for_context: bool) -> Callable[[Sequence[str]], list[Vector]]:
         """Return the method of the model for one kind of queries."""
-        if for_passages and isinstance(self._inner, PassageEmbedder):
-            return self._inner.embed_passage_queries
-        return self._inner.embed_queries
+        inner = context_embedder(self._inner) if for_context else None
+        return inner.embed_context_queries if inner else self._inner.embed_queries
 
 
 def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
@@ -217,8 +218,8 @@ def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
     """
     if not waiting:
         return []
-    first, *others = waiting
-    others = [one for one in others if one.for_passages == first.for_passages]
+    same = (one for one in waiting if one.for_context == waiting[0].for_context)
+    first, *others = islice(same, MAX_BATCH)
     batch, longest = [first], first.tokens
     for one in sorted(others, key=lambda other: abs(other.tokens - first.tokens)):
         padded = max(longest, one.tokens)

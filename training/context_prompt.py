@@ -1,4 +1,4 @@
-"""Train the passage prompt of recto-en-1: `python -m training.passages DIRECTORY select|final`.
+"""Train the context prompt of recto-en-1: `python -m training.context_prompt DIRECTORY select|final`.
 
 DIRECTORY is that of `training/train.py`, with `recto-en-1.npz` beside the pack. The prompt is 16 vectors of
 tokens before a query. The model and the vectors of chunks stay as they are, so no index has to be made again.
@@ -7,7 +7,7 @@ The loss is contrastive: a chunk that holds the answer against the other chunks 
 of the book. A second term keeps the vector of a query near the one without a prompt.
 
 - `select` trains on the training books except a fifth of them (`held`).
-- `final` trains on all of them, and writes OUT/recto-en-1-passages.npz.
+- `final` trains on all of them, and writes OUT/recto-en-1-context.npz.
 
 Both measure queries with and without the prompt, on `shared` and `held`.
 """
@@ -24,16 +24,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from training.train import FILE, Book, Model, Tensor, add_lexical, load_books, load_model, say
+from training.train import FILE, SCIFACT, Book, Model, Tensor, add_lexical, load_books, load_model, say
 
-OUT = "recto-en-1-passages.npz"
+OUT = "recto-en-1-context.npz"
 START = "Find the passage that answers this question : "
 TOKENS, GROUP = 16, 64
 BATCH, EPOCHS, WARM_UP, RATE = 64, 6, 20, 1e-2
 TEMPERATURE, ANCHOR = 0.05, 2.0
 BEST, OF_PAGE, ANSWERS = 64, 120, 8  # the most chunks of each kind beside a question
 MASKED = -1e4
-LEXICAL_WEIGHT = 0.25  # that of Recto
+LEXICAL_WEIGHT = 0.25  # as in Recto
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     books = [book for book in load_books(options.directory, options.books, options.limit) if book.asked]
-    books = [book for book in books if book.name != "scifact"]
+    books = [book for book in books if book.name != SCIFACT]
     names = sorted(book.name for book in books if not book.evaluation)
     drawn = random.Random(options.held_seed).sample(names, max(1, len(names) // 5))
     groups = {
@@ -216,10 +216,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         book.base = model.embed_book(book)
     say(f"# {len(books)} books; held: {' '.join(sorted(drawn))}")
     report("without", model, groups, None)
-    wanted = [book for book in books if not book.evaluation]
+    trained = [book for book in books if not book.evaluation]
     if options.mode == "select":
-        wanted = [book for book in wanted if book.name not in drawn]
-    prompt = train(model, examples(wanted, options.device), options.epochs)
+        trained = [book for book in trained if book.name not in drawn]
+    prompt = train(model, examples(trained, options.device), options.epochs)
     report("with", model, groups, prompt)
     if options.mode == "final":
         save(prompt, options.out / OUT)
