@@ -82,7 +82,7 @@ def test_ranks_are_those_of_the_search(tmp_path: Path, top_k: int) -> None:
     query, embedder = "compost heap", HashEmbedder()
     best = publish_with_a_late_candidate(tmp_path, query, embedder)
     retriever = Retriever(embedder, EdgeStore(tmp_path), "late")
-    response = retriever.search(query, top_k)
+    response = retriever.search(query, top_k=top_k)
     found = explain(retriever, query, top_k, passage=best.text)
     assert tuple(ranked.hit for ranked in found.shown) == response.hits
     assert [ranked.rank for ranked in (*found.shown, *found.near_misses)] == list(range(1, top_k + 6))
@@ -104,14 +104,14 @@ def test_every_mode_is_explained_by_both_rankings(house_retriever: Retriever, mo
     query = "compost heap of leaves"
     found = explain(house_retriever, query, top_k=3, expect="module-1-garden/01-soil#compost", mode=mode)
     assert found.response.mode == mode
-    assert [ranked.hit for ranked in found.shown] == list(house_retriever.search(query, 3, mode=mode).hits)
+    assert [ranked.hit for ranked in found.shown] == list(house_retriever.search(query, top_k=3, mode=mode).hits)
     assert found.words == ("compost", "heap", "leaves")
     assert found.shown[0].words == found.words
     assert found.expected is not None
     assert found.expected.words == found.words
     positions = (found.expected.dense, found.expected.lexical)
     for ranking, position in zip(MODES[1:], positions, strict=True):
-        first = house_retriever.search(query, 1, mode=ranking).hits[0]
+        first = house_retriever.search(query, top_k=1, mode=ranking).hits[0]
         assert position is not None
         assert position[0] == 1
         assert position[1] == pytest.approx(first.score, abs=1e-4)

@@ -91,7 +91,7 @@ each = pytest.mark.parametrize("framework", [langchain, llamaindex, haystack])
 
 @each
 def test_documents_have_citations(framework: Framework, retriever: Retriever) -> None:
-    expected = retriever.search(QUESTION, 3).hits
+    expected = retriever.search(QUESTION, top_k=3).hits
     found = framework(3, retriever=retriever).search(QUESTION)
     for one, hit in zip(found, expected, strict=True):
         assert one[:2] == (hit.chunk.id, hit.chunk.text)
@@ -113,10 +113,10 @@ def test_options(framework: Framework, retriever: Retriever) -> None:
     assert metadata("url", version="2.0") == set()
     assert metadata("language", lang="en") == {"en"}
     assert metadata("mode", mode="lexical") == {"lexical"}
-    scores = {hit.score for hit in retriever.search("sensors", 20, mode="lexical").hits}
+    scores = {hit.score for hit in retriever.search("sensors", top_k=20, mode="lexical").hits}
     assert metadata("score", mode="lexical") == scores
     section = framework(1, retriever=retriever, section_tokens=400).search("sensors")[0].text
-    assert section == retriever.search("sensors", 1, section_tokens=400).hits[0].section_text
+    assert section == retriever.search("sensors", top_k=1, section_tokens=400).hits[0].section_text
 
 
 @each
@@ -183,7 +183,7 @@ def test_llamaindex(retriever: Retriever) -> None:
 
     synthesizer = get_response_synthesizer(response_mode="simple_summarize", llm=MockLLM())
     engine = RetrieverQueryEngine(adapter, synthesizer, [SimilarityPostprocessor(similarity_cutoff=0.1)])
-    hits = retriever.search(QUESTION, 2).hits
+    hits = retriever.search(QUESTION, top_k=2).hits
     for node, hit in zip(engine.query(QUESTION).source_nodes, hits, strict=True):
         shown = node.node.get_content(MetadataMode.LLM)
         assert node.node_id == hit.chunk.id

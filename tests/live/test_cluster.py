@@ -63,7 +63,7 @@ def expected(sample_home: Path, embedder: Embedder) -> Answers:
     retriever = Retriever(embedder, store, SAMPLE_COLLECTION)
     queries = [expectation.query for expectation in documented_suite().expectations][:20]
     asked = [(query, mode) for query in queries for mode in MODES]
-    answers = {(query, mode): list(retriever.search(query, 5, mode=mode).hits) for query, mode in asked}
+    answers = {(query, mode): list(retriever.search(query, top_k=5, mode=mode).hits) for query, mode in asked}
     store.close()
     return answers
 
@@ -101,7 +101,7 @@ def searching(
                 for (query, mode), hits in expected.items():
                     began = time.monotonic()
                     try:
-                        result = list(retriever.search(query, 5, mode=mode).hits)
+                        result = list(retriever.search(query, top_k=5, mode=mode).hits)
                     except RectoError as error:
                         done.lost.append(f"{mode} {query}: {error}")
                     else:

@@ -97,12 +97,12 @@ def open_retriever(home: Path) -> Retriever:
 
 def test_a_small_cache_gives_the_same_hits(homes: dict[int, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     texts = (QUESTION, OTHER, THIRD)
-    expected = [open_retriever(homes[SMALL]).search(text, 30).hits for text in texts]
+    expected = [open_retriever(homes[SMALL]).search(text, top_k=30).hits for text in texts]
     monkeypatch.setattr(edge_index, "_MAX_CACHED", 40)
     retriever = open_retriever(homes[SMALL])
     for _ in range(3):
-        assert [retriever.search(text, 30).hits for text in texts] == expected
-    assert [response.hits for response in retriever.search_batch(texts, 30)] == expected
+        assert [retriever.search(text, top_k=30).hits for text in texts] == expected
+    assert [response.hits for response in retriever.search_batch(texts, top_k=30)] == expected
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])

@@ -46,7 +46,7 @@ def chunk_ids(context: Context) -> list[str]:
 
 
 def test_hits_become_whole_sections(retriever: Retriever) -> None:
-    context = retriever.context(QUESTION, 20_000, 5)
+    context = retriever.context(QUESTION, 20_000, top_k=5)
     page, *others = context.sections
     assert page.chunks == retriever.page(page.url).chunks  # it is short
     assert others
@@ -101,21 +101,21 @@ class ContextModel(ForwardingEmbedder):
 
 def test_the_query_of_a_context_has_its_own_scores(retriever: Retriever) -> None:
     """They choose the chunks; the hits keep the scores of the search."""
-    last = retriever.search(QUESTION, 20).hits[-1]
+    last = retriever.search(QUESTION, top_k=20).hits[-1]
     model, plain = ContextModel(retriever.embedder, last.chunk), ForwardingEmbedder(retriever.embedder)
     other, without = (Retriever(one, retriever.store, retriever.collection) for one in (model, plain))
-    context, before = other.context(QUESTION, 100, 20), without.context(QUESTION, 100, 20)
+    context, before = other.context(QUESTION, 100, top_k=20), without.context(QUESTION, 100, top_k=20)
     assert context.sections[0].hits == (last,)
-    assert context.response.hits == before.response.hits == retriever.search(QUESTION, 20).hits
+    assert context.response.hits == before.response.hits == retriever.search(QUESTION, top_k=20).hits
     assert before.sections[0].hits[0] == before.response.hits[0]
-    assert asyncio.run(other.acontext(QUESTION, 100, 20)).sections == context.sections
-    assert other.context(QUESTION, 100, 20, mode="dense").sections
+    assert asyncio.run(other.acontext(QUESTION, 100, top_k=20)).sections == context.sections
+    assert other.context(QUESTION, 100, top_k=20, mode="dense").sections
     assert model.asked == [QUESTION] * 3
 
-    assert other.context(QUESTION, 100, 20, mode="lexical").sections
+    assert other.context(QUESTION, 100, top_k=20, mode="lexical").sections
     assert not context_scores(other.open_index(), context.response, None, "de"), "it does not know German"
     model.has_context_queries = False
-    assert other.context(QUESTION, 100, 20).sections == before.sections
+    assert other.context(QUESTION, 100, top_k=20).sections == before.sections
     assert model.asked == [QUESTION] * 3
 
 
@@ -148,7 +148,7 @@ def test_pages_keep_the_scores_of_the_search(retriever: Retriever) -> None:
 
 def made(retriever: Retriever, *texts: str) -> tuple[Hit, ...]:
     """Return hits with these texts, each on a page of its own that the index does not have."""
-    (hit,) = retriever.search(QUESTION, 1).hits
+    (hit,) = retriever.search(QUESTION, top_k=1).hits
     chunks = [
         replace(hit.chunk, id=f"made-{number}", page_url=f"local://made/{number}", text=text)
         for number, text in enumerate(texts)
@@ -215,7 +215,7 @@ def test_hits_get_the_sections_that_they_stand_in(retriever: Retriever) -> None:
 
 
 def test_a_chunk_over_the_budget_ends_after_a_sentence(retriever: Retriever) -> None:
-    (hit,) = retriever.search(QUESTION, 1).hits
+    (hit,) = retriever.search(QUESTION, top_k=1).hits
     sentences = " ".join(f"Sentence {number} tells about the messages of nodes." for number in range(60))
     long = replace(hit, chunk=replace(hit.chunk, id="gone", text=sentences))
     context = context_of(retriever, (long, hit), 100, 2)
@@ -285,9 +285,9 @@ def test_a_page_that_does_not_exist(retriever: Retriever) -> None:
 
 
 def test_without_a_noise_floor_the_page_must_be_among_the_results(retriever: Retriever) -> None:
-    book = replace(retriever.search(QUESTION, 10), noise_floor=None)
+    book = replace(retriever.search(QUESTION, top_k=10), noise_floor=None)
     page = book.hits[-1].chunk.page_url
-    on_page = replace(retriever.search(QUESTION, 10, Filters(page_url=page)), noise_floor=None)
+    on_page = replace(retriever.search(QUESTION, top_k=10, filters=Filters(page_url=page)), noise_floor=None)
     hits, used = prefer_page(book, on_page)
     assert (used, hits[0].chunk.page_url) == (True, page)
     assert {hit.chunk.id for hit in hits} == {hit.chunk.id for hit in book.hits}

@@ -108,7 +108,7 @@ def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embed
 def test_document_004_with_the_older_model(older: EdgeStore, home: Path) -> None:
     with Backend(load_settings({"RECTO_HOME": str(home), "RECTO_PRECISION": "fp32"})) as backend:
         hits = ask(backend, QUERY, 1, NAME).hits
-        (expected,) = Retriever(granite_embedder(), older, NAME).search(QUERY, 1, mode="dense").hits
+        (expected,) = Retriever(granite_embedder(), older, NAME).search(QUERY, top_k=1, mode="dense").hits
         assert [hit.score for hit in hits] == pytest.approx([expected.score])
         with pytest.raises(QdrantAPIError, match="was indexed with .* but embed_query embeds with"):
-            backend.search(backend.embed(QUERY), 1, NAME)
+            backend.search(backend.embed(QUERY), top_k=1, filters=NAME)

@@ -35,7 +35,7 @@ def without_time(response: SearchResponse) -> SearchResponse:
 
 def test_hits_are_ranked(retriever: Retriever) -> None:
     response = retriever.search("What is ROS 2?")
-    assert [len(retriever.search("robot", top_k).hits) for top_k in (1, 100)] == [1, 100]
+    assert [len(retriever.search("robot", top_k=top_k).hits) for top_k in (1, 100)] == [1, 100]
     scores = [hit.score for hit in response.hits]
     assert scores == sorted(scores, reverse=True)
     assert response.hits[0].chunk.title == "ROS 2 Fundamentals"
@@ -63,10 +63,10 @@ def test_any_text_is_a_valid_query_or_empty(retriever: Retriever, query: str) ->
 def test_a_page_filter_excludes_other_pages(retriever: Retriever) -> None:
     url = "local://docs/docs/module-2-simulation/01-gazebo-simulation"
     for spelling in (url, url + "/", url + ".md", url.replace("local://docs", "LOCAL://DOCS")):
-        response = retriever.search("sensors", 100, Filters(page_url=spelling))
+        response = retriever.search("sensors", top_k=100, filters=Filters(page_url=spelling))
         assert {hit.chunk.page_url for hit in response.hits} == {url}
         assert len(response.hits) == response.hits[0].chunk.total_chunks
-    both = retriever.search("sensors", 5, Filters(("ros2",), url))
+    both = retriever.search("sensors", top_k=5, filters=Filters(("ros2",), url))
     assert both.outcome is Outcome.FILTERED_OUT
     assert "each of them alone" in both.message
 
@@ -92,7 +92,7 @@ def test_empty_results_are_explained(retriever: Retriever, embedder: Embedder, s
 
 def test_hybrid_scores_are_the_weighted_mean_of_both(retriever: Retriever) -> None:
     query = "Jetson Orin"
-    hybrid, dense, lexical = (retriever.search(query, 10, mode=mode) for mode in MODES)
+    hybrid, dense, lexical = (retriever.search(query, top_k=10, mode=mode) for mode in MODES)
     assert (hybrid.mode, dense.mode, lexical.mode) == MODES
     assert all(hit.score == hit.dense and hit.lexical is None for hit in dense.hits)
     assert all(hit.score == hit.lexical and hit.dense is None for hit in lexical.hits)
@@ -111,7 +111,7 @@ def test_hybrid_scores_are_the_weighted_mean_of_both(retriever: Retriever) -> No
 def test_the_first_hits_do_not_depend_on_top_k(retriever: Retriever) -> None:
     queries = [expectation.query for expectation in load_suite(SUITE).expectations][:30]
     first = [
-        [[hit.chunk.id for hit in response.hits[:5]] for response in retriever.search_batch(queries, top_k)]
+        [[hit.chunk.id for hit in response.hits[:5]] for response in retriever.search_batch(queries, top_k=top_k)]
         for top_k in (5, 20, 100)
     ]
     assert first[0] == first[1] == first[2]
@@ -127,16 +127,16 @@ def test_hits_are_grouped_by_page(retriever: Retriever) -> None:
         *([hit.score for hit in group.hits] for group in response.groups),
     ):
         assert scores == sorted(scores, reverse=True)
-    assert response.groups[0].hits[0] == retriever.search("How do nodes communicate?", 1).hits[0]
+    assert response.groups[0].hits[0] == retriever.search("How do nodes communicate?", top_k=1).hits[0]
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mode) -> None:
     queries = ["joint limits of a robot arm", "camera calibration", "What is ROS 2?"]
-    alone = [retriever.search(query, 7, Filters(modules=("ros2",)), mode=mode) for query in queries]
+    alone = [retriever.search(query, top_k=7, filters=Filters(modules=("ros2",)), mode=mode) for query in queries]
     assert all(hit.chunk.module == "ros2" for response in alone for hit in response.hits)
-    together = retriever.search_batch(queries, 7, Filters(modules=("ros2",)), mode=mode)
-    awaited = asyncio.run(retriever.asearch_batch(queries, 7, Filters(modules=("ros2",)), mode=mode))
+    together = retriever.search_batch(queries, top_k=7, filters=Filters(modules=("ros2",)), mode=mode)
+    awaited = asyncio.run(retriever.asearch_batch(queries, top_k=7, filters=Filters(modules=("ros2",)), mode=mode))
     for one, other, third in zip(alone, together, awaited, strict=True):
         places = [hit.chunk.id for hit in one.hits]
         assert places == [hit.chunk.id for hit in other.hits] == [hit.chunk.id for hit in third.hits]

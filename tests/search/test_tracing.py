@@ -56,7 +56,7 @@ def traced(home: Path, embedder: Embedder, **more: Any) -> Retriever:
 
 def test_a_search_has_three_spans(spans: Any, sample_home: Path, embedder: Embedder) -> None:
     retriever = traced(sample_home, embedder)
-    response = retriever.search(QUESTION, 3)
+    response = retriever.search(QUESTION, top_k=3)
     embed, store, search = spans()
     assert search.name == f"retrieval {QUERY_COLLECTION}"
     attributes = dict(search.attributes)

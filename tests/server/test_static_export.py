@@ -109,7 +109,7 @@ def test_results_are_those_of_lexical_search(exported: Path, retriever: Retrieve
     snippets = 0
     for query, found in zip(queries, answers, strict=True):
         # Where `top_k` cuts through a tie, the engine may take any of its chunks: ask for more.
-        more = retriever.search(query, 50, mode="lexical")
+        more = retriever.search(query, top_k=50, mode="lexical")
         expected = replace(more, hits=more.hits[:10])
         words = response_words(retriever, expected)
         hits = [hit.chunk for hit in expected.hits]
@@ -132,18 +132,18 @@ def test_results_are_grouped_by_page(exported: Path, retriever: Retriever) -> No
     queries = ["how do nodes communicate", "sensors", "which simulator should I use", "nothingmatchesthis"]
     answers = ask(exported, [["search", query, {"top_k": 6, "group_by": "page"}] for query in queries])
     for query, found in zip(queries, answers, strict=True):
-        expected = retriever.search(query, 6, mode="lexical", group_by="page").to_dict()["groups"]
+        expected = retriever.search(query, top_k=6, mode="lexical", group_by="page").to_dict()["groups"]
         assert [one | {"score": 0} for one in found["groups"]] == [one | {"score": 0} for one in expected]
 
 
 def test_related_chunks_are_those_of_lexical_search(exported: Path, retriever: Retriever) -> None:
     """Chunks with the selected text are left out; the words of a question are marked."""
-    selection = retriever.search("how do nodes communicate", 1).hits[0].chunk.text[:200]
+    selection = retriever.search("how do nodes communicate", top_k=1).hits[0].chunk.text[:200]
     asked = [(None, {}), ("Which sensors?", {}), (None, {"module": "simulation"})]
     options = [{"question": question, "top_k": 6, **filters} for question, filters in asked]
     answers = ask(exported, [["related", selection, one] for one in options])
     for (question, filters), found in zip(asked, answers, strict=True):
-        expected = retriever.related(selection, question, 6, filters, mode="lexical")
+        expected = retriever.related(selection, question, top_k=6, filters=filters, mode="lexical")
         assert [hit["url"] for hit in found["results"]] == [hit.chunk.url for hit in expected.hits]
         assert {hit["module"] for hit in found["results"]} == {"simulation"} or not filters
         assert expected.selection is not None
@@ -266,7 +266,7 @@ def test_filters_are_those_of_lexical_search(exported: Path, retriever: Retrieve
     requests += [["search", "x", {"module": "nothing"}], ["search", "x", {"lang": "?"}]]
     *answers, missing, odd = ask(exported, requests)
     for (query, filters), found in zip(asked, answers, strict=True):
-        more = retriever.search(query, 50, filters, mode="lexical")
+        more = retriever.search(query, top_k=50, filters=filters, mode="lexical")
         assert [hit["url"] for hit in found["results"]] == [hit.chunk.url for hit in more.hits[:20]], filters
         assert found["outcome"] == more.outcome, filters
     assert sum(found["outcome"] == "filtered_out" for found in answers) == 5 * len(queries)

@@ -182,7 +182,7 @@ def test_hybrid_search_is_that_of_the_service(exported: Path, retriever: Retriev
     assert found["errors"] == []
     first = five = close = 0
     for query, answer in zip(queries, found["answers"], strict=True):
-        expected = retriever.search(query, 6, group_by="page").to_dict()
+        expected = retriever.search(query, top_k=6, group_by="page").to_dict()
         pages = [[group["page_url"] for group in one["groups"]] for one in (answer, expected)]
         first += pages[0][0] == pages[1][0]
         five += pages[0][:5] == pages[1][:5]
@@ -198,7 +198,7 @@ def test_hybrid_search_is_that_of_the_service(exported: Path, retriever: Retriev
     bread = found["answers"][len(queries) - 3]
     assert (bread["coverage"], bread["covered"]) == ("not covered", False)
     for filters, answer in zip(FILTERS, filtered, strict=True):
-        more = retriever.search("sensors", 30, filters)
+        more = retriever.search("sensors", top_k=30, filters=filters)
         assert (answer["mode"], answer["outcome"]) == ("hybrid", more.outcome), filters
         scores = [hit.score for hit in more.hits[:10]]
         assert [hit["score"] for hit in answer["results"]] == pytest.approx(scores, abs=0.01), filters
@@ -224,11 +224,11 @@ def test_what_a_browser_loads(exported: Path) -> None:
 
 
 def test_related_chunks_are_those_of_hybrid_search(exported: Path, retriever: Retriever) -> None:
-    selection = retriever.search("how do nodes communicate", 1).hits[0].chunk.text[:200]
+    selection = retriever.search("how do nodes communicate", top_k=1).hits[0].chunk.text[:200]
     asked = (None, "Which sensors?")
     requests = [["related", selection, {"question": question, "top_k": 6}] for question in asked]
     for question, found in zip(asked, search(exported, requests)["answers"], strict=True):
-        expected = retriever.related(selection, question, 6)
+        expected = retriever.related(selection, question, top_k=6)
         assert found["mode"] == "hybrid"
         assert found["results"][0]["url"] == expected.hits[0].chunk.url
         shared = {hit["url"] for hit in found["results"]} & {hit.chunk.url for hit in expected.hits}
@@ -321,7 +321,7 @@ def test_the_light_tier_ranks_by_vectors_of_lexical_hits(exported: Path, retriev
     assert (nothing["outcome"], nothing["results"]) == ("no_match", [])
     changed = 0
     for query, answer in zip(queries, answers, strict=True):
-        hits = retriever.search(query, 100, mode="lexical").hits
+        hits = retriever.search(query, top_k=100, mode="lexical").hits
         scores = light_scores(exported, retriever.open(), hits)
         best = sorted(scores.values(), reverse=True)[:5]
         assert [hit["score"] for hit in answer["results"]] == pytest.approx(best, abs=2e-3), query

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from recto.errors import InvalidArgument
-from recto.search.query import DEFAULT_TOP_K, FLAGS, MAX_TOP_K, check_top_k
-from recto.types.search import MODES, Filters, Mode
+from recto.search.query import FLAGS, check_top_k, make_options, make_request
+from recto.types.request import OPTIONS, Option, options_of
+from recto.types.search import MODES, GroupBy, Mode
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def _top_k(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
-    if not re.fullmatch(r"[+-]?[0-9]{1,9}", value):
-        raise InvalidArgument(
-            f"--top-k must be between 1 and {MAX_TOP_K}", hint=f"{value[:40]!r} is not a whole number."
-        )
-    check_top_k(int(value), name=FLAGS.top_k)
-    return int(value)
+Result = TypeVar("Result")
 
 
 def repeated(flag: str, name: str, metavar: str, help: str) -> Callable[[Command], Command]:
@@ -61,34 +55,6 @@ def port(default: int) -> Callable[[Command], Command]:
     return number("--port", click.IntRange(0, 65535), default, "INT", help)
 
 
-top_k = click.option(
-    "--top-k",
-    callback=_top_k,
-    metavar="INT",
-    default=str(DEFAULT_TOP_K),
-    show_default=True,
-    help=f"Number of results to return (1-{MAX_TOP_K}).",
-)
-module = click.option(
-    "--module",
-    "modules",
-    multiple=True,
-    metavar="NAME",
-    help="Filter by module. Repeat it, or separate names by commas, for several.",
-)
-url = click.option("--url", metavar="URL", help="Filter by page URL.")
-lang = click.option("--lang", metavar="TAG", help="Filter by language, such as de.")
-version = click.option(
-    "--docs-version", "version", metavar="NAME", help="Filter by version of the book, or `all`."
-)
-min_score = click.option("--min-score", type=float, metavar="SCORE", help="Drop results with a lower score.")
-mode = click.option(
-    "--mode",
-    type=click.Choice(MODES),
-    default="hybrid",
-    show_default=True,
-    help="Rank by vector similarity (dense), by BM25 (lexical), or by both.",
-)
 collection = click.option(
     "--collection", metavar="NAME", help="Use this collection instead of COLLECTION_NAME."
 )
@@ -107,9 +73,58 @@ log_days = value_option(
 html = file_option("--html", "Also write a report as one HTML file.")
 
 
-def search_options(command: Command) -> Command:
-    """Add the options of a search."""
-    return _add(command, top_k, module, url, lang, version, min_score, mode, collection, verbose, as_json)
+def search_option(name: str, **more: Any) -> Callable[[Command], Command]:
+    """Return the flag of a search option."""
+    (option,) = (option for option in OPTIONS if option.name == name)
+    settings: dict[str, Any] = {"help": option.flag_help or option.help, "metavar": option.metavar or None}
+    if option.type is int:
+        settings |= {"callback": _whole_number(option), "default": str(option.default), "show_default": True}
+    elif option.type is Mode:
+        settings |= {"type": click.Choice(MODES), "default": option.default, "show_default": True}
+    elif option.type is GroupBy:
+        settings |= {"flag_value": "page"}
+    elif option.type is tuple:
+        settings |= {"multiple": True}
+    else:
+        settings |= {"type": option.type}
+    return click.option(option.flag, option.name, **settings | more)
+
+
+def _whole_number(option: Option) -> Callable[[click.Context, click.Parameter, str], int]:
+    """Return the function that reads a whole number, with the error message of the query contract."""
+
+    def read(_context: click.Context, _parameter: click.Parameter, value: str) -> int:
+        message = f"{option.flag} must be between {option.minimum} and {option.maximum}"
+        if not re.fullmatch(r"[+-]?[0-9]{1,9}", value):
+            raise InvalidArgument(message, hint=f"{value[:40]!r} is not a whole number.")
+        check_top_k(int(value), name=option.flag)
+        return int(value)
+
+    return read
+
+
+top_k = search_option("top_k")
+mode = search_option("mode")
+
+
+def search_options(*leave_out: str) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
+    """Add the flags of a search; the command gets them, and its QUERY if it has one, as `request`."""
+    names = [option.name for option in options_of("cli") if option.name not in leave_out]
+
+    def add_options(command: Callable[..., Result]) -> Callable[..., Result]:
+        @wraps(command)
+        def with_request(**values: Any) -> Result:
+            given: Any = {name: values.pop(name) for name in names}
+            given["module"] = split_names(given["module"])
+            if "query" in values:
+                request = make_request(values.pop("query"), FLAGS, **given)
+            else:
+                request = make_options(FLAGS, **given)
+            return command(request=request, **values)
+
+        return _add(with_request, *map(search_option, names))
+
+    return add_options
 
 
 def index_options(command: Command) -> Command:
@@ -197,15 +212,6 @@ def parse_index(text: str) -> tuple[str, dict[str, str]]:
             hint = "Such as --index my-book-bge,RECTO_MODEL=BAAI/bge-base-en-v1.5."
             raise InvalidArgument(f"--index {text!r} is not COLLECTION,NAME=VALUE", hint=hint)
     return name, {setting: value for setting, _, value in pairs}
-
-
-def make_filters(
-    modules: tuple[str, ...], page_url: str | None, lang: str | None = None, version: str | None = None
-) -> Filters:
-    """Return the filters that the flags describe."""
-    from recto.search import query
-
-    return query.make_filters(split_names(modules), page_url, lang, version)
 
 
 def _add(command: Command, *options: Callable[[Command], Command]) -> Command:

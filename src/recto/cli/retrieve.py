@@ -25,7 +25,7 @@ from recto.cli import (
 )
 from recto.contracts import QUERY_COLLECTION
 from recto.errors import InvalidArgument
-from recto.search.query import CONTRACT_MODES, FLAGS, check_query, check_search
+from recto.search.query import CONTRACT_MODES, FLAGS, make_request
 from recto.types.search import Filters, Hit, Mode, Outcome, SearchResponse
 
 if TYPE_CHECKING:
@@ -52,15 +52,14 @@ _RULE = "=" * 50
 
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("query", default="")
-@options.top_k
-@options.module
-@options.url
-@options.min_score
-@click.option(
-    "--mode",
+@options.search_option("top_k")
+@options.search_option("module")
+@options.search_option("url")
+@options.search_option("min_score")
+@options.search_option(
+    "mode",
     type=click.Choice(CONTRACT_MODES),
     default="dense",
-    show_default=True,
     help="Rank by vector similarity (dense), or by similarity and BM25 (hybrid).",
 )
 @options.collection
@@ -73,7 +72,7 @@ _RULE = "=" * 50
 def retrieve(
     query: str,
     top_k: int,
-    modules: tuple[str, ...],
+    module: tuple[str, ...],
     url: str | None,
     min_score: float | None,
     mode: Mode,
@@ -89,12 +88,11 @@ def retrieve(
         return validate_contract(suite, collection, program, verbose=verbose, as_json=as_json)
     if suite is not None:
         raise InvalidArgument("--suite goes with --validate", hint="Add --validate to run the suite.")
-    filters = options.make_filters(modules, url)
-    check_query(query)
-    check_search(top_k, filters, min_score, FLAGS, mode)
+    modules = options.split_names(module)
+    request = make_request(query, FLAGS, top_k=top_k, module=modules, url=url, min_score=min_score, mode=mode)
     with connect(collection, default=QUERY_COLLECTION, single_query=True) as retriever:
         retriever.warm_up()  # so that the time shown is only for the query
-        response = retriever.search(query, top_k, filters, min_score, mode=mode)
+        response = retriever.search(request)
     text = _results_json(response) if as_json else _results_text(response, verbose=verbose)
     return print_results(response, text)
 

@@ -12,9 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from recto._util import clamp
 from recto.contracts import HTTP_COLLECTION
 from recto.errors import CollectionMissing, ErrorKind, RectoError
-from recto.search.query import DEFAULT_TOP_K, MAX_QUERY
 from recto.types.index import IndexInfo
-from recto.types.search import Hit, Mode, SearchResponse
+from recto.types.request import DEFAULT_TOP_K, MAX_QUERY, SearchRequest
+from recto.types.search import Hit, SearchResponse
 
 MAX_LIMIT = 10
 _SAMPLE_QUERY = "What is this book about?"
@@ -117,7 +117,7 @@ class Collections(Protocol):
     async def stored_info(self, name: str) -> IndexInfo:
         """Return the stored index, even if it cannot be searched."""
 
-    async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
+    async def search(self, name: str, request: SearchRequest) -> SearchResponse:
         """Search one collection."""
 
 
@@ -137,7 +137,7 @@ def add_contract_routes(
     async def retrieve(body: QueryRequest) -> Response:
         began = perf_counter()
         name = collections.name(body.collection)
-        response = await collections.search(name, body.query, body.limit, body.mode)
+        response = await collections.search(name, SearchRequest(body.query, top_k=body.limit, mode=body.mode))
         on_search(response)
         data = {
             "query": response.query,
@@ -170,7 +170,7 @@ async def validation(collections: Collections, name: str) -> dict[str, Any]:
 
 async def _sample_search_works(collections: Collections, name: str) -> bool:
     try:
-        response = await collections.search(name, _SAMPLE_QUERY, 1, "dense")
+        response = await collections.search(name, SearchRequest(_SAMPLE_QUERY, top_k=1, mode="dense"))
     except RectoError as error:
         if error.kind in (ErrorKind.CONNECTION, ErrorKind.BUSY):
             raise

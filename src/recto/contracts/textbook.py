@@ -87,7 +87,7 @@ class TextbookRetriever:
         """Return the chunks nearest to a query; `filters` may have `module` (one or several) and `url`."""
         check_top_k(top_k, MAX_TOP_K, least=MIN_TOP_K)
         chosen = _filters({} if filters is None else filters)
-        return RetrievalResults(self._retriever().search(query, top_k, chosen, mode=self.mode))
+        return RetrievalResults(self._retriever().search(query, top_k=top_k, filters=chosen, mode=self.mode))
 
     def search_by_module(
         self, query: str, module_ids: Sequence[str], top_k: int = DEFAULT_TOP_K
@@ -101,12 +101,12 @@ class TextbookRetriever:
         """Return chunks related to a selected text, without those that contain it."""
         check_top_k(top_k, MAX_TOP_K, least=MIN_TOP_K)
         retriever = self._retriever()
-        return RetrievalResults(retriever.related(selected_text, context_query, top_k, mode=self.mode))
+        return RetrievalResults(retriever.related(selected_text, context_query, top_k=top_k, mode=self.mode))
 
     def validate_connection(self) -> bool:
         """Return whether a search works now; if not, `connection_error` and the log say why."""
         try:
-            self._retriever().search(_PROBE, 1, mode=self.mode)
+            self._retriever().search(_PROBE, top_k=1, mode=self.mode)
         except RectoError as error:
             self.connection_error = error
             _LOG.warning("%s %s", error, error.hint)

@@ -18,10 +18,11 @@ from recto._util import cosine, percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import read_lexicon
-from recto.search.pipeline import OpenIndex, SearchOptions, search_index
+from recto.search.pipeline import OpenIndex, search_index
 from recto.search.query import MAX_QUERY
 from recto.search.response import answerable
 from recto.types.index import Calibration
+from recto.types.request import SearchRequest
 from recto.types.search import Chunk
 
 _FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
@@ -75,7 +76,7 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
         )
     opened, split = OpenIndex(index, embedder, read_lexicon(index)), len(off_topic)
     queries = opened.prepare([*off_topic, *(query for query, _ in in_book)])
-    nearest = search_index(index, queries[:split], SearchOptions(1, "dense"))
+    nearest = search_index(index, queries[:split], SearchRequest(top_k=1, mode="dense"))
     noise = sorted(result.hits[0].score for result in nearest if result.hits)
     stored = index.vectors([chunk.id for _, chunk in in_book])
     about_book = zip(in_book, queries[split:], strict=True)
@@ -93,7 +94,7 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     likely = [
         answerable(result.evidence, result.query.lexical, measured) or 0.0
         for start in range(0, len(queries), _BATCH)  # each hybrid query is four requests to a server
-        for result in search_index(index, queries[start : start + _BATCH], SearchOptions(1))
+        for result in search_index(index, queries[start : start + _BATCH], SearchRequest(top_k=1))
     ]
     return measured._replace(answerability=round(auroc(likely[split:], likely[:split]), 4))
 

@@ -193,7 +193,7 @@ def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:
 
 def _ask(retriever: Retriever, index: Index, batch: Sequence[CoverageSection], mode: Mode) -> list[Reached]:
     queries = list(dict.fromkeys(query for one in batch for query in one.queries if query))
-    responses = retriever.search_batch(queries, WITHIN, mode=mode)
+    responses = retriever.search_batch(queries, top_k=WITHIN, mode=mode)
     hits = {query: response.hits for query, response in zip(queries, responses, strict=True)}
     vectors = index.vectors([section.first.id for section in batch])
     own = [section.first.id for section in batch if section.first.id in vectors]

@@ -14,9 +14,9 @@ from recto.errors import InvalidArgument
 from recto.evaluation.binding import passage_target
 from recto.search.display import matched_query_words, words_to_match
 from recto.search.lexical import QueryWord, analyzed_text
-from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, nearest_chunks, search_index
-from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K, check_query, check_search
+from recto.search.pipeline import OpenIndex, PreparedQuery, nearest_chunks, search_index
 from recto.search.retriever import Retriever
+from recto.types.request import MAX_TOP_K, SearchRequest
 from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Mode, SearchResponse
 
 _NEAR_MISSES = 5
@@ -90,25 +90,18 @@ class Explanation:
 
 
 def explain(
-    retriever: Retriever,
-    query: str,
-    top_k: int = DEFAULT_TOP_K,
-    filters: Filters = NO_FILTERS,
-    expect: str | None = None,
-    passage: str = "",
-    mode: Mode = "hybrid",
+    retriever: Retriever, request: SearchRequest, expect: str | None = None, passage: str = ""
 ) -> Explanation:
     """Search like `Retriever.search`, and explain the ranking; `expect` is a page, or `page#anchor`."""
-    text = check_query(query)
-    check_search(top_k, filters, None, mode=mode)
+    text, top_k = request.query, request.top_k
     page, anchor = split_expected(expect)
     began = perf_counter()
     index = retriever.open()
     opened = perf_counter()
     retriever.warm_up()
     loaded = perf_counter()
-    response = retriever.search(text, top_k, filters, mode=mode)
-    deeper = retriever.search(text, min(MAX_TOP_K, top_k + _NEAR_MISSES + 1), filters, mode=mode)
+    response = retriever.search(request)
+    deeper = retriever.search(request, top_k=min(MAX_TOP_K, top_k + _NEAR_MISSES + 1))
     searched = perf_counter()
     timings = {
         "open": (opened - began) * 1e3,
@@ -287,8 +280,8 @@ class _ExpectedPage:
         if (mode, filters) == (self.explanation.response.mode, self.explanation.response.filters):
             hits = [ranked.hit for ranked in (*self.explanation.shown, *self.explanation.near_misses)]
         while True:
-            options = SearchOptions(limit, mode, filters)
-            deeper = search_index(self.opened.index, [self.query], options)[0].hits
+            request = SearchRequest(top_k=limit, mode=mode, filters=filters)
+            deeper = search_index(self.opened.index, [self.query], request)[0].hits
             hits = _append_new(hits, deeper)
             for rank, hit in enumerate(hits, 1):
                 if hit.chunk.id in ids:

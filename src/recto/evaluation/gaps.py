@@ -25,11 +25,12 @@ from recto.evaluation.suites import JSON_LINES, SUITE_FORMAT, parse_json, read_f
 from recto.protocols import Index, Progress, Store
 from recto.search.analyzer import STOP_WORDS, count_words, query_words, word_terms
 from recto.search.lexical import Lexicon, analyzed_text, count_terms
-from recto.search.pipeline import OpenIndex, PreparedQuery, SearchOptions, search_index
+from recto.search.pipeline import OpenIndex, PreparedQuery, search_index
 from recto.search.query import MAX_QUERY
 from recto.search.query_log import normalize, read_query_log
 from recto.search.response import NOT_COVERED_BELOW, answerable
 from recto.search.retriever import Retriever
+from recto.types.request import SearchRequest
 from recto.types.search import Chunk, Hit, Vector
 
 MAX_DISTINCT = 2000
@@ -260,10 +261,10 @@ def _search(
     opened: OpenIndex, queries: Sequence[PreparedQuery]
 ) -> tuple[list[list[Hit]], list[float | None]]:
     """Return the nearest chunks of each query, and the probability that the book answers it, if known."""
-    nearest = search_index(opened.index, queries, SearchOptions(_NEAREST, "dense"))
+    nearest = search_index(opened.index, queries, SearchRequest(top_k=_NEAREST, mode="dense"))
     probabilities: list[float | None] = [None] * len(queries)
     if opened.lexicon is not None and (calibration := opened.index.info.calibration) is not None:
-        results = search_index(opened.index, queries, SearchOptions(1))
+        results = search_index(opened.index, queries, SearchRequest(top_k=1))
         probabilities = [answerable(one.evidence, one.query.lexical, calibration) for one in results]
     return [one.hits for one in nearest], probabilities
 

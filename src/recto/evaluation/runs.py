@@ -271,7 +271,7 @@ def run_suite(
     for numbers in batches([question.expectation for question in measured]):
         batch = [measured[number] for number in numbers]
         queries, filters = [one.expectation.query for one in batch], batch[0].expectation.filters
-        responses = retriever.search_batch(queries, options.depth, filters, mode=options.mode)
+        responses = retriever.search_batch(queries, top_k=options.depth, filters=filters, mode=options.mode)
         judged = (_judge(one, response, options) for one, response in zip(batch, responses, strict=True))
         answers |= zip(numbers, judged, strict=True)
     return Run(

@@ -13,7 +13,7 @@ from typing import Any
 
 from recto._util.text import encodable, nearest, plural
 from recto.errors import InvalidArgument, InvalidQuery
-from recto.search.query import check_query, make_filters
+from recto.search.query import check_query, to_filters
 from recto.types.search import HEADING_SEPARATOR, NO_FILTERS, Filters
 
 SUITE_FORMAT, GRADED_FORMAT = "recto-suite-1", "recto-suite-2"
@@ -380,7 +380,7 @@ def _filters(value: Any, position: str) -> Filters:
             raise invalid(position, f'"{key}" must be one {what}', f"A search filters by one {what} at most.")
         values[key] = names[0] if names else None
     try:
-        return make_filters(parse_names(value.get("module"), position, "module"), **values)
+        return to_filters({"module": parse_names(value.get("module"), position, "module"), **values})
     except InvalidArgument as error:
         raise invalid(position, error.message, error.hint) from error
 

@@ -11,8 +11,9 @@ from recto.errors import ConfigurationError, IndexDamaged
 from recto.protocols import Index, Store
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder, analyze_query, read_lexicon
-from recto.search.pipeline import PreparedQuery, SearchOptions, search_index
+from recto.search.pipeline import PreparedQuery, search_index
 from recto.types.index import IndexInfo
+from recto.types.request import SearchRequest
 from recto.types.search import MODES, Chunk, Hit, Mode, Vector
 
 _BATCH = 256
@@ -89,7 +90,7 @@ def search_both(
             PreparedQuery(text, analyze_query(text, lexicon) if lexicon else None, vector)
             for text, vector in zip(queries, vectors, strict=True)
         ]
-        results = search_index(index, prepared, SearchOptions(top_k, mode))
+        results = search_index(index, prepared, SearchRequest(top_k=top_k, mode=mode))
         hits.append([result.hits for result in results])
     return hits
 

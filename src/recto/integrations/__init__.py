@@ -5,25 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 from asyncio import to_thread
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from recto import api
 from recto.errors import install_command
-from recto.search.display import pick
-from recto.search.query import make_filters
+from recto.search.query import make_request
 from recto.search.retriever import Retriever
+from recto.types.request import SearchRequest, options_of
 from recto.types.search import Hit, SearchResponse
 
-ModuleFilter = str | Sequence[str] | None
-"""One module, any of several, or all."""
-
 _LOG = logging.getLogger("recto")
-_FIELDS = (
-    *("url", "page_url", "anchor", "title", "section", "module", "module_title", "headings"),
-    *("score", "dense", "lexical"),
-    *("chunk_index", "total_chunks", "source", "start_line", "end_line", "version", "locale", "language"),
-)
+OPTION_NAMES = tuple(option.name for option in options_of("framework"))
+"""The search options of all adapters."""
 
 
 class CollectionClient:
@@ -48,19 +42,25 @@ class CollectionClient:
                 self._retriever = api.connect(self.collection)
             return self._retriever
 
-    def search(self, query: str, **options: Any) -> SearchResponse:
-        """Search with `module`, `url`, `lang`, `version` and the options of `Retriever.search`.
+    def search(self, query: str, options: Mapping[str, Any]) -> SearchResponse:
+        """Search with options, of which those that are None do not count.
 
         Log the reason if there are no hits, because frameworks have no field for it.
         """
-        return _logged(self.retriever().search(query, **_with_filters(**options)))
+        return _logged(self.retriever().search(_request(query, options)))
 
-    async def asearch(self, query: str, **options: Any) -> SearchResponse:
+    async def asearch(self, query: str, options: Mapping[str, Any]) -> SearchResponse:
         """Search without blocking the event loop."""
         retriever = self._retriever
         if retriever is None:
             retriever = await to_thread(self.retriever)
-        return _logged(await retriever.asearch(query, **_with_filters(**options)))
+        return _logged(await retriever.asearch(_request(query, options)))
+
+
+def split_options(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the search options among keyword arguments, and the other arguments."""
+    options = {name: value for name, value in values.items() if name in OPTION_NAMES}
+    return options, {name: value for name, value in values.items() if name not in OPTION_NAMES}
 
 
 def content(hit: Hit) -> str:
@@ -70,9 +70,8 @@ def content(hit: Hit) -> str:
 
 def metadata(hit: Hit, response: SearchResponse) -> dict[str, Any]:
     """Return everything that a citation needs, as plain JSON values; `url` opens the section."""
-    return pick(hit.to_dict(digits=None), _FIELDS) | {
+    return hit.to_dict(None, "framework") | {
         "above_noise": response.above_noise(hit),
-        "book": hit.chunk.book,
         "chunk_id": hit.chunk.id,
         "mode": response.mode,
         "answerable": response.answerable,
@@ -86,15 +85,9 @@ def not_installed(framework: str, extra: str) -> ImportError:
     return ImportError(f"{framework} is not installed. Install it with: {install_command(extra)}")
 
 
-def _with_filters(
-    module: ModuleFilter = None,
-    url: str | None = None,
-    lang: str | None = None,
-    version: str | None = None,
-    **options: Any,
-) -> dict[str, Any]:
-    modules = (module,) if isinstance(module, str) else module or ()
-    return options | {"filters": make_filters(modules, url, lang, version)}
+def _request(query: str, options: Mapping[str, Any]) -> SearchRequest:
+    given: Any = {name: value for name, value in options.items() if value is not None and value != ""}
+    return make_request(query, **given)
 
 
 def _logged(response: SearchResponse) -> SearchResponse:

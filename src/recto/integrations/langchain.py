@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from recto.integrations import CollectionClient, content, metadata, not_installed
-from recto.search.query import DEFAULT_TOP_K
-from recto.types.search import Mode, SearchResponse
+from recto.integrations import CollectionClient, content, metadata, not_installed, split_options
+from recto.types.request import DEFAULT_TOP_K
+from recto.types.search import SearchResponse
 
 try:
     from langchain_core.documents import Document
@@ -15,11 +16,9 @@ try:
 except ModuleNotFoundError as error:
     raise not_installed("LangChain", "langchain") from error
 
-_OPTIONS = ("k", "module", "url", "mode", "section_tokens", "lang", "version")
-
 
 class RectoLangChainRetriever(BaseRetriever):
-    """Retrieves chunks of a book; `invoke` also takes its options from `k` to `version`.
+    """Retrieves chunks of a book; `k` and the search options can also be given to `invoke`.
 
     With `section_tokens`, documents have the section around the chunk, with at most that many tokens.
     """
@@ -30,13 +29,12 @@ class RectoLangChainRetriever(BaseRetriever):
     collection: str | None = None
     retriever: Any = Field(default=None, exclude=True, repr=False)
     k: int = DEFAULT_TOP_K
-    module: str | tuple[str, ...] = ()
-    url: str | None = None
-    mode: Mode = "hybrid"
-    section_tokens: int | None = None
-    lang: str | None = None
-    version: str | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
     _client: CollectionClient = PrivateAttr()
+
+    def __init__(self, **values: Any) -> None:
+        options, others = split_options(values)
+        super().__init__(**others, options={**others.pop("options", {}), **options})
 
     def model_post_init(self, context: Any) -> None:
         """Prepare the connection, which is opened on first use."""
@@ -58,7 +56,7 @@ class RectoLangChainRetriever(BaseRetriever):
         run_manager: Any = None,  # noqa: ARG002 - LangChain passes it
         **options: Any,
     ) -> list[Document]:
-        return _documents(self._client.search(query, **self._search(**options)))
+        return _documents(self._client.search(query, self._options(options)))
 
     async def _aget_relevant_documents(
         self,
@@ -67,15 +65,15 @@ class RectoLangChainRetriever(BaseRetriever):
         run_manager: Any = None,  # noqa: ARG002 - LangChain passes it
         **options: Any,
     ) -> list[Document]:
-        return _documents(await self._client.asearch(query, **self._search(**options)))
+        return _documents(await self._client.asearch(query, self._options(options)))
 
-    def _search(self, **given: Any) -> dict[str, Any]:
-        """Return the options of a search: those that are given, else the retriever's own."""
-        if unknown := given.keys() - {*_OPTIONS}:
+    def _options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a search: those that are given, else the retriever's."""
+        options, others = split_options(given)
+        if unknown := others.keys() - {"k"}:
             raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
-        options = {name: given.get(name) for name in _OPTIONS}
-        options = {name: getattr(self, name) if one in (None, "") else one for name, one in options.items()}
-        return {"top_k": options.pop("k"), **options}
+        options = {name: value for name, value in options.items() if value is not None}
+        return {**self.options, "top_k": given.get("k") or self.k, **options}
 
 
 def _documents(response: SearchResponse) -> list[Document]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from recto.integrations import CollectionClient, content, metadata, not_installed
-from recto.search.query import DEFAULT_TOP_K
+from recto.integrations import CollectionClient, content, metadata, not_installed, split_options
 from recto.search.retriever import Retriever
-from recto.types.search import Mode, SearchResponse
+from recto.types.request import DEFAULT_TOP_K
+from recto.types.search import SearchResponse
 
 try:
     from llama_index.core.base.base_retriever import BaseRetriever
@@ -20,7 +19,7 @@ _LLM_FIELDS = ("title", "module", "headings", "url")
 
 
 class RectoLlamaIndexRetriever(BaseRetriever):
-    """Retrieves chunks of a book.
+    """Retrieves chunks of a book; the keyword arguments are search options, such as `module` and `mode`.
 
     With `section_tokens`, nodes have the section around the chunk, with at most that many tokens.
     """
@@ -31,31 +30,18 @@ class RectoLlamaIndexRetriever(BaseRetriever):
         *,
         retriever: Retriever | None = None,
         similarity_top_k: int = DEFAULT_TOP_K,
-        module: str | Sequence[str] = (),
-        url: str | None = None,
-        mode: Mode = "hybrid",
-        section_tokens: int | None = None,
-        lang: str | None = None,
-        version: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        options, others = split_options(kwargs)
+        super().__init__(**others)
         self._client = CollectionClient(collection, retriever)
-        self._search: dict[str, Any] = {
-            "top_k": similarity_top_k,
-            "module": module,
-            "url": url,
-            "mode": mode,
-            "section_tokens": section_tokens,
-            "lang": lang,
-            "version": version,
-        }
+        self._options = {"top_k": similarity_top_k, **options}
 
     def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(self._client.search(query_bundle.query_str, **self._search))
+        return _nodes(self._client.search(query_bundle.query_str, self._options))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return _nodes(await self._client.asearch(query_bundle.query_str, **self._search))
+        return _nodes(await self._client.asearch(query_bundle.query_str, self._options))
 
 
 def _nodes(response: SearchResponse) -> list[NodeWithScore]:

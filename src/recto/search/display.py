@@ -10,7 +10,7 @@ from recto._util.languages import is_between_characters
 from recto.search.analyzer import is_stop_word, is_unspaced, query_words, word_spans, word_terms
 from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
 from recto.search.markdown import plain_text
-from recto.search.query import MAX_QUERY
+from recto.types.request import MAX_QUERY
 from recto.types.search import Chunk, Hit, SearchResponse
 
 if TYPE_CHECKING:

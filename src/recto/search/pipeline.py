@@ -1,7 +1,8 @@
 """The search pipeline: query an index, rank the candidates, and turn the best of them into hits.
 
 Every search runs through `search_index`, or through `asearch_index` if the index is on a server: searches of
-a retriever, comparisons of two indexes, tuning and explanations.
+a retriever, comparisons of two indexes and explanations. `top_k` of a request is the number of chunks that
+are ranked for each query.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from recto.protocols import AsyncIndex, Embedder, Index, known_languages
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, unknown_language_weight
 from recto.stores import no_lexical_vectors
 from recto.types.index import Candidates, Fingerprint, IndexQuery
+from recto.types.request import SearchRequest
 from recto.types.search import (
     LEXICAL_WEIGHT,
     NO_FILTERS,
@@ -31,15 +33,6 @@ from recto.types.search import (
 
 ScoredIds = list[tuple[Hashable, float]]
 """The ids and scores of candidates, best first."""
-
-
-class SearchOptions(NamedTuple):
-    """How to search an index; `limit` chunks are ranked for each query."""
-
-    limit: int
-    mode: Mode = "hybrid"
-    filters: Filters = NO_FILTERS
-    min_score: float | None = None
 
 
 class PreparedQuery(NamedTuple):
@@ -101,12 +94,12 @@ class OpenIndex:
 class SearchRun(NamedTuple):
     """A search that has begun: its index is open, and its queries are analysed.
 
-    `options` have the mode that the index supports. Moments are values of `perf_counter`.
+    `request` has the mode that the index supports. Moments are values of `perf_counter`.
     """
 
     collection: str
     opened: OpenIndex
-    options: SearchOptions
+    request: SearchRequest
     queries: Sequence[PreparedQuery]
     warnings: tuple[str, ...]
     started_at: float
@@ -132,9 +125,9 @@ class SearchedBatch(NamedTuple):
 
 
 SearchHook = Callable[
-    [str, Sequence[str], SearchOptions], AbstractContextManager[Callable[[SearchedBatch], None]]
+    [str, Sequence[str], SearchRequest], AbstractContextManager[Callable[[SearchedBatch], None]]
 ]
-"""Called with the collection, the queries and the options of each search; records the result."""
+"""Called with the collection, the queries and the request of each search; records the result."""
 
 
 def with_vectors(queries: Sequence[PreparedQuery], vectors: Sequence[Vector]) -> list[PreparedQuery]:
@@ -142,19 +135,19 @@ def with_vectors(queries: Sequence[PreparedQuery], vectors: Sequence[Vector]) ->
     return [query._replace(vector=vector) for query, vector in zip(queries, vectors, strict=True)]
 
 
-def search_index(index: Index, queries: Sequence[PreparedQuery], options: SearchOptions) -> list[QueryHits]:
+def search_index(index: Index, queries: Sequence[PreparedQuery], request: SearchRequest) -> list[QueryHits]:
     """Return the best hits of each query."""
-    candidates = index.candidates(index_queries(queries, options.mode), options.limit, options.filters)
-    ranking = rank_queries(queries, candidates, options)
+    candidates = index.candidates(index_queries(queries, request.mode), request.top_k, request.filters)
+    ranking = rank_queries(queries, candidates, request)
     return ranking.to_hits(index.chunks(ranking.ids))
 
 
 async def asearch_index(
-    index: AsyncIndex, queries: Sequence[PreparedQuery], options: SearchOptions
+    index: AsyncIndex, queries: Sequence[PreparedQuery], request: SearchRequest
 ) -> list[QueryHits]:
     """Do the same as `search_index`, and await the server."""
-    candidates = await index.acandidates(index_queries(queries, options.mode), options.limit, options.filters)
-    ranking = rank_queries(queries, candidates, options)
+    candidates = await index.acandidates(index_queries(queries, request.mode), request.top_k, request.filters)
+    ranking = rank_queries(queries, candidates, request)
     return ranking.to_hits(await index.achunks(ranking.ids))
 
 
@@ -167,9 +160,8 @@ def nearest_chunks(
 ) -> list[list[Hit]]:
     """Return the chunks nearest to each vector, best first."""
     queries = [PreparedQuery("", None, vector) for vector in vectors]
-    return [
-        one.hits for one in search_index(index, queries, SearchOptions(limit, "dense", filters, min_score))
-    ]
+    request = SearchRequest(top_k=limit, mode="dense", filters=filters, min_score=min_score)
+    return [result.hits for result in search_index(index, queries, request)]
 
 
 def index_queries(queries: Sequence[PreparedQuery], mode: Mode) -> list[IndexQuery]:
@@ -189,7 +181,7 @@ class Ranking(NamedTuple):
     queries: Sequence[PreparedQuery]
     candidates: Sequence[Candidates]
     ranked: Sequence[ScoredIds]
-    options: SearchOptions
+    request: SearchRequest
 
     @property
     def ids(self) -> list[Hashable]:
@@ -198,7 +190,7 @@ class Ranking(NamedTuple):
 
     def to_hits(self, chunks: Mapping[Hashable, Chunk]) -> list[QueryHits]:
         """Return the hits of each query."""
-        limit, mode = self.options.limit, self.options.mode
+        limit, mode = self.request.top_k, self.request.mode
         return [
             QueryHits(
                 query,
@@ -210,14 +202,15 @@ class Ranking(NamedTuple):
 
 
 def rank_queries(
-    queries: Sequence[PreparedQuery], candidates: Sequence[Candidates], options: SearchOptions
+    queries: Sequence[PreparedQuery], candidates: Sequence[Candidates], request: SearchRequest
 ) -> Ranking:
     """Rank the candidates of each query, each with the lexical weight of its query."""
     ranked = []
-    for query, own in zip(queries, candidates, strict=True):
+    for query, candidate in zip(queries, candidates, strict=True):
         weight = query.lexical.weight if query.lexical else 0.0
-        ranked.append(with_ties(rank(own, options.mode, weight, options.min_score), options.limit))
-    return Ranking(queries, candidates, ranked, options)
+        scored = rank(candidate, request.mode, weight, request.min_score)
+        ranked.append(with_ties(scored, request.top_k))
+    return Ranking(queries, candidates, ranked, request)
 
 
 def rank(candidates: Candidates, mode: Mode, weight: float, min_score: float | None = None) -> ScoredIds:

@@ -5,32 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from recto._util.languages import language_tag
 from recto._util.text import encodable
 from recto.errors import InvalidArgument, InvalidQuery
-from recto.types.search import MODES, NO_FILTERS, Filters, GroupBy, Mode
+from recto.types.request import (
+    ALL_VERSIONS,
+    DEFAULT_TOP_K,
+    MAX_QUERY,
+    MAX_SCORE,
+    MAX_TOKENS,
+    MAX_TOP_K,
+    MIN_TOKENS,
+    SearchOptions,
+    SearchRequest,
+)
+from recto.types.search import MODES, NO_FILTERS, Filters, Mode
 
 if TYPE_CHECKING:
     from recto.protocols import Index
     from recto.types.index import Fingerprint
 
-MAX_QUERY = 2000
-MAX_TOP_K = 100
-DEFAULT_TOP_K = 5
 DEFAULT_CONTEXT_TOKENS = 4000
 """Every MCP client accepts a tool result of this size."""
 DEFAULT_CONTEXT_TOP_K = MAX_TOP_K
 """The budget of tokens limits a context; scores of more chunks say which parts of a section matter."""
 CONTRACT_MODES: tuple[Mode, ...] = ("dense", "hybrid")
 """The modes of the contract entry points, whose scores are between 0 and 1; the first is the default."""
-MAX_SCORE = 1000
-"""No score reaches it: a cosine similarity is at most 1, a BM25 score some tens."""
-ALL_VERSIONS = "all"
-"""As a version: all versions of the book, in an index run and in a search."""
 _UNVERSIONED = ""
 """The version of pages that are part of all versions."""
+_DEFAULTS = SearchRequest()
+_FILTER_NAMES = ("module", "url", "lang", "version", "prefer")
 _FILTERS_EXAMPLE = 'Such as Filters(modules=("ros2",)).'
 
 
@@ -77,31 +83,77 @@ def check_queries(queries: Iterable[str]) -> list[str]:
     return [check_query(query) for query in queries]
 
 
+def make_request(
+    query: str | SearchRequest, names: ParameterNames = ARGUMENTS, **options: Unpack[SearchOptions]
+) -> SearchRequest:
+    """Return a checked request for a query; options replace the fields of a given request.
+
+    Raise `InvalidQuery` or `InvalidArgument`, with the names that the entry point has for the options.
+    """
+    request = query if isinstance(query, SearchRequest) else SearchRequest(query)
+    return replace(make_options(names, request, **options), query=check_query(request.query))
+
+
+def make_options(
+    names: ParameterNames = ARGUMENTS,
+    request: SearchRequest = _DEFAULTS,
+    **options: Unpack[SearchOptions],
+) -> SearchRequest:
+    """Return a checked request without checking its query, for several queries or a selected text."""
+    values: dict[str, Any] = dict(options)
+    filters = to_filters(values.pop("filters", request.filters))
+    given = {name: values.pop(name, None) for name in _FILTER_NAMES}
+    if any(value is not None for value in given.values()):
+        filters = _with_filters(filters, **given)
+    try:
+        request = replace(request, **values, filters=filters)
+    except TypeError:
+        unknown = ", ".join(map(repr, sorted(values.keys() - SearchOptions.__annotations__.keys())))
+        message = f"There is no search option {unknown}"
+        raise InvalidArgument(message, hint=f"Options: {', '.join(SearchOptions.__annotations__)}.") from None
+    check_request(request, names)
+    return request
+
+
 def to_filters(filters: Filters | Mapping[str, Any]) -> Filters:
     """Return filters that were passed as `Filters`, or as a mapping with keys such as `module` and `url`."""
     if not isinstance(filters, Mapping):
         return filters
-    if unknown := set(filters) - {"module", "url", "lang", "version"}:
+    if unknown := set(filters) - set(_FILTER_NAMES):
         raise InvalidArgument(
             f"There is no filter {', '.join(map(repr, sorted(map(str, unknown))))}",
-            hint='Filters are "module" (a name, or a list of names), "url", "lang" and "version".',
+            hint=f"Filters are {', '.join(map(repr, _FILTER_NAMES))}. A module is a name or a list of names.",
         )
-    modules = filters.get("module") or ()
-    if isinstance(modules, str) or not isinstance(modules, Iterable):
-        modules = (modules,)
-    return make_filters(tuple(modules), filters.get("url"), filters.get("lang"), filters.get("version"))
+    return _with_filters(NO_FILTERS, **filters)
 
 
-def make_filters(
-    modules: Sequence[str] = (), url: str | None = None, lang: str | None = None, version: str | None = None
+def _with_filters(
+    filters: Filters,
+    module: Any = None,
+    url: str | None = None,
+    lang: str | None = None,
+    version: str | None = None,
+    prefer: str | Sequence[str] | None = None,
 ) -> Filters:
-    """Return the filters of the parameters that all entry points have."""
-    return Filters(tuple(modules), url, to_language(lang), () if version is None else (version,))
+    """Add the restrictions that an entry point names one by one."""
+    if module:
+        names = (module,) if isinstance(module, str) or not isinstance(module, Iterable) else tuple(module)
+        filters = replace(filters, modules=names)
+    if url is not None:
+        filters = replace(filters, page_url=url)
+    if lang is not None:
+        filters = replace(filters, language=to_language(lang))
+    if version is not None:
+        filters = replace(filters, versions=(version,))
+    if prefer:
+        filters = replace(filters, preferred=split_preferred(prefer))
+    return filters
 
 
-def split_preferred(names: str | None) -> tuple[str, ...]:
-    """Return versions and languages that are separated by commas."""
-    return tuple(filter(None, map(str.strip, (names or "").split(","))))
+def split_preferred(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return versions and languages; a text separates them by commas."""
+    parts = names.split(",") if isinstance(names, str) else names
+    return tuple(filter(None, map(str.strip, parts)))
 
 
 def to_language(tag: str | None) -> str | None:
@@ -113,25 +165,28 @@ def to_language(tag: str | None) -> str | None:
     return language
 
 
-def check_search(
-    top_k: int,
-    filters: Filters,
-    min_score: float | None,
-    names: ParameterNames = ARGUMENTS,
-    mode: Mode = "dense",
-    group_by: GroupBy | None = None,
-) -> None:
-    """Raise `InvalidArgument` unless all parameters of a search are valid."""
-    check_mode(mode)
-    if group_by not in (None, "page"):
+def check_request(request: SearchRequest, names: ParameterNames = ARGUMENTS) -> None:
+    """Raise `InvalidArgument` unless all options of a request are valid; its query is not checked."""
+    check_mode(request.mode)
+    if request.group_by not in (None, "page"):
         raise InvalidArgument(
-            f'group_by must be "page" or None, not {group_by!r}',
+            f'group_by must be "page" or None, not {request.group_by!r}',
             hint="Leave it out for a flat list of chunks.",
         )
-    check_top_k(top_k, name=names.top_k)
-    _check_filters(filters, names)
-    if min_score is not None:
-        _check_min_score(min_score, names, mode)
+    check_top_k(request.top_k, name=names.top_k)
+    _check_filters(request.filters, names)
+    if request.min_score is not None:
+        _check_min_score(request.min_score, names, request.mode)
+    if request.section_tokens is not None:
+        check_range("section_tokens", request.section_tokens, MIN_TOKENS, MAX_TOKENS)
+
+
+def check_range(name: str, value: int, low: int, high: int) -> None:
+    """Raise `InvalidArgument` unless a value is a whole number within limits."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidArgument(
+            f"{name} must be between {low} and {high}", hint="Leave it out for the default."
+        )
 
 
 def _check_filters(filters: Filters, names: ParameterNames) -> None:

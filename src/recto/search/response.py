@@ -10,8 +10,9 @@ from recto._util.text import filter_keys, nearest
 from recto.protocols import Index
 from recto.search.analyzer import is_stop_word
 from recto.search.lexical import LexicalQuery, Lexicon
-from recto.search.pipeline import QueryHits, SearchedBatch, SearchOptions
+from recto.search.pipeline import QueryHits, SearchedBatch
 from recto.types.index import Calibration
+from recto.types.request import SearchRequest
 from recto.types.search import Coverage, Filters, Hit, Mode, Outcome, PageGroup, SearchResponse
 
 COVERED_FROM, NOT_COVERED_BELOW = 0.5, 0.25
@@ -43,14 +44,14 @@ def build_responses(searched: SearchedBatch) -> list[SearchResponse]:
 
 def _build_response(searched: SearchedBatch, result: QueryHits, warnings: tuple[str, ...]) -> SearchResponse:
     run, lexical = searched.run, result.query.lexical
-    index, mode = run.opened.index, run.options.mode
-    outcome, message = (Outcome.FOUND, "") if result.hits else _explain_empty(index, run.options)
+    index, mode = run.opened.index, run.request.mode
+    outcome, message = (Outcome.FOUND, "") if result.hits else _explain_empty(index, run.request)
     info = index.info  # read once, because an embedded index checks the disk for it
     probability = answerable(result.evidence, lexical, info.calibration)
     return SearchResponse(
         result.query.text,
         tuple(result.hits),
-        run.options.filters,
+        run.request.filters,
         run.collection,
         outcome,
         searched.timings,
@@ -92,11 +93,11 @@ def group_by_page(response: SearchResponse, pages: int) -> SearchResponse:
     return replace(response, hits=tuple(hit for hits in best for hit in hits), groups=groups)
 
 
-def _explain_empty(index: Index, options: SearchOptions) -> tuple[Outcome, str]:
+def _explain_empty(index: Index, request: SearchRequest) -> tuple[Outcome, str]:
     """Return why there are no hits: filters that exclude every chunk, or no chunk with the minimum score."""
-    filters, min_score = options.filters, options.min_score
+    filters, min_score = request.filters, request.min_score
     if not filters or index.count(filters):
-        if options.mode == "lexical" and min_score is None:
+        if request.mode == "lexical" and min_score is None:
             return Outcome.NO_MATCH, "No chunk contains any word of the query"
         return Outcome.NO_MATCH, f"No chunk reaches the minimum score of {min_score}"
     reasons = []

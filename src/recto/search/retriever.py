@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
-from recto.errors import CollectionEmpty, FingerprintMismatch
+from recto.errors import CollectionEmpty, FingerprintMismatch, InvalidArgument
 from recto.search.query import (
     DEFAULT_CONTEXT_TOKENS,
     DEFAULT_CONTEXT_TOP_K,
-    DEFAULT_TOP_K,
-    MAX_TOP_K,
     check_queries,
     check_query,
-    check_search,
+    make_options,
+    make_request,
     narrowed,
     other_versions,
-    to_filters,
 )
-from recto.types.search import LEXICAL_WEIGHT, NO_FILTERS, Filters, GroupBy, Mode, Module, SearchResponse
+from recto.types.request import MAX_TOP_K, SearchOptions, SearchRequest
+from recto.types.search import LEXICAL_WEIGHT, Module, SearchResponse
 
 if TYPE_CHECKING:  # importing the class is fast; opening an index loads the search pipeline
     from recto.protocols import Embedder, Index, Store
     from recto.search.context import Context
     from recto.search.lexical import LexicalQuery
+    from recto.search.packing import ContextSection
     from recto.search.pages import BookPage
-    from recto.search.pipeline import OpenIndex, SearchedBatch, SearchHook, SearchOptions, SearchRun
+    from recto.search.pipeline import OpenIndex, SearchedBatch, SearchHook, SearchRun
     from recto.settings import Settings
     from recto.types.index import IndexInfo
 
@@ -37,9 +38,6 @@ _DENSE_ONLY = (
     "This index has no vocabulary for lexical search, so it is searched in dense mode. "
     "Index the book again for better results."
 )
-
-FiltersLike = Filters | Mapping[str, Any]
-"""`Filters`, or a mapping such as `{"module": "ros2"}`."""
 
 
 def _no_hook(*_: object) -> AbstractContextManager[Callable[[SearchedBatch], None]]:
@@ -99,89 +97,37 @@ class Retriever:
         """Open the index and load the model, so that the first search is as fast as the others."""
         self.query_embedder.warm_up()
 
-    def search(
-        self,
-        query: str,
-        top_k: int = DEFAULT_TOP_K,
-        filters: FiltersLike = NO_FILTERS,
-        min_score: float | None = None,
-        *,
-        mode: Mode = "hybrid",
-        group_by: GroupBy | None = None,
-        section_tokens: int | None = None,
-    ) -> SearchResponse:
+    def search(self, query: str | SearchRequest, **options: Unpack[SearchOptions]) -> SearchResponse:
         """Return the best chunks for a query, best first; with `group_by="page"`, by page.
 
-        With `section_tokens`, each hit has `section_text`: its section, or the part that fits.
+        `query` is the text, or a whole request. `SearchOptions` has the options, such as `top_k` and `mode`.
         """
-        responses = self.search_batch(
-            [query], top_k, filters, min_score, mode=mode, group_by=group_by, section_tokens=section_tokens
-        )
-        return responses[0]
+        request = make_request(query, **options)
+        return _responses(self._find([request.query], request), request)[0]
 
-    def search_batch(
-        self,
-        queries: Sequence[str],
-        top_k: int = DEFAULT_TOP_K,
-        filters: FiltersLike = NO_FILTERS,
-        min_score: float | None = None,
-        *,
-        mode: Mode = "hybrid",
-        group_by: GroupBy | None = None,
-        section_tokens: int | None = None,
-    ) -> list[SearchResponse]:
+    def search_batch(self, queries: Sequence[str], **options: Unpack[SearchOptions]) -> list[SearchResponse]:
         """Search for several queries with one call of the model and one of the engine."""
-        texts = check_queries(queries)
-        options = _checked_options(top_k, filters, min_score, mode, group_by)
-        return _responses(self._find(texts, options), top_k, group_by, section_tokens) if texts else []
+        texts, request = check_queries(queries), make_options(**options)
+        return _responses(self._find(texts, request), request) if texts else []
 
-    async def asearch(
-        self,
-        query: str,
-        top_k: int = DEFAULT_TOP_K,
-        filters: FiltersLike = NO_FILTERS,
-        min_score: float | None = None,
-        *,
-        mode: Mode = "hybrid",
-        group_by: GroupBy | None = None,
-        section_tokens: int | None = None,
-    ) -> SearchResponse:
+    async def asearch(self, query: str | SearchRequest, **options: Unpack[SearchOptions]) -> SearchResponse:
         """Search without blocking the event loop."""
-        responses = await self.asearch_batch(
-            [query], top_k, filters, min_score, mode=mode, group_by=group_by, section_tokens=section_tokens
-        )
-        return responses[0]
+        from asyncio import to_thread
+
+        request = make_request(query, **options)
+        return (await to_thread(_responses, await self._afind([request.query], request), request))[0]
 
     async def asearch_batch(
-        self,
-        queries: Sequence[str],
-        top_k: int = DEFAULT_TOP_K,
-        filters: FiltersLike = NO_FILTERS,
-        min_score: float | None = None,
-        *,
-        mode: Mode = "hybrid",
-        group_by: GroupBy | None = None,
-        section_tokens: int | None = None,
+        self, queries: Sequence[str], **options: Unpack[SearchOptions]
     ) -> list[SearchResponse]:
         """Search for several queries without blocking the event loop; local work runs in threads."""
         from asyncio import to_thread
 
-        texts = check_queries(queries)
-        options = _checked_options(top_k, filters, min_score, mode, group_by)
-        if not texts:
-            return []
-        searched = await self._afind(texts, options)
-        return await to_thread(_responses, searched, top_k, group_by, section_tokens)
+        texts, request = check_queries(queries), make_options(**options)
+        return await to_thread(_responses, await self._afind(texts, request), request) if texts else []
 
     def related(
-        self,
-        selection: str,
-        question: str | None = None,
-        top_k: int = DEFAULT_TOP_K,
-        filters: FiltersLike = NO_FILTERS,
-        min_score: float | None = None,
-        *,
-        mode: Mode = "hybrid",
+        self, selection: str, question: str | None = None, **options: Unpack[SearchOptions]
     ) -> SearchResponse:
         """Return chunks that are related to a selected text, and to a question about it if there is one.
 
@@ -189,43 +135,33 @@ class Retriever:
         """
         from recto.search.selection import build_related_response, build_selection_query
 
-        options = _checked_options(top_k, filters, min_score, mode)
+        request = make_options(**options)
         embedder = self.embedder
         query = build_selection_query(selection, question, embedder.max_tokens, embedder.count_tokens)
-        searched = self._find([query.text], options._replace(limit=top_k + SELECTION_CANDIDATES))
-        return build_related_response(query, searched, top_k)
+        return build_related_response(query, self._find([query.text], _more(request)), request.top_k)
 
     async def arelated(
-        self,
-        selection: str,
-        question: str | None = None,
-        top_k: int = DEFAULT_TOP_K,
-        filters: FiltersLike = NO_FILTERS,
-        min_score: float | None = None,
-        *,
-        mode: Mode = "hybrid",
+        self, selection: str, question: str | None = None, **options: Unpack[SearchOptions]
     ) -> SearchResponse:
         """Do the same as `related` without blocking the event loop."""
         from asyncio import to_thread
 
         from recto.search.selection import build_related_response, build_selection_query
 
-        options = _checked_options(top_k, filters, min_score, mode)
+        request = make_options(**options)
         most, count = self.embedder.max_tokens, self.embedder.count_tokens
         query = await to_thread(build_selection_query, selection, question, most, count)
-        searched = await self._afind([query.text], options._replace(limit=top_k + SELECTION_CANDIDATES))
-        return await to_thread(build_related_response, query, searched, top_k)
+        searched = await self._afind([query.text], _more(request))
+        return await to_thread(build_related_response, query, searched, request.top_k)
 
     def context(
         self,
-        query: str,
+        query: str | SearchRequest,
         max_tokens: int = DEFAULT_CONTEXT_TOKENS,
-        top_k: int = DEFAULT_CONTEXT_TOP_K,
-        filters: FiltersLike = NO_FILTERS,
         *,
-        mode: Mode = "hybrid",
         page: str | None = None,
         neighbors: int = 0,
+        **options: Unpack[SearchOptions],
     ) -> Context:
         """Return the sections of the best hits as text for a language model, within a budget of tokens.
 
@@ -234,35 +170,38 @@ class Retriever:
         """
         from recto.search.context import check_context, make_context
 
-        filters = to_filters(filters)
-        page_filters = check_context(max_tokens, neighbors, page, filters)
-        response = self.search(query, top_k, filters, mode=mode)
-        on_page = self.search(query, top_k, page_filters, mode=mode) if page_filters else None
-        opened, language = self.open_index(), filters.language or ""
-        return make_context(opened, response, on_page, max_tokens, neighbors, language)
+        request = _context_request(query, options)
+        page_request = check_context(max_tokens, neighbors, page, request)
+        response = self.search(request)
+        on_page = self.search(page_request) if page_request else None
+        return make_context(self.open_index(), request, response, on_page, max_tokens, neighbors)
 
     async def acontext(
         self,
-        query: str,
+        query: str | SearchRequest,
         max_tokens: int = DEFAULT_CONTEXT_TOKENS,
-        top_k: int = DEFAULT_CONTEXT_TOP_K,
-        filters: FiltersLike = NO_FILTERS,
         *,
-        mode: Mode = "hybrid",
         page: str | None = None,
         neighbors: int = 0,
+        **options: Unpack[SearchOptions],
     ) -> Context:
         """Do the same as `context` without blocking the event loop."""
         from asyncio import to_thread
 
         from recto.search.context import check_context, make_context
 
-        filters = to_filters(filters)
-        page_filters = check_context(max_tokens, neighbors, page, filters)
-        response = await self.asearch(query, top_k, filters, mode=mode)
-        on_page = await self.asearch(query, top_k, page_filters, mode=mode) if page_filters else None
-        opened, language = await to_thread(self.open_index), filters.language or ""
-        return await to_thread(make_context, opened, response, on_page, max_tokens, neighbors, language)
+        request = _context_request(query, options)
+        page_request = check_context(max_tokens, neighbors, page, request)
+        response = await self.asearch(request)
+        on_page = await self.asearch(page_request) if page_request else None
+        opened = await to_thread(self.open_index)
+        return await to_thread(make_context, opened, request, response, on_page, max_tokens, neighbors)
+
+    def sections(self, response: SearchResponse, max_tokens: int) -> tuple[ContextSection, ...]:
+        """Return the sections of the hits of a response, best first, within a budget of tokens."""
+        from recto.search.context import sections_of
+
+        return sections_of(self.open_index(), response, max_tokens)
 
     def analyze(self, query: str) -> LexicalQuery | None:
         """Return a query as lexical search sees it, or None if the index has no lexical vectors."""
@@ -286,21 +225,21 @@ class Retriever:
         """Count the chunks of each page URL."""
         return self.open().pages()
 
-    def _find(self, texts: Sequence[str], options: SearchOptions) -> SearchedBatch:
+    def _find(self, texts: Sequence[str], request: SearchRequest) -> SearchedBatch:
         """Embed and analyse queries, and search for all of them."""
         from recto.search.pipeline import search_index, with_vectors
 
-        with self._hook(self.collection, texts, options) as record:
-            run = self._start(texts, options)
+        with self._hook(self.collection, texts, request) as record:
+            run = self._start(texts, request)
             queries = run.queries
-            if run.options.mode != "lexical":
+            if run.request.mode != "lexical":
                 queries = with_vectors(queries, run.opened.embedder.embed_queries(texts))
             embedded_at = perf_counter()
-            searched = run.finish(search_index(run.opened.index, queries, run.options), embedded_at)
+            searched = run.finish(search_index(run.opened.index, queries, run.request), embedded_at)
             record(searched)
         return searched
 
-    async def _afind(self, texts: Sequence[str], options: SearchOptions) -> SearchedBatch:
+    async def _afind(self, texts: Sequence[str], request: SearchRequest) -> SearchedBatch:
         """Do the same as `_find`, and await services; a model on this machine works in a thread."""
         from asyncio import to_thread
 
@@ -308,44 +247,44 @@ class Retriever:
         from recto.search.pipeline import asearch_index, search_index, with_vectors
 
         if not isinstance(self.embedder, AsyncEmbedder):
-            return await to_thread(self._find, texts, options)
-        with self._hook(self.collection, texts, options) as record:
-            run = await to_thread(self._start, texts, options)
+            return await to_thread(self._find, texts, request)
+        with self._hook(self.collection, texts, request) as record:
+            run = await to_thread(self._start, texts, request)
             queries, index = run.queries, run.opened.index
-            if run.options.mode != "lexical":
+            if run.request.mode != "lexical":
                 queries = with_vectors(queries, await self.embedder.aembed_queries(texts))
             embedded_at = perf_counter()
             if isinstance(index, AsyncIndex):
-                results = await asearch_index(index, queries, run.options)
+                results = await asearch_index(index, queries, run.request)
             else:
-                results = await to_thread(search_index, index, queries, run.options)
+                results = await to_thread(search_index, index, queries, run.request)
             searched = run.finish(results, embedded_at)
             record(searched)
         return searched
 
-    def _start(self, texts: Sequence[str], options: SearchOptions) -> SearchRun:
+    def _start(self, texts: Sequence[str], request: SearchRequest) -> SearchRun:
         """Open the index and analyse the queries; warn once about each index."""
         from recto.search.lexical import other_analyzer
         from recto.search.pipeline import SearchRun
 
         started_at = perf_counter()
         opened = self.open_index()
-        mode = opened.supported_mode(options.mode)
+        mode = opened.supported_mode(request.mode)
         opened_at = perf_counter()
         warnings: tuple[str, ...] = ()
         if self._warned is not opened.index:
             self._warned = opened.index
-            if mode != options.mode:
+            if mode != request.mode:
                 warnings = (other_analyzer(opened.index.info) or _DENSE_ONLY,)
             elif opened.embedder is not self.embedder:
                 warnings = (other_model(opened.index.info, self.embedder),)
-        filters = narrowed(options.filters, opened.fingerprint)
+        filters = narrowed(request.filters, opened.fingerprint)
         return SearchRun(
             self.collection,
             opened,
-            options._replace(mode=mode, filters=filters),
-            opened.analyze(texts, options.filters.language or ""),
-            (*warnings, *other_versions(options.filters, filters, opened.fingerprint)),
+            replace(request, top_k=_ranked_chunks(request), mode=mode, filters=filters),
+            opened.analyze(texts, request.filters.language or ""),
+            (*warnings, *other_versions(request.filters, filters, opened.fingerprint)),
             started_at,
             opened_at,
         )
@@ -431,28 +370,36 @@ def _command(info: IndexInfo) -> str:
     return index_command(info.collection, made.source if made else "", options=made.options if made else ())
 
 
-def _checked_options(
-    top_k: int, filters: FiltersLike, min_score: float | None, mode: Mode, group_by: GroupBy | None = None
-) -> SearchOptions:
-    """Check the parameters of a search."""
-    from recto.search.pipeline import SearchOptions
-
-    filters = to_filters(filters)
-    check_search(top_k, filters, min_score, mode=mode, group_by=group_by)
-    limit = top_k if group_by is None else min(top_k * CHUNKS_PER_PAGE, 2 * MAX_TOP_K)
-    return SearchOptions(limit, mode, filters, min_score)
+def _ranked_chunks(request: SearchRequest) -> int:
+    """Return how many chunks are ranked: for a grouped search, enough for `top_k` pages."""
+    if request.group_by is None:
+        return request.top_k
+    return min(request.top_k * CHUNKS_PER_PAGE, 2 * MAX_TOP_K)
 
 
-def _responses(
-    searched: SearchedBatch, top_k: int, group_by: GroupBy | None, section_tokens: int | None
-) -> list[SearchResponse]:
+def _more(request: SearchRequest) -> SearchRequest:
+    """Return the request for a selected text: some of its hits are excluded."""
+    if request.group_by is not None or request.section_tokens is not None:
+        message = "A search for a selected text has neither group_by nor section_tokens"
+        raise InvalidArgument(message, hint="Leave them out.")
+    return replace(request, top_k=request.top_k + SELECTION_CANDIDATES)
+
+
+def _context_request(query: str | SearchRequest, options: SearchOptions) -> SearchRequest:
+    if isinstance(query, str) and "top_k" not in options:
+        options = {**options, "top_k": DEFAULT_CONTEXT_TOP_K}
+    return make_request(query, **options)
+
+
+def _responses(searched: SearchedBatch, request: SearchRequest) -> list[SearchResponse]:
     from recto.search.response import build_responses, group_by_page
 
     responses = build_responses(searched)
-    if group_by is not None:
-        responses = [group_by_page(response, top_k) for response in responses]
-    if section_tokens is not None:
+    if request.group_by is not None:
+        responses = [group_by_page(response, request.top_k) for response in responses]
+    if request.section_tokens is not None:
         from recto.search.context import with_sections
 
-        responses = [with_sections(searched.run.opened, one, section_tokens) for one in responses]
+        opened = searched.run.opened
+        responses = [with_sections(opened, response, request.section_tokens) for response in responses]
     return responses

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from recto import __version__
 from recto.errors import missing_extra
 from recto.protocols import AsyncEmbedder, AsyncIndex
-from recto.search.pipeline import SearchedBatch, SearchOptions
+from recto.search.pipeline import SearchedBatch
+from recto.types.request import SearchRequest
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
@@ -35,7 +36,7 @@ class SearchTracer:
 
     @contextmanager
     def trace(
-        self, collection: str, texts: Sequence[str], options: SearchOptions
+        self, collection: str, texts: Sequence[str], request: SearchRequest
     ) -> Iterator[Callable[[SearchedBatch], None]]:
         """Record the span of a search; of an error, only the class, because messages may quote a query."""
         from opentelemetry.trace import StatusCode
@@ -44,7 +45,7 @@ class SearchTracer:
             "gen_ai.operation.name": "retrieval",
             "gen_ai.provider.name": "recto",
             "gen_ai.data_source.id": collection,
-            "gen_ai.retrieval.top_k": options.limit,
+            "gen_ai.retrieval.top_k": request.top_k,
             "recto.queries": len(texts),
         }
         if self._settings.otel_capture_query:
@@ -68,7 +69,7 @@ class SearchTracer:
         index, embedder = run.opened.index, run.opened.embedder
         span.set_attributes(
             {
-                "recto.mode": run.options.mode,
+                "recto.mode": run.request.mode,
                 "recto.generation": index.info.generation,
                 "recto.results": sum(len(result.hits) for result in searched.results),
                 "recto.embed_ms": timings.embed_ms * queries,
@@ -78,7 +79,7 @@ class SearchTracer:
         )
         embedded_at = run.opened_at + timings.embed_ms * queries / 1e3
         model = embedder.fingerprint
-        if run.options.mode != "lexical":
+        if run.request.mode != "lexical":
             span.set_attribute("gen_ai.request.model", model.model)
             attributes: dict[str, str | int] = {
                 "gen_ai.operation.name": "embeddings",

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    WithJsonSchema,
+    create_model,
+)
 
-from recto.search.context import OMISSION
-from recto.types.search import Coverage, Mode
+from recto.contracts.http import Count
+from recto.search.packing import OMISSION
+from recto.types.request import EntryPoint, Operation, Option, options_of
+from recto.types.search import HIT_FIELDS, Coverage, Mode, View, fields_of
 
-AboveNoise = Annotated[
-    bool | None, Field(description="False: as unrelated texts score in this book. Null: not measured.")
-]
-Headings = Annotated[list[str], Field(description="The path from the page's title down to the section.")]
-PageTitle = Annotated[str, Field(description="The page's title.")]
-SectionUrl = Annotated[str, Field(description="Cite this: it opens the section.")]
+Model = TypeVar("Model", bound=BaseModel)
+_NAME = r"\S"
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+_HIT = {field.name: field for field in HIT_FIELDS}
+
+
+def _described(name: str) -> Any:
+    """Return the type of a hit's field, with its description."""
+    return Annotated[_HIT[name].type, Field(description=_HIT[name].description or None)]
 
 
 class ResponseModel(BaseModel):
@@ -23,40 +37,59 @@ class ResponseModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class ChunkFields(ResponseModel):
-    """A chunk of the book."""
+def with_hit_fields(view: View) -> Callable[[type[Model]], type[Model]]:
+    """Return a class decorator that adds the fields of a hit that a view shows to a model."""
 
-    url: SectionUrl
-    title: PageTitle
-    section: Annotated[str, Field(description="The heading of the section.")]
-    module: str
-    module_title: str
-    headings: Headings
-    matches: Annotated[
-        list[str], Field(description="Words of the text and its headings that match the query.")
+    def add_fields(model: type[Model]) -> type[Model]:
+        fields: dict[str, Any] = {
+            field.name: (_described(field.name), ... if field.default is None else field.default)
+            for field in fields_of(view)
+        }
+        return create_model(
+            model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields
+        )
+
+    return add_fields
+
+
+def option_types(entry_point: EntryPoint, operation: Operation) -> dict[str, tuple[Any, Any]]:
+    """Return the type and the default of each search option, for models of requests and tools."""
+    return {
+        option.name: (_option_type(option, entry_point), option.default)
+        for option in options_of(entry_point, operation)
+    }
+
+
+def _option_type(option: Option, entry_point: EntryPoint) -> Any:
+    text = option.for_agents if entry_point == "mcp" else option.help
+    limits: dict[str, Any] = {"description": text}
+    kind = option.type
+    if kind is tuple:
+        return _names(text, option.max_length, entry_point)
+    if kind is str:
+        kind = Name if entry_point == "mcp" else str
+        limits |= {} if entry_point == "mcp" else {"pattern": _NAME, "max_length": option.max_length}
+    elif kind in (int, float):
+        limits |= {"ge": option.minimum, "le": option.maximum}
+        kind = Count if kind is int else kind
+    return Annotated[kind if option.default is not None else kind | None, Field(**limits)]
+
+
+def _names(text: str, most: int | None, entry_point: EntryPoint) -> Any:
+    """Return the type of one or more names; agents also send several in one text."""
+    if entry_point == "mcp":
+        return Annotated[list[Name] | None, BeforeValidator(_split), Field(description=text)]
+    name = {"type": "string", "pattern": _NAME}
+    names = {"type": "array", "items": name, "maxItems": most}
+    return Annotated[
+        Annotated[list[Annotated[str, Field(pattern=_NAME)]], Field(max_length=most)] | None,
+        BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
+        WithJsonSchema({"anyOf": [name, names, {"type": "null"}], "description": text}),
     ]
-    text: str
 
 
-class ScoredFields(ChunkFields):
-    """A chunk of the book with its score."""
-
-    score: Annotated[float, Field(description="Ranks the results; compare it within one response only.")]
-    dense: Annotated[float | None, Field(description="Cosine similarity to the query, if it was computed.")]
-    lexical: Annotated[
-        float | None, Field(description="Share of the largest BM25 score, 0 to 1, if it was computed.")
-    ]
-    above_noise: AboveNoise
-
-
-class HitFields(ScoredFields):
-    """A chunk of the book with its score and the text around it."""
-
-    snippet: Annotated[str, Field(description="The part of the text around the best matches, in one line.")]
-    section_text: Annotated[
-        str | None,
-        Field(description="The section around the chunk as Markdown. Null: the request did not ask for it."),
-    ]
+def _split(value: Any) -> Any:
+    return [part for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
 class ResponseFields(ResponseModel):
@@ -93,7 +126,8 @@ class ResponseFields(ResponseModel):
 Notice = Annotated[str, Field(description="How to treat what is quoted from the book.")]
 
 
-class McpHit(ScoredFields):
+@with_hit_fields("mcp")
+class McpHit(ResponseModel):
     """A section of the book, or a chunk, with the score of its best chunk."""
 
 
@@ -112,15 +146,10 @@ class McpRelatedResult(McpSearchResult):
     left_out: Annotated[int, Field(description="Chunks left out because they contain the selection itself.")]
 
 
+@with_hit_fields("mcp_section")
 class McpSection(ResponseModel):
-    """A section of the book that has one or more hits."""
+    """A section of the book that has one or more hits; `score` is the score of its best hit."""
 
-    url: SectionUrl
-    title: PageTitle
-    headings: Headings
-    module: str
-    score: Annotated[float, Field(description="Of its best hit; compare it within one response only.")]
-    above_noise: AboveNoise
     hits: Annotated[int, Field(description="How many chunks of it match the query.")]
     text: Annotated[str, Field(description=f"Markdown; {OMISSION} stands for chunks that did not fit.")]
     tokens: int

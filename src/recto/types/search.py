@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from recto._util.text import with_anchor
@@ -19,18 +20,6 @@ LEXICAL_WEIGHT = 0.25
 """The default weight of the lexical score in hybrid search (decision 11)."""
 MODES: tuple[Mode, ...] = ("hybrid", "dense", "lexical")
 GroupBy = Literal["page"]
-
-
-def _renamed(old: str, new: str) -> property:
-    """Return a property for an attribute's name before 0.3; it is removed in the next version."""
-
-    def read(self: object) -> Any:
-        import warnings
-
-        warnings.warn(f"{type(self).__name__}.{old} is now {new}", DeprecationWarning, stacklevel=2)
-        return getattr(self, new)
-
-    return property(read)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +55,6 @@ class Chunk:
     language: str = ""
     locales: tuple[str, ...] = ()
 
-    page_title = _renamed("page_title", "title")
-    module_name = _renamed("module_name", "module")
-    link = _renamed("link", "url")
-
     @property
     def heading_path(self) -> str:
         """The headings on one line."""
@@ -85,29 +70,14 @@ class Chunk:
         """The heading of its section."""
         return self.headings[-1] if self.headings else self.title
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values under the names of all entry points; `url` opens the section."""
-        return {
-            "id": self.id,
-            "url": self.url,
-            "page_url": self.page_url,
-            "anchor": self.anchor,
-            "anchors": list(self.anchors),
-            "title": self.title,
-            "section": self.section,
-            "headings": list(self.headings),
-            "module": self.module,
-            "module_title": self.module_title or self.module,
-            "text": self.text,
-            "source": self.source,
-            "start_line": self.start_line,
-            "end_line": self.end_line,
-            "chunk_index": self.chunk_index,
-            "total_chunks": self.total_chunks,
-            "version": self.version,
-            "locale": self.locale,
-            "language": self.language,
-        }
+    @property
+    def module_label(self) -> str:
+        """The title of its module, or the name if there is none."""
+        return self.module_title or self.module
+
+    def to_dict(self, view: View = "page") -> dict[str, Any]:
+        """Return the fields of a view that belong to the chunk, as plain JSON values."""
+        return {field.name: field.read(self) for field in fields_of(view) if field.source == "chunk"}
 
 
 class Module(NamedTuple):
@@ -175,18 +145,120 @@ class Hit:
     lexical: float | None = None
     section_text: str | None = None
 
-    def to_dict(self, digits: int | None = 6) -> dict[str, Any]:
-        """Return plain JSON values: the chunk's, and the scores, rounded to `digits` unless that is None."""
-        return self.chunk.to_dict() | {
-            "score": _rounded(self.score, digits),
-            "dense": _rounded(self.dense, digits),
-            "lexical": _rounded(self.lexical, digits),
-            "section_text": self.section_text,
+    def to_dict(self, digits: int | None = 6, view: View = "search") -> dict[str, Any]:
+        """Return the fields of a view, as plain JSON values; scores are rounded unless `digits` is None."""
+        scores = {
+            field.name: _rounded(field.read(self), digits)
+            for field in fields_of(view)
+            if field.source == "hit"
         }
+        return self.chunk.to_dict(view) | scores
 
 
-def _rounded(number: float | None, digits: int | None) -> float | None:
-    return number if number is None or digits is None else round(number, digits)
+def _rounded(value: Any, digits: int | None) -> Any:
+    return value if digits is None or not isinstance(value, float) else round(value, digits)
+
+
+View = Literal["page", "search", "static", "mcp", "mcp_section", "framework", "explain"]
+"""What shows hits: a page, search results as JSON, static search, MCP, a framework, `recto explain`."""
+
+
+@dataclass(frozen=True, slots=True)
+class HitField:
+    """A field of a hit: its JSON type, and the views that show it.
+
+    The value is an attribute of the chunk or of the hit, or `recto.search.display` computes it from the
+    response.
+    """
+
+    name: str
+    type: Any
+    views: tuple[View, ...]
+    description: str = ""
+    source: Literal["chunk", "hit", "response"] = "chunk"
+    default: Any = None
+    """Of a field that is present only on request; None if it is always present."""
+    attribute: str = ""
+    """Its name in Python, if that is another one."""
+
+    def read(self, value: Chunk | Hit) -> Any:
+        """Return the value as plain JSON."""
+        content = getattr(value, self.attribute or self.name)
+        return list(content) if isinstance(content, tuple) else content
+
+
+_CHUNKS: tuple[View, ...] = ("page", "search")
+_CITED: tuple[View, ...] = (*_CHUNKS, "framework")
+_READ: tuple[View, ...] = (*_CHUNKS, "static", "mcp", "framework")
+_LOCATED: tuple[View, ...] = (*_READ, "mcp_section", "explain")
+_SCORED: tuple[View, ...] = ("search", "mcp", "framework")
+_COSINE = "Cosine similarity to the query, if it was computed."
+_BM25 = "Share of the largest BM25 score, 0 to 1, if it was computed."
+
+HIT_FIELDS = (
+    HitField("rank", int, ("search",), source="response"),
+    HitField("id", str, _CHUNKS),
+    HitField("url", str, _LOCATED, "Cite this: it opens the section."),
+    HitField("page_url", str, (*_CITED, "static", "explain")),
+    HitField("anchor", str, (*_CITED, "explain")),
+    HitField("anchors", list[str], _CHUNKS),
+    HitField("title", str, (*_READ, "mcp_section"), "The page's title."),
+    HitField("section", str, _READ, "The heading of the section."),
+    HitField("headings", list[str], _LOCATED, "The path from the page's title down to the section."),
+    HitField("module", str, _LOCATED),
+    HitField("module_title", str, _READ, attribute="module_label"),
+    HitField("text", str, (*_CHUNKS, "static", "mcp")),
+    HitField("html", str, _CHUNKS, "`text` as HTML, without scripts, styles and images.", "response", ""),
+    HitField("source", str, _CITED),
+    HitField("start_line", int, _CITED),
+    HitField("end_line", int, _CITED),
+    HitField("chunk_index", int, (*_CITED, "explain")),
+    HitField("total_chunks", int, _CITED),
+    HitField("version", str, _CITED),
+    HitField("locale", str, _CITED),
+    HitField("language", str, (*_CITED, "static")),
+    HitField("book", str, ("framework",)),
+    HitField(
+        "score",
+        float,
+        (*_SCORED, "mcp_section", "explain"),
+        "Ranks the results; compare it within one response only.",
+        "hit",
+    ),
+    HitField("dense", float | None, (*_SCORED, "explain"), _COSINE, "hit"),
+    HitField("lexical", float | None, (*_SCORED, "explain"), _BM25, "hit"),
+    HitField(
+        "above_noise",
+        bool | None,
+        (*_SCORED, "mcp_section"),
+        "False: as unrelated texts score in this book. Null: not measured.",
+        "response",
+    ),
+    HitField(
+        "matches",
+        list[str],
+        (*_CHUNKS, "mcp"),
+        "Words of the text and its headings that match the query.",
+        "response",
+    ),
+    HitField(
+        "snippet", str, ("search",), "The part of the text around the best matches, in one line.", "response"
+    ),
+    HitField(
+        "section_text",
+        str | None,
+        ("search",),
+        "The section around the chunk as Markdown. Null: the request did not ask for it.",
+        "hit",
+    ),
+)
+"""The fields of a hit under their names on all entry points but the contracts."""
+
+
+@cache
+def fields_of(view: View) -> tuple[HitField, ...]:
+    """Return the fields that a view shows."""
+    return tuple(field for field in HIT_FIELDS if view in field.views)
 
 
 def hit_order(hit: Hit) -> tuple[float, str, int, str]:
@@ -199,7 +271,6 @@ class PageGroup:
     """The hits of one page, best first."""
 
     hits: tuple[Hit, ...]
-    page_title = _renamed("page_title", "title")
 
     @property
     def score(self) -> float:

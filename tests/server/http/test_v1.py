@@ -98,10 +98,10 @@ def test_invalid_parameters(service: Service, more: dict[str, object], words: st
 
 
 def test_a_selected_text(service: Service, retriever: Retriever) -> None:
-    selection = retriever.search("What is ROS 2?", 1).hits[0].chunk.text[:300]
+    selection = retriever.search("What is ROS 2?", top_k=1).hits[0].chunk.text[:300]
     body = service.post("/v1/related", {"selection": selection, "top_k": 3}).json()
     assert body["selection"]["left_out"] >= 1, "what holds the selection"
-    hits = retriever.related(selection, None, 3).hits
+    hits = retriever.related(selection, None, top_k=3).hits
     assert [result["id"] for result in body["results"]] == [hit.chunk.id for hit in hits]
     question = {"selection": selection, "question": "How is it secured?", "module": ["ros2"]}
     asked = service.post("/v1/related", question).json()

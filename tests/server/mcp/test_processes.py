@@ -45,7 +45,7 @@ async def ask_for_everything(client: Client) -> dict[str, Any]:
 
 
 def check(answers: dict[str, Any], retriever: Retriever) -> None:
-    first = retriever.search(QUESTION, 2).hits[0].chunk
+    first = retriever.search(QUESTION, top_k=2).hits[0].chunk
     results = answers["search"].structured_content["results"]
     assert results[0]["text"].startswith(f"# {first.title} > ")
     assert first.text[:60] in results[0]["text"]

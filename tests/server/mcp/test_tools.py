@@ -68,7 +68,7 @@ def test_context(retriever: Retriever) -> None:
     question = "How do nodes exchange messages?"
     count = retriever.embedder.count_tokens
     room = sum(count(to_markdown([hit.chunk])) for hit in retriever.search(question).hits)
-    expected = retriever.context(question, room, 5, neighbors=1)
+    expected = retriever.context(question, room, top_k=5, neighbors=1)
     result = call(retriever, "get_context", query=question, max_tokens=room, top_k=5, neighbors=1)
     found = result.structured_content
     assert (found["outcome"], found["mode"], found["page_used"]) == ("found", "hybrid", None)
@@ -118,7 +118,7 @@ def test_language_version_and_mode(retriever: Retriever, tool: str, argument: st
 
 
 def test_search(retriever: Retriever) -> None:
-    expected = retriever.search(QUESTION, 3)
+    expected = retriever.search(QUESTION, top_k=3)
     words = response_words(retriever, expected)
     result = call(retriever, "search_book", query=QUESTION, top_k=3)
     data, text = result.structured_content, text_of(result)
@@ -137,7 +137,7 @@ def test_search(retriever: Retriever) -> None:
         assert f"{shown['url']}\n\n{quoted(shown['text'])}" in text
         assert f"matches: {', '.join(shown['matches'])})" in text
     roomy = data_of(retriever, "search_book", query=QUESTION, top_k=10, max_tokens=20_000)["results"]
-    paths = {hit.chunk.headings for hit in retriever.search(QUESTION, 10).hits}
+    paths = {hit.chunk.headings for hit in retriever.search(QUESTION, top_k=10).hits}
     assert {tuple(shown["headings"]) for shown in roomy} == paths  # sections, not the whole page
 
 

@@ -10,8 +10,7 @@ import click
 
 from recto._util.text import plural
 from recto.cli import Exit, connect, emit, filters_dict, one_line, options, print_results, table, warn
-from recto.search.query import FLAGS, check_query, check_search
-from recto.types.search import Mode
+from recto.types.request import SearchRequest
 
 if TYPE_CHECKING:
     from recto.evaluation.explain import Expected, Explanation, RankAndScore, RankedHit
@@ -27,34 +26,18 @@ Examples:
 
 @click.command(epilog=_EPILOG)
 @click.argument("query", default="")
-@options.search_options
-@click.option("--by-page", is_flag=True, help="Group the results by page.")
-def search(
-    query: str,
-    top_k: int,
-    modules: tuple[str, ...],
-    url: str | None,
-    lang: str | None,
-    version: str | None,
-    min_score: float | None,
-    mode: Mode,
-    collection: str | None,
-    verbose: bool,
-    as_json: bool,
-    by_page: bool,
-) -> Exit:
+@options.search_options()
+@options.collection
+@options.verbose
+@options.as_json
+def search(request: SearchRequest, collection: str | None, verbose: bool, as_json: bool) -> Exit:
     """Search a book for the chunks that answer QUERY.
 
     Exits with 1 if there are no results.
     """
-    filters = options.make_filters(modules, url, lang, version)
-    check_query(query)
-    check_search(top_k, filters, min_score, FLAGS, mode)
     with connect(collection, single_query=True) as retriever:
         retriever.warm_up()  # the time shown is that of the query alone
-        response = retriever.search(
-            query, top_k, filters, min_score, mode=mode, group_by="page" if by_page else None
-        )
+        response = retriever.search(request)
         from recto.search.display import response_words
 
         words = response_words(retriever, response)
@@ -67,36 +50,15 @@ def search(
     return print_results(response, f'Query: "{one_line(response.query)}"\n{text}', color=style.color)
 
 
-_HIT_FIELDS = (
-    *("score", "dense", "lexical"),
-    *("url", "page_url", "anchor", "headings", "module", "chunk_index"),
-)
-
-
 @click.command()
 @click.argument("query", default="")
 @click.option("--expect", metavar="PAGE#ANCHOR", help="Show the rank of this page or section.")
 @click.option("--passage", metavar="TEXT", help="Show the rank of this quotation from the book.")
-@options.top_k
-@options.module
-@options.url
-@options.lang
-@options.version
-@options.mode
+@options.search_options("min_score", "group_by")
 @options.collection
 @options.as_json
 def explain(
-    query: str,
-    expect: str | None,
-    passage: str | None,
-    top_k: int,
-    modules: tuple[str, ...],
-    url: str | None,
-    lang: str | None,
-    version: str | None,
-    mode: Mode,
-    collection: str | None,
-    as_json: bool,
+    request: SearchRequest, expect: str | None, passage: str | None, collection: str | None, as_json: bool
 ) -> Exit:
     """Explain why QUERY has these results.
 
@@ -105,16 +67,13 @@ def explain(
 
     Exits with 1 if the expected page is not among the results.
     """
-    filters = options.make_filters(modules, url, lang, version)
-    check_query(query)
-    check_search(top_k, filters, None, FLAGS, mode)
     from recto.evaluation.explain import explain as explain_query
     from recto.evaluation.explain import split_expected
 
     split_expected(expect)
     quotation = " ".join((passage or "").split())
     with connect(collection) as retriever:
-        explanation = explain_query(retriever, query, top_k, filters, expect, quotation, mode)
+        explanation = explain_query(retriever, request, expect, quotation)
     for warning in explanation.response.warnings:
         warn(warning)
     emit(_data(explanation), _lines(explanation), as_json=as_json)
@@ -253,5 +212,4 @@ def _ranked_data(ranked: RankedHit, explanation: Explanation) -> dict[str, Any]:
 
 
 def _hit_data(hit: Hit) -> dict[str, Any]:
-    values = hit.to_dict()
-    return {name: values[name] for name in _HIT_FIELDS} | {"module_name": values["module"]}
+    return hit.to_dict(view="explain")

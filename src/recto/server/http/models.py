@@ -5,84 +5,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import ConfigDict, Field, create_model
 
 from recto.contracts.http import CollectionName, Count, QueryText, RequestModel, ValidationResponse
-from recto.search.context import MAX_TOKENS, MIN_TOKENS
-from recto.search.query import DEFAULT_TOP_K, MAX_SCORE, MAX_TOP_K
-from recto.server.schemas import ChunkFields, HitFields, ResponseFields, ResponseModel
-from recto.types.search import GroupBy, Mode
+from recto.server.schemas import Model, ResponseFields, ResponseModel, option_types, with_hit_fields
+from recto.types.request import MAX_TOP_K, Operation, SearchOptions
 
 MAX_QUERIES = 32
 MAX_BATCH_CHARACTERS = 16_000
 MAX_BATCH_RESULTS = 1_000
 
 
-def _as_list(value: Any) -> Any:
-    """Accept one name instead of a list."""
-    return [value] if isinstance(value, str) else value
-
-
 def _example(**fields: Any) -> ConfigDict:
+    """Return the configuration of a model with an example, for the description of the API."""
     return ConfigDict(json_schema_extra={"examples": [fields]})
 
 
-_NAME_SCHEMA = {"type": "string", "pattern": r"\S"}
-ModuleNames = Annotated[
-    Annotated[list[Annotated[str, Field(pattern=r"\S")]], Field(max_length=100)] | None,
-    BeforeValidator(_as_list),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                _NAME_SCHEMA,
-                {"type": "array", "items": _NAME_SCHEMA, "maxItems": 100},
-                {"type": "null"},
-            ],
-            "description": "Only this module, or any of these modules.",
-        }
-    ),
-]
-PageUrl = Annotated[str | None, Field(description="Only the page with this URL.", pattern=r"\S")]
-LanguageTag = Annotated[
-    str | None, Field(description="Only pages in this language, such as de.", pattern=r"\S", max_length=35)
-]
-VersionName = Annotated[
-    str | None,
-    Field(
-        description="This version of the book, or `all`; default: the current one.",
-        pattern=r"\S",
-        max_length=100,
-    ),
-]
-Preferred = Annotated[
-    str | None,
-    Field(
-        description="Versions and languages of the page that the reader is on, separated by commas, such as "
-        "2.0,de: they are searched if the book has them, and there is no `version` or `lang`.",
-        pattern=r"\S",
-        max_length=200,
-    ),
-]
-MinScore = Annotated[
-    float | None,
-    Field(
-        ge=-1,
-        le=MAX_SCORE,
-        description="Only results with at least this score; in the dense mode it is a cosine, at most 1.",
-    ),
-]
-SearchMode = Annotated[
-    Mode,
-    Field(
-        description="Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid)."
-    ),
-]
-Grouping = Annotated[
-    GroupBy | None,
-    Field(description='"page": return the best `top_k` pages with their chunks instead of single chunks.'),
-]
 WithHtml = Annotated[
     bool, Field(description="Also return the text of each chunk as HTML that is safe to show in a page.")
 ]
@@ -93,44 +34,44 @@ WithLog = Annotated[
         "Send it while a reader is still typing, and with a query that is logged already."
     ),
 ]
-SectionTokens = Annotated[
-    Count | None,
-    Field(
-        ge=MIN_TOKENS,
-        le=MAX_TOKENS,
-        description="Also return `section_text`: the section around each chunk, of at most this many tokens.",
-    ),
-]
 Record = dict[str, Any] | None
-TopK = Annotated[Count, Field(ge=1, le=MAX_TOP_K, description="The maximum number of results.")]
 
 
 class SearchParameters(RequestModel):
-    """Parameters of every search under `/v1`."""
+    """Parameters of every search under `/v1`; `with_options` adds the search options."""
 
-    top_k: TopK = DEFAULT_TOP_K
-    module: ModuleNames = None
-    url: PageUrl = None
-    lang: LanguageTag = None
-    version: VersionName = None
-    prefer: Preferred = None
     collection: CollectionName = None
-    mode: SearchMode = "hybrid"
     log: WithLog = True
 
+    def options(self) -> SearchOptions:
+        """Return the search options of the request."""
+        values = {name: getattr(self, name) for name in SearchOptions.__annotations__ if hasattr(self, name)}
+        return cast("SearchOptions", values)
 
-class SearchRequest(SearchParameters):
+
+def with_options(operation: Operation, *only: str) -> Callable[[type[Model]], type[Model]]:
+    """Return a class decorator that adds the options of an operation to a model, or only some of them."""
+
+    def add_options(model: type[Model]) -> type[Model]:
+        types = option_types("http", operation)
+        fields: dict[str, Any] = {name: types[name] for name in only or types}
+        return create_model(
+            model.__name__, __base__=model, __module__=model.__module__, __doc__=model.__doc__, **fields
+        )
+
+    return add_options
+
+
+@with_options("search")
+class SearchBody(SearchParameters):
     """The body of `/v1/search`."""
 
     model_config = _example(query="What is ROS 2?", top_k=3, module=["ros2"])
     query: QueryText
-    min_score: MinScore = None
-    group_by: Grouping = None
     html: WithHtml = False
-    section_tokens: SectionTokens = None
 
 
-class SearchQuery(SearchRequest):
+class SearchQuery(SearchBody):
     """The query parameters of `GET /v1/search`; their values are text."""
 
     model_config = ConfigDict(strict=False)
@@ -140,13 +81,15 @@ class SearchQuery(SearchRequest):
         Field(max_length=100, description="Only this module; repeat it for several modules."),
     ] = Field(default_factory=list)
 
-    def request(self) -> SearchRequest:
+    def body(self) -> SearchBody:
         """Return the same request as a body; the order of modules does not matter."""
         given = self.model_dump(exclude={"module"})
-        return SearchRequest(module=sorted(set(self.module)) or None, **given)
+        given["module"] = sorted(set(self.module)) or None
+        return SearchBody(**given)
 
 
-class RelatedRequest(SearchParameters):
+@with_options("related")
+class RelatedBody(SearchParameters):
     """The body of `/v1/related`."""
 
     model_config = _example(selection="A ROS 2 node is a process.", question=None)
@@ -159,7 +102,8 @@ class RelatedRequest(SearchParameters):
     html: WithHtml = False
 
 
-class BatchRequest(SearchParameters):
+@with_options("batch")
+class BatchBody(SearchParameters):
     """The body of `/v1/batch`."""
 
     model_config = _example(queries=["What is ROS 2?", "robot navigation"], top_k=1)
@@ -172,8 +116,6 @@ class BatchRequest(SearchParameters):
             f"`top_k` is at most {MAX_BATCH_RESULTS}.",
         ),
     ]
-    min_score: MinScore = None
-    group_by: Grouping = None
 
 
 class ClickRequest(RequestModel):
@@ -186,14 +128,12 @@ class ClickRequest(RequestModel):
     collection: CollectionName = None
 
 
-class AnswerRequest(RequestModel):
+@with_options("search", "prefer")
+class AnswerBody(SearchParameters):
     """The body of `/v1/answer`."""
 
     model_config = _example(query="What is ROS 2?")
     query: QueryText
-    prefer: Preferred = None
-    collection: CollectionName = None
-    log: WithLog = True
 
 
 class AnswerFeedback(RequestModel):
@@ -214,28 +154,14 @@ class ErrorResponse(ResponseModel):
     hint: str | None = None
 
 
-class ChunkModel(ChunkFields):
+@with_hit_fields("page")
+class ChunkModel(ResponseModel):
     """A chunk of the book; `html` is present only if the request asks for it."""
 
-    id: str
-    page_url: str
-    anchor: str
-    anchors: list[str]
-    source: str
-    start_line: int
-    end_line: int
-    chunk_index: int
-    total_chunks: int
-    version: str
-    locale: str
-    language: str
-    html: Annotated[str, Field(description="`text` as HTML, without scripts, styles and images.")] = ""
 
-
-class HitModel(ChunkModel, HitFields):
+@with_hit_fields("search")
+class HitModel(ResponseModel):
     """A chunk of the book with its rank and score."""
-
-    rank: int
 
 
 class PageGroupModel(ResponseModel):

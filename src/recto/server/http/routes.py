@@ -23,7 +23,7 @@ from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation.report import read_report
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
 from recto.search.pages import SUFFIX, OutlinePage, full_text, llms_txt, skill_md
-from recto.search.query import MAX_QUERY, check_query, make_filters, split_preferred
+from recto.search.query import DEFAULT_CONTEXT_TOP_K, check_query, make_request
 from recto.search.query_log import Via
 from recto.search.retriever import Retriever
 from recto.server.http import models
@@ -41,7 +41,8 @@ from recto.server.http.service import MarkedResponse, SearchService
 from recto.server.http.views import add_html
 from recto.server.limits import Refused, current_request, respond, set_deadline
 from recto.types.index import IndexInfo
-from recto.types.search import Filters, SearchResponse
+from recto.types.request import MAX_QUERY
+from recto.types.search import SearchResponse
 
 Result = TypeVar("Result")
 Responses = dict[int | str, dict[str, Any]]
@@ -108,7 +109,7 @@ v1_router = APIRouter(prefix="/v1", route_class=StrictRoute, tags=["v1"], respon
 
 
 @v1_router.post("/search", response_model=models.SearchResponseModel)
-async def search(body: models.SearchRequest, service: Service) -> Response:
+async def search(body: models.SearchBody, service: Service) -> Response:
     """Find the chunks that answer a query."""
     return (await _search(service, body))[0]
 
@@ -123,7 +124,7 @@ async def get_search(
 ) -> Response:
     """Find the chunks that answer a query; browsers can cache the response."""
     _check_repeated(request.query_params, may_repeat="module")
-    body = given.request()
+    body = given.body()
     name = service.name(body.collection)
     info = await service.info(name)
     tag = _entity_tag(info, body.model_copy(update={"collection": name}))
@@ -135,7 +136,7 @@ async def get_search(
     return response
 
 
-async def _search(service: SearchService, body: models.SearchRequest) -> tuple[Response, SearchResponse]:
+async def _search(service: SearchService, body: models.SearchBody) -> tuple[Response, SearchResponse]:
     def convert(results: list[MarkedResponse]) -> tuple[Response, SearchResponse]:
         data = _to_dict(service, results[0], "search" if body.log else None, html=body.html)
         return respond(data), results[0][0]
@@ -144,7 +145,7 @@ async def _search(service: SearchService, body: models.SearchRequest) -> tuple[R
 
 
 @v1_router.post("/related", response_model=models.RelatedResponseModel)
-async def related(body: models.RelatedRequest, service: Service) -> Response:
+async def related(body: models.RelatedBody, service: Service) -> Response:
     """Find chunks that are related to a selected text."""
 
     def convert(results: list[MarkedResponse]) -> Response:
@@ -152,23 +153,23 @@ async def related(body: models.RelatedRequest, service: Service) -> Response:
         is_asked = body.log and body.question is not None and body.question.strip()
         return respond(_to_dict(service, results[0], "related" if is_asked else None, html=body.html))
 
-    arguments = (body.selection, body.question, body.top_k, _filters(body))
+    options = body.options()
 
     async def arelated(retriever: Retriever) -> list[SearchResponse]:
-        return [await retriever.arelated(*arguments, mode=body.mode)]
+        return [await retriever.arelated(body.selection, body.question, **options)]
 
     return await service.find(
         service.name(body.collection),
         [body.selection],
-        body.mode,
+        options["mode"],
         convert,
-        lambda retriever: [retriever.related(*arguments, mode=body.mode)],
+        lambda retriever: [retriever.related(body.selection, body.question, **options)],
         arelated,
     )
 
 
 @v1_router.post("/batch", response_model=models.BatchResponseModel)
-async def batch(body: models.BatchRequest, service: Service) -> Response:
+async def batch(body: models.BatchBody, service: Service) -> Response:
     """Answer several queries at once."""
 
     def convert(results: list[MarkedResponse]) -> Response:
@@ -203,7 +204,7 @@ def _report(
     response_class=Response,
     responses={200: {"content": {EVENTS: {}}, "description": "Server-sent events."}},
 )
-async def answer(body: models.AnswerRequest, request: Request, service: Service) -> Response:
+async def answer(body: models.AnswerBody, request: Request, service: Service) -> Response:
     """Answer a question from the sections of a book, with the model of the service's owner."""
     name, query = service.name(body.collection), check_query(body.query)
     if (answers := service.answers) is None:
@@ -212,8 +213,8 @@ async def answer(body: models.AnswerRequest, request: Request, service: Service)
         raise Refused("scope", NOT_FOR_ANSWERS)
     answers.check_rate(current_request().caller)
     current_request().charge(_CHARGED_ANSWER)
-    filters = Filters(preferred=split_preferred(body.prefer))
-    context = await service.context(name, query, service.settings.answer.tokens, filters)
+    search_request = make_request(query, top_k=DEFAULT_CONTEXT_TOP_K, prefer=body.options()["prefer"])
+    context = await service.context(name, search_request, service.settings.answer.tokens)
     service.record(context.response, "answer" if body.log else None)
     if is_answerable(context):
         await to_thread(answers.spend)
@@ -366,7 +367,7 @@ def _check_repeated(parameters: QueryParams, may_repeat: str) -> None:
             raise InvalidArgument(f"{shortened(name)} is given twice", hint="Give every parameter once.")
 
 
-def _entity_tag(info: IndexInfo, body: models.SearchRequest) -> str:
+def _entity_tag(info: IndexInfo, body: models.SearchBody) -> str:
     """Return a tag for the responses to a request, or an empty one if changes of the index go unnoticed.
 
     It is weak, because the timings of equal responses differ.
@@ -383,13 +384,13 @@ def _has_tag(header: str, tag: str) -> bool:
     return tag.removeprefix("W/") in tags or "*" in tags
 
 
-def _check_batch(body: models.BatchRequest) -> None:
+def _check_batch(body: models.BatchBody) -> None:
     if sum(map(len, body.queries)) > models.MAX_BATCH_CHARACTERS:
         raise InvalidArgument(
             f"The queries must have at most {models.MAX_BATCH_CHARACTERS} characters together",
             hint="Send them in several requests.",
         )
-    if len(body.queries) * body.top_k > models.MAX_BATCH_RESULTS:
+    if len(body.queries) * body.options()["top_k"] > models.MAX_BATCH_RESULTS:
         raise InvalidArgument(
             f"The number of queries times top_k must be at most {models.MAX_BATCH_RESULTS}",
             hint="Send the queries in several requests, or reduce top_k.",
@@ -398,27 +399,19 @@ def _check_batch(body: models.BatchRequest) -> None:
 
 async def _find(
     service: SearchService,
-    body: models.SearchRequest | models.BatchRequest,
+    body: models.SearchBody | models.BatchBody,
     queries: Sequence[str],
     convert: Callable[[list[MarkedResponse]], Result],
 ) -> Result:
-    arguments = (queries, body.top_k, _filters(body), body.min_score)
-    options: dict[str, Any] = {"mode": body.mode, "group_by": body.group_by}
-    if isinstance(body, models.SearchRequest):
-        options["section_tokens"] = body.section_tokens
+    options = body.options()
     return await service.find(
         service.name(body.collection),
         queries,
-        body.mode,
+        options["mode"],
         convert,
-        lambda retriever: retriever.search_batch(*arguments, **options),
-        lambda retriever: retriever.asearch_batch(*arguments, **options),
+        lambda retriever: retriever.search_batch(queries, **options),
+        lambda retriever: retriever.asearch_batch(queries, **options),
     )
-
-
-def _filters(body: models.SearchParameters) -> Filters:
-    filters = make_filters(body.module or (), body.url, body.lang, body.version)
-    return replace(filters, preferred=split_preferred(body.prefer))
 
 
 health_router = APIRouter(route_class=StrictRoute, tags=["health"])

@@ -31,7 +31,8 @@ from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.limits import FairSlots, Refusal, Refused, current_request
 from recto.settings import Settings
 from recto.types.index import IndexInfo, StoreProblem
-from recto.types.search import Filters, Mode, SearchResponse
+from recto.types.request import SearchRequest
+from recto.types.search import Mode, SearchResponse
 
 _ADDRESS = re.compile(r"https?://\S+")
 _THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns
@@ -163,18 +164,19 @@ class SearchService:
         problems = await self.run(name, lambda _: store.problems(name))
         return tuple(one._replace(message=_ADDRESS.sub("***", one.message)) for one in problems)
 
-    async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
+    async def search(self, name: str, request: SearchRequest) -> SearchResponse:
         """Search one collection."""
         if self._awaited:
-            return await self._await(name, mode, lambda retriever: retriever.asearch(query, top_k, mode=mode))
-        return await self.run(name, lambda retriever: retriever.search(query, top_k, mode=mode))
+            return await self._await(name, request.mode, lambda retriever: retriever.asearch(request))
+        return await self.run(name, lambda retriever: retriever.search(request))
 
-    async def context(self, name: str, query: str, max_tokens: int, filters: Filters) -> Context:
+    async def context(self, name: str, request: SearchRequest, max_tokens: int) -> Context:
         """Return the sections of a collection for a question."""
-        options: dict[str, Any] = {"max_tokens": max_tokens, "filters": filters}
         if self._awaited:
-            return await self._await(name, "hybrid", lambda retriever: retriever.acontext(query, **options))
-        return await self.run(name, lambda retriever: retriever.context(query, **options))
+            return await self._await(
+                name, request.mode, lambda retriever: retriever.acontext(request, max_tokens)
+            )
+        return await self.run(name, lambda retriever: retriever.context(request, max_tokens))
 
     async def find(
         self,
@@ -198,7 +200,7 @@ class SearchService:
                 )
 
         def with_words(retriever: Retriever, responses: list[SearchResponse]) -> Result:
-            return convert([(one, response_words(retriever, one)) for one in responses])
+            return convert([(response, response_words(retriever, response)) for response in responses])
 
         def search(retriever: Retriever) -> Result:
             check(retriever)
