@@ -104,7 +104,9 @@ def test_every_mode_is_explained_by_both_rankings(house_retriever: Retriever, mo
     query = "compost heap of leaves"
     found = explain(house_retriever, query, top_k=3, expect="module-1-garden/01-soil#compost", mode=mode)
     assert found.response.mode == mode
-    assert [ranked.hit for ranked in found.shown] == list(house_retriever.search(query, top_k=3, mode=mode).hits)
+    assert [ranked.hit for ranked in found.shown] == list(
+        house_retriever.search(query, top_k=3, mode=mode).hits
+    )
     assert found.words == ("compost", "heap", "leaves")
     assert found.shown[0].words == found.words
     assert found.expected is not None

@@ -13,7 +13,8 @@ from recto.errors import InvalidArgument
 from recto.evaluation.drafts import draft
 from recto.evaluation.integrity import embedded_text
 from recto.protocols import Embedder
-from recto.search.context import OMISSION, Context, build_context, context_scores, prefer_page
+from recto.search.context import Context, build_context, context_scores, prefer_page
+from recto.search.packing import OMISSION
 from recto.search.markdown import _code_blocks, clean_markdown, one_line
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever

@@ -91,7 +91,9 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Retriever:
 def search(book: Retriever, options: dict[str, str], mode: Any = "hybrid") -> SearchResponse:
     given = dict(options)
     preferred = split_preferred(given.pop("prefer", None))
-    return book.search("pump", top_k=50, filters=replace(make_filters(**given), preferred=preferred), mode=mode)
+    return book.search(
+        "pump", top_k=50, filters=replace(make_filters(**given), preferred=preferred), mode=mode
+    )
 
 
 def addresses(response: SearchResponse) -> set[str]:

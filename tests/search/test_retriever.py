@@ -111,7 +111,10 @@ def test_hybrid_scores_are_the_weighted_mean_of_both(retriever: Retriever) -> No
 def test_the_first_hits_do_not_depend_on_top_k(retriever: Retriever) -> None:
     queries = [expectation.query for expectation in load_suite(SUITE).expectations][:30]
     first = [
-        [[hit.chunk.id for hit in response.hits[:5]] for response in retriever.search_batch(queries, top_k=top_k)]
+        [
+            [hit.chunk.id for hit in response.hits[:5]]
+            for response in retriever.search_batch(queries, top_k=top_k)
+        ]
         for top_k in (5, 20, 100)
     ]
     assert first[0] == first[1] == first[2]
@@ -133,10 +136,14 @@ def test_hits_are_grouped_by_page(retriever: Retriever) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_filters_batches_and_async_in_every_mode(retriever: Retriever, mode: Mode) -> None:
     queries = ["joint limits of a robot arm", "camera calibration", "What is ROS 2?"]
-    alone = [retriever.search(query, top_k=7, filters=Filters(modules=("ros2",)), mode=mode) for query in queries]
+    alone = [
+        retriever.search(query, top_k=7, filters=Filters(modules=("ros2",)), mode=mode) for query in queries
+    ]
     assert all(hit.chunk.module == "ros2" for response in alone for hit in response.hits)
     together = retriever.search_batch(queries, top_k=7, filters=Filters(modules=("ros2",)), mode=mode)
-    awaited = asyncio.run(retriever.asearch_batch(queries, top_k=7, filters=Filters(modules=("ros2",)), mode=mode))
+    awaited = asyncio.run(
+        retriever.asearch_batch(queries, top_k=7, filters=Filters(modules=("ros2",)), mode=mode)
+    )
     for one, other, third in zip(alone, together, awaited, strict=True):
         places = [hit.chunk.id for hit in one.hits]
         assert places == [hit.chunk.id for hit in other.hits] == [hit.chunk.id for hit in third.hits]

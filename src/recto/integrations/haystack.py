@@ -20,8 +20,6 @@ class RectoHaystackRetriever:
     """Retrieves chunks of a book; the keyword arguments are search options, such as `top_k` and `module`.
 
     When serialized, it keeps the name of the collection and the options.
-
-    With `section_tokens`, documents have the section around the chunk, with at most that many tokens.
     """
 
     def __init__(

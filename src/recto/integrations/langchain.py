@@ -18,10 +18,7 @@ except ModuleNotFoundError as error:
 
 
 class RectoLangChainRetriever(BaseRetriever):
-    """Retrieves chunks of a book; `k` and the search options can also be given to `invoke`.
-
-    With `section_tokens`, documents have the section around the chunk, with at most that many tokens.
-    """
+    """Retrieves chunks of a book; `k` and the search options can also be given to `invoke`."""
 
     # Unknown fields are errors: a misspelt `collection` would search another book.
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")

@@ -19,10 +19,7 @@ _LLM_FIELDS = ("title", "module", "headings", "url")
 
 
 class RectoLlamaIndexRetriever(BaseRetriever):
-    """Retrieves chunks of a book; the keyword arguments are search options, such as `module` and `mode`.
-
-    With `section_tokens`, nodes have the section around the chunk, with at most that many tokens.
-    """
+    """Retrieves chunks of a book; the keyword arguments are search options, such as `module` and `mode`."""
 
     def __init__(
         self,

@@ -15,9 +15,8 @@ from recto.types.request import (
     DEFAULT_TOP_K,
     MAX_QUERY,
     MAX_SCORE,
-    MAX_TOKENS,
     MAX_TOP_K,
-    MIN_TOKENS,
+    OPTIONS,
     SearchOptions,
     SearchRequest,
 )
@@ -177,8 +176,10 @@ def check_request(request: SearchRequest, names: ParameterNames = ARGUMENTS) -> 
     _check_filters(request.filters, names)
     if request.min_score is not None:
         _check_min_score(request.min_score, names, request.mode)
-    if request.section_tokens is not None:
-        check_range("section_tokens", request.section_tokens, MIN_TOKENS, MAX_TOKENS)
+    for option in OPTIONS:
+        value = getattr(request, option.name, None)
+        if option.type is int and option.name != "top_k" and value is not None:
+            check_range(option.name, value, int(option.minimum or 0), int(option.maximum or 0))
 
 
 def check_range(name: str, value: int, low: int, high: int) -> None:

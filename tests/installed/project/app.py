@@ -44,7 +44,9 @@ def search(query: str, mode: Mode = "hybrid") -> list[tuple[float, str]]:
     with recto.connect("my-book") as retriever:
         response = retriever.search(query, top_k=3, filters={"module": "ros2"}, mode=mode)
         assert_type(response, SearchResponse)
-        narrowed = retriever.search(query, top_k=3, filters=Filters(modules=("ros2",)), min_score=0.2, group_by="page")
+        narrowed = retriever.search(
+            query, top_k=3, filters=Filters(modules=("ros2",)), min_score=0.2, group_by="page"
+        )
         several = retriever.search_batch([query, query], filters=filters)
         assert_type(several, list[SearchResponse])
         page = retriever.page(response.hits[0].chunk.page_url)
