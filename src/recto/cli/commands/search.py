@@ -117,11 +117,12 @@ def explain(
         explanation = explain_query(retriever, query, top_k, filters, expect, quotation, mode)
     for warning in explanation.response.warnings:
         warn(warning)
-    emit(_data(explanation), _lines(explanation), as_json=as_json)
+    emit(_data(explanation), explanation_lines(explanation), as_json=as_json)
     return Exit.OK if explanation.found else Exit.NO_RESULTS
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield the lines about the ranking of a query."""
     response = explanation.response
     filters = ", ".join(f"{name} {value}" for name, value in filters_dict(response.filters).items())
     yield f'Query: "{response.query}"'
