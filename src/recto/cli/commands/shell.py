@@ -27,7 +27,7 @@ from recto.cli import (
     print_results,
 )
 from recto.cli.commands.search import explanation_lines
-from recto.cli.render import Style, results, results_json, terminal_style, wrap_markdown
+from recto.cli.render import Style, is_dumb, results, results_json, terminal_style, wrap_markdown
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation.explain import explain
 from recto.search.display import response_words
@@ -103,9 +103,10 @@ def _run_terminal(session: ShellSession, history: Path) -> Exit:
     history.touch(mode=0o600)
     completer = WordCompleter([f":{name}" for name in COMMANDS], sentence=True)
     prompt = PromptSession[str](history=FileHistory(history), completer=completer)
+    read = input if is_dumb() else prompt.prompt
     while True:
         try:
-            session.run(prompt.prompt(session.prompt))
+            session.run(read(session.prompt))
         except KeyboardInterrupt:
             echo("Cancelled. Press Ctrl-D or type :quit to leave.")
         except EOFError:
