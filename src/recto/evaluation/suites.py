@@ -60,7 +60,7 @@ def invalid(position: str, problem: str, hint: str = SHAPE) -> InvalidArgument:
     return InvalidArgument(f"{position}: {problem}", hint=hint)
 
 
-NO_SUITE = "Check the path. `recto suite new` drafts a suite."
+NO_SUITE = "Check the path."
 
 
 def read_file(path: Path, max_bytes: int = MAX_BYTES, hint: str = "Check the path.") -> str:
