@@ -21,9 +21,7 @@ COMMANDS = {
     },
     "Evaluation": {
         "validate": ("validate", "Measure the results for a suite of questions."),
-        "suite": ("suite", "Check, draft or extend a suite of questions."),
-        "judge": ("suite", "Grade results for a suite of questions in your browser."),
-        "tune": ("suite", "Recommend a mode, a weight and an index for a suite."),
+        "suite": ("suite", "Check or extend a suite of questions."),
         "coverage": ("checks", "Find the sections that no search reaches."),
         "gaps": ("checks", "Find what readers ask and the book does not answer."),
         "calibrate": ("checks", "Measure the noise floor of an index."),

@@ -134,7 +134,7 @@ def check_book(retriever: Retriever) -> None:
         raise InvalidArgument(
             f"'{name}' needs a suite: the built-in questions are about the sample book, "
             f"and '{name}' has no module {' or '.join(missing)}",
-            hint=f"Draft a suite with `recto suite new --collection {name} --out questions.json`, then run "
+            hint="Write a suite (see docs/how-to/validate.md), then run "
             f"`recto validate --suite questions.json --collection {name}`.",
         )
 

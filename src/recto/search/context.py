@@ -27,8 +27,8 @@ OMISSION = "[…]"
 """Stands for chunks of a section that did not fit."""
 _PAGE_SHARE = 0.7
 """Of the distance from the noise floor to the best hit: what a hit on the preferred page must reach."""
-# All of 100 questions drafted from the sample book reach it on their own page, and 1.7 % do on other pages. A
-# test checks 40 of them.
+# All of 50 readers' questions about the sample book reach it on the page that answers them, and 3 on another
+# page (a test checks both).
 _CHARACTERS_PER_TOKEN = 8  # more than any tokenizer needs for prose
 # Chosen on readers' questions about five books (`python -m bench.context`).
 _SECTION_WEIGHT = 0.5  # of the relevance of a section's best hit, for all its chunks
