@@ -21,7 +21,7 @@ from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
 from recto.stores.qdrant import ServerStore
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from recto.types.search import Filters
 from tests.cli.terminals import CTRL_C, CTRL_D, TAB, UP, Terminal, piped
 from tests.doubles.cohere import CohereDouble
@@ -185,7 +185,7 @@ def test_help_and_unknown_commands(ask: Ask, session: ShellSession) -> None:
 
 def test_an_engine_is_down(tmp_path: Path, small_book: Path, embedder: Embedder, waits: list[float]) -> None:
     with QdrantDouble() as double:
-        connection = Connection(double.url, "", lambda _: None, waits.append)
+        connection = ServerConnection(double.url, "", lambda _: None, waits.append)
         store = ServerStore(connection, tmp_path / "home", ServerOptions(), None)
         job = IndexJob(MarkdownTree(small_book), embedder)
         index_book(job, store, "garden", journal=tmp_path / "journal")
