@@ -25,7 +25,7 @@ validate --suite {suite} --compare missing; calibrate --collection missing;
 suite lint {suite} --collection missing; collections missing;
 gaps --queries {queries} --collection missing; coverage --collection missing; doctor --collection missing;
 delete missing --yes; rollback missing; rollback house --to gen-999999; backup missing --output {new};
-upgrade missing; export --llms {new} --collection missing; promote --collection missing; parity; prepare;
+export --llms {new} --collection missing; promote --collection missing; parity; prepare;
 index docs --docs-version 9; index docs --locale fr --dry-run;
 keys add book --collection my-book --origin https://book.example/path
 """

@@ -36,7 +36,6 @@ COMMANDS = {
         "backup": ("collections", "Write a collection into one file."),
         "restore": ("collections", "Restore a collection from a file of `recto backup`."),
         "rollback": ("collections", "Restore an earlier index of a collection."),
-        "upgrade": ("collections", "Upgrade indexes that an older version of Recto made."),
         "delete": ("collections", "Delete a collection."),
         "promote": ("collections", "Copy an embedded index to a Qdrant server."),
         "parity": ("collections", "Compare an embedded index with the server."),
