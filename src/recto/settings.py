@@ -50,9 +50,7 @@ _COLLECTION_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _PRIVATE_NAMES = (".localhost", ".local", ".internal", ".svc", ".cluster.local", ".home.arpa")
 """Endings of names that public name servers never resolve; `.svc` is a Service of Kubernetes."""
 
-Precision = Literal["auto", "fp32", "int8", "bf16"]
-Device = Literal["auto", "cpu", "cuda", "mps"]
-QueryDevice = Literal["cpu", "same"]
+Precision = Literal["auto", "fp32", "int8"]
 CoherePace = Literal["trial", "production", "off"]
 QueryLogText = Literal["keep", "hash", "drop"]
 AnswerScope = Literal["search", "admin"]
@@ -213,8 +211,6 @@ class Settings:
     model: str = _setting("RECTO_MODEL", BUILT_IN_MODEL)
     threads: int = _setting("RECTO_THREADS", 1, parse_number(1, 256))
     precision: Precision = _setting("RECTO_PRECISION", "auto", parse_choice(*get_args(Precision)))
-    device: Device = _setting("RECTO_DEVICE", "auto", parse_choice(*get_args(Device)))
-    query_device: QueryDevice = _setting("RECTO_QUERY_DEVICE", "cpu", parse_choice(*get_args(QueryDevice)))
     lexical_weight: float = _setting("RECTO_LEXICAL_WEIGHT", LEXICAL_WEIGHT, parse_share)
     chunk_tokens: int = _setting("RECTO_CHUNK_TOKENS", CHUNK_TOKENS, parse_number(32, 8192))
     collection: str | None = _setting("COLLECTION_NAME", None, check_collection_name)

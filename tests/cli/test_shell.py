@@ -107,7 +107,7 @@ def test_results_as_selection_page_and_explanation(session: Session, retriever: 
     asked = session.run(QUERY, ":select 1 How does it fail?")
     assert "Related to the selected text" in asked
     assert asked.split("\n\n")[1:] != related.split("\n\n")[1:]
-    assert "Related to the selected text (31 characters" in session.run(
+    assert "Related to the selected text (30 characters" in session.run(
         ":select A node has a name\nand one job."
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,9 +101,10 @@ def _run_terminal(session: ShellSession, history: Path) -> Exit:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # restores the terminal
     make_private(history.parent)
     history.touch(mode=0o600)
-    completer = WordCompleter([f":{name}" for name in COMMANDS], sentence=True)
-    prompt = PromptSession[str](history=FileHistory(history), completer=completer)
-    read = input if is_dumb() else prompt.prompt
+    read: Callable[[str], str] = input
+    if not is_dumb():  # even a prompt without colors writes escape sequences
+        completer = WordCompleter([f":{name}" for name in COMMANDS], sentence=True)
+        read = PromptSession[str](history=FileHistory(history), completer=completer).prompt
     while True:
         try:
             session.run(read(session.prompt))
