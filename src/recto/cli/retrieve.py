@@ -143,8 +143,8 @@ def command_line(program: tuple[str, ...], suite: Path | None, collection: str, 
     """Return the command that repeats a run."""
     import shlex
 
-    given = ("--suite", str(suite)) if suite else ()
-    return shlex.join([*program, *given, "--collection", collection, *options])
+    suite_flag = ("--suite", str(suite)) if suite else ()
+    return shlex.join([*program, *suite_flag, "--collection", collection, *options])
 
 
 def warm_up(retriever: Retriever) -> None:

@@ -51,7 +51,7 @@ def search(
     check_query(query)
     check_search(top_k, filters, min_score, FLAGS, mode)
     with connect(collection, single_query=True) as retriever:
-        retriever.warm_up()  # the time shown is that of the query alone
+        retriever.warm_up()  # so that the time shown is only for the query
         response = retriever.search(
             query, top_k, filters, min_score, mode=mode, group_by="page" if by_page else None
         )
@@ -202,8 +202,8 @@ def _expected_lines(expected: Expected, explanation: Explanation) -> Iterator[st
 
 def _position(position: RankAndScore, unit: str) -> str:
     rank, score = position
-    shown = f"rank {rank}" if rank else "not ranked"
-    return shown if score is None else f"{shown}, {unit} {score:.3f}"
+    position_text = f"rank {rank}" if rank else "not ranked"
+    return position_text if score is None else f"{position_text}, {unit} {score:.3f}"
 
 
 def _data(explanation: Explanation) -> dict[str, Any]:
