@@ -22,9 +22,8 @@ from pathlib import Path
 
 from bench.spine import ROOT, table
 from recto.errors import CollectionMissing, RectoError
-from recto.stores.archive import open_archive
 from recto.stores.edge import EdgeStore
-from recto.stores.edge.backup import KIND
+from recto.stores.edge.backup import open_archive
 
 PAGES = 12
 NAME = "kills"
@@ -71,7 +70,7 @@ def stored(home: Path) -> tuple[frozenset[str], tuple[str, ...]]:
 def is_whole(archive: Path) -> bool:
     """Return whether the checksum of an archive is correct."""
     try:
-        with open_archive(archive, KIND):
+        with open_archive(archive):
             return True
     except RectoError:
         return False

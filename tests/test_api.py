@@ -27,7 +27,6 @@ from tests.running import ROOT
 
 TYPES = {name: value for name in recto.__all__ if inspect.isclass(value := getattr(recto, name))}
 FUNCTIONS = {name: value for name in recto.__all__ if isinstance(value := getattr(recto, name), FunctionType)}
-MOVED = {name: module for module, names in vars(recto)["_MOVED"].items() for name in names.split()}
 REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text("utf-8")
 
 
@@ -65,7 +64,7 @@ def find_module(name: str) -> str | None:
 def test_the_reference_names_the_module_of_each_name() -> None:
     rows = re.findall(r"^\| `(recto\.[\w.]+)` \| (.+?) \|", REFERENCE, re.MULTILINE)
     documented = {(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)}
-    assert {(module, name) for name, module in MOVED.items()} <= documented
+    assert documented
     assert [one for one in documented if not hasattr(import_module(one[0]), one[1])] == []
 
 
@@ -80,14 +79,6 @@ def test_every_name_exists() -> None:
         assert getattr(recto, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'conect'"):
         recto.conect  # type: ignore[attr-defined] # noqa: B018
-
-
-@pytest.mark.parametrize("name", MOVED)
-def test_names_of_the_last_version_still_work(name: str) -> None:
-    moved = rf"recto\.{name} has moved: import {name} from {MOVED[name]}$"
-    with pytest.warns(DeprecationWarning, match=moved):
-        value = getattr(recto, name)
-    assert value is getattr(import_module(MOVED[name]), name)
 
 
 def test_values_are_frozen() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,12 +8,20 @@ import pytest
 from recto.errors import ConfigurationError, ErrorKind, InvalidArgument
 from recto.settings import (
     SERVICE_VARIABLES,
+    AnswerOptions,
+    OpenAIOptions,
+    QueryLogOptions,
+    ServerOptions,
+    Settings,
     check_collection_name,
     is_local_address,
+    is_secret,
     load_settings,
     read_variables,
+    settings_of,
     split_addresses,
 )
+from tests.running import ROOT
 
 CLOUD = {"COHERE_API_KEY": "co_x", "QDRANT_URL": "https://x.cloud.qdrant.io:6333", "QDRANT_API_KEY": "q_x"}
 OPENAI = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_URL": "http://localhost:11434/v1"}
@@ -22,13 +31,62 @@ def test_nothing_set_is_embedded(tmp_path: Path) -> None:
     settings = load_settings({}, tmp_path)
     assert (settings.embedder, settings.store, settings.collection) == ("local", "edge", None)
     assert settings.home == Path.home() / ".recto"
-    assert (settings.lexical_weight, settings.chunk_tokens) == (0.25, 160)
-    assert (settings.precision, settings.device, settings.query_device) == ("auto", "auto", "cpu")
-    given = {"LEXICAL_WEIGHT": "0.4", "CHUNK_TOKENS": "320", "PRECISION": "INT8", "DEVICE": "Cuda"}
-    given |= {"QUERY_DEVICE": "same"}
-    settings = load_settings({f"RECTO_{name}": value for name, value in given.items()}, tmp_path)
-    assert (settings.lexical_weight, settings.chunk_tokens) == (0.4, 320)
-    assert (settings.precision, settings.device, settings.query_device) == ("int8", "cuda", "same")
+    assert (settings.model, settings.extras, settings.secrets) == ("recto-en-1", (), ())
+
+
+def documented_rows() -> dict[str, str]:
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
+    return dict(re.findall(r"^\| `([A-Z_]+)` \| (.*) \|$", page, re.MULTILINE))
+
+
+_PAIRS = r"""
+RECTO_MODEL=m; RECTO_THREADS=7; RECTO_PRECISION=INT8; RECTO_LEXICAL_WEIGHT=0.4; RECTO_CHUNK_TOKENS=320;
+COLLECTION_NAME=book; COHERE_PACE=Off; RECTO_OTEL=yes; RECTO_OTEL_CAPTURE_QUERY=on; RECTO_DIALECT=map.json;
+QDRANT_URL=http://10.0.0.1:6333; QDRANT_API_KEY=q_x; COHERE_API_KEY=co_x; COHERE_API_URL=http://10.0.0.2;
+RECTO_KEEP_GENERATIONS=3; QDRANT_SHARDS=12; QDRANT_REPLICATION=2; QDRANT_WRITE_CONSISTENCY=1;
+QDRANT_ON_DISK_VECTORS=true; QDRANT_ON_DISK_PAYLOAD=no; QDRANT_QUANTIZATION=binary; QDRANT_TENANT=1;
+RECTO_OPENAI_URL=http://10.0.0.3/v1; RECTO_OPENAI_API_KEY=sk-x; RECTO_OPENAI_DIMENSIONS=256;
+RECTO_OPENAI_MAX_TOKENS=2000; RECTO_OPENAI_BATCH_SIZE=8; RECTO_OPENAI_API_VERSION=2024-10-21;
+RECTO_OPENAI_QUERY_PREFIX=Instruct: find\nQuery:; RECTO_OPENAI_DOCUMENT_PREFIX=None;
+RECTO_OPENAI_INPUT_TYPE=query, passage; RECTO_ANSWER_URL=http://10.0.0.4/v1; RECTO_ANSWER_MODEL=chat;
+RECTO_ANSWER_API_KEY=sk-a; RECTO_ANSWER_SCOPE=admin; RECTO_ANSWER_TOKENS=100; RECTO_ANSWER_SECONDS=5;
+RECTO_ANSWER_RATE=9; RECTO_ANSWER_DAILY=10; RECTO_QUERY_LOG=/log; RECTO_QUERY_LOG_TEXT=HASH;
+RECTO_QUERY_LOG_DAYS=1; RECTO_QUERY_LOG_MB=2
+"""
+VALUES = dict(pair.strip().split("=", 1) for pair in _PAIRS.split(";"))
+ALL_VALUES = {**VALUES, "RECTO_EMBEDDER": "openai", "RECTO_STORE": "Server"}
+OPTIONS = {
+    "openai": OpenAIOptions,
+    "answer": AnswerOptions,
+    "server": ServerOptions,
+    "query_log": QueryLogOptions,
+}
+SETTINGS = [("", name, one) for name, one in settings_of(Settings).items()] + [
+    (group, name, one) for group, options in OPTIONS.items() for name, one in settings_of(options).items()
+]
+
+
+def test_every_setting_is_read_and_documented_with_its_default(tmp_path: Path) -> None:
+    rows = documented_rows()
+    default = Settings("openai", "server", tmp_path)
+    loaded = load_settings(ALL_VALUES, tmp_path)
+    assert {setting.variable for _, _, setting in SETTINGS} == set(VALUES)
+    assert set(VALUES) | set(SERVICE_VARIABLES) <= set(rows)
+    for group, name, (variable, _) in SETTINGS:
+        before, after = (getattr(getattr(one, group, one), name) for one in (default, loaded))
+        assert before != after, variable
+        if before and variable not in ("RECTO_THREADS", "RECTO_MODEL"):
+            assert f"`{before}`" in rows[variable], variable
+        if variable.endswith("_KEY"):
+            assert is_secret(variable)
+            assert after in loaded.secrets
+            assert after not in repr(loaded)
+    assert (loaded.precision, loaded.lexical_weight, loaded.threads) == ("int8", 0.4, 7)
+    assert loaded.server == ServerOptions(12, 2, 1, True, False, "binary", True)
+    assert loaded.openai.query_prefix == "Instruct: find\nQuery: "
+    assert (loaded.openai.document_prefix, loaded.openai.input_types) == ("", ("query", "passage"))
+    assert loaded.query_log == QueryLogOptions(Path("/log"), "hash", 1, 2)
+    assert loaded.answer.scope == "admin"
 
 
 def load_error(values: dict[str, str], directory: Path) -> ConfigurationError:
@@ -100,7 +158,8 @@ def test_a_dotenv_that_cannot_be_read(tmp_path: Path) -> None:
         ("RECTO_PROFILE", "clouds"),
         ("RECTO_EMBEDDER", "other"),
         ("RECTO_STORE", "sqlite"),
-        *((f"RECTO_{name}", "tpu") for name in ("PRECISION", "DEVICE", "QUERY_DEVICE")),
+        ("RECTO_PRECISION", "bf16"),
+        ("QDRANT_TENANT", "maybe"),
         ("COLLECTION_NAME", "../etc"),
         *(("RECTO_THREADS", value) for value in ("many", "0")),
         *(("RECTO_LEXICAL_WEIGHT", value) for value in ("-1", "1.5", "nan", "1e-1", "2", ".", "0.1234567")),
@@ -140,33 +199,30 @@ HOSTILE = "https://attacker.example"
 
 
 @pytest.mark.parametrize(
-    ("url", "key"), [("COHERE_API_URL", "COHERE_API_KEY"), ("QDRANT_URL", "QDRANT_API_KEY")]
+    ("url", "key"),
+    [
+        ("COHERE_API_URL", "COHERE_API_KEY"),
+        ("QDRANT_URL", "QDRANT_API_KEY"),
+        ("RECTO_OPENAI_URL", "RECTO_OPENAI_API_KEY"),
+    ],
 )
-class TestKeysAndEndpoints:
-    def test_a_projects_address_never_gets_the_users_key(self, tmp_path: Path, url: str, key: str) -> None:
-        (tmp_path / ".env").write_text(f"{url}={HOSTILE}\n")
-        environment = {name: value for name, value in CLOUD.items() if name != url}
-        error = load_error(environment, tmp_path)
-        assert f"{url} from {tmp_path / '.env'} would receive {key} from the environment" in str(error)
-        assert CLOUD[key] not in f"{error} {error.hint}"
-
-    def test_nor_the_key_of_the_users_file(self, tmp_path: Path, url: str, key: str) -> None:
-        user, project = tmp_path / "config", tmp_path / "book"
-        (user / "recto").mkdir(parents=True)
-        project.mkdir()
-        (user / "recto" / "env").write_text(f"{key}={CLOUD[key]}\n")
-        (project / ".env").write_text(f"{url}={HOSTILE}\n")
-        rest = {name: value for name, value in CLOUD.items() if name not in (url, key)}
-        error = load_error({**rest, "XDG_CONFIG_HOME": str(user)}, project)
-        assert f"would receive {key} from {user}" in str(error)
-
-    def test_an_address_that_is_trusted_as_much_gets_it(self, tmp_path: Path, url: str, key: str) -> None:
-        rest = {name: value for name, value in CLOUD.items() if name not in (url, key)}
-        (tmp_path / ".env").write_text(f"{url}={HOSTILE}\n{key}=of-the-project\n")
-        settings = load_settings(rest, tmp_path)
-        assert HOSTILE in (settings.cohere_api_url, settings.qdrant_url)
-        (tmp_path / ".env").write_text(f"{key}=of-the-project\n")
-        assert load_settings({**rest, url: HOSTILE}, tmp_path).variables[url] == HOSTILE
+def test_a_key_is_sent_only_to_an_address_that_is_trusted_as_much(tmp_path: Path, url: str, key: str) -> None:
+    user, project = tmp_path / "config" / "recto" / "env", tmp_path / "book" / ".env"
+    for file in (user, project):
+        file.parent.mkdir(parents=True)
+    rest = {name: value for name, value in ALL_VALUES.items() if name not in (url, key)}
+    rest["XDG_CONFIG_HOME"] = str(tmp_path / "config")
+    project.write_text(f"{url}={HOSTILE}\n")
+    error = load_error({**rest, key: VALUES[key]}, project.parent)
+    assert f"{url} from {project} would receive {key} from the environment" in str(error)
+    assert VALUES[key] not in f"{error} {error.hint}"
+    user.write_text(f"{key}={VALUES[key]}\n")
+    assert f"would receive {key} from {user}" in str(load_error(rest, project.parent))
+    user.unlink()
+    project.write_text(f"{url}={HOSTILE}\n{key}=of-the-project\n")
+    assert HOSTILE in load_settings(rest, project.parent).addresses
+    project.write_text(f"{key}=of-the-project\n")
+    assert HOSTILE in load_settings({**rest, url: HOSTILE}, project.parent).addresses
 
 
 def test_plugins_check_their_endpoints_in_the_same_way(tmp_path: Path) -> None:
@@ -221,18 +277,6 @@ class TestOpenAI:
         assert (settings.openai.api_key, settings.openai.batch_size) == ("", 32)
         assert settings.extras == ("openai",)
 
-    def test_all_values(self, tmp_path: Path) -> None:
-        more = {"API_KEY": "sk-secret", "DIMENSIONS": "256", "MAX_TOKENS": "2000", "BATCH_SIZE": "8"}
-        more |= {"QUERY_PREFIX": "Instruct: find\\nQuery:", "DOCUMENT_PREFIX": "None"}
-        more |= {"INPUT_TYPE": "query, passage", "API_VERSION": "2024-10-21"}
-        given = {f"RECTO_OPENAI_{name}": value for name, value in more.items()}
-        options = load_settings({**OPENAI, **given}, tmp_path).openai
-        assert (options.dimensions, options.max_tokens, options.batch_size) == (256, 2000, 8)
-        assert (options.query_prefix, options.document_prefix) == ("Instruct: find\nQuery: ", "")
-        assert (options.input_types, options.api_version) == (("query", "passage"), "2024-10-21")
-        assert options.api_key == "sk-secret"
-        assert "sk-secret" not in repr(options)
-
     def test_the_key_of_openai_is_for_openai_only(self, tmp_path: Path) -> None:
         values = {**OPENAI, "OPENAI_API_KEY": "sk-x"}
         others = ("https://example.org/v1", "https://api.openai.com.example.org/v1")
@@ -249,11 +293,6 @@ class TestOpenAI:
         assert load_settings({**values, "RECTO_OPENAI_URL": "http://10.0.0.7:8000"}, tmp_path).openai.api_key
         public = {**values, "RECTO_OPENAI_URL": "http://example.org/v1"}
         assert "over plain http" in str(load_error(public, tmp_path))
-
-    def test_a_projects_address_never_gets_the_users_key(self, tmp_path: Path) -> None:
-        (tmp_path / ".env").write_text(f"RECTO_OPENAI_URL={HOSTILE}\n")
-        values = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_API_KEY": "sk-x"}
-        assert "would receive RECTO_OPENAI_API_KEY" in str(load_error(values, tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -295,8 +295,7 @@ class Archivable(Protocol):
     def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
         """Write the current generation, its calibration and its aliases into a file, atomically.
 
-        What writers do meanwhile is not in the file. A store that updates an index in place may raise
-        `StoreBusy`. `bytes` of the result is the size of the file.
+        What writers do meanwhile is not in the file. `bytes` of the result is the size of the file.
         """
 
     def restore(
@@ -326,16 +325,10 @@ class Deletable(Protocol):
 
 @runtime_checkable
 class Verifiable(Protocol):
-    """A store with files of its own, which can be damaged or have the format of an older version of Recto."""
+    """A store with files of its own, which can be damaged."""
 
     def verify(self, name: str) -> None:
         """Compare every file of the current index with its digest; raise `IndexDamaged` if one differs."""
-
-    def upgrade(self, name: str) -> IndexInfo | None:
-        """Bring the current generation to the current format, or return None if it needs no upgrade.
-
-        Raise `FormatMismatch` if the book must be indexed again; the hint has the command.
-        """
 
 
 @runtime_checkable
@@ -348,7 +341,7 @@ class Versioned(Protocol):
 
 @runtime_checkable
 class Preparable(Protocol):
-    """A store on a server, whose filters need payload indexes, and whose shards can have replicas."""
+    """A store on a server, whose filters need payload indexes, and whose nodes can fail."""
 
     def payload_schema(self, name: str) -> PayloadSchema:
         """Return how the payloads of a collection are read, which another pipeline may have written."""
@@ -357,7 +350,7 @@ class Preparable(Protocol):
         """Return the fields that filters use and that have no payload index."""
 
     def prepare(self, name: str) -> tuple[str, ...]:
-        """Create missing payload indexes and replicas of a collection; return what was done, in phrases."""
+        """Create the missing payload indexes of a collection, and return their fields."""
 
     def redundancy(self, name: str) -> str:
         """Explain how many nodes the collection can lose."""

@@ -17,15 +17,15 @@ SERVER = {"RECTO_STORE": "server", "RECTO_EMBEDDER": "local", "QDRANT_URL": "htt
 NO_RESULTS = """
 search compost --module nowhere; search compost --min-score 1; explain compost --module nowhere;
 explain compost --passage "The moon is made of cheese"; explain compost --expect no-such-page;
-suite add {new} --from-log --log {empty}
+suite add {new} --log {empty}
 """
 CONFIGURATION = """
 search compost --collection missing; explain compost --collection missing; validate --collection missing;
-validate --suite {suite} --compare missing; suite new --collection missing; calibrate --collection missing;
-suite lint {suite} --collection missing; tune --suite {suite} --collection missing; collections missing;
+validate --suite {suite} --compare missing; calibrate --collection missing;
+suite lint {suite} --collection missing; collections missing;
 gaps --queries {queries} --collection missing; coverage --collection missing; doctor --collection missing;
 delete missing --yes; rollback missing; rollback house --to gen-999999; backup missing --output {new};
-upgrade missing; export --llms {new} --collection missing; promote --collection missing; parity; prepare;
+export --llms {new} --collection missing; promote --collection missing; parity; prepare;
 index docs --docs-version 9; index docs --locale fr --dry-run;
 keys add book --collection my-book --origin https://book.example/path
 """
@@ -34,7 +34,7 @@ FAILED = "validate --suite {wrong}; suite lint {unclear}"
 OTHERS = """
 search; explain compost --expect #a; suite lint {new}; suite lint {text}; restore; restore {new};
 restore {suite}; restore {suite} --collection a/b; gaps --queries {queries} --log {empty};
-coverage --fail-under 101; doctor --unknown; export; export --llms a --static b; judge {new};
+coverage --fail-under 101; doctor --unknown; export; export --llms a --static b;
 export --static b --site-url https://x.org/; export --llms a --semantic on; keys add reader;
 keys add book --scope admin --origin https://book.example; mcp --port 1; serve --port 70000;
 index pyproject.toml;
@@ -46,7 +46,6 @@ OF_A_COLLECTION = {
     "gaps": "recto serve --query-log",
     "gaps --log {new}": "",
     "gaps --queries {new}": "Check the path.",
-    "suite new --out {suite}": "--force",
 }
 INVALID = {
     "serch compost": "Did you mean 'search'?",
@@ -67,12 +66,6 @@ INVALID = {
     "validate --suite {new}": "cannot be read",
     "validate --suite tests": "cannot be read",
     "validate --suite {suite} --compare x --compare-setting nonsense": "NAME=VALUE",
-    "tune --suite {suite} --mode sparse": "'sparse' is not a mode",
-    "tune --suite {suite} --weight 0.1,2": "'2' is not a number from 0 to 1",
-    "tune --suite {suite} --weight nan": "'nan' is not a number",
-    "tune --suite {suite} --index 'a b'": "--index is not a usable collection name",
-    "tune --suite {suite} --index book,RECTO_MODEL": "is not COLLECTION,NAME=VALUE",
-    "tune --suite {suite} --measure Judged@5": "Judged@5 cannot be used",
     "rollback": "COLLECTION",
     "backup house": "--output",
     "index": "either the path or URL of a book",

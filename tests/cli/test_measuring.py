@@ -1,4 +1,4 @@
-"""`recto explain`, `coverage`, `calibrate`, `tune`, `gaps`, `suite add` and `doctor`."""
+"""`recto explain`, `coverage`, `calibrate`, `gaps`, `suite add` and `doctor`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from recto.evaluation.suites import load_suite
 from recto.stores.edge import EdgeStore
 from tests.breaking import publish_broken, with_noise, without_module
-from tests.cli.test_validate import HELD_OUT
 from tests.running import recto
 
 
@@ -85,35 +84,6 @@ def test_calibrate(house_copy: Path) -> None:
     assert (data["collection"], data["kept"]) == ("again", True)
 
 
-def test_tune_prints_a_table_and_a_recommendation(sample_home: Path) -> None:
-    tune = ("tune", "--suite", HELD_OUT, "--weight", "0.1,0.2", "--mode", "dense,hybrid")
-    done = recto(sample_home, *tune)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert max(map(len, done.stdout.split("\n"))) <= 80
-    assert "hybrid 0.25 " in done.stdout
-    assert "(current)" in done.stdout
-    assert "Keep what you have" in done.stdout or "Recommended: " in done.stdout
-    assert "with a probability of 80 %." in done.stdout
-    data = json.loads(recto(sample_home, *tune, "--json").stdout)
-    assert data["current"] == {"collection": "recto-sample", "mode": "hybrid", "lexical_weight": 0.25}
-    assert [one["mode"] for one in data["configurations"]] == ["hybrid", "hybrid", "hybrid", "dense"]
-    assert (data["measure"], data["questions"], data["left_out"]) == ("nDCG@10", 100, 0)
-    assert data["verdict"] in done.stdout
-
-
-def test_tune_compares_with_another_weight_and_index(sample_home: Path) -> None:
-    arguments = ("tune", "--suite", HELD_OUT, "--weight", "0.1", "--mode", "hybrid", "--json")
-    named = ("--collection", "physical-ai-book")
-    other = ("--index", "recto-sample,RECTO_THREADS=1", "--index", "website_embeddings")
-    done = recto(sample_home, *arguments, *named, *other, RECTO_LEXICAL_WEIGHT="1")
-    data = json.loads(done.stdout)
-    assert data["current"]["lexical_weight"] == 1
-    names = ["physical-ai-book", "physical-ai-book", "recto-sample", "website_embeddings"]
-    assert [one["collection"] for one in data["configurations"]] == names
-    means = [one["mean"] for one in data["configurations"]]
-    assert means[1] == means[2] == means[3], "all of them are names of one index"
-
-
 def test_the_chunk_size_is_a_setting(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "page.md").write_text("# Page\n\n" + "A sentence about robots. " * 20)
@@ -175,7 +145,7 @@ def test_lines_that_are_no_entries_are_skipped_and_counted(house: Path, log: Pat
     with path.open("ab") as file:
         file.write(b"[" * 50_000 + b'\n{"time": 1}\n{"time": "2026-11-16T10:00:00Z", "collection": [""]}\n')
     suite = tmp_path / "suite.json"
-    for command in (("gaps",), ("suite", "add", str(suite), "--from-log")):
+    for command in (("gaps",), ("suite", "add", str(suite))):
         done = recto(house / "home", *command, "--collection", "house", "--log", str(log))
         assert done.returncode == 0, done.stderr
         assert "Skipped 3 lines of the query log that cannot be read" in done.stderr
@@ -183,7 +153,7 @@ def test_lines_that_are_no_entries_are_skipped_and_counted(house: Path, log: Pat
 
 def test_queries_of_the_log_are_added_to_a_suite_once(house: Path, log: Path, tmp_path: Path) -> None:
     suite = tmp_path / "suite.json"
-    arguments = ("suite", "add", str(suite), "--from-log", "--collection", "house", "--log", str(log))
+    arguments = ("suite", "add", str(suite), "--collection", "house", "--log", str(log))
     done = recto(house / "home", *arguments)
     assert done.returncode == 0, done.stderr
     first, second = load_suite(suite).expectations

@@ -144,7 +144,7 @@ COMMANDS = """
 search pump; search pump --verbose; search pump --by-page; search pump --json; search NASTY;
 search pump --module NASTY; explain pump --expect NASTY; explain NASTY; coverage --verbose; coverage --json;
 doctor; doctor --json; validate --suite SUITE; validate --suite SUITE --verbose; validate --suite NASTY;
-validate --suite SUITE --tag NASTY; tune --suite SUITE; suite new
+validate --suite SUITE --tag NASTY
 """
 ERRORS = """
 NASTY; index NASTY; index https://NASTY; watch NASTY; search x --collection NASTY; search x --NASTY;

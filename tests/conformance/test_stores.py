@@ -15,7 +15,7 @@ from recto.settings import ServerOptions
 from recto.stores import candidate_limit
 from recto.stores.edge import EdgeStore
 from recto.stores.qdrant import ServerStore
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from recto.testing import StoreConformance
 from recto.testing.parts import EMBEDDER, chunk, publish, publish_lexical, vector
 from recto.testing.stores import PAGE_A, WORDS, bm25, by_number, terms
@@ -72,7 +72,7 @@ def opened(store: Store) -> Iterator[Store]:
 
 
 def on_server(url: str, key: str, home: Path) -> ServerStore:
-    return ServerStore(Connection(url, key, lambda _: None), home, ServerOptions(), None)
+    return ServerStore(ServerConnection(url, key, lambda _: None), home, ServerOptions(), None)
 
 
 class TestEdgeStore(BuiltInStore):

@@ -6,9 +6,6 @@ collections that other pipelines wrote, on a real server.
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import json
 import re
 import threading
 from bisect import bisect_left
@@ -113,8 +110,6 @@ class QdrantDouble(Double):
         super().__init__()
         self.collections: dict[str, Collection] = {}
         self.aliases: dict[str, str] = {}
-        self.snapshots: dict[str, bytes] = {}
-        self.peers = 1
         self._api_key = api_key
         self._version = version
         self._metadata_supported = metadata_supported
@@ -152,67 +147,20 @@ class QdrantDouble(Double):
             return result
         return answer_json({"result": result, "status": "ok", "time": 0.001, "usage": None})
 
-    # Snapshots: here the configuration and the points as JSON
-
-    def create_snapshot(self, call: Call) -> object:
-        collection = self._collection(call)
-        points, _ = self._local.scroll(collection.name, limit=100_000, with_payload=True, with_vectors=True)
-        state = {"config": collection.config, "indexes": collection.indexes, "points": _plain(list(points))}
-        created, data = f"{collection.name}-{len(self.snapshots)}.snapshot", json.dumps(state).encode()
-        self.snapshots[created] = data
-        checksum = hashlib.sha256(data).hexdigest()
-        return {"name": created, "size": len(data), "checksum": checksum, "creation_time": None}
-
-    def send_snapshot(self, call: Call) -> object:
-        data, headers = self.snapshots[call.names["snapshot"]], {}
-        if "gzip" in call.headers.get("accept-encoding", ""):
-            data, headers = gzip.compress(data), {"Content-Encoding": "gzip"}
-        return Answer(200, data, "application/octet-stream", headers)
-
-    def delete_snapshot(self, call: Call) -> object:
-        return self.snapshots.pop(call.names["snapshot"], None) is not None
-
-    def restore_snapshot(self, call: Call) -> object:
-        boundary = call.headers["content-type"].partition("boundary=")[2]
-        data = call.body.partition(b"\r\n\r\n")[2].removesuffix(f"\r\n--{boundary}--\r\n".encode())
-        checksum = hashlib.sha256(data).hexdigest()
-        if call.query.get("checksum", checksum) != checksum:
-            raise Refused(400, f"Checksum mismatch: expected {checksum}, actual {call.query['checksum']}")
-        try:
-            state = json.loads(data)
-        except ValueError as error:
-            raise Refused(500, "Service internal error: failed to read snapshot archive") from error
-        name = call.names["name"]
-        self._create(name, state["config"]["params"])
-        self._local.upsert(name, [_point(one) for one in state["points"]])
-        self.collections[name] = Collection(name, state["config"], state["indexes"])
-        return True
-
     # The cluster
 
     def cluster(self, call: Call) -> object:
-        if self.peers == 1:
-            return {"status": "disabled"}
-        return {
-            "status": "enabled",
-            "peer_id": 0,
-            "peers": {str(number): {"uri": f"http://node-{number}:6335/"} for number in range(self.peers)},
-            "raft_info": {"term": 1, "commit": 1, "pending_operations": 0, "is_voter": True},
-            "consensus_thread_status": {"consensus_thread_status": "working", "last_update": _TIME},
-            "message_send_failures": {},
-        }
+        return {"status": "disabled"}
 
     def collection_cluster(self, call: Call) -> object:
         collection = self._collection(call)
         shards = (collection.config["params"] or {}).get("shard_number") or 1
-        count = self._local.count(collection.name).count
-        here = 1 if self.peers > 1 else shards
-        state = {"state": "Active"}
+        shard = {"points_count": self._local.count(collection.name).count, "state": "Active"}
         return {
             "peer_id": 0,
             "shard_count": shards,
-            "local_shards": [{"shard_id": one, "points_count": count, **state} for one in range(here)],
-            "remote_shards": [{"shard_id": one, "peer_id": 1, **state} for one in range(here, shards)],
+            "local_shards": [{"shard_id": number, **shard} for number in range(shards)],
+            "remote_shards": [],
             "shard_transfers": [],
         }
 
@@ -471,10 +419,6 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "collections/{name}/points/query", QdrantDouble.query),
     ("POST", "collections/{name}/points/query/batch", QdrantDouble.query_batch),
     ("POST", "collections/{name}/points/scroll", QdrantDouble.scroll),
-    ("POST", "collections/{name}/snapshots", QdrantDouble.create_snapshot),
-    ("POST", "collections/{name}/snapshots/upload", QdrantDouble.restore_snapshot),
-    ("GET", "collections/{name}/snapshots/{snapshot}", QdrantDouble.send_snapshot),
-    ("DELETE", "collections/{name}/snapshots/{snapshot}", QdrantDouble.delete_snapshot),
 )
 
 

@@ -27,7 +27,7 @@ from recto.settings import ServerOptions
 from recto.stores.edge import EdgeStore, layout
 from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.collections import LEXICON_KEY
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from recto.testing.parts import chunk, publish, publish_lexical
 from recto.types.index import Calibration
 from recto.types.search import Vector
@@ -281,7 +281,9 @@ def server(double: QdrantDouble) -> Mapping[str, str]:
 
 
 def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantDouble) -> None:
-    store = ServerStore(Connection(qdrant.url, KEY, lambda _: None), tmp_path / "home", ServerOptions(), None)
+    store = ServerStore(
+        ServerConnection(qdrant.url, KEY, lambda _: None), tmp_path / "home", ServerOptions(), None
+    )
     promote(EdgeStore(house / "home").open("house"), store, "house")
     healthy = examined(tmp_path / "home", settings=server(qdrant))
     assert bad(healthy) == {}
@@ -293,7 +295,7 @@ def test_a_payload_index_is_missing(house: Path, tmp_path: Path, qdrant: QdrantD
     assert "module_keys" in bad(found)["missing"].message
     assert bad(found)["missing"].repair == "recto prepare house"
     assert exit_code(found) == 1
-    assert store.prepare("house") == ("created payload indexes on module_keys",)
+    assert store.prepare("house") == ("module_keys",)
     assert bad(examined(tmp_path / "home", settings=server(qdrant))) == {}
     physical.config["metadata"].pop(LEXICON_KEY)  # type: ignore[union-attr]
     degraded = bad(examined(tmp_path / "home", settings=server(qdrant)))["degraded"]

@@ -10,7 +10,7 @@ import pytest
 from recto.errors import InvalidArgument
 from recto.evaluation.baseline import checks, parse_threshold
 from recto.evaluation.binding import bind, lint
-from recto.evaluation.measures import Measure, parse_measure
+from recto.evaluation.measures import parse_measure
 from recto.evaluation.runs import Options, run_suite, validate
 from recto.evaluation.suites import Expectation, Suite, load_suite
 from recto.search.retriever import Retriever
@@ -113,23 +113,11 @@ def test_lint_tells_what_is_wrong_and_what_is_weak(retriever: Retriever, tmp_pat
 
 
 GRADES = {f"{DDS}#what-is-dds": 2, DDS: 1, "intro": 0}
-TWINS = Expectation("What is a digital twin?", pages=("module-2-simulation/05-digital-twins",), id="twin")
 WITH_GRADES = Expectation("What is DDS in ROS 2?", pages=tuple(GRADES)[:2], grades=tuple(GRADES.items()))
-GRADED = Suite("graded", (WITH_GRADES, TWINS))
-
-
-def test_judged_results_and_holes(retriever: Retriever) -> None:
-    run = run_suite(retriever, GRADED, Options(measures=(Measure("Judged", 5), Measure("nDCG", 10))))
-    graded, plain = run.answers
-    assert "Judged@5" not in plain.measures, "a question without grades has no holes"
-    holes = run.unjudged()
-    assert {hole["id"] for hole in holes} <= {graded.key}
-    assert graded.measures["Judged@5"] == pytest.approx(1 - len(holes) / 5)
-    assert all(not graded.places[hole["rank"] - 1] for hole in holes)
 
 
 def test_a_result_gains_the_grade_of_its_best_place(retriever: Retriever) -> None:
-    question, _ = bind(GRADED, retriever.open())
+    (question,) = bind(Suite("graded", (WITH_GRADES,)), retriever.open())
     chunks = [chunk for chunk in retriever.open().scroll() if chunk.source.removesuffix(".md").endswith(DDS)]
     section = next(chunk for chunk in chunks if chunk.anchor == "what-is-dds")
     other = next(chunk for chunk in chunks if chunk.anchor != "what-is-dds")

@@ -85,7 +85,7 @@ def grading(*grades: object, **more: Any) -> list[dict[str, Any]]:
 
 
 REFUSED: dict[str, list[dict[str, Any]]] = {
-    "must be text": [{"query": 5}, {"id": 3}],
+    "must be text": [{"query": 5}],
     "cannot be empty": [{"query": " "}],
     "too long": [{"query": "x" * 2001}],
     "neither": [expecting(), expecting(module=[])],
@@ -96,7 +96,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     "begins with its path": [expecting(page="#anchor"), expecting(page=" #a")],
     "grade": grading({"a": 5}, {"a": "2"}, ["a"], {"a": True}, {" ": 0}) + grading({"a": 1}, nothing=True),
     'did you mean "tags"': [{"tag": "b"}],
-    '"id" must be': [{"id": " "}],
+    '"id" must be': [{"id": " "}, {"id": 3}],
     '"drafted"': [{"drafted": "yes"}],
     '"more"': [{"more": 1}],
     '"filters" must be': [{"filters": "ros2"}],

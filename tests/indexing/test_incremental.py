@@ -20,7 +20,7 @@ from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
 from recto.stores.edge import EdgeStore
 from recto.stores.qdrant import ServerStore
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from recto.testing import HashEmbedder
 from recto.types.book import Failure, Page
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo
@@ -37,7 +37,9 @@ def store(request: pytest.FixtureRequest, home: Path, qdrant: QdrantDouble) -> I
     if request.param == "edge":
         yield EdgeStore(home)
     else:
-        store = ServerStore(Connection(qdrant.url, QDRANT_KEY, lambda _: None), home, ServerOptions(), None)
+        store = ServerStore(
+            ServerConnection(qdrant.url, QDRANT_KEY, lambda _: None), home, ServerOptions(), None
+        )
         yield store
         store.close()
 

@@ -80,7 +80,7 @@ def test_vectors_of_another_model_are_ignored(path: Path) -> None:
 
 
 def test_vectors_of_another_precision_are_used(path: Path) -> None:
-    one, other = (replace(EMBEDDER, variant=variant) for variant in ("int8-weights-fp32", "int8-2"))
+    one, other = (replace(EMBEDDER, variant=variant) for variant in ("int8-weights-fp32", "int8-4"))
     Journal(path, one).add(["a1"], [vector(3)])
     opened(path, other).add(["b2"], [vector(4)])
     restored = opened(path, one).vectors(["a1", "b2"])

@@ -219,21 +219,3 @@ def check_doctor(dead: Node, home: Path, variables: dict[str, str]) -> None:
         return all(any(message.startswith(one) for message in result) for one in expected)
 
     wait_until(all_named, 60)
-
-
-def test_prepare_adds_replicas(home: Path, variables: dict[str, str], small_book: Path) -> None:
-    single = {**variables, "QDRANT_REPLICATION": "1", "QDRANT_SHARDS": "2"}
-    done = recto(home, "index", str(small_book), "--collection", "garden", **single)
-    assert done.returncode == 0, done.stderr
-    done = recto(home, "prepare", "garden", **variables)
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
-    assert first == "Set replication 2 and write consistency 1; added 2 replicas."
-    survives = "Replication 2: every shard is on 2 nodes, so searches survive the loss of 1 node."
-    assert second.startswith(survives)
-    with store_on(home, variables) as store:
-        assert store.problems("garden") == ()
-        store.delete("garden")
-    too_many = recto(home, "prepare", SAMPLE_COLLECTION, **{**variables, "QDRANT_REPLICATION": "4"})
-    assert too_many.returncode == 2
-    assert "the cluster has 3 nodes" in too_many.stderr

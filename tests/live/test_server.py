@@ -15,7 +15,7 @@ from qdrant_client import QdrantClient
 
 from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.qdrant import ServerStore
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from tests.live.nodes import Node
 from tests.running import Done, recto
 from tests.stores.test_server import (  # noqa: F401 - collections of other pipelines, on a real server, too
@@ -58,7 +58,7 @@ def other_client(node: Node) -> Iterator[QdrantClient]:
 
 @pytest.fixture
 def store(node: Node, home: Path) -> Iterator[ServerStore]:
-    created = ServerStore(Connection(node.url, KEY, lambda _: None), home, ServerOptions(), None)
+    created = ServerStore(ServerConnection(node.url, KEY, lambda _: None), home, ServerOptions(), None)
     yield created
     created.close()
 

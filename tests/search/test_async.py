@@ -19,7 +19,7 @@ from recto.indexing.indexer import IndexJob, index_book
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions, Settings
 from recto.stores.qdrant import ServerStore
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from recto.types.search import NO_FILTERS, Filters, Outcome, SearchResponse
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
@@ -32,7 +32,7 @@ def retriever(
     cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path
 ) -> Iterator[Retriever]:
     embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], print)
-    store = ServerStore(Connection(qdrant.url, QDRANT_KEY, print), home, ServerOptions(), None)
+    store = ServerStore(ServerConnection(qdrant.url, QDRANT_KEY, print), home, ServerOptions(), None)
     index_book(IndexJob(MarkdownTree(small_book), embedder), store, "garden", journal=home / "journal")
     yield Retriever(embedder, store, "garden")
     embedder.close()

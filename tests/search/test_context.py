@@ -10,8 +10,8 @@ from itertools import groupby, pairwise
 import pytest
 
 from recto.errors import InvalidArgument
-from recto.evaluation.drafts import draft
 from recto.evaluation.integrity import embedded_text
+from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.context import Context, build_context, context_scores, prefer_page
 from recto.search.packing import OMISSION
@@ -19,6 +19,7 @@ from recto.search.markdown import _code_blocks, clean_markdown, one_line
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
 from recto.types.search import MODES, Chunk, Filters, Hit, Mode, Vector
+from tests.running import ROOT
 from tests.shared_embedder import ForwardingEmbedder
 
 QUESTION = "How do nodes exchange messages?"
@@ -310,17 +311,15 @@ def test_invalid_parameters(retriever: Retriever, parameters: dict[str, object],
 
 
 def test_expected_pages_are_preferred_and_others_are_not(retriever: Retriever) -> None:
-    """Drafted questions on the page that they were drafted from, and on another page."""
+    """Readers' questions on the page that answers them, and on another page."""
     pages = sorted(retriever.pages())
     right = wrong = 0
-    asked = draft(retriever.open(), 40).expectations
-    for number, question in enumerate(asked):
+    questions = load_suite(ROOT / "tests" / "evaluation" / "heldout.json").expectations[::2]
+    for number, question in enumerate(questions):
         book = retriever.search(question.query)
-        expected = question.pages[0].partition("#")[0].partition(" > ")[0]
-        (own,) = (page for page in pages if page.endswith(expected))
-        other = next(page for page in pages[7 * number % len(pages) :] + pages if page != own)
-        right += prefer_page(book, retriever.search(question.query, filters={"url": own}))[1]
+        expected = next(page for page in pages if page.endswith(f"/{question.pages[0]}"))
+        other = next(page for page in pages[7 * number % len(pages) :] + pages if page != expected)
+        right += prefer_page(book, retriever.search(question.query, filters={"url": expected}))[1]
         wrong += prefer_page(book, retriever.search(question.query, filters={"url": other}))[1]
-    assert len(asked) == 40
-    assert right >= 38
-    assert wrong <= 3  # these three pages cover the question too, such as "Why humanoid robots?"
+    assert right == len(questions) == 50
+    assert wrong <= 3

@@ -12,8 +12,6 @@ from recto.embedders.granite.embedder import FINGERPRINT, GRANITE
 from recto.errors import FingerprintMismatch
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.gaps import Asked, AskedQuery, find_gaps
-from recto.evaluation.suites import Expectation, Suite
-from recto.evaluation.tune import tune
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
@@ -95,10 +93,8 @@ def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embed
     granite = Retriever(granite_embedder(), older, NAME)
     mine = Retriever(embedder, older, NAME)
     asked = Asked({QUERY: AskedQuery(Counter([QUERY]))})
-    suite = Suite("bread", (Expectation(QUERY, ("kitchen",)),))
     for result in (
         lambda retriever: find_gaps(retriever, asked),
-        lambda retriever: tune([retriever], suite, ["hybrid", "dense"], [0.25]).to_dict(),
         lambda retriever: calibrate(retriever.query_embedder, retriever.open()).to_dict(),
         lambda retriever: retriever.context(QUERY).text,
     ):

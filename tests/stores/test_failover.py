@@ -18,7 +18,7 @@ from recto.settings import ServerOptions
 from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant import connection as module
 from recto.stores.qdrant.collections import Generations
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from recto.testing.parts import EMBEDDER, chunk, fingerprint, publish, publish_lexical, vector
 from recto.testing.stores import nearest
 from recto.types.index import IndexQuery
@@ -57,7 +57,7 @@ def store_at(home: Path, told: list[str]) -> Iterator[StoreAt]:
     with ExitStack() as opened:
 
         def open_at(*urls: str, home: Path = home) -> ServerStore:
-            connection = Connection(",".join(urls), "", told.append, lambda _: None)
+            connection = ServerConnection(",".join(urls), "", told.append, lambda _: None)
             return opened.enter_context(closing(ServerStore(connection, home, ServerOptions(), None)))
 
         yield open_at
@@ -92,7 +92,7 @@ def test_a_failed_node_is_avoided_for_a_while(
     dead: str, double: QdrantDouble, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = double.url.replace("127.0.0.1", "localhost")
-    connection = Connection(f"{dead},{double.url},{other}", "", told.append)
+    connection = ServerConnection(f"{dead},{double.url},{other}", "", told.append)
     connection.write(lambda client: client.get_collections())
     for seconds, expected in ((30.0, other), (-1.0, dead)):
         monkeypatch.setattr(module, "_AVOID_SECONDS", seconds)
@@ -119,9 +119,11 @@ def test_all_nodes_are_dead(dead: str, store_at: StoreAt) -> None:
 
 
 def test_a_rate_limit_is_not_a_failed_node(double: QdrantDouble) -> None:
-    assert len(Connection(f"{double.url},{double.url}/", "", print).nodes) == 1, "an address counts once"
+    assert len(ServerConnection(f"{double.url},{double.url}/", "", print).nodes) == 1, (
+        "an address counts once"
+    )
     other = double.url.replace("127.0.0.1", "localhost")
-    connection = Connection(f"{double.url},{other}", "", print)
+    connection = ServerConnection(f"{double.url},{other}", "", print)
     double.script(status(429, headers={"Retry-After": "0"}))
     connection.read(lambda client: client.get_collections())
     assert all(node.failed_at == -math.inf for node in connection.nodes)
@@ -140,7 +142,7 @@ def test_problems_name_a_node_that_is_silent(dead: str, double: QdrantDouble, st
 
 def test_every_client_uses_the_same_port() -> None:
     """Without a port, the SDK uses 6333, and the HTTP client of a node would use 80."""
-    connection = Connection("http://localhost,https://a.example.org:443/prefix", "", print)
+    connection = ServerConnection("http://localhost,https://a.example.org:443/prefix", "", print)
     urls = [node.url for node in connection.nodes]
     assert urls == ["http://localhost:6333", "https://a.example.org:443/prefix"]
 

@@ -13,10 +13,10 @@ def clamp(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def cosine(one: Sequence[float], other: Sequence[float]) -> float:
+def cosine(vector: Sequence[float], other: Sequence[float]) -> float:
     """Return the cosine of the angle between two vectors; 0 if one is zero or their dimensions differ."""
-    lengths = math.hypot(*one) * math.hypot(*other)
-    return sum(map(mul, one, other)) / lengths if lengths and len(one) == len(other) else 0.0
+    lengths = math.hypot(*vector) * math.hypot(*other)
+    return sum(map(mul, vector, other)) / lengths if lengths and len(vector) == len(other) else 0.0
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -64,11 +64,11 @@ def probe_revision(vectors: Sequence[Sequence[float]]) -> str:
     return _MARK + b2a_base64(b"".join(map(_project, vectors)), newline=False).decode()
 
 
-def is_same_probe(one: str, other: str) -> bool:
+def is_same_probe(revision: str, other: str) -> bool:
     """Return whether two revisions are probes of the same model, apart from rounding errors."""
-    if not (one.startswith(_MARK) and other.startswith(_MARK)):
+    if not (revision.startswith(_MARK) and other.startswith(_MARK)):
         return False
-    left, right = _read(one), _read(other)
+    left, right = _read(revision), _read(other)
     return len(left) == len(right) > 0 and all(
         cosine(a, b) >= _MIN_COSINE for a, b in zip(left, right, strict=True)
     )

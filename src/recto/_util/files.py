@@ -182,7 +182,7 @@ def disk_advice(error: OSError, path: Path, needed: Iterable[str] = _PERMISSIONS
     if error.errno not in _DENIED:
         return "Check the path and the disk"
     culprit = Path(os.fsdecode(error.filename or path)).absolute()
-    there = next(one for one in (culprit, *culprit.parents) if os.path.exists(one))  # noqa: PTH110 - never raises
+    there = next(path for path in (culprit, *culprit.parents) if os.path.exists(path))  # noqa: PTH110 - never raises
     kinds = [name for name in needed if name != "search" or there.is_dir()]
     missing = " and ".join(name for name in kinds if not os.access(there, _PERMISSIONS[name]))
     return f"Give yourself {missing or 'every'} permission for {there}"

@@ -53,14 +53,14 @@ def without_space(text: str) -> str:
     return "".join(text.split())
 
 
-def shortened(given: str) -> str:
+def shortened(name: str) -> str:
     """Shorten a name that an error message repeats."""
-    return given if len(given) <= _MAX_NAME else f"{given[:_MAX_NAME]}…"
+    return name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
 
 
-def plural(count: int, one: str, many: str = "") -> str:
+def plural(count: int, noun: str, many: str = "") -> str:
     """Return a count with its noun, singular or plural; `many` is for nouns whose plural has no plain `s`."""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+    return f"{count:,} {noun if count == 1 else many or f'{noun}s'}"
 
 
 def page_key(url: str) -> str:

@@ -122,7 +122,7 @@ def confirm_endpoint(settings: Settings) -> None:
         )
     with suppress(OSError):  # without a writable home, the question is asked again
         make_private(path.parent)
-        replace_text(path, "".join(f"{one}\n" for one in [*trusted, address]))
+        replace_text(path, "".join(f"{endpoint}\n" for endpoint in [*trusted, address]))
 
 
 @contextmanager
@@ -358,6 +358,6 @@ def filters_dict(filters: Filters) -> dict[str, Any]:
     if filters.language is not None:
         flags["lang"] = filters.language
     for name, values in (("version", filters.versions), ("locale", filters.locales)):
-        if given := ", ".join(filter(None, values)):
-            flags[name] = given
+        if names := ", ".join(filter(None, values)):
+            flags[name] = names
     return flags

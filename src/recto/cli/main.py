@@ -21,9 +21,7 @@ COMMANDS = {
     },
     "Evaluation": {
         "validate": ("validate", "Measure the results for a suite of questions."),
-        "suite": ("suite", "Check, draft or extend a suite of questions."),
-        "judge": ("suite", "Grade results for a suite of questions in your browser."),
-        "tune": ("suite", "Recommend a mode, a weight and an index for a suite."),
+        "suite": ("suite", "Check or extend a suite of questions."),
         "coverage": ("checks", "Find the sections that no search reaches."),
         "gaps": ("checks", "Find what readers ask and the book does not answer."),
         "calibrate": ("checks", "Measure the noise floor of an index."),
@@ -38,7 +36,6 @@ COMMANDS = {
         "backup": ("collections", "Write a collection into one file."),
         "restore": ("collections", "Restore a collection from a file of `recto backup`."),
         "rollback": ("collections", "Restore an earlier index of a collection."),
-        "upgrade": ("collections", "Upgrade indexes that an older version of Recto made."),
         "delete": ("collections", "Delete a collection."),
         "promote": ("collections", "Copy an embedded index to a Qdrant server."),
         "parity": ("collections", "Compare an embedded index with the server."),

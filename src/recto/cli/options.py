@@ -182,38 +182,6 @@ def split_names(modules: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for group in modules for name in group.split(","))
 
 
-def modes(help: str) -> Callable[[Command], Command]:
-    """Return the option that names several modes; see `parse_modes`."""
-    return repeated("--mode", "modes", "MODES", help)
-
-
-def indexes(help: str) -> Callable[[Command], Command]:
-    """Return the option that names further collections; see `parse_index`."""
-    return repeated("--index", "indexes", "COLLECTION[,NAME=VALUE]", help)
-
-
-def parse_modes(groups: tuple[str, ...]) -> tuple[Mode, ...]:
-    """Return the modes of --mode, given one by one or separated by commas; all if there are none."""
-    names = split_names(groups)
-    if unknown := [name for name in names if name not in MODES]:
-        raise InvalidArgument(f"--mode {unknown[0]!r} is not a mode", hint=f"Modes: {', '.join(MODES)}.")
-    return tuple(mode for mode in MODES if mode in names or not names)
-
-
-def parse_index(text: str) -> tuple[str, dict[str, str]]:
-    """Return the collection and the settings of --index."""
-    from recto.settings import check_collection_name
-
-    name, *settings = (part.strip() for part in text.split(","))
-    check_collection_name(name, "--index")
-    pairs = [setting.partition("=") for setting in settings]
-    for setting, equals, _ in pairs:
-        if not equals or not setting.isidentifier():
-            hint = "Such as --index my-book-bge,RECTO_MODEL=BAAI/bge-base-en-v1.5."
-            raise InvalidArgument(f"--index {text!r} is not COLLECTION,NAME=VALUE", hint=hint)
-    return name, {setting: value for setting, _, value in pairs}
-
-
 def _add(command: Command, *options: Callable[[Command], Command]) -> Command:
     for option in reversed(options):
         command = option(command)

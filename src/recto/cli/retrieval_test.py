@@ -127,7 +127,7 @@ def command(
             checked_query(query)
         with Backend(notify=notify) as backend:
             with raising(CohereAPIError):
-                log.secrets = (backend.settings.cohere_api_key, backend.settings.qdrant_api_key)
+                log.secrets = backend.settings.secrets
                 confirm_endpoint(backend.settings)
             if test_suite is not None:
                 return _run_suite(state, backend, test_suite, top_k, mode, **suite_options)
@@ -171,7 +171,7 @@ def _run_suite(
     scores = suites.scores_of(suite, model, results)
     if earlier is not None:
         unmet = differences(earlier, scores, suites.EXPECTED_HINT)
-        results = [replace(one, unmet=(*one.unmet, *unmet[one.case.id])) for one in results]
+        results = [replace(result, unmet=(*result.unmet, *unmet[result.case.id])) for result in results]
     state.document = {
         "schema_version": SCHEMA_VERSION,
         "suite": suite.name,
@@ -207,7 +207,7 @@ def check_command(state: CommandState, collection: str) -> ExitCode:
             settings = backend.settings
         retriever = backend.retriever(collection)
         index, info = retriever.open(), retriever.open().info
-        made = info.fingerprint
+        fingerprint = info.fingerprint
         try:
             modules = index.modules()
         except RectoError as error:
@@ -221,9 +221,13 @@ def check_command(state: CommandState, collection: str) -> ExitCode:
             "dim": info.dim or backend.embedder.dim,
             "distance": "cosine",
             "query_model": backend.embedder.fingerprint.model,
-            "indexed_with": made
-            and {"model": made.embedder.model, "pages": made.pages, "at": made.created_at},
-            "model_verified": made is not None,
+            "indexed_with": fingerprint
+            and {
+                "model": fingerprint.embedder.model,
+                "pages": fingerprint.pages,
+                "at": fingerprint.created_at,
+            },
+            "model_verified": fingerprint is not None,
             "modules": modules,
             "warnings": list(info.warnings),
         }
@@ -288,17 +292,18 @@ def _run(command: click.Command, arguments: Sequence[str] | None, name: str, sta
 
 def _print(state: CommandState, code: int) -> int:
     """Write the document; an error goes to --output, too, so that no old result is mistaken for this one."""
-    shown = state.document
+    document = state.document
     if state.output is not None:
         try:
             write_file(state.output, f"{to_json(state.document)}\n", "--output")
             if "error" not in state.document:
-                shown = {"schema_version": SCHEMA_VERSION, "output": str(state.output), "exit_code": code}
+                document = {"schema_version": SCHEMA_VERSION, "output": str(state.output), "exit_code": code}
         except RectoError as error:
-            shown, code = {"schema_version": SCHEMA_VERSION, **error_document(error)}, ExitCode.ARGUMENT
+            document = {"schema_version": SCHEMA_VERSION, **error_document(error)}
+            code = ExitCode.ARGUMENT
     if sys.stdout is not None:  # it is None if the parent process closed it
         sys.stdout.flush()
-        sys.stdout.buffer.write(f"{to_json(shown)}\n".encode())  # whatever the terminal's encoding is
+        sys.stdout.buffer.write(f"{to_json(document)}\n".encode())  # whatever the terminal's encoding is
         sys.stdout.flush()
     return code
 

@@ -132,7 +132,7 @@ def check_book(retriever: Retriever) -> None:
         raise InvalidArgument(
             f"'{name}' needs a suite: the built-in questions are about the sample book, "
             f"and '{name}' has no module {' or '.join(missing)}",
-            hint=f"Draft a suite with `recto suite new --collection {name} --out questions.json`, then run "
+            hint="Write a suite (see docs/how-to/validate.md), then run "
             f"`recto validate --suite questions.json --collection {name}`.",
         )
 
@@ -141,8 +141,8 @@ def command_line(program: tuple[str, ...], suite: Path | None, collection: str, 
     """Return the command that repeats a run."""
     import shlex
 
-    given = ("--suite", str(suite)) if suite else ()
-    return shlex.join([*program, *given, "--collection", collection, *options])
+    suite_flag = ("--suite", str(suite)) if suite else ()
+    return shlex.join([*program, *suite_flag, "--collection", collection, *options])
 
 
 def warm_up(retriever: Retriever) -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +15,7 @@ from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session,
 from recto.errors import ConfigurationError, EmbeddingError, missing_extra
 from recto.plugins import Notify
 from recto.protocols import Embedder, Progress
-from recto.settings import BUILT_IN_MODELS, Device, Settings
+from recto.settings import BUILT_IN_MODELS, Settings
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
 
@@ -33,28 +30,25 @@ _LAYOUT = (
     "The directory needs model.onnx (or onnx/model.onnx), tokenizer.json and config.json, "
     "as sentence-transformers exports them."
 )
-_CUDA_SIGNS = (
-    "/dev/nvidiactl",
-    "/proc/driver/nvidia/version",
-    "/usr/lib/wsl/lib/libcuda.so.1",
-    "C:/Windows/System32/nvcuda.dll",
-)
-"""Files of the driver: looking for them is fast, and importing torch to ask it takes seconds."""
 
 
-def open_local(settings: Settings, notify: Notify) -> Embedder:
+def open_local(settings: Settings, _: Notify) -> Embedder:
     """Return the embedder of a local model, which is loaded on first use."""
     if settings.model in BUILT_IN_MODELS:
-        return _open_built_in(settings, notify)
-    for name, value, others in (
-        ("RECTO_PRECISION", settings.precision, ("int8", "bf16")),
-        ("RECTO_DEVICE", settings.device, ("cuda", "mps")),
-    ):
-        if value in others:
-            raise ConfigurationError(
-                f"{name}={value} is for the built-in models, not for {settings.model}",
-                hint=f"Unset {name} or RECTO_MODEL.",
-            )
+        from recto.embedders.granite.embedder import built_in_embedder
+
+        return built_in_embedder(
+            settings.home,
+            settings.threads,
+            settings.precision,
+            model=settings.model,
+            single_query=settings.single_query,
+        )
+    if settings.precision == "int8":
+        raise ConfigurationError(
+            f"RECTO_PRECISION=int8 is for the built-in models, not for {settings.model}",
+            hint="Unset RECTO_PRECISION or RECTO_MODEL.",
+        )
     directory = Path(settings.model).expanduser()
     if directory.is_dir():
         return directory_embedder(directory, settings.home, settings.threads)
@@ -69,52 +63,6 @@ def open_local(settings: Settings, notify: Notify) -> Embedder:
             "or the name of a model that fastembed supports, such as BAAI/bge-small-en-v1.5.",
         )
     return FastembedEmbedder(settings.model, settings.threads)
-
-
-def _open_built_in(settings: Settings, notify: Notify) -> Embedder:
-    if settings.precision == "int8":
-        if settings.device in ("cuda", "mps"):
-            raise ConfigurationError(
-                f"RECTO_PRECISION=int8 is for the CPU, not for RECTO_DEVICE={settings.device}",
-                hint="Unset one of them.",
-            )
-        device = "cpu"
-    else:
-        device = find_device(settings.device)
-    if device != "cpu":
-        from recto.embedders.granite.gpu import GpuEmbedder
-
-        return GpuEmbedder(settings, device, notify)
-    if settings.precision == "bf16":
-        raise ConfigurationError(
-            "RECTO_PRECISION=bf16 needs a GPU and the extra `gpu`",
-            hint="Unset RECTO_PRECISION, or set RECTO_DEVICE to see what is missing.",
-        )
-    from recto.embedders.granite.embedder import built_in_embedder
-
-    return built_in_embedder(
-        settings.home,
-        settings.threads,
-        settings.precision,
-        model=settings.model,
-        single_query=settings.single_query,
-    )
-
-
-def find_device(setting: Device) -> str:
-    """Return the device for documents; `auto` is a GPU if torch is installed and the GPU's driver is."""
-    device = _likely_device() if setting == "auto" else setting
-    if device == "cpu" or find_spec("torch"):
-        return device
-    if setting == "auto":
-        return "cpu"
-    raise missing_extra(f"RECTO_DEVICE={setting}", "gpu")
-
-
-def _likely_device() -> str:
-    if sys.platform == "darwin":
-        return "mps" if os.uname().machine == "arm64" else "cpu"
-    return "cuda" if any(map(os.path.exists, _CUDA_SIGNS)) else "cpu"
 
 
 def directory_embedder(directory: Path, home: Path, threads: int) -> LocalEmbedder:

@@ -1,7 +1,7 @@
 """Bind a suite to an index: look up every target that it names, in one pass over the chunks.
 
 A question is judged by its finest targets: passages, else pages and sections, else modules. Pages with a
-grade count beside passages. A target that is not in the index is not a failure of retrieval: it is
+grade count as well as passages. A target that is not in the index is not a failure of retrieval: it is
 unmeasured, and reported with the nearest existing name. `lint` reports it without running the suite.
 """
 
@@ -23,8 +23,8 @@ from recto.protocols import Index
 from recto.types.search import HEADING_SEPARATOR, Chunk, Filters
 
 _SUGGESTIONS = 50
-_MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the same by accident
 """Missing targets that get a suggestion; a suite of another book would take too long."""
+_MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the same by accident
 
 _HEADING_ID = re.compile(r"\s*\{[\s:/*]*#[^}]*\}\s*$")
 _LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
@@ -80,7 +80,6 @@ class Target:
     """A part of the book that a question accepts: a module, a page, a section, or a passage.
 
     A passage is a set of chunk ids (from `bind`) or a text. With `path_end`, `page` may be the end of a path.
-    A place with the grade 0 was judged not to answer the question.
     """
 
     name: str
@@ -135,16 +134,12 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A question with its existing targets, best grade first, and its missing targets.
-
-    `rejected` are the places that were judged not to answer it.
-    """
+    """A question with its existing targets, best grade first, and its missing targets."""
 
     expectation: Expectation
     targets: tuple[Target, ...]
     modules: frozenset[str]
     missing: tuple[Missing, ...] = ()
-    rejected: tuple[Target, ...] = ()
 
     @property
     def measured(self) -> bool:
@@ -154,24 +149,16 @@ class Bound:
 
     def judge(self, chunks: Iterable[Chunk]) -> Judged:
         """Return the gain of each result: the grade of a target that no earlier result reached, else 0."""
-        open_targets, gains, places, module = list(self.targets), [], [], None
-        judged = (*self.targets, *self.rejected)
+        open_targets, gains, module = list(self.targets), [], None
         for chunk in chunks:
             if module is None:
                 module = not self.modules.isdisjoint(chunk.module_keys)
-            holding = [target for target in judged if target.holds(chunk)]
-            reached = next((target for target in holding if target in open_targets), None)
+            reached = next((target for target in open_targets if target.holds(chunk)), None)
             gains.append(0.0 if reached is None else float(reached.grade))
             if reached is not None:
                 open_targets.remove(reached)
-            places.append(reached.name if reached else holding[0].name if holding else "")
-        return Judged(
-            tuple(gains),
-            tuple(float(target.grade) for target in self.targets),
-            bool(module) if self.modules else None,
-            tuple(places),
-            graded=bool(self.expectation.grades),
-        )
+        ideal = tuple(float(target.grade) for target in self.targets)
+        return Judged(tuple(gains), ideal, bool(module) if self.modules else None)
 
 
 def bind(suite: Suite, index: Index) -> list[Bound]:
@@ -224,17 +211,6 @@ def anchors_of(chunk: Chunk) -> frozenset[str]:
     return frozenset(unquote(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor)
 
 
-def is_quotation(name: str) -> bool:
-    """Return whether the name of a place can be a passage: names of pages have no white space."""
-    return any(map(str.isspace, name))
-
-
-def _quotations(expectation: Expectation) -> Iterator[str]:
-    """Yield the passages of a question, including passages that do not answer it."""
-    yield from expectation.passages
-    yield from (name for name, grade in expectation.grades if grade == 0 and is_quotation(name))
-
-
 def heading_key(heading: str) -> str:
     """Return a heading without markup and case, for comparison."""
     text = _LINK.sub(r"\1", _HEADING_ID.sub("", heading))
@@ -256,7 +232,7 @@ class _Book:
         named = (name for expectation in suite.expectations for name in expectation.pages)
         self._named = {page_key(split_target(name)[0]) for name in named}
         self._suggested = 0
-        passages = {passage for expectation in suite.expectations for passage in _quotations(expectation)}
+        passages = {passage for expectation in suite.expectations for passage in expectation.passages}
         texts: dict[str, list[_Part]] = defaultdict(list)
         for chunk in chunks:
             self._read(chunk)
@@ -279,7 +255,7 @@ class _Book:
             self._words[key][section].update(_WORD.findall(f"{section[1]} {chunk.text}".casefold()))
 
     def bound(self, expectation: Expectation) -> Bound:
-        """Look up the finest targets of a question, its modules, and what was judged not to answer it."""
+        """Look up the finest targets of a question, and its modules."""
         grades, filters = dict(expectation.grades), expectation.filters
         modules = [self._module(name) for name in expectation.modules]
         looked_up = modules
@@ -288,7 +264,6 @@ class _Book:
             looked_up += [self._page(page, filters) for page in expectation.pages if page in grades]
         elif expectation.pages:
             looked_up = [self._page(page, filters) for page in expectation.pages]
-        rejected = [self._rejected(name, filters) for name, grade in expectation.grades if grade == 0]
         graded = [replace(target, grade=grades.get(target.name, 1)) for target in _targets(looked_up)]
         missing = [name for name in dict.fromkeys((*looked_up, *modules)) if isinstance(name, str)]
         return Bound(
@@ -299,7 +274,6 @@ class _Book:
                 Missing(expectation.key, expectation.query, name, self._near(name, expectation))
                 for name in missing
             ),
-            tuple(replace(target, grade=0) for target in _targets(rejected)),
         )
 
     def _module(self, name: str) -> Target | str:
@@ -331,10 +305,6 @@ class _Book:
     def _passage(self, passage: str) -> Target | str:
         chunks = self._passages[passage]
         return Target(passage, chunks=chunks) if chunks else passage
-
-    def _rejected(self, name: str, filters: Filters) -> Target | str:
-        page = self._page(name, filters)
-        return self._passage(name) if isinstance(page, str) and is_quotation(name) else page
 
     def _near(self, name: str, expectation: Expectation) -> str:
         self._suggested += 1

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"\s*([A-Za-z]+)(?:@([0-9]{1,4}))?\s*")
 _MAX_CUTOFF = 1000
-_NAMES = ("Hit@5", "Recall@5", "Precision@5", "MRR", "MAP", "nDCG@10", "ModuleAccuracy", "Judged@10")
+_NAMES = ("Hit@5", "Recall@5", "Precision@5", "MRR", "MAP", "nDCG@10", "ModuleAccuracy")
 _EXAMPLES = {name.partition("@")[0]: name for name in _NAMES}
-_NEEDS_CUTOFF = ("Hit", "Recall", "Precision", "Judged")
+_NEEDS_CUTOFF = ("Hit", "Recall", "Precision")
 _ALIASES = {"success": "Hit", "r": "Recall", "p": "Precision", "rr": "MRR", "ap": "MAP"}
 _KINDS = {kind.lower(): kind for kind in _EXAMPLES} | _ALIASES
 
@@ -45,15 +45,12 @@ _DRAWS = 20_000_000
 class Judged:
     """The gains of a question's results and of its targets, and whether the first result's module is right.
 
-    `module` is None if no module is expected; `ideal` is empty if no target is expected. `places` has the
-    judged place of each result, or "" if the result is in none. With `graded`, other places may be relevant.
+    `module` is None if no module is expected; `ideal` is empty if no target is expected.
     """
 
     gains: tuple[float, ...]
     ideal: tuple[float, ...]
     module: bool | None = None
-    places: tuple[str, ...] = ()
-    graded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +68,6 @@ class Measure:
         """Return the value for one question, or None if the measure does not apply."""
         if self.kind == "ModuleAccuracy":
             return None if judged.module is None else float(judged.module)
-        if self.kind == "Judged":
-            places = judged.places[: self.cutoff]
-            return sum(map(bool, places)) / len(places) if judged.graded and places else None
         if not judged.ideal:
             return None
         gains = judged.gains[: self.cutoff]

@@ -25,7 +25,6 @@ class QueryResult:
     """The outcome of one question.
 
     `ranks` are the ranks of results that reach a target. `passed` is None if the question cannot be judged.
-    `places` are the judged places of the results, or "" for a result that nobody has judged.
     """
 
     key: str
@@ -42,8 +41,6 @@ class QueryResult:
     nothing: bool = False
     module_right: bool | None = None
     expects_page: bool = False
-    places: tuple[str, ...] = ()
-    graded: bool = False
 
     @property
     def rank(self) -> int | None:
@@ -166,16 +163,6 @@ class Run:
                 table[expected][actual] += 1
         return {expected: dict(sorted(row.items())) for expected, row in sorted(table.items())}
 
-    def unjudged(self) -> list[dict[str, Any]]:
-        """Return the results among the first `top_k` that nobody has judged, of questions with grades."""
-        return [
-            {"id": answer.key, "query": answer.query, "rank": rank, "place": hit.chunk.url}
-            for answer in self.answers
-            if answer.graded
-            for rank, (hit, judged) in enumerate(zip(answer.found, answer.places, strict=True), 1)
-            if rank <= self.top_k and not judged
-        ]
-
     def worst(self, most: int = 10) -> tuple[QueryResult, ...]:
         """Return the questions whose target ranks lowest or is not found, failures first."""
 
@@ -209,7 +196,6 @@ class Run:
             "worst": [answer.key for answer in self.worst()],
             "unmeasured": [missing.to_dict() for missing in self.unmeasured],
             "partial": [missing.to_dict() for missing in self.partial],
-            "unjudged": self.unjudged(),
             "duration_s": round(self.seconds, 3),
             "queries": [answer.to_dict() for answer in self.answers],
         }
@@ -337,8 +323,6 @@ def _judge(bound: Bound, response: SearchResponse, options: Options) -> QueryRes
         nothing=expectation.nothing,
         module_right=judged.module,
         expects_page=bool(expectation.pages),
-        places=judged.places,
-        graded=judged.graded,
     )
 
 

@@ -1,10 +1,14 @@
-"""Suites: questions with expectations that are bound to the book, never to chunks."""
+"""Read suites: questions with expectations that name pages or passages of the book, never chunks.
+
+The suites of the retrieval test contract have further keys, but the same reader and the same values.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -32,12 +36,41 @@ _QUESTION_SHAPE = (
     'without a section the whole page counts, and "match": "none" expects nothing.'
 )
 _SUITE_KEYS = ("$schema", "format", "name", "description", "threshold", "queries")
-_ENTRY_KEYS = ("id", "query", "expect", "nothing", "tags", "filters", "drafted", "note")
-_TARGET_KEYS = ("module", "page", "passage", "nothing")
-_EXPECT_KEYS = (*_TARGET_KEYS, "grades")
 _SINGLE_FILTERS = {"url": "address", "lang": "language", "version": "version"}
 _QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
 _NO_QUERIES = "there are no queries in it"
+
+Rule = tuple[Callable[[Any], bool], str]
+"""Whether a value is valid, and what it must be."""
+
+
+def whole_number(least: int, most: int) -> Rule:
+    """Return the rule for a whole number; True and False are not numbers."""
+    return (
+        lambda value: type(value) is int and least <= value <= most,
+        f"a whole number from {least} to {most}",
+    )
+
+
+_IS_GRADE, _GRADE = whole_number(0, MAX_GRADE)
+ANY: Rule = (lambda _value: True, "")  # names and queries are checked when they are read
+TEXT: Rule = (lambda value: isinstance(value, str), "a string")
+OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
+_NAME: Rule = (lambda value: isinstance(value, str) and bool(value.strip()), "a name")
+_FLAG: Rule = (lambda value: isinstance(value, bool), "true or false")
+_GRADES: Rule = (
+    lambda value: (
+        isinstance(value, dict) and all(map(str.strip, value)) and all(map(_IS_GRADE, value.values()))
+    ),
+    f"an object that gives each page or passage {_GRADE}",
+)
+_ENTRY: Mapping[str, Rule] = {
+    "id": _NAME, "query": ANY, "expect": OBJECT, "nothing": _FLAG,
+    "tags": ANY, "filters": OBJECT, "drafted": _FLAG, "note": ANY,
+}  # fmt: skip
+_EXPECT: Mapping[str, Rule] = {
+    "module": ANY, "page": ANY, "passage": ANY, "nothing": _FLAG, "grades": _GRADES,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +93,6 @@ def invalid(position: str, problem: str, hint: str = SHAPE) -> InvalidArgument:
     return InvalidArgument(f"{position}: {problem}", hint=hint)
 
 
-NO_SUITE = "Check the path. `recto suite new` drafts a suite."
-
-
 def read_file(path: Path, max_bytes: int = MAX_BYTES, hint: str = "Check the path.") -> str:
     """Read a UTF-8 text file of limited size; `hint` is for a file that cannot be read."""
     try:
@@ -83,7 +113,7 @@ def read_file(path: Path, max_bytes: int = MAX_BYTES, hint: str = "Check the pat
 
 def read_suite_file(path: Path, max_bytes: int = MAX_BYTES) -> SuiteFile:
     """Read a suite's file by its extension: JSON Lines, and JSON for anything else."""
-    text, origin = read_file(path, max_bytes, NO_SUITE), str(path)
+    text, origin = read_file(path, max_bytes), str(path)
     if path.suffix.lower() not in JSON_LINES:
         return suite_file(parse_json(text, origin), origin)
     entries = [
@@ -133,6 +163,7 @@ class Expectation:
 
     `grades` says how well a target answers: 1 if not given, and 0 for a page or passage that does not answer
     the question. With grades of 0 only, it is not known what answers the question: it cannot be measured.
+    `category`, `top_k` and `conditions` belong to the retrieval test contract; `conditions` is its `expect`.
     """
 
     query: str
@@ -145,6 +176,9 @@ class Expectation:
     filters: Filters = NO_FILTERS
     drafted: bool = False
     grades: tuple[tuple[str, int], ...] = ()
+    category: str = ""
+    top_k: int | None = None
+    conditions: Mapping[str, Any] = field(default_factory=dict)
     position: str = field(default="", compare=False)
 
     @property
@@ -157,10 +191,9 @@ class Expectation:
         """The identity of the question across runs: its id, or its query and filters."""
         if self.id:
             return self.id
-        used = self.filters
-        narrowed = ", ".join(
-            filter(None, (*sorted(used.modules), used.page_url, used.language, *used.versions))
-        )
+        filters = self.filters
+        names = (*sorted(filters.modules), filters.page_url, filters.language, *filters.versions)
+        narrowed = ", ".join(filter(None, names))
         return f"{self.query} [{narrowed}]" if narrowed else self.query
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,9 +203,9 @@ class Expectation:
         entry = {
             "id": self.id,
             "query": self.query,
-            "expect": _given(expect | {"nothing": self.nothing, "grades": dict(self.grades)}),
+            "expect": _without_empty(expect | {"nothing": self.nothing, "grades": dict(self.grades)}),
             "tags": list(self.tags),
-            "filters": _given(
+            "filters": _without_empty(
                 {
                     "module": list(self.filters.modules),
                     "url": self.filters.page_url,
@@ -182,10 +215,10 @@ class Expectation:
             ),
             "drafted": self.drafted,
         }
-        return _given(entry)
+        return _without_empty(entry)
 
 
-def _given(values: dict[str, Any]) -> dict[str, Any]:
+def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
@@ -200,7 +233,7 @@ class Suite:
     @cached_property
     def digest(self) -> str:
         """A hash of the questions and expectations, independent of the file format."""
-        # The empty list stands for the renamed pages of 0.2: baselines have the digests of its suites.
+        # The empty list has no meaning any more, but the digests in existing baselines contain it.
         data = [[], [expectation.to_dict() for expectation in self.expectations]]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
@@ -247,10 +280,11 @@ def duplicates(suite: Suite) -> list[str]:
     """Describe duplicate questions (with the same filters), with both positions."""
     seen: dict[tuple[str, Filters], str] = {}
     messages = []
-    for one in suite.expectations:
-        first = seen.setdefault((" ".join(one.query.casefold().split()), one.filters), one.position)
-        if first != one.position:
-            messages.append(f"{one.position}: the question {one.query!r} is already in {first}")
+    for question in suite.expectations:
+        key = " ".join(question.query.casefold().split()), question.filters
+        first = seen.setdefault(key, question.position)
+        if first != question.position:
+            messages.append(f"{question.position}: the question {question.query!r} is already in {first}")
     return messages
 
 
@@ -261,37 +295,51 @@ def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
     if format not in (SUITE_FORMAT, GRADED_FORMAT):
         hint = f"This version of Recto reads {SUITE_FORMAT} and {GRADED_FORMAT}."
         raise invalid(raw.origin, f"its format is {format!r}", hint)
+    expectations = parse_entries(raw, lambda entry, position, _: _expectation(entry, position), problems)
+    threshold = _threshold(raw.header.get("threshold", DEFAULT_THRESHOLD), raw.origin)
+    return Suite(raw.name, expectations, threshold)
+
+
+def parse_entries(
+    raw: SuiteFile, parse: Callable[[Any, str, int], Expectation], problems: list[str] | None = None
+) -> tuple[Expectation, ...]:
+    """Parse each entry with its position and its number; refuse an id that an earlier entry has.
+
+    Raise what is wrong, or add it to `problems` and skip the entry.
+    """
     expectations: list[Expectation] = []
-    ids: dict[str, str] = {}
-    for position, entry in raw.entries:
+    positions: dict[str, str] = {}
+    for number, (position, entry) in enumerate(raw.entries, 1):
         try:
-            expectation = _expectation(entry, position)
-            check_id(expectation.id, position, ids)
+            expectation = parse(entry, position, number)
+            if expectation.id and positions.setdefault(expectation.id, position) != position:
+                first = positions[expectation.id].rpartition(", ")[2]
+                problem = f'the id "{expectation.id}" is already that of {first}'
+                raise invalid(position, problem, "Give every entry its own id.")
         except InvalidArgument as error:
             if problems is None:
                 raise
             problems.append(error.message)
         else:
             expectations.append(expectation)
-    threshold = _threshold(raw.header.get("threshold", DEFAULT_THRESHOLD), raw.origin)
-    return Suite(raw.name, tuple(expectations), threshold)
+    return tuple(expectations)
 
 
 def _expectation(entry: Any, position: str) -> Expectation:
     if isinstance(entry, dict) and "question" in entry:
         entry = _from_question(entry, position)
-    expect = entry.get("expect", {}) if isinstance(entry, dict) else None
-    if not isinstance(expect, dict) or not {"expect", "nothing"} & set(entry):
+    if not isinstance(entry, dict) or not {"expect", "nothing"} & set(entry):
         raise invalid(position, 'it needs a "query" and an "expect"')
-    check_keys(entry, _ENTRY_KEYS, position)
-    check_keys(expect, _EXPECT_KEYS, position, '"{key}" cannot be expected')
+    expect = entry.get("expect", {})
+    check_values(entry, _ENTRY, position)
+    check_values(expect, _EXPECT, position, '"{key}" cannot be expected')
     try:
         query = check_query(entry.get("query", ""))
     except InvalidQuery as error:
         raise invalid(position, error.message) from error
     kinds = ("module", "page", "passage")
     targets = {f"{kind}s": parse_names(expect.get(kind), position, kind) for kind in kinds}
-    nothing = _yes(expect, position, "nothing") or _yes(entry, position, "nothing")
+    nothing = expect.get("nothing", False) or entry.get("nothing", False)
     if nothing and any(targets.values()):
         hint = 'Leave "nothing" out, or everything else.'
         raise invalid(position, 'it expects "nothing" and something', hint)
@@ -300,30 +348,21 @@ def _expectation(entry: Any, position: str) -> Expectation:
     if any(page.startswith("#") for page in targets["pages"]):
         problem = 'a "page" begins with its path or address, before the "#"'
         raise invalid(position, problem, 'Such as "intro#goals".')
-    id = entry.get("id", "")
-    if not isinstance(id, str) or ("id" in entry and not id.strip()):
-        raise invalid(position, '"id" must be text')
     return Expectation(
         query,
         **targets,
         nothing=nothing,
-        id=_clean(id),
+        id=_clean(entry.get("id", "")),
         tags=parse_names(entry.get("tags"), position, "tags"),
         filters=_filters(entry.get("filters", {}), position),
-        drafted=_yes(entry, position, "drafted"),
+        drafted=entry.get("drafted", False),
         grades=_grades(expect.get("grades", {}), (*targets["pages"], *targets["passages"]), position),
         position=position,
     )
 
 
-def _grades(value: Any, targets: tuple[str, ...], position: str) -> tuple[tuple[str, int], ...]:
+def _grades(value: dict[str, int], targets: tuple[str, ...], position: str) -> tuple[tuple[str, int], ...]:
     """Parse grades: a target has at least 1, any other page 0."""
-    if not isinstance(value, dict) or not all(
-        name.strip() and isinstance(grade, int) and not isinstance(grade, bool) and 0 <= grade <= MAX_GRADE
-        for name, grade in value.items()
-    ):
-        problem = f'"grades" must map pages or passages to whole numbers from 0 to {MAX_GRADE}'
-        raise invalid(position, problem, 'Such as {"intro#goals": 2, "setup": 0}.')
     grades = {_clean(name): grade for name, grade in value.items()}
     for name, grade in grades.items():
         if (grade > 0) != (name in targets):
@@ -344,8 +383,8 @@ def _from_question(entry: dict[str, Any], position: str) -> dict[str, Any]:
         problem = f'"match" is {match}, but "expected" has {plural(len(expected), "page")}'
         raise invalid(position, problem, _QUESTION_SHAPE)
     pages = [
-        HEADING_SEPARATOR.join(filter(None, (one["page"], one.get("section", "").strip())))
-        for one in expected
+        HEADING_SEPARATOR.join(filter(None, (place["page"], place.get("section", "").strip())))
+        for place in expected
     ]
     expect = {"page": pages} if pages else {"nothing": True}
     converted = {"query": entry["question"], "expect": expect, "tags": entry.get("type")}
@@ -362,16 +401,7 @@ def _is_place(value: Any) -> bool:
     )
 
 
-def check_id(id: str, position: str, ids: dict[str, str]) -> None:
-    """Refuse an id that an earlier entry has; `ids` are the ids so far, with their positions."""
-    if id and ids.setdefault(id, position) != position:
-        first = ids[id].rpartition(", ")[2]
-        raise invalid(position, f'the id "{id}" is already that of {first}', "Give every entry its own id.")
-
-
-def _filters(value: Any, position: str) -> Filters:
-    if not isinstance(value, dict):
-        raise invalid(position, '"filters" must be like {"module": "ros2", "url": "..."}')
+def _filters(value: dict[str, Any], position: str) -> Filters:
     check_keys(value, ("module", *_SINGLE_FILTERS), position)
     values = {}
     for key, what in _SINGLE_FILTERS.items():
@@ -397,13 +427,6 @@ def _clean(text: str) -> str:
     return encodable(text).strip()
 
 
-def _yes(entry: dict[str, Any], position: str, key: str) -> bool:
-    value = entry.get(key, False)
-    if not isinstance(value, bool):
-        raise invalid(position, f'"{key}" must be true or false')
-    return value
-
-
 def _threshold(value: Any, origin: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         problem = '"threshold" must be a share between 0 and 1'
@@ -420,3 +443,18 @@ def check_keys(
             near = nearest(key, allowed)
             meant = f'; did you mean "{near}"?' if near else ""
             raise invalid(position, problem.format(key=key) + meant, f"Known: {', '.join(allowed)}.")
+
+
+def check_values(
+    values: dict[str, Any],
+    rules: Mapping[str, Rule],
+    position: str,
+    unknown: str = 'there is no "{key}"',
+    hint: str = SHAPE,
+) -> None:
+    """Refuse unknown keys, and values that do not fit their rules."""
+    check_keys(values, tuple(rules), position, unknown)
+    for key, value in values.items():
+        is_valid, description = rules[key]
+        if not is_valid(value):
+            raise invalid(position, f'"{key}" must be {description}, not {type(value).__name__}', hint)

@@ -208,7 +208,7 @@ def term_id(term: str) -> int:
 
 
 def is_stop_word(word: str, language: str) -> bool:
-    """Return whether a word says nothing about the subject of a query; so do two hiragana in a row."""
+    """Return whether a word says nothing about the subject of a query, such as a Japanese particle."""
     word = word.lower()
     if language == ENGLISH:
         return word in STOP_WORDS

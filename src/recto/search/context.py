@@ -21,8 +21,8 @@ MAX_NEIGHBORS = 5  # more is a chapter: a caller reads the page instead
 _PAGE_SHARE = 0.7
 """Of the distance from the noise floor to the best hit: what a hit on the preferred page must reach.
 
-All of 100 questions drafted from the sample book reach it on their own page, and 1.7 % do on other pages. A
-test checks 40 of them.
+All of 50 readers' questions about the sample book reach it on the page that answers them, and 3 on another
+page (a test checks both).
 """
 
 

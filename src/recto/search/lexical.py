@@ -176,16 +176,16 @@ class Lexicon:
             counts[language.removeprefix(_LANGUAGE_MARK)] = int(count)
             row += 1
         counts[ENGLISH] = self.chunks - sum(counts.values())
-        frequent = [one for one in counts if counts[one] >= _LANGUAGE_SHARE * self.chunks]
-        return {one: counts[one] for one in sorted(frequent, key=lambda one: -counts[one])}
+        ranked = sorted(counts.items(), key=lambda pair: -pair[1])
+        return {language: count for language, count in ranked if count >= _LANGUAGE_SHARE * self.chunks}
 
     def language_of(self, query: str) -> str:
         """Return the language of the book in which to analyse a query: the one with most of its words."""
         languages = list(self.languages) or [ENGLISH]
         if len(languages) > 1 and not query.isascii():  # an English query has no other letters
-            languages = [one for one in languages if one != ENGLISH]
+            languages = [language for language in languages if language != ENGLISH]
         words = query.split()
-        return max(languages, key=lambda one: sum(is_stop_word(word, one) for word in words))
+        return max(languages, key=lambda language: sum(is_stop_word(word, language) for word in words))
 
     def idf(self, term: str) -> float:
         """Return the inverse document frequency of a term, as the engine computes it."""
@@ -201,7 +201,8 @@ class Lexicon:
         """Count the chunks that have a term."""
         if term.startswith(EXACT_MARK):
             word = term.removeprefix(EXACT_MARK)
-            return max(self.words(stem(word, one)).get(word, 0) for one in self.languages or (ENGLISH,))
+            languages = self.languages or (ENGLISH,)
+            return max(self.words(stem(word, language)).get(word, 0) for language in languages)
         row = self._find(term)
         return 0 if row is None else int(self._row(row).split(b"\t", 2)[1])
 
@@ -343,11 +344,11 @@ def analyze_query(
         terms |= dict.fromkeys(term for term in exact if term and lexicon.count(term))
     idf = {term_id(term): lexicon.idf(term) for term in terms}
     largest = (_K1 + 1) * sum(idf.values())
-    known = sum(word.known * word.idf for word in words)
+    known_idf = sum(word.known * word.idf for word in words)
     return LexicalQuery(
         SparseVector(tuple(idf), (1 / largest,) * len(idf) if idf else (), tuple(idf.values())),
         words,
-        known / (sum(word.idf for word in words) or 1.0),
+        known_idf / (sum(word.idf for word in words) or 1.0),
         hybrid_weight(text, lexical_weight),
         language,
     )
@@ -410,19 +411,19 @@ def _edits(word: str, positions: int) -> Iterator[str]:
             yield before + letter + after
 
 
-def _distance(one: str, other: str) -> int:
+def _distance(word: str, other: str) -> int:
     """Return the edit distance of two words; swapping two adjacent letters counts as one edit."""
-    while one and other and one[0] == other[0]:
-        one, other = one[1:], other[1:]
-    while one and other and one[-1] == other[-1]:
-        one, other = one[:-1], other[:-1]
+    while word and other and word[0] == other[0]:
+        word, other = word[1:], other[1:]
+    while word and other and word[-1] == other[-1]:
+        word, other = word[:-1], other[:-1]
     before: Sequence[int] = ()
     row: Sequence[int] = range(len(other) + 1)
-    for line, letter in enumerate(one, 1):
+    for line, letter in enumerate(word, 1):
         earlier, before, current = before, row, [line]
         for column, target in enumerate(other, 1):
             cost = min(before[column] + 1, current[-1] + 1, before[column - 1] + (letter != target))
-            if column > 1 and line > 1 and letter == other[column - 2] and one[line - 2] == target:
+            if column > 1 and line > 1 and letter == other[column - 2] and word[line - 2] == target:
                 cost = min(cost, earlier[column - 2] + 1)
             current.append(cost)
         row = current

@@ -81,7 +81,7 @@ class BookPage:
 
 
 def to_markdown(chunks: Sequence[Chunk], path: tuple[str, ...] = ()) -> str:
-    """Return consecutive chunks of a page as Markdown with headings; those of `path` were shown before."""
+    """Return consecutive chunks of a page as Markdown; leave out the headings in `path`."""
     return "\n\n".join(_blocks(chunks, path))
 
 
@@ -112,8 +112,8 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
         )
     # The pages /a and /a/ are different ones in some books.
     first = next((chunk for chunk in chunks if chunk.page_url == address), chunks[0])
-    own = tuple(chunk for chunk in chunks if chunk.page_url == first.page_url)
-    return BookPage(first.page_url, first.title, first.module, own)
+    page_chunks = tuple(chunk for chunk in chunks if chunk.page_url == first.page_url)
+    return BookPage(first.page_url, first.title, first.module, page_chunks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +181,8 @@ def _blocks(chunks: Sequence[Chunk], path: tuple[str, ...]) -> Iterator[str]:
 def _join(block: str, before: Chunk, cut: int, chunk: Chunk) -> tuple[str, int] | None:
     """Continue a block with the next chunk; return it with the number of lines that the chunk repeats.
 
-    Return None if a new block begins, or if that is not certain: the lines of the source decide. Only
-    Markdown has a block on lines of its own.
+    Return None if a new block begins, or if that is not certain. The line numbers in the source decide, so
+    only chunks of Markdown files are joined.
     """
     if before.headings != chunk.headings or not chunk.source.endswith(MARKDOWN_SUFFIXES + MDX_SUFFIXES):
         return None
@@ -202,7 +202,7 @@ def _join(block: str, before: Chunk, cut: int, chunk: Chunk) -> tuple[str, int] 
 
 
 def _added_lines(chunk: Chunk) -> int:
-    """Return how many lines of a chunk are not in the source: those that its parts of a block repeat."""
+    """Return how many lines of a chunk are not in the source, because each part of a block repeats them."""
     return chunk.text.count("\n") - (chunk.end_line - chunk.start_line)
 
 
@@ -239,8 +239,8 @@ class Outline:
 
     def of_module(self, module: str) -> Outline:
         """Return the pages of a module, by any of its names."""
-        asked = set(filter_keys([module]))
-        pages = tuple(page for page in self.pages if not asked.isdisjoint(page.module_keys))
+        keys = set(filter_keys([module]))
+        pages = tuple(page for page in self.pages if not keys.isdisjoint(page.module_keys))
         if not pages:
             names = self.modules()
             near = nearest(module, names)
@@ -332,9 +332,9 @@ def skill_md(title: str, outline: Outline, list_url: str, search_url: str = "") 
     lines = ["---", f"name: {name}", f"description: {json.dumps(about[:_MAX_DESCRIPTION])}", "---"]
     lines += ["", f"# {title}", "", *(f"{number}. {step}" for number, step in enumerate(steps, 1))]
     lines += ["", "## Modules", ""]
-    for module, shown in zip(modules, titles, strict=True):
+    for module, module_title in zip(modules, titles, strict=True):
         first = [one_line(page.title) for page in outline.pages if page.module == module][:_NAMED_PAGES]
-        lines.append(f"- {shown} ({plural(modules[module][1], 'page')}): {', '.join(first)}")
+        lines.append(f"- {module_title} ({plural(modules[module][1], 'page')}): {', '.join(first)}")
     return "\n".join(lines) + "\n"
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from recto._util import is_same_probe
 from recto.types.search import Vector
 
-_PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-1", "int8-2", "int8-3", "int8-4"})
-"""Compatible variants of the built-in model, old ones included: cosine of 0.98 or more for the same text."""
+_PRECISIONS = frozenset({"int8-weights-fp32", "int8-weights-bf16", "int8-4"})
+"""Compatible variants of the built-in model: the cosine for the same text is 0.98 or more. 0.3 wrote bf16."""
 
 
 class CostEstimate(NamedTuple):

@@ -19,7 +19,7 @@ from recto.server.http.monitoring import Readiness
 from recto.server.limits import CurrentRequest, _current
 from recto.server.listening import JsonFormatter
 from recto.settings import Settings
-from recto.stores.qdrant.connection import Connection, TransientError
+from recto.stores.qdrant.connection import ServerConnection, TransientError
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
@@ -294,7 +294,7 @@ def test_a_refused_key_and_a_rate_limit(settings: Settings, cohere: CohereDouble
 
 
 def test_an_empty_collection(settings: Settings) -> None:
-    connection = Connection(settings.qdrant_url, QDRANT_KEY, print)
+    connection = ServerConnection(settings.qdrant_url, QDRANT_KEY, print)
     params = models.VectorParams(size=1024, distance=models.Distance.COSINE)
     connection.write(lambda client: client.create_collection("bare", vectors_config=params))
     connection.close()

@@ -14,6 +14,7 @@ import click
 
 from recto._util.files import write_file
 from recto._util.text import plural
+from recto._util.variables import working_directory
 from recto.cli import (
     EXIT_CODES,
     Exit,
@@ -30,7 +31,7 @@ from recto.cli import (
     warn,
 )
 from recto.errors import ErrorKind, InvalidArgument, RectoError
-from recto.settings import check_collection_name, load_settings, working_directory
+from recto.settings import check_collection_name, load_settings
 from recto.types.search import Mode
 
 if TYPE_CHECKING:

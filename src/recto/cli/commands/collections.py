@@ -1,4 +1,4 @@
-"""List and maintain collections: generations, backups, upgrades, and copies on a Qdrant server."""
+"""List and maintain collections: generations, backups, and copies on a Qdrant server."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import click
 
 from recto._util.text import escape_controls, plural
 from recto.cli import Exit, close_later, confirm_endpoint, echo, emit, notify, options, progress_bar, warn
-from recto.errors import FingerprintMismatch, FormatMismatch, InvalidArgument, RectoError
+from recto.errors import FingerprintMismatch, InvalidArgument, RectoError
 from recto.indexing import default_collection
-from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store, Verifiable
+from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store
 from recto.search.lexical import other_analyzer
 from recto.settings import Settings, check_collection_name, load_settings
 from recto.types.index import GenerationInfo
@@ -153,10 +153,7 @@ def delete(collection: str, yes: bool) -> Exit:
 @options.file_option("--output", "Write to this file.", required=True)
 @options.as_json
 def backup(collection: str | None, output: Path, as_json: bool) -> Exit:
-    """Write COLLECTION into one file, for `recto restore` on this machine or another one.
-
-    Searching can go on meanwhile, and indexing too, except while a server makes its snapshot.
-    """
+    """Write the embedded index of COLLECTION into one file, for `recto restore` here or elsewhere."""
     settings = load_settings()
     store = open_configured_store(settings)
     name = collection or default_collection(settings, store)
@@ -192,40 +189,11 @@ def restore(file: Path, collection: str | None, replace: bool, as_json: bool) ->
 
 def _archivable(store: Store) -> Archivable:
     if not isinstance(store, Archivable):
-        raise InvalidArgument("This store has no backups", hint="Use the tools of the store.")
+        raise InvalidArgument(
+            "This store has no backups",
+            hint="Use the tools of the store, such as the snapshots of Qdrant: see docs/how-to/backup.md.",
+        )
     return store
-
-
-@click.command()
-@click.argument("collection", required=False)
-@options.as_json
-def upgrade(collection: str | None, as_json: bool) -> Exit:
-    """Upgrade the index of COLLECTION, or all indexes, to the format of this version.
-
-    Exits with 2 if a book must be indexed again.
-    """
-    store = open_configured_store(load_settings())
-    rows = [_upgrade(store, name) for name in ([collection] if collection else store.collections())]
-    outdated = [row for row in rows if row["status"] == "index again"]
-    lines = [f"{row['collection']}: {row['message']}" for row in rows if row not in outdated]
-    emit(rows, lines if rows else ["There are no collections."], as_json=as_json)
-    for row in () if as_json else outdated:
-        warn(row["message"])
-    return Exit.CONFIGURATION if outdated else Exit.OK
-
-
-def _upgrade(store: Store, name: str) -> dict[str, Any]:
-    """Upgrade a collection, and return what was done or is left to do."""
-    try:
-        upgraded = store.upgrade(name) if isinstance(store, Verifiable) else None
-        info = store.open(name).info
-    except FormatMismatch as error:
-        return {"collection": name, "status": "index again", "message": f"{error.message}. {error.hint}"}
-    if message := other_analyzer(info):
-        return {"collection": name, "status": "index again", "message": message}
-    if upgraded is not None:
-        return {"collection": name, "status": "upgraded", "message": f"upgraded as {upgraded.generation}"}
-    return {"collection": name, "status": "current", "message": "up to date"}
 
 
 def _server_settings() -> Settings:
@@ -312,15 +280,12 @@ def parity(suite: Path | None, collection: str | None, top_k: int, as_json: bool
 @click.command()
 @click.argument("collection", required=False)
 def prepare(collection: str | None) -> Exit:
-    """Create payload indexes and replicas on the Qdrant server at QDRANT_URL.
-
-    Filters need the indexes. QDRANT_REPLICATION and QDRANT_WRITE_CONSISTENCY say how many nodes may fail.
-    """
+    """Create the payload indexes that filters need on the Qdrant server at QDRANT_URL."""
     settings = _server_settings()
     store = open_configured_store(settings)
     if not isinstance(store, Preparable):
         raise InvalidArgument("This store has no payload indexes", hint="Filters work without them.")
     name = collection or default_collection(settings, store)
-    changes = "; ".join(store.prepare(name)) or "nothing had to be changed"
-    echo(f"{changes[0].upper()}{changes[1:]}.", store.redundancy(name))
+    fields = store.prepare(name)
+    echo(f"Created payload indexes on {', '.join(fields)}." if fields else "Nothing had to be changed.")
     return Exit.OK

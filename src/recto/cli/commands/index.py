@@ -336,8 +336,8 @@ def _module_lines(plan: Plan) -> Iterator[str]:
     yield f"  {'Module':<{width}}  Pages  Chunks  Title"
     for name, title in titles:
         pages, chunks = counts[name]
-        shown = one_line(title) if title != name else ""
-        yield f"  {name:<{width}}  {pages:>5}  {chunks:>6}  {shown}".rstrip()
+        other_title = one_line(title) if title != name else ""
+        yield f"  {name:<{width}}  {pages:>5}  {chunks:>6}  {other_title}".rstrip()
 
 
 def _page_lines(plan: Plan) -> list[str]:

@@ -36,7 +36,7 @@ def search(request: SearchRequest, collection: str | None, verbose: bool, as_jso
     Exits with 1 if there are no results.
     """
     with connect(collection, single_query=True) as retriever:
-        retriever.warm_up()  # the time shown is that of the query alone
+        retriever.warm_up()  # so that the time shown is only for the query
         response = retriever.search(request)
         from recto.search.display import response_words
 
@@ -76,11 +76,12 @@ def explain(
         explanation = explain_query(retriever, request, expect, quotation)
     for warning in explanation.response.warnings:
         warn(warning)
-    emit(_data(explanation), _lines(explanation), as_json=as_json)
+    emit(_data(explanation), explanation_lines(explanation), as_json=as_json)
     return Exit.OK if explanation.found else Exit.NO_RESULTS
 
 
-def _lines(explanation: Explanation) -> Iterator[str]:
+def explanation_lines(explanation: Explanation) -> Iterator[str]:
+    """Yield the lines about the ranking of a query."""
     response = explanation.response
     filters = ", ".join(f"{name} {value}" for name, value in filters_dict(response.filters).items())
     yield f'Query: "{response.query}"'
@@ -160,8 +161,8 @@ def _expected_lines(expected: Expected, explanation: Explanation) -> Iterator[st
 
 def _position(position: RankAndScore, unit: str) -> str:
     rank, score = position
-    shown = f"rank {rank}" if rank else "not ranked"
-    return shown if score is None else f"{shown}, {unit} {score:.3f}"
+    position_text = f"rank {rank}" if rank else "not ranked"
+    return position_text if score is None else f"{position_text}, {unit} {score:.3f}"
 
 
 def _data(explanation: Explanation) -> dict[str, Any]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 
 from recto._util.text import plural
+from recto._util.variables import parse_directory
 from recto.cli import Exit, confirm_endpoint, echo, echo_json, emit, notify, options, progress_bar, warn
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, missing_extra
 from recto.server.keys import Key, KeyScope, add_key, key_file, read_keys, revoke_key
-from recto.settings import Settings, check_collection_name, load_settings, parse_directory
+from recto.settings import Settings, check_collection_name, load_settings
 
 if TYPE_CHECKING:
     from recto.server.semantic_export import Semantic
@@ -70,7 +71,7 @@ def serve(query_log: str | None, **flags: Any) -> Exit:
     confirm_endpoint(settings)
     if query_log is not None:
         directory = parse_directory(query_log, "--query-log")
-        settings = replace(settings, query_log=settings.query_log._replace(directory=directory))
+        settings = replace(settings, query_log=replace(settings.query_log, directory=directory))
     if settings.query_log.directory is not None:
         notify(f"Queries are logged in {settings.query_log.directory}")
     stored = bool(read_keys(settings.key_home))

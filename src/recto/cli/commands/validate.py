@@ -114,7 +114,7 @@ def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
     _check(request)
     thresholds = tuple(map(parse_threshold, request.gates))
     whole, suite = _suites(request)
-    measures = _measures(request, thresholds, suite)
+    measures = _measures(request, thresholds)
     before = load_baseline(request.baseline) if request.baseline and not request.update_baseline else None
     settings = dict(setting.partition("=")[::2] for setting in request.compare_settings)
     others = [] if request.compare is None else [(request.compare, settings)]
@@ -209,13 +209,11 @@ def _check(request: _Request) -> None:
             )
 
 
-def _measures(request: _Request, thresholds: Iterable[Threshold], suite: Suite) -> tuple[Measure, ...]:
-    """Return the measures that --measure, --gate, a comparison or grades need."""
-    from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, Measure, parse_measure
+def _measures(request: _Request, thresholds: Iterable[Threshold]) -> tuple[Measure, ...]:
+    """Return the measures that --measure, --gate or a comparison need."""
+    from recto.evaluation.measures import DEFAULT_MEASURES, GATED_MEASURES, parse_measure
 
     named = [parse_measure(name) for group in request.measures for name in group.split(",")]
-    if not named and any(expectation.grades for expectation in suite.expectations):
-        named = [*DEFAULT_MEASURES, Measure("Judged", request.top_k)]
     compared = GATED_MEASURES if request.baseline or request.compare else ()
     gated = (threshold.measure for threshold in thresholds)
     measures = tuple(dict.fromkeys([*(named or DEFAULT_MEASURES), *gated, *compared]))

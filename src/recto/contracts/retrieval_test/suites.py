@@ -25,6 +25,7 @@ from recto.errors import InvalidArgument, RectoError
 from recto.evaluation import suites
 from recto.evaluation.baseline import FAILURES, Results, entry_of
 from recto.evaluation.binding import Target, module_target, page_target, passage_target
+from recto.evaluation.suites import Expectation
 from recto.plugins import Notify
 from recto.search.query import DEFAULT_TOP_K
 
@@ -47,30 +48,11 @@ _CLI = logging.getLogger("recto.contracts.retrieval_test.cli")
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
-    """One query of a suite; `given` are its expectations as written.
-
-    One of `pages`, one of `modules` and the text must be among the first results. The best score must be
-    below the best scores of `weaker_than`.
-    """
-
-    id: str
-    query: str
-    category: str
-    tags: tuple[str, ...]
-    top_k: int | None
-    given: Mapping[str, Any]
-    pages: tuple[str, ...]
-    modules: tuple[str, ...]
-    weaker_than: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Cases:
     """A suite's name and its queries in order."""
 
     name: str
-    cases: tuple[Case, ...]
+    cases: tuple[Expectation, ...]
 
 
 def load_cases(path: Path) -> Cases:
@@ -84,65 +66,39 @@ def parse_cases(data: Any, origin: str) -> Cases:
 
 
 def _parse(raw: suites.SuiteFile) -> Cases:
-    cases: list[Case] = []
-    positions: dict[str, str] = {}
-    for number, (position, entry) in enumerate(raw.entries, 1):
-        cases.append(_case(entry, number, position))
-        suites.check_id(cases[-1].id, position, positions)
+    cases = suites.parse_entries(raw, _case)
+    ids = {case.id for case in cases}
     for case in cases:
-        for other in case.weaker_than:
-            if other not in positions or other == case.id:
+        for other in _weaker_than(case):
+            if other not in ids - {case.id}:
                 problem = f'"weaker_than" names "{other}", which is not another query of the suite'
-                raise suites.invalid(positions[case.id], problem, _HINT)
-    return Cases(raw.name, tuple(cases))
+                raise suites.invalid(case.position, problem, _HINT)
+    return Cases(raw.name, cases)
 
 
-Rule = tuple[Callable[[Any], bool], str]
-"""Whether a value is valid, and what it must be."""
-
-
-def _from(least: int, most: int) -> Rule:
-    return (
-        lambda value: type(value) is int and least <= value <= most,
-        f"a whole number from {least} to {most}",
-    )
-
-
-_TEXT: Rule = (lambda value: isinstance(value, str), "a string")
-_OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
-_ANY: Rule = (lambda _value: True, "")  # names are checked when they are read
-_ENTRY: Mapping[str, Rule] = {
-    **dict.fromkeys(("id", "query", "category"), _TEXT),
-    **dict.fromkeys(("query_repeat", "expect"), _OBJECT),
-    **dict.fromkeys(("tags", "note"), _ANY),
-    "top_k": _from(1, MAX_TOP_K),
+_ENTRY: Mapping[str, suites.Rule] = {
+    **dict.fromkeys(("id", "query", "category"), suites.TEXT),
+    **dict.fromkeys(("query_repeat", "expect"), suites.OBJECT),
+    **dict.fromkeys(("tags", "note"), suites.ANY),
+    "top_k": suites.whole_number(1, MAX_TOP_K),
 }
-_EXPECTATIONS: Mapping[str, Rule] = {
-    **dict.fromkeys(("page", "module", "weaker_than"), _ANY),
-    "text": _TEXT,
-    "within": _from(1, MAX_TOP_K),
-    "min_results": _from(0, MAX_TOP_K),
+_EXPECT: Mapping[str, suites.Rule] = {
+    **dict.fromkeys(("page", "module", "weaker_than"), suites.ANY),
+    "text": suites.TEXT,
+    "within": suites.whole_number(1, MAX_TOP_K),
+    "min_results": suites.whole_number(0, MAX_TOP_K),
     "error": (lambda value: value in FAILURES, f"one of {', '.join(FAILURES)}"),
 }
-_REPEAT: Mapping[str, Rule] = {"text": _TEXT, "times": _from(1, _MAX_REPEATED)}
+_REPEAT: Mapping[str, suites.Rule] = {"text": suites.TEXT, "times": suites.whole_number(1, _MAX_REPEATED)}
 
 
-def _check(values: dict[str, Any], rules: Mapping[str, Rule], position: str, unknown: str) -> None:
-    suites.check_keys(values, tuple(rules), position, unknown)
-    for key, value in values.items():
-        is_valid, description = rules[key]
-        if not is_valid(value):
-            problem = f'"{key}" must be {description}, not {type(value).__name__}'
-            raise suites.invalid(position, problem, _HINT)
-
-
-def _case(entry: Any, number: int, position: str) -> Case:
+def _case(entry: Any, position: str, number: int) -> Expectation:
     if not isinstance(entry, dict):
         raise suites.invalid(position, "it is not an object", _HINT)
-    _check(entry, _ENTRY, position, 'there is no "{key}"')
+    suites.check_values(entry, _ENTRY, position, hint=_HINT)
     expect, repeat = entry.get("expect", {}), entry.get("query_repeat", {})
-    _check(expect, _EXPECTATIONS, position, '"{key}" cannot be expected')
-    _check(repeat, _REPEAT, position, '"query_repeat" must not have "{key}"')
+    suites.check_values(expect, _EXPECT, position, '"{key}" cannot be expected', _HINT)
+    suites.check_values(repeat, _REPEAT, position, '"query_repeat" must not have "{key}"', _HINT)
     if ("query" in entry) == ("query_repeat" in entry):
         raise suites.invalid(position, 'it needs a "query" or a "query_repeat"', _HINT)
     if "query_repeat" in entry and len(repeat) < len(_REPEAT):
@@ -151,24 +107,31 @@ def _case(entry: Any, number: int, position: str) -> Case:
         raise suites.invalid(position, f'"times" must make at most {_MAX_REPEATED} characters', _HINT)
     if "error" in expect and len(expect) > 1:
         raise suites.invalid(position, 'with an "error", nothing else can be expected', _HINT)
-    return Case(
-        id=entry.get("id", "").strip() or f"query-{number}",
-        query=entry.get("query", repeat.get("text", "") * repeat.get("times", 0)),
-        category=entry.get("category", ""),
-        tags=suites.parse_names(entry.get("tags"), position, "tags"),
-        top_k=entry.get("top_k"),
-        given=expect,
-        pages=suites.parse_names(expect.get("page"), position, "page"),
+    case = Expectation(
+        entry.get("query", repeat.get("text", "") * repeat.get("times", 0)),
         modules=suites.parse_names(expect.get("module"), position, "module"),
-        weaker_than=suites.parse_names(expect.get("weaker_than"), position, "weaker_than"),
+        pages=suites.parse_names(expect.get("page"), position, "page"),
+        id=entry.get("id", "").strip() or f"query-{number}",
+        tags=suites.parse_names(entry.get("tags"), position, "tags"),
+        category=entry.get("category", ""),
+        top_k=entry.get("top_k"),
+        conditions=expect,
+        position=position,
     )
+    _weaker_than(case)
+    return case
+
+
+def _weaker_than(case: Expectation) -> tuple[str, ...]:
+    """Return the queries whose best scores must be above the best score of this one."""
+    return suites.parse_names(case.conditions.get("weaker_than"), case.position, "weaker_than")
 
 
 @dataclass(frozen=True, slots=True)
 class CaseResult:
     """The response to one query, or its error, and the expectations that it does not meet."""
 
-    case: Case
+    case: Expectation
     top_k: int
     response: FormattedResponse | None
     error: RectoError | None
@@ -182,7 +145,7 @@ class CaseResult:
     @property
     def failed_api(self) -> bool:
         """Whether an engine failed although no error is expected."""
-        return isinstance(self.error, APIError) and not self.case.given.get("error")
+        return isinstance(self.error, APIError) and not self.case.conditions.get("error")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
@@ -197,7 +160,7 @@ class CaseResult:
             "category": self.case.category,
             "tags": list(self.case.tags),
             "passed": self.passed,
-            "expected": dict(self.case.given),
+            "expected": dict(self.case.conditions),
             "unmet": list(self.unmet),
             "latency_ms": self.response.latency_ms if self.response else None,
             "response": response,
@@ -247,15 +210,16 @@ def run_cases(
 
 
 def _unmet(result: CaseResult, best: Mapping[str, float]) -> list[str]:
-    case, given, response = result.case, result.case.given, result.response
+    case, conditions, response = result.case, result.case.conditions, result.response
     if response is None:
         kind = "api" if isinstance(result.error, APIError) else "argument"
-        return [] if given.get("error") == kind else [str(result.error)]
-    count, least, within = len(response.results), given.get("min_results", 1), given.get("within", 5)
-    if "error" in given:
-        return [f"expected an error of kind {given['error']}, got {count} results"]
+        return [] if conditions.get("error") == kind else [str(result.error)]
+    least, within = conditions.get("min_results", 1), conditions.get("within", 5)
+    count = len(response.results)
+    if "error" in conditions:
+        return [f"expected an error of kind {conditions['error']}, got {count} results"]
     none = f"none of the first {within} results"
-    text = given.get("text", "")
+    text = conditions.get("text", "")
     targets: dict[str, list[Target]] = {
         f"is from {' or '.join(case.pages)}": [page_target(page, path_end=True) for page in case.pages],
         f"is from module {' or '.join(case.modules)}": [*map(module_target, case.modules)],
@@ -268,7 +232,7 @@ def _unmet(result: CaseResult, best: Mapping[str, float]) -> list[str]:
             unmet.append(f"{none} {expectation}")
     return unmet + [
         f"its best score is not below the best score of {other}"
-        for other in case.weaker_than
+        for other in _weaker_than(case)
         if case.id in best and best[case.id] >= best.get(other, 0.0)
     ]
 
@@ -314,6 +278,6 @@ def scores_of(suite: Cases, model: str, results: Sequence[CaseResult]) -> Result
 
 def _scores(result: CaseResult) -> dict[str, Any]:
     if result.response is None:
-        return {"error": "argument" if result.case.given.get("error") == "argument" else "api"}
+        return {"error": "argument" if result.case.conditions.get("error") == "argument" else "api"}
     scores = {(one.metadata.url, one.metadata.chunk_index): one.score for one in result.response.results}
     return entry_of(result.response.query, scores)

@@ -30,11 +30,8 @@ from recto.protocols import Index, Preparable, Verifiable
 from recto.search.lexical import other_analyzer, read_lexicon, unknown_languages
 from recto.search.pipeline import nearest_chunks
 from recto.search.retriever import other_model, query_embedder
-from recto.settings import SAMPLE_COLLECTION, Settings, read_variables
+from recto.settings import SAMPLE_COLLECTION, Settings, is_secret, read_variables
 
-_SECRETS = (
-    "COHERE_API_KEY", "OPENAI_API_KEY", "QDRANT_API_KEY", "RECTO_ANSWER_API_KEY", "RECTO_OPENAI_API_KEY",
-)  # fmt: skip
 _HARMLESS_ELSEWHERE = frozenset(IssueKind) - {IssueKind.BAD_VECTOR, IssueKind.NO_TEXT}
 _BOOK_REPAIRS = {
     IssueKind.BAD_URL: "Remove control characters from the names of these files",
@@ -426,8 +423,8 @@ def _run(name: str, check: CheckFunction, context: DoctorContext) -> list[Findin
 
 
 def _secrets(variables: Mapping[str, str], directory: Path | None) -> tuple[str, ...]:
-    values = [variables.get(name, "").strip() for name in _SECRETS]
+    sources = [variables]
     with suppress(RectoError):
-        for source in read_variables(variables, directory).sources:
-            values += [source.values.get(name, "") for name in _SECRETS]
+        sources += [source.values for source in read_variables(variables, directory).sources]
+    values = (value.strip() for source in sources for name, value in source.items() if is_secret(name))
     return tuple(filter(None, values))

@@ -42,7 +42,6 @@ _EXTRAS = {
     "pdf": ("pypdfium2",),
     "serve": ("fastapi", "uvicorn"),
     "mcp": ("mcp",),
-    "gpu": ("torch",),
     "openai": ("httpx",),
 }
 _METADATA_SINCE = (1, 16)

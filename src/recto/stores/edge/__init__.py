@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
-from recto.errors import FormatMismatch, IndexDamaged, RectoError
+from recto.errors import FormatMismatch, IndexDamaged, InvalidArgument, RectoError
 from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import Settings, check_collection_name
@@ -227,32 +227,25 @@ class EdgeStore:
         wait: Callable[[str], None] | None = None,
     ) -> IndexInfo:
         """Publish an archive as a new generation, and set its aliases that are not taken."""
-        from recto.stores.archive import already_exists, open_archive
-        from recto.stores.edge.backup import KIND, restore_archive
+        from recto.stores.edge.backup import open_archive, restore_archive
 
-        with disk_errors(self._home), open_archive(file, KIND) as archive:
-            collection = name or archive.header.collection
+        with disk_errors(self._home), open_archive(file) as archive:
+            collection = name or archive.collection
             check_collection_name(collection, "collection")
             aliases = self._aliases.read()
             directory = self._directory(collection)
             make_private(directory.path)
             with WriterLock(directory.lock, f"Collection '{collection}'", wait):
                 if (directory.exists() or collection in aliases) and not replace:
-                    raise already_exists(collection)
+                    raise InvalidArgument(
+                        f"Collection '{collection}' exists already",
+                        hint="Pass --replace to publish the archive as its new generation, "
+                        "or --collection NAME.",
+                    )
                 info = restore_archive(archive, directory, self._keep_generations, progress)
             self._aliases.remove(collection)
-            self.set_aliases(set(archive.header.aliases) - set(self._aliases.read()), collection)
+            self.set_aliases(set(archive.aliases) - set(self._aliases.read()), collection)
             return info
-
-    def upgrade(self, name: str) -> IndexInfo | None:
-        """Bring the current generation to the current format, or return None if it needs no upgrade."""
-        from recto.stores.edge.backup import upgrade_current
-
-        with disk_errors(self._home):
-            collection = self._collection(name)
-            directory = self._directory(collection)
-            with WriterLock(directory.lock, f"Collection '{collection}'"):
-                return upgrade_current(directory, self._keep_generations)
 
     def delete(self, name: str) -> None:
         """Delete a collection and its aliases; a search that is running finishes."""
@@ -264,7 +257,7 @@ class EdgeStore:
                 # Renaming is atomic: a killed process leaves the whole collection, or none of it.
                 os.replace(directory.path, self._home / f"{_DELETED}{name}-{os.urandom(4).hex()}")
             self._open.pop(name, None)
-            for path in (self._home / "deleted", *self._home.glob(f"{_DELETED}*")):  # also what 0.2 left
+            for path in self._home.glob(f"{_DELETED}*"):  # also what killed processes left
                 shutil.rmtree(path, ignore_errors=True)
             # On a full disk, there is room for this only now.
             self._aliases.change(

@@ -1,37 +1,49 @@
-"""Write a generation into an archive, publish an archive as a new generation, upgrade an older generation."""
+"""Write a generation into an archive, and publish an archive as a new generation.
+
+An archive is a ZIP file: first `recto.json`, its header, which has the manifest of the generation, then the
+files of the generation below `files/`. The comment at its end is a SHA-256 of all bytes before it.
+
+An archive may come from a stranger. So everything in it is checked before it is used, and it becomes a draft
+in the collection's directory, which is published only if every digest is right and the engine can open it.
+"""
 
 from __future__ import annotations
 
-import errno
+import hashlib
+import json
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
+from zipfile import ZIP_DEFLATED, BadZipFile, ZipFile
 
-from recto._util.files import make_private, read_limited
-from recto.errors import FormatMismatch, IndexDamaged, RectoError, StorageError, StoreBusy
+from recto import __version__
+from recto._util.files import make_private, not_written, read_limited, replacing
+from recto.errors import (
+    FormatMismatch,
+    IndexDamaged,
+    InvalidArgument,
+    StorageError,
+    StoreBusy,
+    other_format,
+)
 from recto.protocols import Progress
-from recto.stores.archive import Archive, FileBlock, Header, write_archive
+from recto.settings import check_collection_name
 from recto.stores.edge.index import open_generation
 from recto.stores.edge.layout import (
-    INDEX_FORMAT,
+    BLOCK,
     LARGEST_MANIFEST,
     MALFORMED,
     CollectionDirectory,
     FileDigest,
     Manifest,
-    can_upgrade,
-    copy_tree,
-    digest,
     is_hole,
-    manifest_mismatch,
-    migrate,
     parse_manifest,
-    read_blocks,
     read_calibration,
     sync_files,
     write_blocks,
@@ -39,251 +51,289 @@ from recto.stores.edge.layout import (
 )
 from recto.types.index import Calibration, GenerationInfo, IndexInfo
 
-KIND = "embedded"
-_LARGEST_RATIO = 8  # of the bytes of an index without holes to its archive; it is about 1.6
+ARCHIVE_FORMAT = 2
+_KIND = "embedded"  # archives of servers, which Recto 0.3 wrote, have another one
+_HEADER_FILE = "recto.json"
+_FOLDER = "files/"
+_CHECKSUM_PLACE = b"0" * 64  # digested instead of the checksum, which is written over it
+_READ = 1 << 20  # bytes that are digested at a time
+_MAX_HEADER = 2 * LARGEST_MANIFEST  # the quotes of the manifest are escaped in the header
+_MAX_FILES = 10_000  # an index has some hundred
+_MAX_PATH, _MAX_NAME = 1000, 255  # characters that common file systems accept
+_MAX_COMPRESSION = 1100  # compressed by deflate, a byte stands for at most 1032 bytes
+_MAX_DATA_RATIO = 8  # of the bytes that are not in holes to the bytes of the archive; it is about 1.6
 _SMALL_INDEX = 64 << 20  # bytes; smaller indexes may have any ratio
-_LARGEST_HOLES = 1100  # bytes with holes of an archive's byte; compression makes at most 1032 bytes of one
-_TRIES, _PAUSE = 50, 0.02  # of opening a generation while others are published; seconds between two
-
-
-@dataclass(frozen=True, slots=True)
-class _OpenFiles:
-    """A generation with all files open, so that nobody can remove them while they are read."""
-
-    name: str
-    manifest: str
-    body: dict[str, Any]
-    files: dict[str, IO[bytes]]
-    calibration: Calibration | None
+_TRIES = 50  # of a backup while others publish and delete the collection
+_UNCHANGED = "Nothing was changed. Use another backup."
+# What reading a ZIP file raises if it is damaged, encrypted, or compressed in an unknown way.
+_UNREADABLE = (BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError, ValueError)
 
 
 def write_backup(
     find: Callable[[], CollectionDirectory], aliases: Iterable[str], target: Path, progress: Progress | None
 ) -> GenerationInfo:
-    """Write the current generation into an archive. Writers are not blocked."""
-    with ExitStack() as resources:
-        directory, opened = _open_current(find, resources)
-        header = Header(
-            KIND,
-            directory.path.name,
-            opened.name,
-            tuple(sorted(aliases)),
-            {name: os.fstat(file.fileno()).st_size for name, file in opened.files.items()},
-            {
-                "manifest": opened.manifest,
-                "calibration": opened.calibration.to_dict() if opened.calibration else None,
-            },
-        )
-        size = write_archive(target, header, _verified_files(directory, opened, header, progress))
-    created = str(opened.body.get("fingerprint", {}).get("created_at", ""))
-    return GenerationInfo(opened.name, created, opened.body.get("chunks", 0), size, current=True)
+    """Write the current generation into an archive, atomically.
 
-
-def _open_current(
-    find: Callable[[], CollectionDirectory], resources: ExitStack
-) -> tuple[CollectionDirectory, _OpenFiles]:
-    """Open all files of the current generation; try again if a writer removes it meanwhile."""
-    for number in range(_TRIES):
-        if number:
-            time.sleep(_PAUSE)
+    Writers are not blocked. If one removes the generation meanwhile, the new one is written instead.
+    """
+    for _ in range(_TRIES):
         directory = find()
-        before = directory.read_pointer()
+        name, text = _read_current(directory)
         try:
-            with ExitStack() as files:
-                opened = _open_files(directory, directory.current(), files)
-                resources.push(files.pop_all())
-                return directory, opened
-        except IndexDamaged as error:
-            failure: RectoError = error
-        except FileNotFoundError as error:
-            failure = IndexDamaged(f"{error.filename} is missing", hint="Index the book again.")
-            if directory.read_pointer() != before:
-                message = f"Collection '{directory.path.name}' is being replaced again and again"
-                failure = StoreBusy(message, hint="Wait until the index runs have finished.")
-        except OSError as error:
-            if error.errno == errno.EMFILE:
-                message = "The index has more files than this process can open"
-                raise StorageError(message, hint="Raise `ulimit -n`.") from error
-            raise
-    raise failure
+            return _write_archive(directory, name, text, sorted(aliases), target, progress)
+        except IndexDamaged:
+            if _read_current(directory) == (name, text):
+                raise
+    raise StoreBusy("The collection is being replaced again and again", hint="Try again later.")
 
 
-def _open_files(directory: CollectionDirectory, name: str, resources: ExitStack) -> _OpenFiles:
-    path, root = directory.manifest(name), directory.generation(name)
-    text = read_limited(path, LARGEST_MANIFEST)
+def _read_current(directory: CollectionDirectory) -> tuple[str, bytes]:
+    """Return the name and the manifest of the current generation; no manifest if it cannot be read."""
+    name = directory.read_pointer()
+    with suppress(OSError, ValueError):
+        return name, read_limited(directory.manifest(directory.current()), LARGEST_MANIFEST)
+    return name, b""
+
+
+def _write_archive(
+    directory: CollectionDirectory,
+    name: str,
+    text: bytes,
+    aliases: list[str],
+    target: Path,
+    progress: Progress | None,
+) -> GenerationInfo:
+    root = directory.generation(name)
     try:
-        body = parse_manifest(text)
-    except MALFORMED as error:
-        raise IndexDamaged(f"{path} is damaged ({error})", hint="Index the book again.") from error
-    files = {file: resources.enter_context((root / file).open("rb", buffering=0)) for file in body["files"]}
-    if read_limited(path, LARGEST_MANIFEST) != text:  # the collection was deleted and made again
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    return _OpenFiles(name, text.decode(), body, files, read_calibration(directory.calibration(name)))
+        manifest = parse_manifest(text, directory.path.name)
+        sizes = {file: (root / file).stat().st_size for file in manifest.files}
+    except (OSError, *MALFORMED) as error:
+        message = f"{root} is incomplete or damaged ({error})"
+        raise IndexDamaged(message, hint="Index the book again.") from error
+    calibration = read_calibration(directory.calibration(name))
+    header = {
+        "format": ARCHIVE_FORMAT,
+        "kind": _KIND,
+        "collection": directory.path.name,
+        "generation": name,
+        "aliases": aliases,
+        "recto_version": __version__,
+        "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "content": {"manifest": text.decode(), "calibration": calibration and calibration.to_dict()},
+        "files": sizes,
+    }
+    try:
+        with replacing(target) as file:
+            _write_zip(file, header, root, manifest, progress)
+        size = target.stat().st_size
+    except OSError as error:
+        raise not_written(error, target) from error
+    return GenerationInfo(name, manifest.fingerprint.created_at, manifest.chunks, size, current=True)
 
 
-def _verified_files(
-    directory: CollectionDirectory, opened: _OpenFiles, header: Header, progress: Progress | None
-) -> Iterator[Iterator[bytes]]:
-    """Yield the blocks of each file; raise `IndexDamaged` at the end of one that has another digest."""
-    done, total = 0, sum(header.files.values())
+def _verified_blocks(path: Path, expected: str) -> Iterator[bytes]:
+    """Yield the blocks of a file; raise `IndexDamaged` if its digest is another one."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            digest, offset = FileDigest(os.fstat(file.fileno()).st_size), 0
+            while block := file.read(BLOCK):
+                digest.update(offset, block)
+                offset += len(block)
+                yield block
+    except FileNotFoundError as error:
+        raise IndexDamaged(f"{path} is missing", hint="Index the book again.") from error
+    except OSError as error:  # caught here, because the caller would say that the archive has failed
+        message = f"{path} cannot be read: {error.strerror or error}"
+        raise StorageError(message, hint="Check the disk. No archive was written.") from error
+    if digest.hexdigest() != expected:
+        hint = "Run `recto doctor`. No archive was written."
+        raise IndexDamaged(f"{path} does not match the manifest", hint=hint)
 
-    def blocks(name: str, file: IO[bytes]) -> Iterator[bytes]:
-        nonlocal done
-        path, file_digest = directory.generation(opened.name) / name, FileDigest(header.files[name])
-        try:
-            for offset, block in read_blocks(file):
-                file_digest.update(offset, block)
-                done += len(block)
+
+class _ChecksumStream:
+    """Computes the checksum of what is written; it has no `tell`, so that `ZipFile` never goes back."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.checksum = hashlib.sha256()
+
+    def write(self, data: bytes) -> int:
+        """Write the next part of the file."""
+        self.checksum.update(data)
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed when it is complete."""
+
+
+def _write_zip(
+    file: IO[bytes], header: Mapping[str, Any], root: Path, manifest: Manifest, progress: Progress | None
+) -> None:
+    """Write the ZIP file. Everything is compressed: the files of an index are mostly zeros."""
+    stream = _ChecksumStream(file)
+    done, total = 0, sum(header["files"].values())
+    with ZipFile(stream, "w", ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr(_HEADER_FILE, json.dumps(header))
+        for name, size in header["files"].items():
+            with archive.open(_FOLDER + name, "w", force_zip64=True) as member:
+                member.writelines(_verified_blocks(root / name, manifest.files[name]))
+            done += size
+            if progress:
+                progress(done, total)
+        archive.comment = _CHECKSUM_PLACE
+    file.seek(-len(_CHECKSUM_PLACE), os.SEEK_END)
+    file.write(stream.checksum.hexdigest().encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """An open archive whose checksum and header are right; `sizes` are the bytes of each file."""
+
+    path: Path
+    bytes: int
+    file: IO[bytes]
+    collection: str
+    aliases: tuple[str, ...]
+    sizes: Mapping[str, int]
+    manifest: Manifest
+    calibration: Calibration | None
+
+    def extract(self, draft: Path, progress: Progress | None) -> None:
+        """Write the files into a new directory; raise `IndexDamaged` if one does not match the manifest.
+
+        A small archive could expand to any size. So the bytes that are written, which holes are not, are
+        bounded by the size of the archive.
+        """
+        done, total, written = 0, sum(self.sizes.values()), 0
+
+        def blocks(member: IO[bytes]) -> Iterator[tuple[int, bytes]]:
+            nonlocal written
+            offset = 0
+            while block := member.read(BLOCK):
+                written += 0 if is_hole(block) else len(block)
+                if written > _SMALL_INDEX + _MAX_DATA_RATIO * self.bytes:
+                    raise ValueError(f"its files are too large for an archive of {self.bytes} bytes")
+                yield offset, block
+                offset += len(block)
+
+        draft.mkdir(mode=0o700)
+        with ZipFile(self.file) as archive:
+            for name, size in self.sizes.items():
+                make_private((draft / name).parent)
+                with archive.open(_FOLDER + name) as member:
+                    if write_blocks(draft / name, size, blocks(member)) != self.manifest.files[name]:
+                        raise ValueError(f"{name} does not match the manifest")
+                done += size
                 if progress:
                     progress(done, total)
-                yield block
-        except OSError as error:  # not one of the archive: nothing is written here
-            message = f"{path} cannot be read: {error.strerror or error}"
-            raise StorageError(message, hint="Check the disk. No archive was written.") from error
-        if file_digest.hexdigest() != opened.body["files"][name]:
-            raise IndexDamaged(
-                f"{path} does not match the manifest",
-                hint=f"Run `recto doctor --collection {directory.path.name}`. No archive was written.",
-            )
 
-    return (blocks(name, file) for name, file in opened.files.items())
+
+@contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
+    """Open an archive, and raise an error if it is damaged or cannot be used."""
+    needed = "Pass a file that `recto backup` wrote."
+    try:
+        if not path.is_file():  # opening a pipe would wait for a writer
+            raise InvalidArgument(f"{path} is not a file", hint=needed)
+        opened = path.open("rb")
+    except OSError as error:
+        raise InvalidArgument(f"{path} cannot be read: {error.strerror}", hint=needed) from error
+    with opened as file:
+        start = file.read(64)
+        if not start.startswith(b"PK\3\4") or _HEADER_FILE.encode() not in start:
+            raise InvalidArgument(f"{path} is not an archive of Recto", hint=needed)
+        size = os.fstat(file.fileno()).st_size
+        if _checksum(file, size) != file.read():
+            raise IndexDamaged(f"{path} is damaged or incomplete: its checksum is wrong", hint=_UNCHANGED)
+        with _named_damage(path):
+            archive = _read_header(path, file, size)
+        yield archive
+
+
+def _checksum(file: IO[bytes], size: int) -> bytes:
+    """Digest all bytes of a file before its checksum, which is then read next."""
+    checksum, left = hashlib.sha256(), size - len(_CHECKSUM_PLACE)
+    file.seek(0)
+    while left > 0 and (part := file.read(min(left, _READ))):
+        checksum.update(part)
+        left -= len(part)
+    checksum.update(_CHECKSUM_PLACE)
+    return checksum.hexdigest().encode()
+
+
+@contextmanager
+def _named_damage(path: Path) -> Iterator[None]:
+    """Turn what a malformed archive raises into `IndexDamaged`."""
+    try:
+        yield
+    except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
+        message = f"{path} is damaged: two of its paths exclude each other"
+        raise IndexDamaged(message, hint=_UNCHANGED) from error
+    except (*_UNREADABLE, *MALFORMED, IndexDamaged) as error:
+        raise IndexDamaged(f"{path} is damaged: {error}", hint=_UNCHANGED) from error
+
+
+def _read_header(path: Path, file: IO[bytes], size: int) -> Archive:
+    """Check every field of the header."""
+    with ZipFile(file) as archive:
+        info = archive.getinfo(_HEADER_FILE)
+        header = json.loads(archive.read(info) if info.file_size <= _MAX_HEADER else b"")
+        names = set(archive.namelist())
+    if header["format"] != ARCHIVE_FORMAT:
+        hint = "Index the book again with `recto index PATH --collection NAME`."
+        raise other_format(f"The archive {path}", int(header["format"]), ARCHIVE_FORMAT, hint)
+    if header["kind"] != _KIND:
+        raise FormatMismatch(
+            f"{path} contains a snapshot of a Qdrant server or another kind of index, not an embedded index",
+            hint="docs/how-to/backup.md shows how to restore such a snapshot. Nothing was changed.",
+        )
+    collection, aliases, sizes = header["collection"], header["aliases"], header["files"]
+    for name in (collection, *aliases):
+        check_collection_name(name, "a name")
+    manifest = parse_manifest(header["content"]["manifest"].encode(), collection)
+    saved = header["content"]["calibration"]
+    if names != {_HEADER_FILE, *(_FOLDER + name for name in sizes)}:
+        raise ValueError("it has files that its header does not name")
+    if len(sizes) > _MAX_FILES or set(sizes) != set(manifest.files):
+        raise ValueError("its files differ from the list in the manifest")
+    for name in sizes:
+        _check_path(name)
+    if any(type(bytes) is not int or bytes < 0 for bytes in sizes.values()):
+        raise ValueError("a file has an impossible size")
+    if sum(sizes.values()) > _MAX_COMPRESSION * size:
+        raise ValueError(f"its files are too large for an archive of {size} bytes")
+    calibration = Calibration.from_dict(saved) if saved is not None else None
+    return Archive(path, size, file, collection, tuple(aliases), sizes, manifest, calibration)
+
+
+def _check_path(name: str) -> None:
+    """Raise `ValueError` unless a path stays inside the directory that it is restored to, on every system."""
+    parts = name.split("/")
+    if len(name) > _MAX_PATH or any(len(part) > _MAX_NAME for part in parts):
+        raise ValueError("a path is too long")
+    if set(parts) & {"", ".", ".."} or not name.isprintable() or set(name) & set('\\:*?"<>|'):
+        raise ValueError("a path may leave its directory")
 
 
 def restore_archive(
     archive: Archive, directory: CollectionDirectory, keep: int, progress: Progress | None
 ) -> IndexInfo:
     """Publish the content of an archive as a new generation; the caller must hold the lock."""
-    try:
-        body = parse_manifest(str(archive.header.content["manifest"]).encode())
-        saved = archive.header.content["calibration"]
-        calibration = Calibration.from_dict(saved) if saved is not None else None
-    except MALFORMED as error:
-        raise archive.damaged(f"its manifest cannot be used ({error})") from error
-    if set(body["files"]) != set(archive.header.files):
-        raise archive.damaged("its files differ from the list in the manifest")
-    if body["format"] > INDEX_FORMAT or not can_upgrade(body["format"]):
-        raise manifest_mismatch(directory.path.name, body)
-    _check_space(archive, directory)
-    with _draft(directory) as draft:
-        try:
-            _extract(archive, body, draft, progress)
-        except (FileExistsError, IsADirectoryError, NotADirectoryError) as error:
-            raise archive.damaged("two of its paths exclude each other") from error
-        try:
-            manifest = migrate(draft, body)
-            _check_types(manifest)
-        except MALFORMED as error:
-            raise archive.damaged(f"its manifest cannot be used ({error})") from error
-        try:
-            return _publish(directory, draft, manifest, calibration, keep)
-        except IndexDamaged as error:
-            raise archive.damaged(error.message) from error
-
-
-def _check_types(manifest: Manifest) -> None:
-    """Raise `TypeError` if a value of a manifest has the wrong type: it may come from someone else."""
-    for record in (manifest, manifest.fingerprint, manifest.fingerprint.embedder):
-        for field in fields(record):
-            if field.type in ("int", "str") and type(getattr(record, field.name)).__name__ != field.type:
-                raise TypeError(f"{field.name} has the wrong type")
-
-
-def _check_space(archive: Archive, directory: CollectionDirectory) -> None:
-    """Raise an error if the disk is too small; holes take no space there, and none in the archive."""
-    needed, free = archive.size, shutil.disk_usage(directory.path).free
-    if needed > free:
-        raise StorageError(
-            f"The index in {archive.path} needs {needed >> 20} MiB, but {free >> 20} MiB are free",
-            hint="Free some space, or set RECTO_HOME to another disk. Nothing was changed.",
-        )
-
-
-def _extract(archive: Archive, body: dict[str, Any], draft: Path, progress: Progress | None) -> None:
-    """Write the files of an archive into a new directory, and compare them with their digests.
-
-    A small archive could expand to any size, so the sizes with and without holes are bounded by its own size,
-    which is the only number in it that its author cannot invent.
-    """
-    done, total, written = 0, sum(archive.header.files.values()), 0
-    too_large = archive.damaged(f"its files are too large for an archive of {archive.size} bytes")
-    if total > 16 * _SMALL_INDEX + _LARGEST_HOLES * archive.size:
-        raise too_large
-
-    def bounded(blocks: Iterator[FileBlock]) -> Iterator[FileBlock]:
-        nonlocal written
-        for offset, block in blocks:
-            written += 0 if is_hole(block) else len(block)
-            if written > _SMALL_INDEX + _LARGEST_RATIO * archive.size:
-                raise too_large
-            yield offset, block
-
-    draft.mkdir(mode=0o700)
-    for name, size, blocks in archive.files():
-        path = draft / name
-        make_private(path.parent)
-        if write_blocks(path, size, bounded(blocks)) != body["files"][name]:
-            raise archive.damaged(f"{name} does not match the manifest")
-        done += size
-        if progress:
-            progress(done, total)
-
-
-def upgrade_current(directory: CollectionDirectory, keep: int) -> IndexInfo | None:
-    """Publish an upgraded copy of the current generation, or return None if it needs no upgrade.
-
-    The caller must hold the lock. Raise `FormatMismatch` if the book must be indexed again.
-    """
-    name = directory.current()
-    try:
-        directory.verify(name)
-    except FormatMismatch:
-        body = parse_manifest(read_limited(directory.manifest(name), LARGEST_MANIFEST))
-        if body["format"] > INDEX_FORMAT or not can_upgrade(body["format"]):
-            raise
-    else:
-        return None
-    root = directory.generation(name)
-    for file, expected in body["files"].items():
-        try:
-            is_intact = digest(root / file) == expected
-        except FileNotFoundError as error:
-            raise IndexDamaged(f"{root / file} is missing", hint="Index the book again.") from error
-        if not is_intact:
-            raise IndexDamaged(f"{root / file} does not match the manifest", hint="Index the book again.")
-    calibration = read_calibration(directory.calibration(name))
-    with _draft(directory) as draft:
-        copy_tree(root, draft)
-        return _publish(directory, draft, migrate(draft, body), calibration, keep)
-
-
-def _publish(
-    directory: CollectionDirectory,
-    draft: Path,
-    manifest: Manifest,
-    calibration: Calibration | None,
-    keep: int,
-) -> IndexInfo:
-    """Make a draft the current generation, if the engine can open it."""
-    sync_files(draft)
-    name = directory.add_generation(draft, manifest)
-    try:
-        if calibration is not None:
-            write_calibration(directory.calibration(name), calibration)
-        info = open_generation(directory, directory.path.name, name).info
-        for path in directory.generation(name).rglob("*"):  # the engine has written some of them anew
-            path.chmod(0o700 if path.is_dir() else 0o600)
-    except BaseException:
-        directory.remove_generation(name)
-        raise
-    directory.publish(name, keep)
-    return info
-
-
-@contextmanager
-def _draft(directory: CollectionDirectory) -> Iterator[Path]:
     directory.remove_drafts()
     draft = directory.new_draft()
     try:
-        yield draft
+        with _named_damage(archive.path):
+            archive.extract(draft, progress)
+            sync_files(draft)
+            name = directory.add_generation(draft, archive.manifest)
+            try:
+                if archive.calibration is not None:
+                    write_calibration(directory.calibration(name), archive.calibration)
+                info = open_generation(directory, directory.path.name, name).info
+            except BaseException:
+                directory.remove_generation(name)
+                raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+    directory.publish(name, keep)
+    return info

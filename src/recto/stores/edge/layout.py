@@ -25,9 +25,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -38,20 +38,16 @@ from recto.settings import index_command
 from recto.types.index import Calibration, Fingerprint, GenerationInfo
 
 INDEX_FORMAT = 2
-"""Counts the changes of the files that older versions cannot read; each one needs a migration."""
-Migration = Callable[[Path, dict[str, Any]], dict[str, Any]]
-MIGRATIONS: dict[int, Migration] = {1: lambda _, body: {**body, "format": 2}}
-"""By the format that it reads: changes a copy of the files, and returns the manifest of the next format.
+"""Counts the changes of the files that other versions of Recto cannot read.
 
 The manifests of all formats have `format`, `files` (digests by path) and `checksum`, so that indexes of other
-versions can be recognised, verified and backed up.
+versions can be recognised.
 """
-READABLE = frozenset({1, INDEX_FORMAT})
-"""The formats that are read as they are: in format 1, the fields of chunks are separate values."""
 LEXICON = "lexicon.bin"
 """The vocabulary of a generation, in its directory."""
-_BLOCK = 1 << 16
-_ZEROS = bytes(_BLOCK)
+BLOCK = 1 << 16
+"""Bytes of a block; the digest of a file depends on this size."""
+_ZEROS = bytes(BLOCK)
 _ALWAYS_DIGEST = 32 << 20  # bytes on disk; all files of a smaller index are digested at every start
 _SMALL_FILE = 2 << 20  # bytes; the engine touches most files up to this size whenever it opens an index
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
@@ -262,54 +258,37 @@ class Manifest:
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; raise `IndexDamaged` if it is damaged, `FormatMismatch` if another version made it."""
     try:
-        body = parse_manifest(read_limited(path, LARGEST_MANIFEST))
-        if body["format"] in READABLE:
-            return to_manifest(body)
+        return parse_manifest(read_limited(path, LARGEST_MANIFEST), path.parent.name)
     except (OSError, *MALFORMED) as error:
         raise IndexDamaged(f"{path} is missing or damaged ({error})") from error
-    raise manifest_mismatch(path.parent.name, body)
 
 
-def parse_manifest(text: bytes) -> dict[str, Any]:
-    """Return the manifest of any version; raise one of `MALFORMED` if it is damaged."""
-    body: dict[str, Any] = json.loads(text)
+def parse_manifest(text: bytes, collection: str) -> Manifest:
+    """Parse a manifest; raise one of `MALFORMED` if it is damaged, `FormatMismatch` as `read_manifest`."""
+    body = json.loads(text)
     if body.pop("checksum") != _checksum(body):
         raise ValueError("its checksum is wrong")
     if not isinstance(body["format"], int) or not isinstance(body["files"], dict):
         raise TypeError("it has no format")
-    return body
+    if body["format"] != INDEX_FORMAT:
+        raise _other_format(collection, body)
+    fingerprint = Fingerprint.from_dict(body["fingerprint"])
+    manifest = Manifest(body["chunks"], body["engine"], fingerprint, body["files"])
+    for record in (manifest, fingerprint, fingerprint.embedder):  # an archive may come from a stranger
+        for field in fields(record):
+            if field.type in ("int", "str") and type(getattr(record, field.name)).__name__ != field.type:
+                raise TypeError(f"{field.name} has the wrong type")
+    return manifest
 
 
-def to_manifest(body: Mapping[str, Any]) -> Manifest:
-    """Read the fields of a manifest of this version."""
-    return Manifest(body["chunks"], body["engine"], Fingerprint.from_dict(body["fingerprint"]), body["files"])
-
-
-def manifest_mismatch(collection: str, body: Mapping[str, Any]) -> FormatMismatch:
-    """Return the error for a generation of another version."""
-    hint = f"Upgrade it with `recto upgrade {collection}`."
-    if not can_upgrade(body["format"]):
-        fingerprint = body.get("fingerprint")
-        stated = fingerprint if isinstance(fingerprint, dict) else {}
-        source, options = str(stated.get("source", "")), dict(stated.get("options", {})).items()
-        hint = (
-            f"Index the book again with `{index_command(collection, source, options=options, rebuild=True)}`."
-        )
+def _other_format(collection: str, body: Mapping[str, Any]) -> FormatMismatch:
+    """Return the error for a generation of another version of Recto."""
+    fingerprint = body.get("fingerprint")
+    recorded = fingerprint if isinstance(fingerprint, dict) else {}
+    source, options = str(recorded.get("source", "")), dict(recorded.get("options", {})).items()
+    command = index_command(collection, source, options=options, rebuild=True)
+    hint = f"Index the book again with `{command}`."
     return other_format(f"The index of '{collection}'", body["format"], INDEX_FORMAT, hint)
-
-
-def can_upgrade(format: int) -> bool:
-    """Return whether there is a migration for every step from an older format to the current one."""
-    return all(step in MIGRATIONS for step in range(format, INDEX_FORMAT))
-
-
-def migrate(draft: Path, body: dict[str, Any]) -> Manifest:
-    """Bring a copy of a generation to the current format, step by step."""
-    if body["format"] == INDEX_FORMAT:
-        return to_manifest(body)
-    for step in range(body["format"], INDEX_FORMAT):
-        body = MIGRATIONS[step](draft, body)
-    return to_manifest({**body, "files": digest_files(draft)})
 
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
@@ -321,7 +300,7 @@ def read_calibration(path: Path) -> Calibration | None:
     """Read the calibration of a generation, or return None if it is missing or damaged."""
     with suppress(OSError, *MALFORMED):
         body = json.loads(read_limited(path, LARGEST_MANIFEST))
-        if body.pop("checksum") == _checksum(body) and body["format"] in READABLE:
+        if body.pop("checksum") == _checksum(body) and body["format"] == INDEX_FORMAT:
             return Calibration.from_dict(body["calibration"])
     return None
 
@@ -431,28 +410,20 @@ def is_hole(block: bytes) -> bool:
     return block == _ZEROS[: len(block)]
 
 
-def read_blocks(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield the aligned blocks of an open file, zeros included."""
-    offset = 0
-    while block := file.read(_BLOCK):
-        yield offset, block
-        offset += len(block)
-
-
 def data_blocks(file: IO[bytes]) -> Iterator[tuple[int, bytes]]:
     """Yield the aligned blocks of an open file that contain anything but zeros."""
     size = os.fstat(file.fileno()).st_size
     offset = _next_data(file.fileno(), 0, size)
     while offset < size:
         file.seek(offset)
-        block = file.read(_BLOCK)
+        block = file.read(BLOCK)
         if not block:
             return
         if not is_hole(block):
             yield offset, block
-            offset += _BLOCK
+            offset += BLOCK
         else:
-            offset = _next_data(file.fileno(), offset + _BLOCK, size)
+            offset = _next_data(file.fileno(), offset + BLOCK, size)
 
 
 def _next_data(descriptor: int, offset: int, size: int) -> int:
@@ -463,7 +434,7 @@ def _next_data(descriptor: int, offset: int, size: int) -> int:
         data = os.lseek(descriptor, offset, os.SEEK_DATA)
     except OSError as error:  # ENXIO: only a hole is left; otherwise the file system does not support it
         return size if error.errno == errno.ENXIO else offset
-    return max(offset, data - data % _BLOCK)
+    return max(offset, data - data % BLOCK)
 
 
 def size_on_disk(status: os.stat_result) -> int:

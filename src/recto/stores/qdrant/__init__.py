@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,13 +17,12 @@ except ImportError as error:  # this package is imported when the store is opene
     raise missing_extra("A Qdrant server", "cloud") from error
 
 from recto._util.files import WriterLock, make_private
-from recto.errors import CollectionMissing, InvalidArgument, RectoError
+from recto.errors import CollectionMissing, InvalidArgument
 from recto.plugins import Notify
-from recto.protocols import Progress
 from recto.settings import ServerOptions, Settings, check_collection_name
 from recto.stores import INTEGER_FIELDS, KEYWORD_FIELDS, choose_generation, is_alias, missing_collection
-from recto.stores.archive import already_exists, open_archive
 from recto.stores.qdrant.build import ServerBuild
+from recto.stores.qdrant.cluster import explain_replication, find_problems
 from recto.stores.qdrant.collections import (
     CALIBRATION_KEY,
     METADATA_KEY,
@@ -34,23 +32,12 @@ from recto.stores.qdrant.collections import (
     create_missing_indexes,
     is_generation,
     missing_indexes,
-    new_generation,
     not_ours,
     prepare_fields,
-    read_fingerprint,
-    read_vectors,
 )
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from recto.stores.qdrant.dialects import Dialect, load_dialect
 from recto.stores.qdrant.index import CollectionSchema, ServerIndex, open_index, payload_schema
-from recto.stores.qdrant.maintenance import (
-    KIND,
-    explain_replication,
-    find_problems,
-    restore_snapshot,
-    set_replication,
-    write_snapshot,
-)
 from recto.types.index import (
     Calibration,
     EmbedderFingerprint,
@@ -69,7 +56,7 @@ class ServerStore:
 
     is_local: ClassVar[bool] = False
 
-    connection: Connection
+    connection: ServerConnection
     home: Path
     options: ServerOptions
     dialect: Dialect | None
@@ -193,49 +180,6 @@ class ServerStore:
             raise not_ours(name, "It has no generations. Use the snapshots of Qdrant.")
         return physical
 
-    def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
-        """Write a snapshot of the current generation into an archive."""
-        info = self.open(name).info
-        if info.fingerprint is None:
-            raise not_ours(name, "Use the snapshots of Qdrant for it.")
-        aliases = [alias for alias, target in self.aliases().items() if target == info.collection]
-        lock = self._writer_lock(info.collection, None)
-        return write_snapshot(self.connection, info, aliases, lock, file, progress)
-
-    def restore(
-        self,
-        file: Path,
-        name: str | None = None,
-        *,
-        replace: bool = False,
-        progress: Progress | None = None,
-        wait: Callable[[str], None] | None = None,
-    ) -> IndexInfo:
-        """Publish the snapshot in an archive as a new generation, and set its aliases that are not taken."""
-        with open_archive(file, KIND) as archive:
-            collection = name or archive.header.collection
-            check_collection_name(collection, "collection")
-            with self._writer_lock(collection, wait):
-                before = self._generations.own(collection, "Pass another --collection.")
-                if collection in self._generations.aliases() and not replace:
-                    raise already_exists(collection)
-                target = new_generation(collection)
-                try:
-                    restore_snapshot(self.connection, archive, target, progress)
-                    restored = self.connection.read(QdrantClient.get_collection, target)
-                    if not _is_ours(restored.config):
-                        raise archive.damaged("the snapshot is not of a collection that Recto made")
-                    self._generations.publish(collection, target, before)
-                except BaseException:
-                    with suppress(RectoError):
-                        self._generations.discard(target)
-                    raise
-                with suppress(RectoError):  # the next run deletes what is left
-                    self._generations.prune(target, before)
-            self.set_aliases(set(archive.header.aliases) - set(self._generations.aliases()), collection)
-            self._open.clear()
-            return self.open(collection).info
-
     def _writer_lock(self, name: str, wait: Callable[[str], None] | None) -> WriterLock:
         locks = self.home / "locks"
         make_private(locks)
@@ -272,16 +216,14 @@ class ServerStore:
         return missing_indexes(self.connection, schema.collection, fields)
 
     def prepare(self, name: str) -> tuple[str, ...]:
-        """Create missing payload indexes and, in a collection of Recto, set the replication."""
+        """Create the missing payload indexes, and return their fields."""
         schema = self.open(name).schema
         if schema.own:
-            fields = prepare_fields(self.connection, schema.collection)
-            done = set_replication(self.connection, schema.collection, self.options, self.connection.notify)
-        else:
-            kinds = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
-            fields, done = create_missing_indexes(self.connection, schema.collection, kinds), []
-            self._open.clear()
-        return (*([f"created payload indexes on {', '.join(fields)}"] if fields else []), *done)
+            return prepare_fields(self.connection, schema.collection)
+        kinds = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
+        fields = create_missing_indexes(self.connection, schema.collection, kinds)
+        self._open.clear()
+        return fields
 
     def redundancy(self, name: str) -> str:
         """Explain how many nodes the collection can lose."""
@@ -305,12 +247,6 @@ class ServerStore:
         return missing_collection(name, f" at {self.connection.url}", {*self.collections(), *self.aliases()})
 
 
-def _is_ours(config: Any) -> bool:
-    """Return whether a restored collection can be searched like any other of Recto."""
-    fingerprint, _ = read_fingerprint(config)
-    return fingerprint is not None and read_vectors(config.params.vectors)[2].lower() == "cosine"
-
-
 def _foreign_fields(schema: CollectionSchema) -> list[str]:
     """Return the fields that filters use in a collection of another pipeline."""
     return [field for field in (schema.dialect.module, schema.dialect.page_url) if field]
@@ -326,6 +262,6 @@ def _is_same(before: ServerIndex, after: ServerIndex) -> bool:
 
 def open_server(settings: Settings, notify: Notify) -> ServerStore:
     """Return the store on the configured Qdrant server."""
-    connection = Connection(settings.qdrant_url, settings.qdrant_api_key, notify)
+    connection = ServerConnection(settings.qdrant_url, settings.qdrant_api_key, notify)
     dialect = load_dialect(Path(settings.dialect)) if settings.dialect else None
     return ServerStore(connection, settings.home, settings.server, dialect, settings.keep_generations)

@@ -23,7 +23,7 @@ from recto.stores.qdrant.collections import (
     encode_lexicon,
     prepare_fields,
 )
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo, SparseVector
 from recto.types.search import Chunk, Payload, Vector
 
@@ -38,7 +38,7 @@ _SAME_SCORE = 0.999
 class ServerBuild:
     """Writes points in batches that can be retried; `target` is the physical collection."""
 
-    connection: Connection
+    connection: ServerConnection
     generations: Generations
     name: str
     embedder: EmbedderFingerprint

@@ -18,7 +18,7 @@ from qdrant_client import QdrantClient, models
 from recto.errors import ConfigurationError, FormatMismatch, other_format
 from recto.settings import ServerOptions
 from recto.stores import INTEGER_FIELDS, KEYWORD_FIELDS, LEXICAL
-from recto.stores.qdrant.connection import Connection
+from recto.stores.qdrant.connection import ServerConnection
 from recto.types.index import Calibration, EmbedderFingerprint, Fingerprint, GenerationInfo
 
 METADATA_KEY = "recto"
@@ -71,7 +71,7 @@ def _quantization(name: str) -> models.ScalarQuantization | models.BinaryQuantiz
     return None
 
 
-def prepare_fields(connection: Connection, collection: str, *, tenant: bool = False) -> tuple[str, ...]:
+def prepare_fields(connection: ServerConnection, collection: str, *, tenant: bool = False) -> tuple[str, ...]:
     """Create the missing payload indexes of Recto's own fields."""
     fields: dict[str, Any] = dict.fromkeys(KEYWORD_FIELDS, models.PayloadSchemaType.KEYWORD)
     fields |= dict.fromkeys(INTEGER_FIELDS, models.PayloadSchemaType.INTEGER)
@@ -81,7 +81,7 @@ def prepare_fields(connection: Connection, collection: str, *, tenant: bool = Fa
 
 
 def create_missing_indexes(
-    connection: Connection, collection: str, fields: dict[str, Any]
+    connection: ServerConnection, collection: str, fields: dict[str, Any]
 ) -> tuple[str, ...]:
     """Create the payload indexes that a collection does not have yet, and return their fields."""
     missing = missing_indexes(connection, collection, fields)
@@ -90,7 +90,7 @@ def create_missing_indexes(
     return missing
 
 
-def missing_indexes(connection: Connection, collection: str, fields: Iterable[str]) -> tuple[str, ...]:
+def missing_indexes(connection: ServerConnection, collection: str, fields: Iterable[str]) -> tuple[str, ...]:
     """Return the fields of a collection that have no payload index."""
     existing = connection.read(QdrantClient.get_collection, collection).payload_schema or {}
     return tuple(field for field in fields if field not in existing)
@@ -202,7 +202,7 @@ def not_ours(name: str, hint: str) -> ConfigurationError:
 class Generations:
     """Lists, publishes and deletes the generations of all collections of a server."""
 
-    def __init__(self, connection: Connection, keep: int) -> None:
+    def __init__(self, connection: ServerConnection, keep: int) -> None:
         self._connection = connection
         self._keep = keep
 

@@ -8,7 +8,6 @@ import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
@@ -16,35 +15,24 @@ import httpx
 from qdrant_client import AsyncQdrantClient, QdrantClient
 
 from recto._util.http import bounded
-from recto._util.retry import (
-    Call,
-    ClientPerLoop,
-    DeadlineExceeded,
-    Steps,
-    arun,
-    redacted,
-    retried,
-    retry_after,
-    run,
-)
+from recto._util.retry import Call, ClientPerLoop, DeadlineExceeded, Steps, arun, redacted, retried, run
 from recto.errors import CollectionMissing, ConfigurationError, FingerprintMismatch, RectoError, Unreachable
 from recto.plugins import Notify
 from recto.settings import is_local_address, split_addresses
 
 Result = TypeVar("Result")
 
-_PORT = 6333
-_READ_SECONDS = 5.0
-_WRITE_SECONDS = 60.0
+_PORT = 6333  # the SDK's default
 _LARGEST_RESPONSE = 256 << 20  # bytes; a page of points with vectors has some ten MB
-_READ_FAILOVER_SECONDS = 2.5  # while another node is left
-_READ_DEADLINE, _LEAST_SECONDS = 10.0, 0.5  # of a read that several nodes can answer, and of one try
+# A reader waits for a search, so reads give up early. A writer would have to start again, so writes do not.
+_READ_TRIES, _WRITE_TRIES = 3, 6
+_READ_SECONDS, _WRITE_SECONDS = 5.0, 60.0
+_READ_FAILOVER_SECONDS = 2.5  # of a try while another node is left
 _WRITE_FAILOVER_SECONDS = 30.0  # a cluster needs 20 s to create a collection while a node hangs
-_READ_TRIES = 3
-_WRITE_TRIES = 6
-_FIRST_WAIT = 0.2
-_LONGEST_WAIT = 60.0
-_PROBE_SECONDS = 2.0
+_READ_DEADLINE = 10.0  # seconds for all tries of a read that several nodes can answer
+_LEAST_SECONDS = 0.5  # of a try that begins just before the deadline
+_FIRST_WAIT, _LONGEST_WAIT = 0.2, 60.0  # seconds; each wait is twice as long as the one before
+_PROBE_SECONDS = 2.0  # `recto doctor` asks all nodes at once
 _AVOID_SECONDS = 30.0  # after a failure of a node
 _INDEX_REQUIRED = re.compile(r'Index required but not found for "?([^"\s]+)"?')
 
@@ -75,7 +63,11 @@ class NodeUnavailable(TransientError):
 
 
 class _ReadTries:
-    """The nodes that a read tries, within ten seconds; a missing collection is looked for on all of them."""
+    """Which node a read tries next, for how long, and when it gives up.
+
+    With several nodes, all tries together have a deadline. A collection that one node does not know is looked
+    for on all of them.
+    """
 
     def __init__(self, order: Callable[[], list[Node]]) -> None:
         self._order = order
@@ -83,7 +75,7 @@ class _ReadTries:
         self._end = time.monotonic() + (_READ_DEADLINE if len(self._nodes) > 1 else math.inf)
 
     def next(self) -> tuple[Node, float]:
-        """Return the next node, and its seconds: fewer while others can be tried after it."""
+        """Return the next node and its time limit, which is shorter while other nodes are left."""
         self._nodes = self._nodes or self._order()
         node = self._nodes.pop(0)
         limit = _READ_FAILOVER_SECONDS if self._nodes else _READ_SECONDS
@@ -113,7 +105,10 @@ class Node:
         self._connecting = threading.Lock()
 
     def client(self, seconds: float = _READ_SECONDS) -> QdrantClient:
-        """Return the client whose calls may take so long: an abandoned call occupies a thread until then."""
+        """Return the client with this timeout.
+
+        A call that is no longer waited for occupies a thread until its timeout ends it.
+        """
         with self._connecting:
             if seconds not in self._clients:
                 self._clients[seconds] = self._make_client(QdrantClient, seconds)
@@ -145,7 +140,7 @@ class Node:
 
     def _make_client(self, kind: Callable[..., Result], seconds: float) -> Result:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about a key over http: `Connection` gives its own warning
+            warnings.simplefilter("ignore")  # about a key over http: `ServerConnection` gives its own warning
             return kind(
                 url=self.url,
                 api_key=self._api_key or None,
@@ -155,12 +150,12 @@ class Node:
             )
 
 
-class Connection:
+class ServerConnection:
     """Calls a server and retries after transient errors: reads up to 3 times, writes up to 6 times.
 
     With several addresses, the next try goes to another node at once. A node that failed is avoided for a
-    while. A node that has just come back may not know a new collection yet, so a missing one is looked for on
-    all nodes.
+    while. A node that has just come back may not know a new collection yet, so a missing collection is looked
+    for on all nodes.
     """
 
     def __init__(
@@ -245,31 +240,6 @@ class Connection:
         result: Result = run(retried(attempt, backoff), send, self._sleep)
         return result
 
-    @contextmanager
-    def http(self) -> Iterator[httpx.Client]:
-        """Open an HTTP client of a node that answers, for what the SDK cannot do.
-
-        All its calls go to this node, and are made once. Errors become `RectoError`s.
-        """
-        self.read(QdrantClient.info)
-        node = self._preferred
-
-        def check(response: httpx.Response) -> None:
-            if response.is_error:
-                response.read()
-                raise self._status_error(
-                    node.url, response.status_code, _server_message(response), retry_after(response.headers)
-                )
-
-        headers = {"api-key": self._api_key} if self._api_key else {}
-        try:
-            with httpx.Client(
-                base_url=node.url, headers=headers, timeout=_WRITE_SECONDS, event_hooks={"response": [check]}
-            ) as client:
-                yield client
-        except httpx.HTTPError as error:
-            raise self._failed(node, error) from None
-
     def close(self) -> None:
         """Close the connections."""
         for node in self.nodes:
@@ -299,7 +269,7 @@ class Connection:
         failure = self._to_recto_error(node.url, error)
         if isinstance(failure, NodeUnavailable) and len(self.nodes) > 1:
             node.failed_at = time.monotonic()
-            if all(one.failed_at > node.failed_at - _AVOID_SECONDS for one in self.nodes):
+            if all(other.failed_at > node.failed_at - _AVOID_SECONDS for other in self.nodes):
                 failure.hint = f"No node answers: {self.url}. {failure.hint}"
         return failure
 
@@ -331,12 +301,8 @@ class Connection:
             return TransientError(message, hint="Is it a Qdrant server? Check QDRANT_URL.")
         return NodeUnavailable(message, hint=hint)
 
-    def _status_error(  # noqa: PLR0911 - a table
-        self, url: str, status: int, text: str, retry_after: float | None = None
-    ) -> RectoError:
+    def _status_error(self, url: str, status: int, text: str) -> RectoError:  # noqa: PLR0911 - a table
         text = redacted(text, self._api_key)
-        if status == 429:
-            return _rate_limited(retry_after)
         if status == 403 and text.startswith("Forbidden"):
             return ConfigurationError(
                 f"The key in QDRANT_API_KEY does not allow this: {text}",
@@ -360,9 +326,7 @@ class Connection:
             )
         if status >= 500:
             return NodeUnavailable(
-                f"Qdrant at {url} is not available ({status})",
-                hint="Try again in a moment.",
-                retry_after=retry_after,
+                f"Qdrant at {url} is not available ({status})", hint="Try again in a moment."
             )
         return ConfigurationError(
             f"Qdrant at {url} refuses the request ({status}): {text}", hint="`RECTO_DEBUG=1` shows more."
@@ -395,8 +359,8 @@ def _rate_limited(retry_after: float | None) -> TransientError:
 def _server_message(error: Any) -> str:
     try:
         body = error.structured() if hasattr(error, "structured") else error.json()
-        said = body["status"]["error"]
+        reason = body["status"]["error"]
     except (ValueError, LookupError, TypeError, AttributeError):  # the body is not Qdrant's JSON
-        said = getattr(error, "content", b"") or b""
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+        reason = getattr(error, "content", b"") or b""
+    text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
     return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:300] or "no reason given"

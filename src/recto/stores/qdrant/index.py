@@ -22,7 +22,7 @@ from recto.stores.qdrant.collections import (
     read_lexical,
     read_vectors,
 )
-from recto.stores.qdrant.connection import Connection, IndexRequired
+from recto.stores.qdrant.connection import IndexRequired, ServerConnection
 from recto.stores.qdrant.dialects import (
     CLIENT_SIDE,
     RECTO,
@@ -136,7 +136,9 @@ class CollectionSchema:
         return request.model_copy(update=changes)
 
 
-def open_index(connection: Connection, name: str, physical: str, dialect: Dialect | None) -> ServerIndex:
+def open_index(
+    connection: ServerConnection, name: str, physical: str, dialect: Dialect | None
+) -> ServerIndex:
     """Open a collection, and find out how it must be read if another pipeline wrote it."""
     collection = connection.read(QdrantClient.get_collection, name)
     config = collection.config
@@ -202,7 +204,7 @@ class ServerIndex:
     warning.
     """
 
-    connection: Connection
+    connection: ServerConnection
     schema: CollectionSchema
     info: IndexInfo
     encoded_lexicon: str = ""
