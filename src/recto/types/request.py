@@ -7,8 +7,8 @@ option is one row of the table, one field of `SearchRequest`, and the code that 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypedDict, cast
 
 from recto.types.search import MODES, NO_FILTERS, Filters, GroupBy, Mode
 
@@ -39,6 +39,12 @@ class SearchRequest:
     min_score: float | None = None
     group_by: GroupBy | None = None
     section_tokens: int | None = None
+
+    @property
+    def options(self) -> SearchOptions:
+        """Everything but the query, as keyword arguments."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "query"}
+        return cast("SearchOptions", values)
 
 
 class SearchOptions(TypedDict, total=False):

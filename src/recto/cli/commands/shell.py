@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 import click
 
@@ -31,11 +31,11 @@ from recto.cli.render import Style, is_dumb, results, results_json, terminal_sty
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation.explain import explain
 from recto.search.display import response_words
-from recto.search.query import check_mode, check_top_k, make_request
+from recto.search.query import ARGUMENTS, check_request, make_request
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.types.request import MAX_TOP_K, SearchRequest
-from recto.types.search import MODES, Hit, Mode
+from recto.types.search import MODES, Hit
 
 COMMANDS = {
     "module": ("[NAMES | off]", "search only these modules; without names: list the modules"),
@@ -147,19 +147,12 @@ class ShellSession:
                 modules = () if argument == "off" else options.split_names((argument,))
                 self.request = replace(self.request, filters=replace(self.request.filters, modules=modules))
             case "module":
-                echo(
-                    *(
-                        f"{module.name}: {plural(module.chunks, 'chunk')}"
-                        for module in self.retriever.modules()
-                    )
-                )
+                modules = self.retriever.modules()
+                echo(*(f"{module.name}: {plural(module.chunks, 'chunk')}" for module in modules))
             case "top":
-                top_k = int(argument[:4]) if argument.isdecimal() else 0
-                check_top_k(top_k, name=":top")
-                self.request = replace(self.request, top_k=top_k)
+                self._set(top_k=int(argument[:4]) if argument.isdecimal() else 0)
             case "mode":
-                check_mode(argument)
-                self.request = replace(self.request, mode=cast("Mode", argument))
+                self._set(mode=argument)
             case "select":
                 number, _, question = argument.partition(" ")
                 if number.isdecimal():
@@ -181,19 +174,18 @@ class ShellSession:
                 raise InvalidArgument(f"There is no command ':{name}'", hint=hint)
         return Exit.OK
 
+    def _set(self, **values: Any) -> None:
+        """Change the next search, if the values are valid."""
+        request = replace(self.request, **values)
+        check_request(request, ARGUMENTS._replace(top_k=":top"))
+        self.request = request
+
     def _search(self, query: str, selection: str = "") -> Exit:
         """Search, print the results, and remember them."""
         retriever, request = self.retriever, replace(self.request, query=query or self.request.query)
         retriever.warm_up()  # so that the time shown is only for the search
         if selection:
-            response = retriever.related(
-                selection,
-                query or None,
-                top_k=request.top_k,
-                mode=request.mode,
-                filters=request.filters,
-                min_score=request.min_score,
-            )
+            response = retriever.related(selection, query or None, **request.options)
         else:
             response = retriever.search(replace(request, query=query))
         self.hits, self.request = response.hits, request
