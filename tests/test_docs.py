@@ -28,7 +28,7 @@ LASTING = {" recto watch ": "Watching ", " recto mcp --http": "Serving "}
 """Commands that run until Ctrl-C, and the first words that they print."""
 CHOSEN = {"COLLECTION_NAME": "recto-sample"}
 """The book that commands without a name use: the pages assume one book, and the workspace has several."""
-FRAMEWORKS = {f"docs/how-to/{name}.md" for name in ("haystack", "langchain", "llamaindex")}
+FRAMEWORKS = {"docs/how-to/frameworks.md"}
 """Pages whose Python needs a framework: tests/integrations/test_adapters.py runs it."""
 
 

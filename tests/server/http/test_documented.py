@@ -208,7 +208,7 @@ def test_kinds_and_reasons_exist() -> None:
 
 
 def test_alerts_say_what_happened_and_the_guide_says_what_to_do() -> None:
-    guide = (ROOT / "docs" / "how-to" / "monitoring.md").read_text("utf-8")
+    guide = (ROOT / "docs" / "how-to" / "deploy.md").read_text("utf-8")
     for name, rule in ALERTS.items():
         assert rule["labels"]["severity"] in ("critical", "warning")
         assert rule["annotations"]["summary"]
