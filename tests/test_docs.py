@@ -20,7 +20,8 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 OTHER = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "backend/README.md")
 LINKED = [*PAGES, *(ROOT / name for name in OTHER)]
-SUITE_PAGE = "docs/how-to/validate.md"
+SUITES = {"docs/how-to/validate.md": "questions.json", "docs/tutorial/first-ten-minutes.md": "first-suite.json"}
+"""Pages that show a suite, and the name under which a reader saves it."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 THIS_RUN = {"uv run --group test pytest"}
 """Shown, but not run from within a test: it would run this test again."""
@@ -56,8 +57,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pa
     book.mkdir(parents=True)
     for page in ("intro.md", "lab-setup.md"):
         shutil.copy(SAMPLE_DOCS / "docs" / page, book / page)
-    ((_, suite),) = [shown for shown in fences("json") if shown[0] == SUITE_PAGE]
-    (workspace / "questions.json").write_text(suite)
+    for page, name in SUITES.items():
+        ((_, suite),) = [shown for shown in fences("json") if shown[0] == page]
+        (workspace / name).write_text(suite)
     ((_, queries),) = [shown for shown in fences("text") if shown[0] == "docs/how-to/query-log.md"]
     (workspace / "queries.txt").write_text(queries)
     index = "uv run recto index path/to/docs --collection my-book --rebuild"
