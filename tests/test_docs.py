@@ -20,7 +20,10 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 OTHER = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "backend/README.md")
 LINKED = [*PAGES, *(ROOT / name for name in OTHER)]
-SUITES = {"docs/how-to/validate.md": "questions.json", "docs/tutorial/first-ten-minutes.md": "first-suite.json"}
+SUITES = {
+    "docs/how-to/validate.md": "questions.json",
+    "docs/tutorial/first-ten-minutes.md": "first-suite.json",
+}
 """Pages that show a suite, and the name under which a reader saves it."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 THIS_RUN = {"uv run --group test pytest"}
@@ -194,7 +197,7 @@ def test_the_readme_says_what_the_first_command_installs() -> None:
         name = queue.pop()
         if name not in installed:
             installed.add(name)
-            queue += [one["name"] for one in packages[name] if "win32" not in one.get("marker", "")]
+            queue += [part["name"] for part in packages[name] if "win32" not in part.get("marker", "")]
     assert f"installs {len(installed)} packages" in (ROOT / "README.md").read_text("utf-8")
     assert len(installed) <= 30
 
