@@ -69,7 +69,7 @@ _MEASURED = {
     10_000: Measured(38_507, 60.36, 0.718, 0.352, 5.57, 2.863 - 1.856),
     1_000_000: Measured(582_120, 60.32, 12.03, 5.307, 897.7, 6.695 - 2.656),
 }
-"""Figures of a run of this benchmark, which docs/how-to/scale.md shows."""
+"""Figures of a run of this benchmark, which docs/how-to/deploy.md shows."""
 
 
 def build(store: Store, base: Any, texts: list[Chunk], count: int) -> tuple[Figures, Postings, bytes]:

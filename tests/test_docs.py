@@ -20,7 +20,11 @@ DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 OTHER = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "backend/README.md")
 LINKED = [*PAGES, *(ROOT / name for name in OTHER)]
-SUITE_PAGE = "docs/how-to/validate.md"
+SUITES = {
+    "docs/how-to/validate.md": "questions.json",
+    "docs/tutorial/first-ten-minutes.md": "first-suite.json",
+}
+"""Pages that show a suite, and the name under which a reader saves it."""
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 THIS_RUN = {"uv run --group test pytest"}
 """Shown, but not run from within a test: it would run this test again."""
@@ -28,7 +32,7 @@ LASTING = {" recto watch ": "Watching ", " recto mcp --http": "Serving "}
 """Commands that run until Ctrl-C, and the first words that they print."""
 CHOSEN = {"COLLECTION_NAME": "recto-sample"}
 """The book that commands without a name use: the pages assume one book, and the workspace has several."""
-FRAMEWORKS = {f"docs/how-to/{name}.md" for name in ("haystack", "langchain", "llamaindex")}
+FRAMEWORKS = {"docs/how-to/frameworks.md"}
 """Pages whose Python needs a framework: tests/integrations/test_adapters.py runs it."""
 
 
@@ -56,8 +60,9 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pa
     book.mkdir(parents=True)
     for page in ("intro.md", "lab-setup.md"):
         shutil.copy(SAMPLE_DOCS / "docs" / page, book / page)
-    ((_, suite),) = [shown for shown in fences("json") if shown[0] == SUITE_PAGE]
-    (workspace / "questions.json").write_text(suite)
+    for page, name in SUITES.items():
+        ((_, suite),) = [shown for shown in fences("json") if shown[0] == page]
+        (workspace / name).write_text(suite)
     ((_, queries),) = [shown for shown in fences("text") if shown[0] == "docs/how-to/query-log.md"]
     (workspace / "queries.txt").write_text(queries)
     index = "uv run recto index path/to/docs --collection my-book --rebuild"
@@ -192,7 +197,7 @@ def test_the_readme_says_what_the_first_command_installs() -> None:
         name = queue.pop()
         if name not in installed:
             installed.add(name)
-            queue += [one["name"] for one in packages[name] if "win32" not in one.get("marker", "")]
+            queue += [part["name"] for part in packages[name] if "win32" not in part.get("marker", "")]
     assert f"installs {len(installed)} packages" in (ROOT / "README.md").read_text("utf-8")
     assert len(installed) <= 30
 

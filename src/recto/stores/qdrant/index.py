@@ -46,7 +46,7 @@ _MAX_SCANNED = 1000  # points that are read where the server cannot filter
 _FACET_LIMIT = 10_000
 _MODULE_LIMIT = 1000
 # Below so many numbers in all vectors, a search compares all of them, like an embedded index without a graph
-# (50 000 chunks of 384 dimensions). Qdrant's default ef, 100, misses too much: see docs/how-to/scale.md.
+# (50 000 chunks of 384 dimensions). Qdrant's default ef, 100, misses too much: see docs/how-to/deploy.md.
 _EXACT_BELOW = 50_000 * 384
 _HNSW_EF = 512
 _LIMITED = "The server limits searches, so they may miss chunks (strict mode)"
