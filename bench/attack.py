@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from bench.http import index_for_server, run_server
-from bench.spine import QUESTIONS, table
+from bench.common import QUESTIONS, index_sample, new_parser, print_figures, run_server
 
 CLIENTS = 64
 ATTACKER = "127.9.9.9"
@@ -161,20 +160,18 @@ def _attacker(port: int, name: str, seconds: float, connections: int) -> Iterato
         "bench.attack",
         "--attack",
         name,
-        str(port),
-        str(seconds),
-        str(connections),
+        *map(str, (port, seconds, connections)),
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield
     finally:
-        process.communicate(timeout=seconds + 60)
+        process.wait(seconds + 60)
 
 
 def main() -> None:
     """Run the attacks and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, "bench.attack")
     parser.add_argument("--seconds", type=float, default=8.0, help="seconds of each phase (default 8)")
     parser.add_argument("--connections", type=int, default=64, help="of the attacker (default 64)")
     parser.add_argument("--only", choices=ATTACKS, action="append", help="run only this attack")
@@ -189,9 +186,8 @@ def main() -> None:
     figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
-        index_for_server(home)
-        with run_server(home) as server:
-            port = server.port
+        index_sample(home)
+        with run_server(home) as port:
             asyncio.run(_search(port, 2, CLIENTS))
             for name in options.only or ATTACKS:
                 quiet = asyncio.run(_search(port, options.seconds, CLIENTS))
@@ -204,7 +200,7 @@ def main() -> None:
                 figures[f"{name}: clients refused (goal 0)"] = (
                     sum(attacked.statuses.values()) - attacked.statuses[200]
                 )
-    print(json.dumps(figures, indent=2) if options.json else table(figures))
+    print_figures(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -36,16 +36,6 @@ class Vectors:
         """Close the cache."""
         self._database.close()
 
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Return the character range of each token of a text, without special tokens."""
-        return [(start, end) for start, end in self._embedder._loaded().encode(text).offsets if end > start]
-
-    def shortened(self, text: str) -> str:
-        """Return the part of a text that the model reads, less a few tokens that a cut character may add."""
-        if self.count(text) <= self.max_tokens:
-            return text
-        return text[: self._embedder._loaded().encode(text).offsets[self.max_tokens - 8][1]]
-
     def documents(self, texts: Sequence[str], what: str) -> Any:
         """Return a vector for each chunk."""
         return self._rows(texts, what, question=False)
