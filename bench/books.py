@@ -81,8 +81,6 @@ class Report:
         systems = {
             name: {
                 "mean": result.mean(),
-                "books": {book: result.book(book) for book in result.scores},
-                "types": {type: result.mean(type) for type in result.types},
                 "auroc": result.auroc,
                 "lead": lead(mine, result).to_dict() if mine and name != self.reference else None,
                 "ranks": {

@@ -1,8 +1,7 @@
 """Measure how an index scales in hybrid mode: time to build, disk, memory, opening, search and recall.
 
 Sizes are from a thousand chunks to a million, of a synthetic book (`bench.synthetic`). The timed code is what
-`recto search` does after embedding a query. Recall is relative to exact search over all chunks. With
-`--server`, the chunks are written to a Qdrant server.
+`recto search` does after embedding a query. Recall is relative to exact search over all chunks.
 """
 
 from __future__ import annotations
@@ -12,10 +11,7 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from statistics import quantiles
 from time import perf_counter, process_time
@@ -24,23 +20,18 @@ from typing import Any
 from bench.common import new_parser, notify, numbers, run_module
 from bench.common import table as make_table
 from bench.synthetic import MODULES, PAGE, TOP, Postings, batches, known_results, mixed_chunks, sample_book
-from recto import Chunk, Filters, Hit, RectoError, Settings, load_settings
+from recto import Chunk, Filters, Hit, RectoError, Retriever, load_settings
 from recto.api import open_embedder
-from recto.protocols import Index, Store
+from recto.protocols import Store
 from recto.search.analyzer import ANALYZER
-from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query, read_lexicon
-from recto.search.pipeline import nearest_chunks, rank, to_hits, with_ties
+from recto.search.lexical import LexiconBuilder
 from recto.stores import LEXICAL
 from recto.stores.edge import EdgeStore
-from recto.stores.edge.index import EdgeIndex
-from recto.stores.qdrant import open_server
-from recto.types.index import EmbedderFingerprint, Fingerprint, IndexQuery
+from recto.types.index import EmbedderFingerprint, Fingerprint
 from recto.types.search import NO_FILTERS, Vector
 
 SIZES = "1000,10000,100000"
 COLLECTION = "scale"
-_COMPARED = 50  # queries that are also searched exactly among their candidates, which is slow
-_POLL_SECONDS = 2.0
 _MODEL = EmbedderFingerprint("synthetic", "1", 384)
 
 Figures = dict[str, float]
@@ -79,67 +70,68 @@ def build(store: Store, base: Any, texts: list[Chunk], count: int) -> tuple[Figu
     return figures, postings, encoded
 
 
-def hybrid_search(
-    index: Index, lexicon: Lexicon, vector: Vector, text: str, filters: Filters = NO_FILTERS
-) -> list[Hit]:
-    """Return the best hits of a query, as `Retriever.search` does after embedding it."""
-    query = analyze_query(text, lexicon)
-    (candidates,) = index.candidates([IndexQuery(vector, query.vector)], TOP, filters)
-    ranked = with_ties(rank(candidates, "hybrid", query.weight), TOP)
-    return to_hits(ranked, candidates, index.chunks([id for id, _ in ranked]), TOP)
+class _GivenVectors:
+    """The synthetic embedder: it returns the vector that a query was made with."""
+
+    def __init__(self, texts: Sequence[str], vectors: Sequence[Vector]) -> None:
+        self.fingerprint = _MODEL
+        self._vectors = dict(zip(texts, vectors, strict=True))
+
+    def embed_query(self, text: str) -> Vector:
+        """Return the vector of a query."""
+        return self._vectors[text]
+
+    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
+        """Return the vectors of queries."""
+        return [self._vectors[text] for text in texts]
+
+    def close(self) -> None:
+        """Close nothing."""
 
 
 def search(store: Store, truth: dict[str, Any]) -> Figures:
     """Measure a process that has not searched yet: opening, the first search, other searches and recall."""
-    questions, texts = truth["questions"], truth["texts"]
+    texts = truth["texts"]
+    embedder: Any = _GivenVectors(texts, truth["questions"])
+    retriever = Retriever(embedder, store, COLLECTION)
     began, worked = perf_counter(), process_time()
-    index = store.open(COLLECTION)
-    lexicon = read_lexicon(index)
+    pages = max(retriever.open().info.chunks // PAGE, 1)
     figures = {
         "open ms": (perf_counter() - began) * 1e3,
         "open CPU ms": (process_time() - worked) * 1e3,
     }
-    if lexicon is None:
-        sys.exit("There is no vocabulary: " + " ".join(index.info.warnings))
-    vocabulary: Lexicon = lexicon
-    pages = max(index.info.chunks // PAGE, 1)
 
-    def module(number: int) -> Filters:
-        return Filters(modules=(f"module-{number % MODULES}",))
+    def hybrid(number: int, filters: Filters = NO_FILTERS) -> Sequence[Hit]:
+        return retriever.search(texts[number], top_k=TOP, filters=filters).hits
 
-    def page(number: int) -> Filters:
-        return Filters(page_url=f"https://example.org/page-{number % pages}")
+    def within_module(number: int) -> Sequence[Hit]:
+        return hybrid(number, Filters(modules=(f"module-{number % MODULES}",)))
 
-    def hybrid(number: int, filters: Filters = NO_FILTERS) -> list[Hit]:
-        return hybrid_search(index, vocabulary, questions[number], texts[number], filters)
+    def within_page(number: int) -> Sequence[Hit]:
+        return hybrid(number, Filters(page_url=f"https://example.org/page-{number % pages}"))
 
-    ways: dict[str, Callable[[int], list[Hit]]] = {
+    ways: dict[str, Callable[[int], Sequence[Hit]]] = {
         "hybrid search": hybrid,
-        "hybrid search within a module": lambda number: hybrid(number, module(number)),
-        "hybrid search within a page": lambda number: hybrid(number, page(number)),
-        "dense search": lambda number: nearest_chunks(index, [questions[number]], TOP)[0],
+        "hybrid search within a module": within_module,
+        "hybrid search within a page": within_page,
+        "dense search": lambda number: retriever.search(texts[number], top_k=TOP, mode="dense").hits,
     }
     began = perf_counter()
     hybrid(0)
     figures["first search ms"] = (perf_counter() - began) * 1e3
     for name, way in ways.items():
-        spent, hits = _timed(way, len(questions))
+        spent, hits = _timed(way, len(texts))
         figures |= {f"{name} {unit}": value for unit, value in spent.items()}
         if expected := truth.get(name.removesuffix(" search")):
             found = [[hit.chunk.id for hit in answer] for answer in hits]
             common = sum(len({*mine} & {*best}) for mine, best in zip(found, expected, strict=True))
-            figures[f"{name} recall@10"] = common / (TOP * len(questions))
+            figures[f"{name} recall@10"] = common / (TOP * len(texts))
             first = sum(mine[0] == best[0] for mine, best in zip(found, expected, strict=True))
-            figures[f"{name} recall@1"] = first / len(questions)
-    if isinstance(index, EdgeIndex):
-        figures["hybrid search recall@10 among its candidates"] = _agreement(index, hybrid)
-        figures["dense search within a module recall@10"] = _agreement(
-            index, lambda number: nearest_chunks(index, [questions[number]], TOP, module(number))[0]
-        )
+            figures[f"{name} recall@1"] = first / len(texts)
     return figures
 
 
-def _timed(way: Callable[[int], list[Hit]], count: int) -> tuple[Figures, list[list[Hit]]]:
+def _timed(way: Callable[[int], Sequence[Hit]], count: int) -> tuple[Figures, list[Sequence[Hit]]]:
     wall, cpu, hits = [], [], []
     for number in range(count):
         began, worked = perf_counter(), process_time()
@@ -153,19 +145,6 @@ def _timed(way: Callable[[int], list[Hit]], count: int) -> tuple[Figures, list[l
         "CPU ms p50": work[9],
         "CPU ms p95": work[18],
     }, hits
-
-
-def _agreement(index: EdgeIndex, search: Callable[[int], list[Hit]]) -> float:
-    """Return the recall of a usual search relative to exact search of the same candidates."""
-    import qdrant_edge as edge
-
-    usual, found = index._params, []
-    for params in (usual, edge.SearchParams(exact=True)):
-        index._params = params
-        found.append([{hit.chunk.id for hit in search(number)} for number in range(_COMPARED)])
-    index._params = usual
-    pairs = list(zip(*found, strict=True))
-    return sum(len(hits & exact) for hits, exact in pairs) / sum(len(exact) for _, exact in pairs)
 
 
 def _memory() -> Figures:
@@ -192,25 +171,18 @@ def search_fresh(folder: Path) -> Figures:
     }
 
 
-def measure(count: int, base: Any, texts: list[Chunk], keep: Path | None) -> Figures:
-    """Build an embedded index, or reuse one, then search it in a fresh process."""
-    with tempfile.TemporaryDirectory(prefix="recto-scale-") as scratch:
-        folder = keep / str(count) if keep else Path(scratch)
-        built = folder / "built.json"
-        if not built.exists():
-            figures, postings, lexicon = build(EdgeStore(folder / "home"), base, texts, count)
-            figures |= _disk(_files(folder))
-            truth = known_results(base, texts, postings, lexicon, count)
-            (folder / "questions.json").write_text(json.dumps(truth))
-            built.write_text(json.dumps(figures))
-        else:
-            notify(f"Reusing {folder} with the figures of its build")
-        _search_fresh(folder)  # the first opening checks every digest; later ones trust unchanged files
-        _forget(folder)
-        cold = _search_fresh(folder)
-        for path in _files(folder):
-            path.read_bytes()  # into the page cache
-        figures = json.loads(built.read_text()) | _search_fresh(folder)
+def measure(count: int, base: Any, texts: list[Chunk], folder: Path) -> Figures:
+    """Build an embedded index, then search it in fresh processes."""
+    figures, postings, lexicon = build(EdgeStore(folder / "home"), base, texts, count)
+    figures |= _disk(_files(folder))
+    truth = known_results(base, texts, postings, lexicon, count)
+    (folder / "questions.json").write_text(json.dumps(truth))
+    _search_fresh(folder)  # the first opening checks every digest; later ones trust unchanged files
+    _forget(folder)
+    cold = _search_fresh(folder)
+    for path in _files(folder):
+        path.read_bytes()  # into the page cache
+    figures |= _search_fresh(folder)
     return figures | {f"{name}, cold cache": cold[name] for name in ("open ms", "first search ms")}
 
 
@@ -235,46 +207,6 @@ def _forget(folder: Path) -> None:
     for path in _files(folder):
         with path.open("rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def measure_server(
-    url: str, count: int, base: Any, texts: list[Chunk], directory: Path | None, keep: Path | None
-) -> Figures:
-    """Build a collection on a server, or reuse one, and search it when it is optimized."""
-    with tempfile.TemporaryDirectory(prefix="recto-scale-") as scratch:
-        settings = replace(load_settings(), qdrant_url=url, home=Path(scratch))
-        built = (keep or Path(scratch)) / f"server-{count}.json"
-        with closing(open_server(settings, notify)) as store:
-            if not built.exists():
-                before = _server_memory(settings)
-                figures, postings, lexicon = build(store, base, texts, count)
-                began = perf_counter()
-                while (found := store.client.get_collection(COLLECTION)).status != "green":
-                    time.sleep(_POLL_SECONDS)
-                figures["until it is optimized, s"] = perf_counter() - began
-                figures["vectors with HNSW"] = found.indexed_vectors_count or 0
-                figures["memory of the server before, MB"] = before
-                figures["memory of the server, MB"] = _server_memory(settings)
-                if directory:
-                    figures |= _disk([path for path in directory.rglob("*") if path.is_file()])
-                truth = known_results(base, texts, postings, lexicon, count)
-                built.write_text(json.dumps({"figures": figures, "truth": truth}))
-            kept = json.loads(built.read_text())
-            figures = kept["figures"] | search(store, kept["truth"])
-            figures["memory of the server after the searches, MB"] = _server_memory(settings)
-            if not keep:
-                store.delete(COLLECTION)
-    return figures
-
-
-def _server_memory(settings: Settings) -> float:
-    """Return what the server has allocated, in megabytes; mapped files are not part of it."""
-    import httpx
-
-    headers = {"api-key": settings.qdrant_api_key} if settings.qdrant_api_key else {}
-    answer = httpx.get(f"{settings.qdrant_url.rstrip('/')}/metrics", headers=headers, timeout=60)
-    lines = answer.raise_for_status().text.split("\n")
-    return next(float(line.split()[1]) / 1e6 for line in lines if line.startswith("memory_allocated"))
 
 
 def table(rows: dict[int, Figures]) -> str:
@@ -306,15 +238,6 @@ def main() -> None:
     """Print the table."""
     parser = new_parser(__doc__, "bench.scale")
     parser.add_argument("--sizes", type=numbers, default=SIZES, help="chunks, separated by commas")
-    parser.add_argument(
-        "--keep", type=Path, metavar="DIRECTORY", help="keep the indexes here, and reuse them"
-    )
-    parser.add_argument(
-        "--server", metavar="URL", help="measure this Qdrant server; QDRANT_API_KEY has its key"
-    )
-    parser.add_argument(
-        "--server-directory", type=Path, metavar="DIRECTORY", help="the storage of the server, to measure it"
-    )
     parser.add_argument("--search", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.search:
@@ -324,12 +247,8 @@ def main() -> None:
     rows: dict[int, Figures] = {}
     for size in sorted(options.sizes):
         notify(f"{size} chunks …")
-        if options.server:
-            rows[size] = measure_server(
-                options.server, size, base, texts, options.server_directory, options.keep
-            )
-        else:
-            rows[size] = measure(size, base, texts, options.keep)
+        with tempfile.TemporaryDirectory(prefix="recto-scale-") as folder:
+            rows[size] = measure(size, base, texts, Path(folder))
     print(table(rows))
 
 

@@ -1,9 +1,9 @@
 """Measure the static export with readers' questions: `uv run --group bench python -m bench.static`.
 
 It compares static search (the exported client in Node) with the lexical and the hybrid mode of the service:
-before the model is loaded ("static words"), and afterwards ("static"). Rare words with a typo are searched
-for, too. It counts the bytes that a browser loads for the first answer to each question, for the model, and
-for the tokens of a later question. The int8 graph embeds the questions, as in the browser.
+before the model is loaded ("static words"), and afterwards ("static"). It counts the bytes that a browser
+loads for the first answer to each question, and up to the first answer by meaning. The int8 graph embeds the
+questions, as in the browser.
 """
 
 from __future__ import annotations
@@ -17,22 +17,17 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import recto
-from bench import rare_words
 from bench.books import DEPTH, answer, make_parser, parse, scratch_directory
 from bench.common import local_settings, notify, table
 from bench.question_sets import MEASURES, Answer, AnswerChunk, Book, lead, measure
 from recto import Retriever
-from recto.embedders.granite.weights import find_pack, read_tokenizer
-from recto.embedders.onnx import new_tokenizer
 from recto.search.markdown import plain_text
-from recto.server.semantic_export import SHARD_TOKENS
 from recto.server.static_export import StaticExport, export_static
 from recto.types.search import Mode
 
 STATIC = {"static words": "words", "static": "hits"}
 SYSTEMS = ("hybrid", "lexical", *STATIC)
 _MODES: tuple[Mode, ...] = ("hybrid", "lexical")
-_RARE = 500  # rare words of each book: enough for differences of one per cent
 _RUN = """
 import { readFile } from "node:fs/promises";
 const [url, depth] = process.argv.slice(2);
@@ -45,7 +40,7 @@ globalThis.fetch = async (file) => {
   return new Response(body);
 };
 const deep = new RectoClient({ url, semantic: "on" });
-const { questions, words } = JSON.parse(await readFile("queries.json"));
+const questions = JSON.parse(await readFile("queries.json"));
 const hits = ({ results }) => results.map((hit) => [hit.url, hit.text]);
 const options = { top_k: 6, group_by: "page" }; // as the widget does
 await (await deep.search(questions[0], options)).improved;
@@ -59,9 +54,7 @@ for (const query of questions) {
   const byWords = hits(await deep.search(query, { top_k: Number(depth), mode: "lexical" }));
   answers.push({ bytes, answerable: answer.answerable, words: byWords, hits: hits(answer) });
 }
-const found = [];
-for (const word of words) found.push(hits(await deep.search(word, { top_k: 20, mode: "lexical" })));
-console.log(JSON.stringify({ ready, answers, found }));
+console.log(JSON.stringify({ ready, answers }));
 """
 
 
@@ -70,42 +63,41 @@ class Measured(NamedTuple):
 
     The shares count questions with the same pages: the first five by words, the first one, the first five.
     `gap` is the largest difference of `answerable`. `loads` has the bytes of each first answer, `ready` the
-    bytes up to the first answer by meaning, and `rare` the texts that each rare word found.
+    bytes up to the first answer by meaning.
     """
 
     answers: dict[str, list[Answer]]
     export: StaticExport
     ready: int
     loads: list[int]
-    rare: dict[str, list[str]]
     same_words: float
     same_first: float
     same_five: float
     gap: float
 
 
-def search_static(directory: Path, questions: Sequence[str], words: Sequence[str]) -> dict[str, Any]:
+def search_static(directory: Path, questions: Sequence[str]) -> dict[str, Any]:
     """Return for each question the bytes of the first answer, and the URLs and texts of hits."""
     work = directory.parent
     (work / "package.json").write_text('{"type": "module"}')
     (work / "run.js").write_text(_RUN, "utf-8")
-    (work / "queries.json").write_text(json.dumps({"questions": questions, "words": words}), "utf-8")
+    (work / "queries.json").write_text(json.dumps(questions), "utf-8")
     command = ["node", "run.js", f"{directory.as_uri()}/", str(DEPTH)]
     done = subprocess.run(command, check=True, cwd=work, stdout=subprocess.PIPE)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def measure_book(book: Book, retriever: Retriever, directory: Path, words: Sequence[str] = ()) -> Measured:
-    """Ask the questions about a book, and search for words, with the service and with static search."""
+def measure_book(book: Book, retriever: Retriever, directory: Path) -> Measured:
+    """Ask the questions about a book with the service and with static search."""
     queries = [question.query for question in book.questions]
     answers = {mode: [answer(retriever, query, mode) for query in queries] for mode in _MODES}
     probabilities = [response.answerable or 0.0 for response in answers["hybrid"]]
     index = retriever.open()
     export = export_static(index, directory, semantic="on")
     chunks = {(chunk.url, plain_text(chunk.text)): chunk for chunk in index.scroll()}
-    found = search_static(directory, queries, words)
-    systems: dict[str, list[Answer]] = {**answers}
+    found = search_static(directory, queries)
+    systems: dict[str, list[Answer]] = {mode: answers[mode] for mode in _MODES}
     for system, key in STATIC.items():
         systems[system] = [
             Answer(tuple(AnswerChunk.of(chunks[url, text]) for url, text in result[key]))
@@ -116,10 +108,6 @@ def measure_book(book: Book, retriever: Retriever, directory: Path, words: Seque
         export,
         found["ready"],
         sorted(result["bytes"] for result in found["answers"]),
-        {
-            word: [chunks[url, text].text for url, text in hits]
-            for word, hits in zip(words, found["found"], strict=True)
-        },
         same_pages(systems["static words"], systems["lexical"], 5),
         same_pages(systems["static"], systems["hybrid"], 1),
         same_pages(systems["static"], systems["hybrid"], 5),
@@ -140,40 +128,17 @@ def _first_pages(answer: Answer, count: int) -> list[str]:
     return list(dict.fromkeys(hit.page for hit in answer.hits))[:count]
 
 
-def token_bytes(directory: Path, questions: Sequence[str]) -> list[int]:
-    """Return the bytes of the token files that each question needs, smallest first."""
-    tokenizer = new_tokenizer(read_tokenizer(find_pack()))
-    sizes = {path.stem: path.stat().st_size for path in directory.glob("model/*/tokens-*.bin")}
-    encodings = tokenizer.encode_batch(questions)
-    shards = ({f"tokens-{id // SHARD_TOKENS}" for id in encoding.ids} for encoding in encodings)
-    return sorted(sum(sizes.get(name, 0) for name in names) for names in shards)
-
-
 def book_row(book: Book, retriever: Retriever, directory: Path) -> tuple[Measured, list[str]]:
     """Measure a book; return the figures, and its row in the table of exports."""
-    draws = rare_words.draw([chunk.text for chunk in retriever.open().scroll()], _RARE, book.name)
-    measured = measure_book(
-        book, retriever, directory, [word for draw in draws for word in (draw.word, draw.typo)]
-    )
-
-    def search(word: str) -> list[str]:
-        return [hit.chunk.text for hit in retriever.search(word, rare_words.TOP, mode="lexical").hits]
-
-    rare = (
-        rare_words.ask(draws, search),
-        rare_words.ask(draws, lambda word: measured.rare[word][: rare_words.TOP]),
-    )
-    tokens = token_bytes(directory, [question.query for question in book.questions])
+    measured = measure_book(book, retriever, directory)
     return measured, [
         book.name,
         str(measured.export.chunks),
         f"{measured.export.bytes / 1e6:.1f}",
         f"{median(measured.loads) / 1000:.0f} / {measured.loads[-1] / 1000:.0f}",
         f"{measured.ready / 1e6:.1f}",
-        f"{median(tokens) / 1000:.0f} / {tokens[-1] / 1000:.0f}",
         *(f"{share:.3f}" for share in (measured.same_words, measured.same_first, measured.same_five)),
         f"{measured.gap:.3f}",
-        *(f"{found.exact:.3f} / {found.typo:.3f}" for found in rare),
     ]
 
 
@@ -207,12 +172,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "export, MB",
         "data of the first answer, KB: median / maximum",
         "ready for meaning, MB",
-        "tokens of a later question, KB: median / maximum",
         "same five pages: words, lexical",
         "same page: static, hybrid",
         "same five pages",
         "answerable: largest gap",
-        *(f"rare words as written / with a typo: {system}" for system in ("lexical", "static words")),
     ]
     print(table(heads, rows))
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.common import ROOT
 from bench.peers.listing import SELF, Listing, System
 
-ROOT = Path(__file__).parent.parent.parent
 _DONE = "recto-bench.json"
 # As pip does; besides, NLTK, which LlamaIndex uses, rejects hard links.
 _INSTALL = ("--compile-bytecode", "--link-mode", "copy")
@@ -74,11 +74,6 @@ def build(system: System, listing: Listing, cache: Path) -> Environment:
     return _described(folder, path)
 
 
-def build_alone(system: System, listing: Listing, cache: Path) -> Environment:
-    """Install a system with the local embedder that its documentation names."""
-    return _described(_install(f"{system.name}-alone", system.alone, listing, cache, fresh=False), ())
-
-
 def _install(name: str, needs: Sequence[str], listing: Listing, cache: Path, *, fresh: bool) -> Path:
     recipe = json.dumps([sys.version, *_INSTALL, list(needs), list(listing.pins)])
     folder = cache / "environments" / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
@@ -92,18 +87,9 @@ def _install(name: str, needs: Sequence[str], listing: Listing, cache: Path, *, 
     overrides.write_text("\n".join(listing.overrides), "utf-8")
     _run("uv", "venv", "--quiet", "--python", sys.executable, str(folder))
     paths = [str(ROOT) if need == "." else need for need in needs]
-    _run(
-        *("uv", "pip", "install", "--quiet", *_INSTALL, "--python", str(_python(folder))),
-        *(
-            "--reinstall-package",
-            SELF,
-            "--constraints",
-            str(constraints),
-            "--overrides",
-            str(overrides),
-            *paths,
-        ),
-    )
+    command = ["uv", "pip", "install", "--quiet", *_INSTALL, "--python", str(_python(folder))]
+    limits = ["--constraints", str(constraints), "--overrides", str(overrides)]
+    _run(*command, "--reinstall-package", "recto-search", *limits, *paths)
     constraints.unlink()
     overrides.unlink()
     (folder / _DONE).write_text(recipe, "utf-8")
