@@ -142,13 +142,12 @@ async def _search(port: int, seconds: float, clients: int) -> Seen:
     return seen
 
 
-async def _attack(port: int, name: str, seconds: float, connections: int) -> Seen:
-    seen, end, make = Seen(), perf_counter() + seconds, ATTACKS[name]
+async def _attack(port: int, name: str, seconds: float, connections: int) -> None:
+    end, make = perf_counter() + seconds, ATTACKS[name]
     if name == _ABANDONED:
         await asyncio.gather(*(_abandon(port, make, end) for _ in range(connections)))
     else:
-        await asyncio.gather(*(_client(port, ATTACKER, make, end, seen) for _ in range(connections)))
-    return seen
+        await asyncio.gather(*(_client(port, ATTACKER, make, end, Seen()) for _ in range(connections)))
 
 
 @contextmanager
@@ -180,8 +179,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.attack:
         name, port, seconds, connections = options.attack
-        seen = asyncio.run(_attack(int(port), name, float(seconds), int(connections)))
-        print(json.dumps(seen.statuses))
+        asyncio.run(_attack(int(port), name, float(seconds), int(connections)))
         return
     figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:

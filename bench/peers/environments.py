@@ -100,7 +100,8 @@ def _described(folder: Path, path: tuple[Path, ...]) -> Environment:
     python = _python(folder)
     done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=True, cwd=folder)
     packages = next(folder.glob("lib/python*/site-packages"), folder / "Lib" / "site-packages")
-    return Environment(python, path, json.loads(done.stdout), size_of(packages))
+    size = sum(file.lstat().st_size for file in packages.rglob("*") if not file.is_dir())
+    return Environment(python, path, json.loads(done.stdout), size)
 
 
 def _python(folder: Path) -> Path:
@@ -113,8 +114,3 @@ def _run(*command: str) -> None:
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(command[:3])} failed:\n{done.stderr[-2000:]}")
-
-
-def size_of(folder: Path) -> int:
-    """Add up the bytes of all files."""
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

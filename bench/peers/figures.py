@@ -86,10 +86,6 @@ class Results:
     about: dict[str, Any]
     figures: list[Figure] = field(default_factory=list)
 
-    def add(self, figure: Figure) -> None:
-        """Add a figure."""
-        self.figures.append(figure)
-
     def of(self, work: str) -> dict[str, Figure]:
         """Return the figures of one workload by system."""
         return {figure.system: figure for figure in self.figures if figure.work == work}

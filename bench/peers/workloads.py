@@ -90,7 +90,7 @@ class Bench:
         """Add a figure of each system from its pairs of wall and CPU time."""
         for name, pairs in found.items():
             values, cpu = tuple(wall for wall, _ in pairs), tuple(cpu for _, cpu in pairs)
-            self.results.add(Figure(work, name, unit, values, cpu, why=failed.get(name, "")))
+            self.results.figures.append(Figure(work, name, unit, values, cpu, why=failed.get(name, "")))
 
 
 def interleave(rounds: int, jobs: dict[str, Job]) -> tuple[dict[str, list[Any]], dict[str, str]]:
@@ -117,7 +117,7 @@ def install(bench: Bench) -> None:
         why = "" if environment.size else "no separate environment"
         sizes = (environment.size / 1e6,) if environment.size else ()
         more = {"packages": len(environment.versions)}
-        bench.results.add(Figure(INSTALL, system.name, "MB", sizes, why=why, more=more))
+        bench.results.figures.append(Figure(INSTALL, system.name, "MB", sizes, why=why, more=more))
 
 
 def start(bench: Bench) -> None:
@@ -129,7 +129,7 @@ def start(bench: Bench) -> None:
     for system in bench.systems:
         folder, why = bench.index(system)
         if folder is None:
-            bench.results.add(Figure(COLD, system.name, "ms", why=why))
+            bench.results.figures.append(Figure(COLD, system.name, "ms", why=why))
         else:
             jobs[system.name] = _cold_query(bench, system, folder)
     interleave(1, jobs)  # fill the page cache, for all systems
@@ -189,7 +189,7 @@ def query(bench: Bench) -> None:
                 bench.embed(runner, "model")
                 runner.ask("open", folder=str(folder))
             except RunnerError as error:
-                bench.results.add(Figure(QUERY, system.name, "ms", why=str(error)))
+                bench.results.figures.append(Figure(QUERY, system.name, "ms", why=str(error)))
                 continue
             runners[system.name] = runner
         for work, rest, module in ((QUERY, REST, None), (FILTERED, FILTERED_REST, bench.book.module)):
@@ -199,7 +199,7 @@ def query(bench: Bench) -> None:
         for name, runner in runners.items():
             used = runner.ask("memory")
             private = () if used["private"] is None else (used["private"] / 1e6,)
-            bench.results.add(Figure(MEMORY, name, "MB", private, more={"rss": used["rss"] / 1e6}))
+            bench.results.figures.append(Figure(MEMORY, name, "MB", private, more={"rss": used["rss"] / 1e6}))
 
 
 def _asking(bench: Bench, runner: RunnerProcess, module: str | None) -> Job:
@@ -214,9 +214,9 @@ def _add_queries(
     for name, rounds in answers.items():
         values = tuple(1e3 * median(done["wall"]) for done in rounds)
         cpu = tuple(1e3 * median(done["cpu"]) for done in rounds)
-        bench.results.add(Figure(work, name, "ms", values, cpu, why=failed.get(name, "")))
+        bench.results.figures.append(Figure(work, name, "ms", values, cpu, why=failed.get(name, "")))
         others = tuple(1e3 * median(map(float.__sub__, done["wall"], done["embedding"])) for done in rounds)
-        bench.results.add(Figure(rest, name, "ms", others))
+        bench.results.figures.append(Figure(rest, name, "ms", others))
 
 
 def index(bench: Bench, size: int, rounds: int) -> None:
@@ -233,7 +233,9 @@ def index(bench: Bench, size: int, rounds: int) -> None:
         rates = tuple(done["pieces"] / done["wall"] for done in found)
         cpu = tuple(1e3 * done["cpu"] / done["pieces"] for done in found)
         why = failed.get(name, "")
-        bench.results.add(Figure(f"index, {size} chunks", name, "chunks/s", rates, cpu, "more", why))
+        bench.results.figures.append(
+            Figure(f"index, {size} chunks", name, "chunks/s", rates, cpu, "more", why)
+        )
 
 
 def _indexing(bench: Bench, system: System, runner: RunnerProcess, size: int) -> Job:

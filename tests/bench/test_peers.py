@@ -140,7 +140,7 @@ def test_a_goal_that_is_missed_is_shown_as_missed() -> None:
         Figure("index, 100 chunks", "recto", "chunks/s", (9.0,), (100.0,), "more"),
         Figure("index, 100 chunks", "chroma", "chunks/s", (10.0,), (90.0,), "more"),
     ):
-        results.add(figure)
+        results.figures.append(figure)
     fast, slow = goals(results, LISTING.systems)
     assert (fast.met, fast.against, fast.reached.middle) == (True, "chroma", 6)
     assert (slow.met, slow.reached.middle) == (False, 0.9)
