@@ -114,19 +114,13 @@ def _about(
     options: argparse.Namespace, systems: Sequence[System], environments: dict[str, Environment]
 ) -> dict[str, Any]:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    parts = [
-        platform.machine(),
-        f"{options.threads} threads",
-        f"{memory:.0f} GB",
-        platform.system(),
-        f"Python {platform.python_version()}",
-    ]
+    machine = f"{platform.machine()}, {options.threads} threads, {memory:.0f} GB, {platform.system()}"
     versions = {}
     for system in systems:
         installed = environments[system.name].versions
         versions[system.name] = ", ".join(f"{name} {installed.get(name, '?')}" for name in system.versions)
     return {
-        "machine": ", ".join(parts),
+        "machine": f"{machine}, Python {platform.python_version()}",
         "date": datetime.now(UTC).date().isoformat(),
         "rounds": options.rounds,
         "load average at the beginning": f"{os.getloadavg()[0]:.1f}",
