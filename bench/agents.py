@@ -8,22 +8,16 @@ the two results contains the quote of the answer. Each set gives the same number
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Sequence
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from mcp import Client
 
-from bench import books
+from bench.books import make_parser, open_book, parse
 from bench.context import has_quote, read_quotes
-from bench.peers.runners.embedding import model
-from bench.question_sets import load_books
 from recto import Retriever
 from recto.server.mcp_server import build_server
 from recto.server.mcp_tools import LazyRetriever
-from recto.stores.edge import EdgeStore
 
 TASKS = 30
 
@@ -54,27 +48,21 @@ async def run(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Solve the tasks and print how many were solved by the first and by the second call."""
-    options = books.parse(arguments)
-    chosen = load_books(options.questions, options.books, options.sets)
+    options, books = parse(make_parser(__doc__, "bench.agents"), arguments)
     results: list[tuple[int, int]] = []
-    with tempfile.TemporaryDirectory(prefix="recto-agents-") as scratch:
-        home = options.home or Path(scratch) / "home"
-        embedder: Any = model(home, options.threads).embedder
-        with closing(EdgeStore(home)) as store:
-            for book in chosen:
-                retriever = books.open_indexed(book, embedder, store, home)
-                quotes = read_quotes(options.questions / f"{book.name}.jsonl")
-                answered = [number for number, one in enumerate(book.questions) if not one.nothing]
-                count = TASKS // len(chosen)
-                picked = [answered[len(answered) * number // count] for number in range(count)]
-                tasks = [
-                    (book.questions[n].query, quotes[n], book.questions[n].key in book.need_all)
-                    for n in picked
-                ]
-                solved = asyncio.run(run(retriever, tasks))
-                for (query, _, _), (call, tokens) in zip(tasks, solved, strict=True):
-                    print(f"{book.name}: call {call or '-'}, {tokens} tokens: {query}")
-                results += solved
+    count = max(1, TASKS // len(books))
+    for book in books:
+        quotes = read_quotes(options.questions / f"{book.name}.jsonl")
+        answered = [number for number, question in enumerate(book.questions) if not question.nothing]
+        tasks = []
+        for number in dict.fromkeys(answered[len(answered) * task // count] for task in range(count)):
+            question = book.questions[number]
+            tasks.append((question.query, quotes[number], question.key in book.need_all))
+        with open_book(options, book) as retriever:
+            solved = asyncio.run(run(retriever, tasks))
+        for (query, _, _), (call, tokens) in zip(tasks, solved, strict=True):
+            print(f"{book.name}: call {call or '-'}, {tokens} tokens: {query}")
+        results += solved
     first, second = (sum(call == number for call, _ in results) for number in (1, 2))
     print(f"{first + second} of {len(results)} tasks solved, {first} of them by the first call")
 

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 
-from bench.http import index_for_server, run_server
-from bench.spine import QUESTIONS, table
+from bench.common import QUESTIONS, index_sample, new_parser, print_figures, run_server
 
 CLIENTS = 64
 ATTACKER = "127.9.9.9"
@@ -143,13 +142,12 @@ async def _search(port: int, seconds: float, clients: int) -> Seen:
     return seen
 
 
-async def _attack(port: int, name: str, seconds: float, connections: int) -> Seen:
-    seen, end, make = Seen(), perf_counter() + seconds, ATTACKS[name]
+async def _attack(port: int, name: str, seconds: float, connections: int) -> None:
+    end, make = perf_counter() + seconds, ATTACKS[name]
     if name == _ABANDONED:
         await asyncio.gather(*(_abandon(port, make, end) for _ in range(connections)))
     else:
-        await asyncio.gather(*(_client(port, ATTACKER, make, end, seen) for _ in range(connections)))
-    return seen
+        await asyncio.gather(*(_client(port, ATTACKER, make, end, Seen()) for _ in range(connections)))
 
 
 @contextmanager
@@ -161,20 +159,18 @@ def _attacker(port: int, name: str, seconds: float, connections: int) -> Iterato
         "bench.attack",
         "--attack",
         name,
-        str(port),
-        str(seconds),
-        str(connections),
+        *map(str, (port, seconds, connections)),
     ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         yield
     finally:
-        process.communicate(timeout=seconds + 60)
+        process.wait(seconds + 60)
 
 
 def main() -> None:
     """Run the attacks and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, "bench.attack")
     parser.add_argument("--seconds", type=float, default=8.0, help="seconds of each phase (default 8)")
     parser.add_argument("--connections", type=int, default=64, help="of the attacker (default 64)")
     parser.add_argument("--only", choices=ATTACKS, action="append", help="run only this attack")
@@ -183,15 +179,13 @@ def main() -> None:
     options = parser.parse_args()
     if options.attack:
         name, port, seconds, connections = options.attack
-        seen = asyncio.run(_attack(int(port), name, float(seconds), int(connections)))
-        print(json.dumps(seen.statuses))
+        asyncio.run(_attack(int(port), name, float(seconds), int(connections)))
         return
     figures: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder) / "home"
-        index_for_server(home)
-        with run_server(home) as server:
-            port = server.port
+        index_sample(home)
+        with run_server(home) as port:
             asyncio.run(_search(port, 2, CLIENTS))
             for name in options.only or ATTACKS:
                 quiet = asyncio.run(_search(port, options.seconds, CLIENTS))
@@ -204,7 +198,7 @@ def main() -> None:
                 figures[f"{name}: clients refused (goal 0)"] = (
                     sum(attacked.statuses.values()) - attacked.statuses[200]
                 )
-    print(json.dumps(figures, indent=2) if options.json else table(figures))
+    print_figures(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 Each question set (`NAME.jsonl`) runs on its book (the folder `NAME`), on Recto in each mode and on LangChain,
 LlamaIndex and Haystack with their default loaders and splitters, dense and with their documented hybrid
 retriever. All systems use the same embedding model. Each framework is installed once, in its own environment;
-`--systems recto` runs Recto alone.
+`--systems recto` runs Recto alone, with any model that the settings name.
 """
 
 from __future__ import annotations
@@ -11,40 +11,52 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
-import tempfile
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import recto
 from bench import rare_words
-from bench.peers import table
-from bench.peers.environments import ROOT, build
+from bench.common import (
+    BENCHMARK_PAGE,
+    ROOT,
+    add_machine_options,
+    cell,
+    insert,
+    local_settings,
+    new_parser,
+    notify,
+    table,
+)
+from bench.common import names as comma_names
+from bench.peers.environments import build
 from bench.peers.listing import Listing, System, load
 from bench.peers.process import RunnerError, RunnerProcess
-from bench.peers.runners.embedding import cached
-from bench.peers.runners.recto import Counted
-from bench.question_sets import MEASURES, Answer, AnswerChunk, Book, Result, lead, load_books, measure
-from recto import Retriever, __version__
-from recto.book.sources.tree import open_book
-from recto.evaluation.calibration import calibrate
-from recto.indexing.indexer import IndexJob, IndexProgress, index_book
-from recto.stores.edge import EdgeStore
+from bench.question_sets import (
+    CORPORA,
+    MEASURES,
+    Answer,
+    AnswerChunk,
+    Book,
+    Result,
+    lead,
+    load_books,
+    measure,
+)
+from recto import Retriever
 from recto.types.search import Mode
 
 COMMAND = "uv run --group bench python -m bench.books"
-PAGE = ROOT / "docs" / "explanation" / "benchmark.md"
-START, END = (
-    "<!-- readers: made by `python -m bench.books --write-docs`, do not edit -->",
-    "<!-- end of readers -->",
-)
+START = "<!-- readers: made by `python -m bench.books --write-docs`, do not edit -->"
+END = "<!-- end of readers -->"
 RECTO = "recto-"
 MODES: tuple[Mode, ...] = ("dense", "lexical", "hybrid")
 PEER_MODES = {"dense": "memory", "hybrid": "hybrid"}
-_DEEP = 100  # chunks requested from a system
+DEPTH = 100  # chunks requested from a system: enough to rank pages well beyond the first five
 
 
 @dataclass(slots=True)
@@ -60,8 +72,8 @@ class Report:
     @property
     def reference(self) -> str:
         """The system that the others are compared with: Recto's default mode, or the last measured mode."""
-        asked = [name for name in self.results if name.startswith(RECTO)]
-        return f"{RECTO}hybrid" if f"{RECTO}hybrid" in asked else asked[-1] if asked else ""
+        measured = [name for name in self.results if name.startswith(RECTO)]
+        return f"{RECTO}hybrid" if f"{RECTO}hybrid" in measured else measured[-1] if measured else ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values, with the ranks of every query."""
@@ -69,42 +81,45 @@ class Report:
         systems = {
             name: {
                 "mean": result.mean(),
-                "books": {book: result.book(book) for book in result.scores},
-                "types": {type: result.mean(type) for type in result.types},
                 "auroc": result.auroc,
                 "lead": lead(mine, result).to_dict() if mine and name != self.reference else None,
                 "ranks": {
-                    book: [asdict(scores) for scores in found] for book, found in result.scores.items()
+                    book: [asdict(score) for score in scores] for book, scores in result.scores.items()
                 },
             }
             for name, result in self.results.items()
         }
         rare = {
-            name: {book: asdict(found) for book, found in books.items()} for name, books in self.rare.items()
+            system: {book: asdict(found) for book, found in books.items()}
+            for system, books in self.rare.items()
         }
-        whole = {
+        return {
             "about": self.about,
             "command": self.command,
             "reference": self.reference,
             "systems": systems,
+            "failed": self.failed,
+            "rare": rare,
         }
-        return {**whole, "failed": self.failed, "rare": rare}
 
     def markdown(self) -> str:
         """Return the tables."""
         parts = ["\n".join(f"- {name}: {value}" for name, value in self.about.items())]
-        parts.append(f"Made by `{self.command}`. Means over the books:")
-        parts.append(self._means())
-        parts.append("Page hit@1 / hit@5 / MRR of each book:")
-        parts.append(self._books())
-        parts.append("Page MRR of each type of query, mean over the books:")
-        parts.append(self._types())
-        if any(result.auroc for result in self.results.values()):
+        parts += [f"Made by `{self.command}`. Means over the books:", self._means()]
+        if self.results:
+            first = next(iter(self.results.values()))
+            parts += ["Page hit@1 / hit@5 / MRR of each book:", self._table(list(first.scores), _of_book)]
+            parts += [
+                "Page MRR of each type of query, mean over the books:",
+                self._table(first.types, _of_type),
+            ]
+        rated = [name for name, result in self.results.items() if result.auroc]
+        if rated:
             parts.append(
                 "Answerability of each book: AUROC / answered queries called not covered / "
                 "others called covered:"
             )
-            parts.append(self._answerability())
+            parts += [self._table(list(self.results[rated[0]].auroc), _of_answerability, rated)]
         if self.rare:
             parts.append(
                 f"Rare words as queries: a chunk with the word is among the first {rare_words.TOP} hits "
@@ -117,120 +132,59 @@ class Report:
         mine = self.results.get(self.reference)
         rows = []
         for name, result in self.results.items():
-            found = result.mean()
+            means = result.mean()
             auroc = sum(result.auroc.values()) / len(result.auroc) if result.auroc else None
             gap = lead(mine, result) if mine and name != self.reference else None
-            shown = f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else "–"
-            rows.append(
-                [self._title(name), *(_number(found.get(each)) for each in MEASURES), _number(auroc), shown]
-            )
-        rows += [
-            [name, f"– ({table.shown(why)})", *[""] * (len(MEASURES) + 1)]
-            for name, why in self.failed.items()
-        ]
+            difference = f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else "–"
+            figures = [*(means.get(measure) for measure in MEASURES), auroc]
+            rows.append([self._title(name), *map(_number, figures), difference])
+        for name, why in self.failed.items():
+            rows.append([name, f"– ({cell(why)})", *[""] * (len(MEASURES) + 1)])
         compared = (
             f"{self.reference} minus this system: page MRR (95 % interval)" if mine else "compared with Recto"
         )
-        return table.table(["system", *MEASURES, "AUROC", compared], rows)
+        return table(["system", *MEASURES, "AUROC", compared], rows)
 
-    def _books(self) -> str:
-        books = list(next(iter(self.results.values())).scores) if self.results else []
+    def _table(
+        self, columns: Sequence[str], text: Callable[[Result, str], str], systems: Sequence[str] = ()
+    ) -> str:
         rows = [
-            [
-                self._title(name),
-                *("/".join(map(_number, list(result.book(book).values())[:3])) for book in books),
-            ]
-            for name, result in self.results.items()
+            [self._title(name), *(text(self.results[name], column) for column in columns)]
+            for name in systems or self.results
         ]
-        return table.table(["system", *books], rows)
-
-    def _types(self) -> str:
-        types = next(iter(self.results.values())).types if self.results else []
-        rows = [
-            [self._title(name), *(_number(result.mean(type).get("page MRR")) for type in types)]
-            for name, result in self.results.items()
-        ]
-        return table.table(["system", *types], rows)
-
-    def _answerability(self) -> str:
-        measured = {name: result for name, result in self.results.items() if result.auroc}
-        books = list(next(iter(measured.values())).auroc)
-        rows = [
-            [
-                self._title(name),
-                *(
-                    "/".join(map(_number, (result.auroc[book], result.rejected[book], result.accepted[book])))
-                    for book in books
-                ),
-            ]
-            for name, result in measured.items()
-        ]
-        return table.table(["system", *books], rows)
+        return table(["system", *columns], rows)
 
     def _rare(self) -> str:
         books = list(next(iter(self.rare.values())))
         rows = [
-            [
-                self._title(name),
-                *(f"{_number(found[book].exact)} / {_number(found[book].typo)}" for book in books),
-            ]
+            [self._title(name), *(f"{found[book].exact:.3f} / {found[book].typo:.3f}" for book in books)]
             for name, found in self.rare.items()
         ]
-        return table.table(["system", *books], rows)
+        return table(["system", *books], rows)
 
     def _title(self, name: str) -> str:
         return f"**{name}**" if name == self.reference else name
 
 
+def _of_book(result: Result, book: str) -> str:
+    return "/".join(map(_number, list(result.book(book).values())[:3]))
+
+
+def _of_type(result: Result, type: str) -> str:
+    return _number(result.mean(type).get("page MRR"))
+
+
+def _of_answerability(result: Result, book: str) -> str:
+    return "/".join(map(_number, (result.auroc[book], result.rejected[book], result.accepted[book])))
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the chosen systems and print the tables."""
-    options = parse(arguments)
-    listing = load()
-    systems = choose(options.systems, known_systems(listing))
-    books = load_books(options.questions, options.books, options.sets)
-    report = Report(_about(books), _command(options))
-    options.cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="recto-books-") as scratch:
-        ask_recto(
-            options, books, [mode for mode in MODES if f"{RECTO}{mode}" in systems], Path(scratch), report
-        )
-        for system in listing.hybrid:
-            modes = [mode for mode in PEER_MODES if f"{system.name}-{mode}" in systems]
-            if modes:
-                ask_peer(options, books, system, modes, listing, Path(scratch), report)
-    tables = report.markdown()
-    print(tables)
-    if options.json:
-        options.json.write_text(json.dumps(report.to_dict(), indent=1) + "\n", "utf-8")
-    if options.write_docs:
-        PAGE.write_text(table.into(PAGE.read_text("utf-8"), tables, START, END), "utf-8")
-
-
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    home = Path(os.environ.get("RECTO_HOME", "~/.recto")).expanduser()
-    corpora = Path(os.environ.get("RECTO_CORPORA") or ROOT.parent / "shared" / "corpora")
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.books",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "--questions",
-        type=Path,
-        default=corpora / "questions",
-        help="folder of the sets (RECTO_CORPORA/questions)",
-    )
-    parser.add_argument(
-        "--books", type=Path, default=corpora / "books", help="folder of the books (RECTO_CORPORA/books)"
-    )
-    parser.add_argument("--sets", type=_names, default=[], help="some of the sets, separated by commas")
-    parser.add_argument(
-        "--systems",
-        type=_names,
-        default=[],
-        help="some of the systems, such as recto,haystack-hybrid (default: all)",
-    )
+    parser = make_parser(__doc__, "bench.books")
     parser.add_argument(
         "--rare",
         type=int,
@@ -241,28 +195,76 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="ask Recto for N rare words of each book",
     )
     parser.add_argument(
-        "--home", type=Path, help="folder that keeps Recto's indexes (default: a temporary one)"
+        "--write-docs", action="store_true", help=f"put the tables into {BENCHMARK_PAGE.relative_to(ROOT)}"
+    )
+    options, books = parse(parser, arguments)
+    listing = load()
+    systems = choose(options.systems, known_systems(listing))
+    report = Report(_about(books), _command(options))
+    with scratch_directory(options) as scratch:
+        modes = [mode for mode in MODES if f"{RECTO}{mode}" in systems]
+        if modes:
+            ask_recto(options, books, modes, report)
+        for system in listing.hybrid:
+            for mode in PEER_MODES:
+                if f"{system.name}-{mode}" in systems:
+                    ask_peer(options, books, system, mode, listing, scratch, report)
+    tables = report.markdown()
+    print(tables)
+    if options.json:
+        options.json.write_text(json.dumps(report.to_dict(), indent=1) + "\n", "utf-8")
+    if options.write_docs:
+        BENCHMARK_PAGE.write_text(insert(BENCHMARK_PAGE.read_text("utf-8"), tables, START, END), "utf-8")
+
+
+def make_parser(description: str | None, module: str) -> argparse.ArgumentParser:
+    """Return a parser with the options that choose the questions, the books and the systems."""
+    parser = new_parser(description, module)
+    corpora = Path(os.environ.get("RECTO_CORPORA") or ROOT.parent / "shared" / "corpora")
+    parser.add_argument(
+        "--corpora", type=Path, default=corpora, help="directory of the corpora (RECTO_CORPORA)"
+    )
+    parser.add_argument("--corpus", choices=CORPORA, default="readers", help="one of the corpora")
+    parser.add_argument("--questions", type=Path, help="directory of the sets, instead of a corpus")
+    parser.add_argument("--books", type=Path, help="directory of the books, instead of a corpus")
+    parser.add_argument("--sets", type=comma_names, default=[], help="some of the sets, separated by commas")
+    parser.add_argument(
+        "--systems",
+        type=comma_names,
+        default=[],
+        help="some of the systems, such as recto,haystack-hybrid (default: all)",
     )
     parser.add_argument(
-        "--cache", type=Path, default=home / "bench", help="folder that keeps environments and vectors"
+        "--home", type=Path, help="directory that keeps Recto's indexes (default: in --cache)"
     )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        default=os.cpu_count() or 1,
-        help="threads of the embedding model (default %(default)s)",
-    )
-    parser.add_argument("--json", type=Path, help="write all figures and ranks to this file")
-    parser.add_argument(
-        "--write-docs", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}"
-    )
+    parser.add_argument("--json", type=Path, help="write all figures to this file")
+    add_machine_options(parser)
+    return parser
+
+
+def parse(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> tuple[argparse.Namespace, list[Book]]:
+    """Read the command line, and load the chosen question sets with their books."""
     options = parser.parse_args(arguments)
-    for flag, folder in (("--questions", options.questions), ("--books", options.books)):
-        if not folder.is_dir():
+    corpus = CORPORA[options.corpus]
+    options.questions = options.questions or options.corpora / corpus.questions
+    options.books = options.books or options.corpora / corpus.books
+    options.home = options.home or options.cache / "home"
+    for flag in ("questions", "books"):
+        if not (folder := getattr(options, flag)).is_dir():
             parser.error(
-                f"There is no folder {folder}. Pass it with {flag}, or set RECTO_CORPORA to its parent."
+                f"There is no directory {folder}. Pass it with --{flag}, or set RECTO_CORPORA to its parent."
             )
-    return options
+    return options, load_books(options.questions, options.books, options.sets)
+
+
+@contextmanager
+def scratch_directory(options: argparse.Namespace) -> Iterator[Path]:
+    """Yield a temporary directory, and make the cache."""
+    options.cache.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="recto-bench-") as scratch:
+        yield Path(scratch)
 
 
 def known_systems(listing: Listing) -> list[str]:
@@ -282,156 +284,107 @@ def _is_named(system: str, name: str) -> bool:
     return system == name or system.startswith(f"{name}-")
 
 
+@contextmanager
+def open_book(options: argparse.Namespace, book: Book) -> Iterator[Retriever]:
+    """Index a book, unless the home has it already, and yield its retriever."""
+    settings = local_settings(options.home, options.threads)
+    notify(f"recto: indexing {book.name}")
+    recto.index(book.docs, book.name, settings=settings)
+    with recto.connect(book.name, settings=settings) as retriever:
+        yield retriever
+
+
 def ask_recto(
-    options: argparse.Namespace, books: Sequence[Book], modes: Sequence[Mode], scratch: Path, report: Report
+    options: argparse.Namespace, books: Sequence[Book], modes: Sequence[Mode], report: Report
 ) -> None:
-    """Index the books in this process, run the questions in each mode, and search for rare words."""
-    if not modes:
-        return
-    home: Path = options.home or scratch / "home"
-    answers: dict[str, dict[str, list[Answer]]] = {mode: {} for mode in modes}
-    embedder: Any = Counted(cached(options.cache, home, options.threads))
-    with closing(EdgeStore(home)) as store:
-        for book in books:
-            retriever = open_indexed(book, embedder, store, home)
-            draws = rare_words.draw(
-                [chunk.text for chunk in retriever.open().scroll()], options.rare, book.name
-            )
+    """Run the questions in each mode, and search for rare words."""
+    answers: dict[Mode, dict[str, list[Answer]]] = {mode: {} for mode in modes}
+    for book in books:
+        with open_book(options, book) as retriever:
+            texts = [chunk.text for chunk in retriever.open().scroll()]
+            draws = rare_words.draw(texts, options.rare, book.name)
             for mode in modes:
-                _notify(f"{RECTO}{mode}: {book.name}, {len(book.questions)} queries, {len(draws)} rare words")
-                search = _Search(retriever, mode)
-                answers[mode][book.name] = [search.answer(question.query) for question in book.questions]
+                notify(f"{RECTO}{mode}: {book.name}, {len(book.questions)} queries, {len(draws)} rare words")
+                answers[mode][book.name] = [answer(retriever, one.query, mode) for one in book.questions]
                 if draws:
-                    report.rare.setdefault(f"{RECTO}{mode}", {})[book.name] = rare_words.ask(
-                        draws, search.texts
-                    )
-    report.about["Recto"] = f"recto {__version__}"
+                    found = rare_words.ask(draws, _text_search(retriever, mode))
+                    report.rare.setdefault(f"{RECTO}{mode}", {})[book.name] = found
+    report.about["Recto"] = f"recto {recto.__version__}"
     for mode in modes:
         report.results[f"{RECTO}{mode}"] = measure(books, answers[mode])
 
 
-def open_indexed(book: Book, embedder: Any, store: EdgeStore, home: Path) -> Retriever:
-    """Index a book, unless the home has it already, and return a retriever of it."""
-    work = IndexJob(open_book(book.docs, book=book.name), embedder)
-    index_book(work, store, book.name, journal=home / "journal", progress=_Progress(f"recto: {book.name}"))
-    index = store.open(book.name)
-    store.save_calibration(index.info, calibrate(embedder, index))
-    return Retriever(embedder, store, book.name)
+def answer(retriever: Retriever, query: str, mode: Mode) -> Answer:
+    """Search, and return what the measures need of the response."""
+    response = retriever.search(query, top_k=DEPTH, mode=mode)
+    hits = tuple(AnswerChunk.of(hit.chunk) for hit in response.hits)
+    return Answer(hits, response.answerable, response.coverage)
 
 
-class _Search:
-    """A search in one mode."""
+def _text_search(retriever: Retriever, mode: Mode) -> rare_words.Search:
+    def search(word: str) -> list[str]:
+        return [hit.chunk.text for hit in retriever.search(word, top_k=rare_words.TOP, mode=mode).hits]
 
-    def __init__(self, retriever: Retriever, mode: Mode) -> None:
-        self._retriever = retriever
-        self._mode = mode
-
-    def answer(self, query: str) -> Answer:
-        response = self._retriever.search(query, top_k=_DEEP, mode=self._mode)
-        hits = (
-            AnswerChunk(
-                hit.chunk.source,
-                hit.chunk.headings,
-                opening=hit.chunk.chunk_index == 0 or len(hit.chunk.headings) <= 1,
-            )
-            for hit in response.hits
-        )
-        return Answer(tuple(hits), response.answerable, response.coverage)
-
-    def texts(self, query: str) -> list[str]:
-        response = self._retriever.search(query, top_k=rare_words.TOP, mode=self._mode)
-        return [hit.chunk.text for hit in response.hits]
+    return search
 
 
 def ask_peer(
     options: argparse.Namespace,
     books: Sequence[Book],
     system: System,
-    modes: Sequence[str],
+    mode: str,
     listing: Listing,
     scratch: Path,
     report: Report,
 ) -> None:
     """Run the questions on a framework with its own loader and splitter; a failure goes into the table."""
+    name, answers = f"{system.name}-{mode}", {}
+    try:
+        for book in books:
+            notify(f"{name}: {book.name}, {len(book.questions)} queries")
+            with open_peer(options, book, system, PEER_MODES[mode], listing, scratch) as runner:
+                done = runner.ask("ask", questions=[one.query for one in book.questions], top=DEPTH)
+            answers[book.name] = [
+                Answer(tuple(AnswerChunk(source) for _, source in hits)) for hits in done["found"]
+            ]
+    except RunnerError as error:
+        report.failed[name] = str(error)
+        notify(f"{name} failed: {error}")
+        return
+    versions = build(system, listing, options.cache).versions
+    report.about[system.title] = ", ".join(f"{name} {versions.get(name, '?')}" for name in system.versions)
+    report.results[name] = measure(books, answers)
+
+
+@contextmanager
+def open_peer(
+    options: argparse.Namespace, book: Book, system: System, mode: str, listing: Listing, scratch: Path
+) -> Iterator[RunnerProcess]:
+    """Index a book with a framework, unless another mode has done it, and yield the open runner."""
     environment = build(system, listing, options.cache)
-    report.about[system.title] = ", ".join(
-        f"{name} {environment.versions.get(name, '?')}" for name in system.versions
-    )
-    for mode in modes:
-        name, answers = f"{system.name}-{mode}", {}
-        try:
-            for book in books:
-                _notify(f"{name}: {book.name}, {len(book.questions)} queries")
-                with RunnerProcess(
-                    replace(system, arguments=(PEER_MODES[mode],)), environment, scratch
-                ) as runner:
-                    answers[book.name] = _peer_answers(
-                        runner, book, scratch / f"{system.name}-{book.name}", options
-                    )
-        except RunnerError as error:
-            report.failed[name] = str(error)
-            _notify(f"{name} failed: {error}")
-        else:
-            report.results[name] = measure(books, answers)
-
-
-def _peer_answers(
-    runner: RunnerProcess, book: Book, folder: Path, options: argparse.Namespace
-) -> list[Answer]:
-    """Index a book, unless another mode has done it, and run all its questions."""
-    home = folder.parent / "home"
-    runner.ask(
-        "embed", how="cached", folder=str(options.cache.resolve()), home=str(home), threads=options.threads
-    )
-    if not folder.exists():
-        runner.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
-    runner.ask("open", folder=str(folder))
-    found = runner.ask("ask", questions=[question.query for question in book.questions], top=_DEEP)["found"]
-    return [Answer(tuple(AnswerChunk(source) for _, source in hits)) for hits in found]
-
-
-class _Progress:
-    """Prints a line at every quarter of an index run."""
-
-    def __init__(self, what: str) -> None:
-        self._what, self._told = what, -1
-
-    def __call__(self, now: IndexProgress) -> None:
-        quarter = 4 * now.done // max(1, now.chunks) if now.plan else -1
-        if quarter > self._told:
-            self._told = quarter
-            _notify(f"{self._what}: {now.done} of {now.chunks} chunks indexed")
+    folder, cache = scratch / f"{system.name}-{book.name}", str(options.cache.resolve())
+    with RunnerProcess(replace(system, arguments=(mode,)), environment, scratch) as runner:
+        runner.ask("embed", how="cached", folder=cache, home=str(scratch / "home"), threads=options.threads)
+        if not folder.exists():
+            runner.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
+        runner.ask("open", folder=str(folder))
+        yield runner
 
 
 def _about(books: Sequence[Book]) -> dict[str, Any]:
-    counts = ((book, sum(each.nothing for each in book.questions)) for book in books)
     queries = (
-        f"{book.name} ({len(book.questions)}, of which the book answers {len(book.questions) - none})"
-        for book, none in counts
+        f"{book.name} ({len(book.questions)}, of which the book answers {book.answered})" for book in books
     )
     return {"date": datetime.now(UTC).date().isoformat(), "queries": ", ".join(queries)}
 
 
 def _command(options: argparse.Namespace) -> str:
-    """Return the command of this run, without the folders of this machine."""
-    parts = [
-        f" --{name} {','.join(chosen)}"
-        for name, chosen in (("systems", options.systems), ("sets", options.sets))
-        if chosen
-    ]
+    """Return the command of this run, without the directories of this machine."""
+    chosen = [("systems", options.systems), ("sets", options.sets)]
+    parts = [f" --{name} {','.join(values)}" for name, values in chosen if values]
+    if options.corpus != "readers":
+        parts.append(f" --corpus {options.corpus}")
     return COMMAND + "".join(parts) + (f" --rare {options.rare}" if options.rare else "")
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _notify(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,26 +9,19 @@ tokenizer.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
-from bench import books
-from bench.peers import table
-from bench.peers.environments import build
-from bench.peers.listing import Listing, System, load
-from bench.peers.process import RunnerError, RunnerProcess
-from bench.peers.runners.embedding import cached
-from bench.peers.runners.recto import Counted
-from bench.question_sets import Book, load_books
-from recto.stores.edge import EdgeStore
+from bench.books import make_parser, open_book, open_peer, parse, scratch_directory
+from bench.common import table
+from bench.peers.listing import load
+from bench.peers.process import RunnerError
+from bench.peers.runners.embedding import model
+from bench.question_sets import Book
+from recto import Retriever
 
 BUDGETS = (400, 800, 1600, 3000)
 RUN = 8
@@ -57,22 +50,22 @@ def words(text: str) -> list[str]:
 
 def has_quote(text: str, quotes: Sequence[str], *, needs_all: bool) -> bool:
     """Return whether a context contains one of the quotes, or all of them."""
-    own = f" {' '.join(words(text))} "
-    found = [f" {' '.join(words(quote))} " in own for quote in quotes]
+    context = f" {' '.join(words(text))} "
+    found = [f" {' '.join(words(quote))} " in context for quote in quotes]
     return all(found) if needs_all else any(found)
 
 
 def duplicated(text: str) -> float:
     """Return the share of a text's words that are in a run of words that occurred before."""
-    own = re.findall(r"\w+", text.lower())
+    all_words = re.findall(r"\w+", text.lower())
     seen: set[tuple[str, ...]] = set()
     repeated: set[int] = set()
-    for start in range(len(own) - RUN + 1):
-        run = tuple(own[start : start + RUN])
+    for start in range(len(all_words) - RUN + 1):
+        run = tuple(all_words[start : start + RUN])
         if run in seen:
             repeated.update(range(start, start + RUN))
         seen.add(run)
-    return len(repeated) / max(1, len(own))
+    return len(repeated) / max(1, len(all_words))
 
 
 def markup(text: str, count: Callable[[str], int]) -> float:
@@ -110,17 +103,13 @@ def read_quotes(path: Path) -> list[list[str]]:
     return [json.loads(line)["evidence"] for line in lines if line.strip()]
 
 
-def recto_texts(retriever: Any, book: Book) -> dict[int, list[str]]:
+def recto_texts(retriever: Retriever, book: Book) -> dict[int, list[str]]:
     """Return Recto's contexts."""
-    return {
-        budget: [
-            "\n\n".join(
-                section.text for section in retriever.context(question.query, max_tokens=budget).sections
-            )
-            for question in book.questions
-        ]
-        for budget in BUDGETS
-    }
+    texts: dict[int, list[str]] = {budget: [] for budget in BUDGETS}
+    for budget, question in ((budget, question) for budget in BUDGETS for question in book.questions):
+        context = retriever.context(question.query, max_tokens=budget)
+        texts[budget].append("\n\n".join(section.text for section in context.sections))
+    return texts
 
 
 def filled(hits: Sequence[str], budget: int, count: Callable[[str], int]) -> str:
@@ -144,64 +133,34 @@ def filled(hits: Sequence[str], budget: int, count: Callable[[str], int]) -> str
     return text
 
 
-def peer_texts(
-    options: argparse.Namespace,
-    book: Book,
-    system: System,
-    listing: Listing,
-    scratch: Path,
-    count: Callable[[str], int],
-) -> dict[int, list[str]]:
-    """Return the contexts that a framework's default retriever gives, with its own loader and splitter."""
-    environment = build(system, listing, options.cache)
-    folder = scratch / f"{system.name}-{book.name}"
-    with RunnerProcess(replace(system, arguments=("memory",)), environment, scratch) as runner:
-        runner.ask(
-            "embed",
-            how="cached",
-            folder=str(options.cache.resolve()),
-            home=str(scratch / "home"),
-            threads=options.threads,
-        )
-        runner.ask("read", docs=str(book.docs.resolve()), folder=str(folder))
-        runner.ask("open", folder=str(folder))
-        found = runner.ask("texts", questions=[question.query for question in book.questions], top=_TOP)[
-            "texts"
-        ]
-    return {budget: [filled(hits, budget, count) for hits in found] for budget in BUDGETS}
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure the chosen systems and print a table; `--json` keeps the figures of each book."""
-    options = books.parse(arguments)
+    options, books = parse(make_parser(__doc__, "bench.context"), arguments)
     listing = load()
-    peers = [system for system in listing.hybrid if not options.systems or system.name in options.systems]
-    chosen = load_books(options.questions, options.books, options.sets)
-    options.cache.mkdir(parents=True, exist_ok=True)
+    chosen = options.systems or ["recto", *(system.name for system in listing.hybrid)]
+    peers = [system for system in listing.hybrid if system.name in chosen]
     results: dict[str, dict[str, dict[str, float]]] = {}
     failed: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="recto-context-") as scratch:
-        home = options.home or Path(scratch) / "home"
-        embedder: Any = Counted(cached(options.cache, home, options.threads))
-        with closing(EdgeStore(home)) as store:
-            for book in chosen:
-                quotes = read_quotes(options.questions / f"{book.name}.jsonl")
-                if not options.systems or "recto" in options.systems:
-                    texts = recto_texts(books.open_indexed(book, embedder, store, home), book)
-                    results.setdefault("recto", {})[book.name] = figures(
-                        book, quotes, texts, embedder.count_tokens
-                    )
-                for system in peers:
-                    try:
-                        texts = peer_texts(
-                            options, book, system, listing, Path(scratch), embedder.count_tokens
-                        )
-                    except RunnerError as error:
-                        failed[f"{system.name}: {book.name}"] = str(error)
-                        continue
-                    results.setdefault(system.name, {})[book.name] = figures(
-                        book, quotes, texts, embedder.count_tokens
-                    )
+    with scratch_directory(options) as scratch:
+        embedder = model(options.home, options.threads).embedder
+        assert embedder is not None
+        count = embedder.count_tokens
+        for book in books:
+            quotes = read_quotes(options.questions / f"{book.name}.jsonl")
+            if "recto" in chosen:
+                with open_book(options, book) as retriever:
+                    texts = recto_texts(retriever, book)
+                results.setdefault("recto", {})[book.name] = figures(book, quotes, texts, count)
+            for system in peers:
+                queries = [question.query for question in book.questions]
+                try:
+                    with open_peer(options, book, system, "memory", listing, scratch) as runner:
+                        found = runner.ask("texts", questions=queries, top=_TOP)["texts"]
+                except RunnerError as error:
+                    failed[f"{system.name}: {book.name}"] = str(error)
+                    continue
+                texts = {budget: [filled(hits, budget, count) for hits in found] for budget in BUDGETS}
+                results.setdefault(system.name, {})[book.name] = figures(book, quotes, texts, count)
     print(report(results, failed))
     if options.json:
         options.json.write_text(json.dumps({"systems": results, "failed": failed}, indent=1) + "\n", "utf-8")
@@ -217,8 +176,9 @@ def report(results: Mapping[str, Mapping[str, Mapping[str, float]]], failed: Map
         rows += [
             [system, book, *(f"{values[name]:.3f}" for name in names)] for book, values in of_books.items()
         ]
-    shown = table.table(["system", "book", *names], rows)
-    return "\n\n".join([shown, *(f"{name} failed: {why}" for name, why in failed.items())])
+    return "\n\n".join(
+        [table(["system", "book", *names], rows), *(f"{name} failed: {why}" for name, why in failed.items())]
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Read and send hostile input: `python -m bench.hostile`.
 
 `inputs` reads hostile pages and configurations of the largest permitted size, each in its own process, and
-prints the CPU time and the peak memory of each. `pages` reads mutated pages and configurations, `formats`
-mutated files of all formats, `sites` mutated sites of all generators, and `requests` sends mutated requests
-to a service; they print how many caused an unexpected error.
+prints the CPU time and the peak memory of each. `formats` reads mutated files of all formats, `sites` mutated
+sites of all generators, and `requests` sends mutated requests to a service; they print how many caused an
+unexpected error.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import tempfile
 import traceback
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from io import BytesIO
 from pathlib import Path
 from time import process_time
 from typing import Any
 
-from bench.http import index_for_server, run_server
-from bench.spine import table
+from bench.attack import exchange_all
+from bench.common import index_sample, new_parser, print_figures, run_module, run_server
 from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing import read
 from recto.book.sources.tree import open_book
@@ -190,27 +190,17 @@ def inputs(names: list[str]) -> dict[str, Any]:
     """Measure every input in its own process."""
     figures: dict[str, Any] = {}
     for name in names or [*PAGES, *CONFIGS]:
-        command = [sys.executable, "-m", "bench.hostile", "--measure", name]
         try:
-            run = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE, check=True)
+            found = run_module("bench.hostile", "--measure", name, timeout=_PATIENCE)
         except subprocess.SubprocessError as error:
             figures[name] = f"**{type(error).__name__}**"
             continue
-        found = json.loads(run.stdout)
         fine = found["seconds"] <= _MAX_SECONDS and found["megabytes"] <= _MAX_MEGABYTES
         mark = "" if fine else " **over the limit**"
         figures[name] = f"{found['seconds']} s, {found['megabytes']} MB, {found['outcome']}{mark}"
     return figures
 
 
-_SEEDS = {
-    "docusaurus.config.js": _SITE,
-    "mkdocs.yml": "site_url: https://x.org\nnav:\n  - Home: index.md\n  - B: [a.md]\nexclude_docs: '*.tmp'\n",
-    "recto.toml": '[site]\nurl = "https://x.org"\nexclude = ["a/**"]\n[modules]\na = ["docs/a"]\n',
-    f"{_DOCS}/p.mdx": "---\ntitle: A\nid: b\n---\n# A {#x}\n<B c={d}>e</B>\n\n:::tip\n- a\n\n|a|\n|-|\n|c|",
-    f"{_DOCS}/_category_.json": '{"label": "A", "position": 1}',
-    f"{_DOCS}/page.html": "<html><body><main><h1 id=a>A</h1><p>b<table><tr><td>c</table></main>",
-}
 _PIECES = (
     "[", "{", "}", "*", "&a ", "*a", "\xff", "\0", "---\n", '"', "'", "`", "0x", "9" * 60, "\n", "<", ">",
     "{/*", "<!--", "|", ":::", "```", "$$", "export ", "import a from './p.mdx'\n", "../", "\\",
@@ -225,27 +215,6 @@ def mutate(text: str, chance: random.Random) -> str:
         new = chance.choice(_PIECES) * chance.choice((0, 1, 1, 2, 50))
         text = text[:start] + new + text[end if chance.random() < 0.5 else start :]
     return text[: 1 << 16]
-
-
-def pages(count: int, seed: int) -> dict[str, Any]:
-    """Read mutated books; count those that raise anything but our own errors."""
-    chance, outcomes = random.Random(seed), Counter[str]()
-    with tempfile.TemporaryDirectory() as place:
-        folder, done = Path(place), 0
-        while done < count:
-            files = {
-                name: mutate(text, chance)
-                for name, text in _SEEDS.items()
-                if chance.random() < (0.9 if name.startswith(_DOCS) else 0.1)
-            }
-            done += max(1, len(files))
-            for name in _SEEDS:
-                (folder / name).unlink(missing_ok=True)
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                if name in files:
-                    (folder / name).write_bytes(files[name].encode("utf-8", "surrogatepass"))
-            outcomes[_outcome(lambda: read_book(folder), files)] += 1
-    return {"files": done, **outcomes}
 
 
 _RST = (
@@ -351,6 +320,20 @@ def _limits(slowest: tuple[float, str]) -> dict[str, Any]:
 
 
 _SMALL_SITES: dict[str, dict[str, str]] = {
+    "small docusaurus": {
+        "docusaurus.config.js": _SITE,
+        f"{_DOCS}/p.mdx": "---\ntitle: A\nid: b\n---\n# A {#x}\n<B c={d}>e</B>\n\n:::tip\n- a\n\n"
+        "|a|\n|-|\n|c|",
+        f"{_DOCS}/_category_.json": '{"label": "A", "position": 1}',
+    },
+    "small mkdocs": {
+        "mkdocs.yml": "site_url: https://x.org\nnav:\n  - Home: index.md\n  - B: [a.md]\n"
+        "exclude_docs: '*.tmp'\n",
+    },
+    "plain": {
+        "recto.toml": '[site]\nurl = "https://x.org"\nexclude = ["a/**"]\n[modules]\na = ["docs/a"]\n',
+        f"{_DOCS}/page.html": "<html><body><main><h1 id=a>A</h1><p>b<table><tr><td>c</table></main>",
+    },
     "mdbook": {
         "book.toml": '[book]\ntitle = "A"\nsrc = "src"\n[output.html]\nsite-url = "/b/"\n',
         "src/SUMMARY.md": "# A\n\n[B](b.md)\n\n# C\n\n- [D](d.md)\n  - [E](<e f.md>)\n",
@@ -399,7 +382,7 @@ _SMALL_SITES: dict[str, dict[str, str]] = {
         "b.md": "# B\n\nText.\n",
     },
 }
-"""Sites of the generators that `tests.sites` does not build."""
+"""Sites of the generators that `tests.sites` does not build, and small sites of two that it does."""
 
 
 def sites(count: int, seed: int) -> dict[str, Any]:
@@ -425,13 +408,13 @@ def sites(count: int, seed: int) -> dict[str, Any]:
     return {"files": done, **dict(sorted(outcomes.items())), **_limits(slowest)}
 
 
-def _outcome(call: Callable[[], object], given: object) -> str:
+def _outcome(call: Callable[[], object], content: object) -> str:
     try:
         call()
     except (RectoError, ValueError):  # a reader raises ValueError for a page that it cannot read
         return "refused"
     except Exception:  # noqa: BLE001 - this is what is searched for
-        print(json.dumps(given)[:2_000], file=sys.stderr)
+        print(json.dumps(content)[:2_000], file=sys.stderr)
         traceback.print_exc()
         return "unexpected errors"
     return "read"
@@ -466,19 +449,12 @@ def _request(chance: random.Random) -> bytes:
 
 def requests(count: int, seed: int) -> dict[str, Any]:
     """Send mutated requests over one connection after the other; count the statuses."""
-    from bench.attack import exchange_all
-
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory() as place:
         home = Path(place) / "home"
-        index_for_server(home)
-
-        def made() -> Iterator[bytes]:
-            for _ in range(count):
-                yield _request(chance)
-
-        with run_server(home) as server:
-            statuses = exchange_all(server.port, made())
+        index_sample(home)
+        with run_server(home) as port:
+            statuses = exchange_all(port, (_request(chance) for _ in range(count)))
     failed = sum(number for status, number in statuses.items() if status >= 500)
     return {
         "requests": sum(statuses.values()),
@@ -487,13 +463,14 @@ def requests(count: int, seed: int) -> dict[str, Any]:
     }
 
 
+_MEASUREMENTS = {"formats": formats, "sites": sites, "requests": requests}
+
+
 def main() -> None:
     """Run the chosen measurement."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "what", nargs="?", choices=("inputs", "pages", "formats", "sites", "requests"), default="inputs"
-    )
-    parser.add_argument("--count", type=int, default=10_000, help="pages, files or requests (default 10000)")
+    parser = new_parser(__doc__, "bench.hostile")
+    parser.add_argument("what", nargs="?", choices=("inputs", *_MEASUREMENTS), default="inputs")
+    parser.add_argument("--count", type=int, default=10_000, help="files or requests (default 10000)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the mutations (default 1)")
     parser.add_argument("--only", action="append", default=[], help="measure only this input")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -501,13 +478,11 @@ def main() -> None:
     options = parser.parse_args()
     if options.measure:
         _measure(options.measure)
-        return
-    if options.what == "inputs":
-        figures = inputs(options.only)
+    elif options.what == "inputs":
+        print_figures(inputs(options.only), as_json=options.json)
     else:
-        measure = {"pages": pages, "formats": formats, "sites": sites, "requests": requests}[options.what]
-        figures = measure(options.count, options.seed)
-    print(json.dumps(figures, indent=2) if options.json else table(figures))
+        figures = _MEASUREMENTS[options.what](options.count, options.seed)
+        print_figures(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

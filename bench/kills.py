@@ -8,26 +8,22 @@ unchanged. At the end, one run of each command leaves no draft of a killed one b
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter
 from pathlib import Path
 
-from bench.spine import ROOT, table
-from recto.errors import CollectionMissing, RectoError
+from bench.common import new_parser, print_figures, recto_command
+from recto.errors import CollectionMissing
 from recto.stores.edge import EdgeStore
-from recto.stores.edge.backup import open_archive
 
 PAGES = 12
 NAME = "kills"
-OWN = ("index.html", "search/MINE.txt")
+USER_FILES = ("index.html", "search/MINE.txt")
 """Files of the user in the directory of the site."""
 _DRAFTS = (".recto-export-", ".CURRENT.", ".search.", ".deleted-", "building-")
 """Not the temporary file of a killed backup: it is among the user's files, and stays (see backup.md)."""
@@ -48,14 +44,9 @@ def write_edition(book: Path, edition: int) -> frozenset[str]:
 
 def start(home: Path, *arguments: str) -> subprocess.Popen[bytes]:
     """Start a command in its own process group."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("RECTO_", "QDRANT_"))}
-    return subprocess.Popen(
-        [sys.executable, "-m", "recto", *arguments],
-        env={**clean, "RECTO_HOME": str(home), "PYTHONPATH": str(ROOT / "src")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    command, environment = recto_command(home, *arguments)
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen(command, env=environment, stdout=quiet, stderr=quiet, start_new_session=True)
 
 
 def stored(home: Path) -> tuple[frozenset[str], tuple[str, ...]]:
@@ -67,24 +58,20 @@ def stored(home: Path) -> tuple[frozenset[str], tuple[str, ...]]:
     return frozenset(chunk.text for chunk in index.scroll()), index.info.warnings
 
 
-def is_whole(archive: Path) -> bool:
-    """Return whether the checksum of an archive is correct."""
-    try:
-        with open_archive(archive):
-            return True
-    except RectoError:
-        return False
+def is_whole(archive: Path, home: Path) -> bool:
+    """Return whether an archive can be restored into another home."""
+    return start(home, "restore", str(archive), "--replace").wait(300) == 0
 
 
 def is_site_whole(site: Path) -> bool:
     """Return whether the user's files are unchanged, and no exported file is incomplete."""
-    own = [site / name for name in OWN]
+    files = [site / name for name in USER_FILES]
     pages = [
         path
         for path in site.rglob("*.md")
         if ".recto-export-" not in str(path) and path.name != "skill.md"  # it ends with a list
     ]
-    return all(path.read_text() == "mine" for path in own) and all(
+    return all(path.read_text() == "mine" for path in files) and all(
         path.read_bytes().endswith(b".\n") for path in pages
     )
 
@@ -97,7 +84,7 @@ def drafts(*folders: Path) -> list[str]:
 
 def main() -> None:
     """Kill as often as asked, and print what was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = new_parser(__doc__, "bench.kills")
     parser.add_argument("--count", type=int, default=200, help="how many kills (default 200)")
     parser.add_argument("--seed", type=int, default=1, help="seed of the random moments (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -106,7 +93,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home, book, archive = (Path(folder) / name for name in ("home", "book", "kills.recto"))
         site = Path(folder) / "site"
-        for name in OWN:
+        for name in USER_FILES:
             (site / name).parent.mkdir(parents=True, exist_ok=True)
             (site / name).write_text("mine")
         editions = [write_edition(book, 0)]
@@ -143,7 +130,7 @@ def main() -> None:
             deleted = not texts and (deleted or action == "delete")
             counts["lost or mixed (goal 0)"] += not deleted and texts not in editions
             counts["warnings (goal 0)"] += bool(warnings)
-            counts["damaged backups (goal 0)"] += not is_whole(archive)
+            counts["damaged backups (goal 0)"] += not is_whole(archive, Path(folder) / "restored")
             counts["damaged sites (goal 0)"] += not is_site_whole(site)
         if start(home, *commands["index"]).wait(300) or stored(home)[0] != editions[-1]:
             counts["the last run failed"] += 1
@@ -151,7 +138,7 @@ def main() -> None:
             counts["the last run failed"] += bool(start(home, *commands[action]).wait(300))
         counts["drafts that were left behind (goal 0)"] = len(drafts(Path(folder)))
     figures = {"rounds": counts["kills"] + counts["finished before the kill"], **counts}
-    print(json.dumps(figures, indent=2) if options.json else table(figures))
+    print_figures(figures, as_json=options.json)
 
 
 if __name__ == "__main__":

@@ -20,11 +20,23 @@ from recto.evaluation.binding import heading_key
 from recto.evaluation.calibration import auroc
 from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.suites import Expectation, load_strict_suite
-from recto.types.search import HEADING_SEPARATOR, Coverage
+from recto.types.search import HEADING_SEPARATOR, Chunk, Coverage
 
 MEASURES = ("page hit@1", "page hit@5", "page MRR", "section hit@1", "section hit@5")
-_RESAMPLES = 10_000
+_RESAMPLES = 10_000  # enough for three digits of an interval
 _SEED = 20_261_115
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Where question sets and their books are, in the directory of the corpora."""
+
+    questions: str
+    books: str
+
+
+CORPORA = {"readers": Corpus("questions", "books")}
+"""The corpora that `--corpus` chooses from; a further one is a further line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +47,11 @@ class Book:
     docs: Path
     questions: tuple[Expectation, ...]
     need_all: frozenset[str] = frozenset()
+
+    @property
+    def answered(self) -> int:
+        """The number of queries that the book answers."""
+        return sum(not question.nothing for question in self.questions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +64,12 @@ class AnswerChunk:
     page: str
     headings: tuple[str, ...] | None = None
     opening: bool = False
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> AnswerChunk:
+        """Return what the measures need of a chunk of Recto."""
+        opening = chunk.chunk_index == 0 or len(chunk.headings) <= 1
+        return cls(chunk.source, chunk.headings, opening)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +258,7 @@ def lead(mine: Result, theirs: Result, measure: str = "page MRR") -> ScoreEstima
     means, resampled = [], np.zeros(_RESAMPLES)
     for book, scores in mine.scores.items():
         pairs = zip(scores, theirs.scores[book], strict=True)
-        deltas = np.array([one.measures()[measure] - other.measures()[measure] for one, other in pairs])
+        deltas = np.array([my.measures()[measure] - their.measures()[measure] for my, their in pairs])
         means.append(deltas.mean())
         resampled += deltas[generator.integers(0, len(deltas), (_RESAMPLES, len(deltas)))].mean(axis=1)
     low, high = np.quantile(resampled / len(means), [0.025, 0.975])

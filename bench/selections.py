@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from recto.api import connect
+from bench.common import new_parser, table
+from recto import Chunk, Hit, Retriever, connect
 from recto.evaluation.measures import estimate
-from recto.search.retriever import Retriever
-from recto.types.search import Chunk, Hit
 
 SUITE = Path(__file__).parent / "questions" / "selections.json"
 _LONGEST_QUERY = 2000
@@ -42,9 +40,9 @@ def load_cases(retriever: Retriever) -> list[SelectionCase]:
     chunks = sorted(retriever.open().scroll(), key=lambda chunk: (chunk.source, chunk.chunk_index))
     cases = []
     for case in json.loads(SUITE.read_text("utf-8"))["cases"]:
-        own = _section(chunks, case["selection"])
+        selected = _section(chunks, case["selection"])
         expected = tuple(frozenset(chunk.id for chunk in _section(chunks, place)) for place in case["expect"])
-        selection = own[0].text.split("\n\n")[0]
+        selection = selected[0].text.split("\n\n")[0]
         cases.append(SelectionCase(case["selection"], selection, case.get("question"), expected))
     return cases
 
@@ -96,7 +94,7 @@ def _section(chunks: list[Chunk], place: str) -> list[Chunk]:
 
 def main() -> None:
     """Print the measures of both, with an interval on the difference."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    new_parser(__doc__, "bench.selections").parse_args()
     with connect() as retriever:
         cases = load_cases(retriever)
         ways = {
@@ -104,15 +102,14 @@ def main() -> None:
             "related": measure(cases, related(retriever)),
         }
     print(f"{len(cases)} selections, five chunks each\n")
-    print(
-        "| | recall of expected sections | reciprocal rank | repeats the selection | pages |\n"
-        "|---|---|---|---|---|"
-    )
+    rows = []
     for name, scores in ways.items():
-        means = [
+        recall, rank, repeated, pages = (
             sum(getattr(score, part) for score in scores) / len(scores) for part in Score.__dataclass_fields__
-        ]
-        print(f"| {name} | {means[0]:.3f} | {means[1]:.3f} | {means[2]:.0%} | {means[3]:.1f} |")
+        )
+        rows.append([name, f"{recall:.3f}", f"{rank:.3f}", f"{repeated:.0%}", f"{pages:.1f}"])
+    heads = ["", "recall of expected sections", "reciprocal rank", "repeats the selection", "pages"]
+    print(table(heads, rows))
     for part in ("recall", "reciprocal_rank"):
         deltas = [getattr(new, part) - getattr(old, part) for old, new in zip(*ways.values(), strict=True)]
         if (gain := estimate(deltas)) is not None:

@@ -52,10 +52,10 @@ def vectors(base: Any, count: int, seed: int) -> Any:
     import numpy as np
 
     random = np.random.default_rng(seed)
-    one, other = (base[random.integers(0, len(base), count)] for _ in range(2))
+    main, other = (base[random.integers(0, len(base), count)] for _ in range(2))
     share = random.random((count, 1), np.float32) * 0.5 + 0.5
     mixed = (
-        one * share
+        main * share
         + other * (1 - share)
         + random.standard_normal((count, base.shape[1]), np.float32) * _NOISE
     )
@@ -73,13 +73,13 @@ def chunk_id(number: int) -> str:
     return f"00000000-0000-5000-8000-{number:012d}"
 
 
-def numbered_chunk(texts: list[Chunk], number: int) -> Chunk:
-    """Return the chunk with a number, with one of the texts."""
-    text = texts[number % len(texts)]
+def numbered_chunk(chunk: Chunk, text: str, number: int) -> Chunk:
+    """Return a copy of a chunk with another text, in the place that a number gives it in the book."""
     page, module = f"https://example.org/page-{number // PAGE}", f"module-{number // PAGE % MODULES}"
     return replace(
-        text,
+        chunk,
         id=chunk_id(number),
+        text=text,
         page_url=page,
         module=module,
         module_keys=(module,),
@@ -104,10 +104,10 @@ def mixed_chunks(texts: list[Chunk], start: int, count: int) -> list[Chunk]:
     chunks = []
     for number, (topic, size, place) in enumerate(zip(topics, sizes.tolist(), places, strict=True), start):
         chunk = texts[topic]
-        own = chunk.text.split(" ")
-        first = int(place * (len(own) // 2 + 1))
-        text = " ".join((*own[first : first + (len(own) + 1) // 2], *islice(words, size)))
-        chunks.append(replace(numbered_chunk([chunk], number), text=text))
+        original = chunk.text.split(" ")
+        first = int(place * (len(original) // 2 + 1))
+        text = " ".join((*original[first : first + (len(original) + 1) // 2], *islice(words, size)))
+        chunks.append(numbered_chunk(chunk, text, number))
     return chunks
 
 
@@ -170,8 +170,8 @@ def known_results(
 ) -> dict[str, Any]:
     """Return queries and the ids of their best chunks in dense and in hybrid mode."""
     questions, queries = make_questions(base, texts, count)
-    known = Lexicon(lexicon)
-    analyzed = [analyze_query(query, known) for query in queries]
+    vocabulary = Lexicon(lexicon)
+    analyzed = [analyze_query(query, vocabulary) for query in queries]
     lexical = postings.scores(analyzed)
     for row, query in enumerate(analyzed):
         lexical[row] *= query.weight / max(lexical[row].max(), 1e-9)

@@ -1,95 +1,52 @@
-"""Vectors for the benchmarks: each text is embedded once and cached, so that a run can be resumed."""
+"""A cache of vectors on disk: each text is embedded once, so that a run can be resumed."""
 
 from __future__ import annotations
 
 import hashlib
 import sqlite3
-import sys
-from collections.abc import Sequence
-from functools import lru_cache
+from array import array
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
-
-from recto.embedders.onnx import LocalEmbedder
 
 _AT_A_TIME = 64  # texts between two writes to disk; an interruption loses at most these
 
+Embed = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 
-class Vectors:
-    """Embeds texts with a model, through a cache by the hashes of the texts."""
 
-    def __init__(self, embedder: LocalEmbedder, cache: Path) -> None:
-        self._embedder = embedder
-        self.max_tokens = embedder.max_tokens
-        self.count = lru_cache(maxsize=1 << 18)(embedder.count_tokens)  # all chunk sizes count the same texts
-        cache.mkdir(parents=True, exist_ok=True)
-        self._database = sqlite3.connect(cache / "vectors.db")
+class VectorCache:
+    """Vectors of one model, by the hashes of the texts."""
+
+    def __init__(self, folder: Path, model: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._model = model
+        self._database = sqlite3.connect(folder / "vectors.db")
         self._database.execute(
             "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
         )
 
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
+    def embed(self, texts: Sequence[str], embed: Embed, *, query: bool) -> list[list[float]]:
+        """Return a vector for each text, and embed those that are missing."""
+        keys = [self._key(text, query=query) for text in texts]
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if self._find(key) is None}
+        # The longest texts are first, and batches have texts of similar length: they need little padding.
+        items = sorted(missing.items(), key=lambda item: -len(item[1]))
+        for start in range(0, len(items), _AT_A_TIME):
+            batch = items[start : start + _AT_A_TIME]
+            vectors = embed([text for _, text in batch])
+            rows = [
+                (key, array("f", vector).tobytes()) for (key, _), vector in zip(batch, vectors, strict=True)
+            ]
+            with self._database:
+                self._database.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+        return [array("f", self._find(key) or b"").tolist() for key in keys]
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Close the cache."""
         self._database.close()
 
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Return the character range of each token of a text, without special tokens."""
-        return [(start, end) for start, end in self._embedder._loaded().encode(text).offsets if end > start]
-
-    def shortened(self, text: str) -> str:
-        """Return the part of a text that the model reads, less a few tokens that a cut character may add."""
-        if self.count(text) <= self.max_tokens:
-            return text
-        return text[: self._embedder._loaded().encode(text).offsets[self.max_tokens - 8][1]]
-
-    def documents(self, texts: Sequence[str], what: str) -> Any:
-        """Return a vector for each chunk."""
-        return self._rows(texts, what, question=False)
-
-    def questions(self, texts: Sequence[str], what: str) -> Any:
-        """Return a vector for each query."""
-        return self._rows(texts, what, question=True)
-
-    def _rows(self, texts: Sequence[str], what: str, *, question: bool) -> Any:
-        import numpy as np
-
-        keys = [self._key(text, question=question) for text in texts]
-        missing = sorted(
-            {key: text for key, text in zip(keys, texts, strict=True) if self._found(key) is None}.items(),
-            key=_by_length,
-        )
-        for start in range(0, len(missing), _AT_A_TIME):
-            batch = missing[start : start + _AT_A_TIME]
-            embed = self._embedder.embed_queries if question else self._embedder.embed_documents
-            vectors = np.asarray(embed([text for _, text in batch]), np.float32)
-            with self._database:
-                self._database.executemany(
-                    "INSERT OR IGNORE INTO vectors VALUES (?, ?)",
-                    [(key, row.tobytes()) for (key, _), row in zip(batch, vectors, strict=True)],
-                )
-            if len(missing) > 1:
-                print(
-                    f"\r{what}: {start + len(batch)} of {len(missing)} texts embedded",
-                    end="",
-                    file=sys.stderr,
-                    flush=True,
-                )
-        if len(missing) > 1:
-            print(file=sys.stderr)
-        return np.stack([np.frombuffer(self._found(key) or b"", np.float32) for key in keys])
-
-    def _found(self, key: bytes) -> bytes | None:
+    def _find(self, key: bytes) -> bytes | None:
         row = self._database.execute("SELECT vector FROM vectors WHERE key = ?", (key,)).fetchone()
         return row[0] if row else None
 
-    def _key(self, text: str, *, question: bool) -> bytes:
-        return hashlib.sha256(f"{self._embedder.fingerprint}\n{question}\n{text}".encode()).digest()
-
-
-def _by_length(item: tuple[bytes, str]) -> int:
-    """Return texts sorted by length, longest first: little padding, and a lack of memory shows at once."""
-    return -len(item[1])
+    def _key(self, text: str, *, query: bool) -> bytes:
+        return hashlib.sha256(f"{self._model}\n{query}\n{text}".encode()).digest()

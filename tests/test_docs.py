@@ -138,8 +138,8 @@ def test_every_command_shown_works(workspace: Path, page: str, command: str) -> 
             site.put("/book/", page_of_a_site("Welcome", "A book on a website."))
             command = command.replace("https://example.org", site.url) + " --allow-private --delay 0"
             done = run_shown(workspace, command)
-    elif "bench" in command and "bench.selections" not in command:
-        done = run_shown(workspace, f"{command} --rounds 1 --book path/to/docs")
+    elif "bench.scale" in command:
+        done = run_shown(workspace, f"{command} --sizes 1000")
     else:
         done = run_shown(workspace, command)
     # The small book does not answer all questions of the suite.

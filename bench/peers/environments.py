@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.common import ROOT
 from bench.peers.listing import SELF, Listing, System
 
-ROOT = Path(__file__).parent.parent.parent
 _DONE = "recto-bench.json"
 # As pip does; besides, NLTK, which LlamaIndex uses, rejects hard links.
 _INSTALL = ("--compile-bytecode", "--link-mode", "copy")
@@ -74,11 +74,6 @@ def build(system: System, listing: Listing, cache: Path) -> Environment:
     return _described(folder, path)
 
 
-def build_alone(system: System, listing: Listing, cache: Path) -> Environment:
-    """Install a system with the local embedder that its documentation names."""
-    return _described(_install(f"{system.name}-alone", system.alone, listing, cache, fresh=False), ())
-
-
 def _install(name: str, needs: Sequence[str], listing: Listing, cache: Path, *, fresh: bool) -> Path:
     recipe = json.dumps([sys.version, *_INSTALL, list(needs), list(listing.pins)])
     folder = cache / "environments" / f"{name}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}"
@@ -92,18 +87,9 @@ def _install(name: str, needs: Sequence[str], listing: Listing, cache: Path, *, 
     overrides.write_text("\n".join(listing.overrides), "utf-8")
     _run("uv", "venv", "--quiet", "--python", sys.executable, str(folder))
     paths = [str(ROOT) if need == "." else need for need in needs]
-    _run(
-        *("uv", "pip", "install", "--quiet", *_INSTALL, "--python", str(_python(folder))),
-        *(
-            "--reinstall-package",
-            SELF,
-            "--constraints",
-            str(constraints),
-            "--overrides",
-            str(overrides),
-            *paths,
-        ),
-    )
+    command = ["uv", "pip", "install", "--quiet", *_INSTALL, "--python", str(_python(folder))]
+    limits = ["--constraints", str(constraints), "--overrides", str(overrides)]
+    _run(*command, "--reinstall-package", "recto-search", *limits, *paths)
     constraints.unlink()
     overrides.unlink()
     (folder / _DONE).write_text(recipe, "utf-8")
@@ -114,7 +100,8 @@ def _described(folder: Path, path: tuple[Path, ...]) -> Environment:
     python = _python(folder)
     done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=True, cwd=folder)
     packages = next(folder.glob("lib/python*/site-packages"), folder / "Lib" / "site-packages")
-    return Environment(python, path, json.loads(done.stdout), size_of(packages))
+    size = sum(file.lstat().st_size for file in packages.rglob("*") if not file.is_dir())
+    return Environment(python, path, json.loads(done.stdout), size)
 
 
 def _python(folder: Path) -> Path:
@@ -127,8 +114,3 @@ def _run(*command: str) -> None:
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(command[:3])} failed:\n{done.stderr[-2000:]}")
-
-
-def size_of(folder: Path) -> int:
-    """Add up the bytes of all files."""
-    return sum(path.lstat().st_size for path in folder.rglob("*") if not path.is_dir())

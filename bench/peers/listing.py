@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -10,10 +11,9 @@ from typing import Any, Literal
 LIST = Path(__file__).parent / "systems.toml"
 SELF = "recto"
 LIMIT = "bare"
-EXACT = "numpy"
 
-Kind = Literal["peer", "framework", "thin", "limit"]
-"""A limit cannot be beaten; a thin system is a framework around a limit, and is measured in searches only."""
+Kind = Literal["peer", "framework", "limit"]
+"""With the same model and engine, no system can be much faster than a limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,6 @@ class System:
     versions: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     kind: Kind = "peer"
-    alone: tuple[str, ...] = ()
     note: str = ""
 
     @property
@@ -50,16 +49,15 @@ class Listing:
     pins: tuple[str, ...]
     overrides: tuple[str, ...]
 
-    def chosen(self, names: str) -> tuple[System, ...]:
-        """Return the systems named in a comma-separated list, or all; raise if a name is unknown."""
+    def chosen(self, names: Sequence[str]) -> tuple[System, ...]:
+        """Return the named systems, or all; raise if a name is unknown."""
         if not names:
             return self.systems
-        known = {system.name: system for system in self.systems}
-        requested = [name.strip() for name in names.split(",") if name.strip()]
-        unknown = [name for name in requested if name not in known]
+        systems = {system.name: system for system in self.systems}
+        unknown = [name for name in names if name not in systems]
         if unknown:
-            raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(known)}.")
-        return tuple(known[name] for name in dict.fromkeys((SELF, *requested)))
+            raise SystemExit(f"There is no system {', '.join(unknown)}. Systems: {', '.join(systems)}.")
+        return tuple(systems[name] for name in dict.fromkeys((SELF, *names)))
 
 
 def load(path: Path = LIST) -> Listing:

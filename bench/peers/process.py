@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from bench.peers.environments import Environment
 from bench.peers.listing import System
-
-_TAIL = 1500
 
 
 class RunnerError(Exception):
@@ -39,37 +37,20 @@ class RunnerProcess:
         self._system = system
         # Open as long as the process runs; `close` closes both.
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", dir=scratch)  # noqa: SIM115
-        self._process = subprocess.Popen(
-            _command(system, environment, "serve"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            encoding="utf-8",
-            cwd=scratch,
-            env=environment.variables(),
-        )
+        self._process = _start(system, environment, scratch, self._errors, "serve")
 
     def ask(self, do: str, **order: Any) -> dict[str, Any]:
         """Send a command and wait for its result."""
-        self.begin(do, **order)
-        return self.end()
-
-    def begin(self, do: str, **order: Any) -> None:
-        """Send a command without waiting, so that several runners can work at the same time."""
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps({"do": do, **order}) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise RunnerError(self._last_message()) from None
-
-    def end(self) -> dict[str, Any]:
-        """Wait for a result."""
-        assert self._process.stdout is not None
+            raise RunnerError(_last_message(self._system, self._errors)) from None
         line = self._process.stdout.readline()
         if not line:
-            raise RunnerError(self._last_message())
+            raise RunnerError(_last_message(self._system, self._errors))
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise RunnerError(answer["error"])
@@ -99,44 +80,43 @@ class RunnerProcess:
         """Close the runner."""
         self.close()
 
-    def _last_message(self) -> str:
-        self._errors.seek(0)
-        said = self._errors.read()[-_TAIL:].strip()
-        return f"{self._system.name} ended: {said.splitlines()[-1] if said else 'no message'}"
-
 
 def cold(system: System, environment: Environment, scratch: Path, arguments: Sequence[str]) -> Cold:
     """Start a process that answers one query, and measure it from the outside."""
     with tempfile.TemporaryFile("w+", encoding="utf-8", dir=scratch) as errors:
         began = perf_counter()
-        process = subprocess.Popen(
-            _command(system, environment, "cold", *arguments),
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=scratch,
-            env=environment.variables(),
-        )
+        process = _start(system, environment, scratch, errors, "cold", *arguments)
+        assert process.stdin is not None
         assert process.stdout is not None
-        lines = iter(process.stdout.readline, "")
         # A library may print lines before the answer.
-        answer = next((line for line in lines if line.startswith("[")), "")
+        answer = next((line for line in iter(process.stdout.readline, "") if line.startswith("[")), "")
         wall = perf_counter() - began
+        process.stdin.close()
         process.stdout.close()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if not answer:
-            errors.seek(0)
-            said = errors.read()[-_TAIL:].strip()
-            raise RunnerError(said.splitlines()[-1] if said else f"{system.name} gave no answer")
+            raise RunnerError(_last_message(system, errors))
     return Cold(wall, used.ru_utime + used.ru_stime, json.loads(answer))
 
 
-def _command(system: System, environment: Environment, *arguments: str) -> list[str]:
-    return [
-        str(environment.python),
-        "-m",
-        f"bench.peers.runners.{system.runner}",
-        *system.arguments,
-        *arguments,
-    ]
+def _start(
+    system: System, environment: Environment, scratch: Path, errors: IO[str], *arguments: str
+) -> subprocess.Popen[str]:
+    runner = f"bench.peers.runners.{system.runner}"
+    return subprocess.Popen(
+        [str(environment.python), "-m", runner, *system.arguments, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        encoding="utf-8",
+        cwd=scratch,
+        env=environment.variables(),
+    )
+
+
+def _last_message(system: System, errors: IO[str]) -> str:
+    errors.seek(0)
+    lines = errors.read().strip().splitlines()
+    return f"{system.name} ended: {lines[-1] if lines else 'no message'}"

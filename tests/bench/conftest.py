@@ -13,6 +13,10 @@ PAGES = {
     "garden/seeds.md": "# Seeds\n\nSeeds are small.\n\n## Sowing `beans`\n\nBeans are sown after the last frost, two fingers deep.\n",
     "kitchen/bread.md": "# Bread\n\n## Dough\n\nKnead the dough until it is smooth. The zwieback_oven must be hot.\n",
 }
+QUOTES = {
+    "garden/seeds.md": "two fingers deep",
+    "kitchen/bread.md": "Knead the dough until it is *smooth*",
+}
 QUESTIONS: list[tuple[str, str, list[tuple[str, str]]]] = [
     ("When are beans sown after the frost?", "any", [("garden/seeds.md", "Sowing `beans`")]),
     ("How long do I knead the dough?", "any", [("kitchen/bread.md", "")]),
@@ -37,6 +41,17 @@ def corpora(tmp_path: Path) -> Path:
     with (tmp_path / "questions" / "tiny.jsonl").open("w", encoding="utf-8") as file:
         for number, (question, match, expected) in enumerate(QUESTIONS, 1):
             places = [{"page": page, "section": section} for page, section in expected]
+            evidence = [QUOTES[place["page"]] for place in places]
             entry = {"id": f"t-{number}", "question": question, "type": "howto", "match": match}
-            file.write(f"{json.dumps({**entry, 'expected': places})}\n")
+            file.write(f"{json.dumps({**entry, 'expected': places, 'evidence': evidence})}\n")
     return tmp_path
+
+
+@pytest.fixture
+def options(corpora: Path, shared_home: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options of a run on the tiny book, with an empty home that has the model's weights."""
+    monkeypatch.chdir(corpora)  # a directory without settings
+    (corpora / "home").mkdir()
+    (corpora / "home" / "cache").symlink_to(shared_home / "cache")
+    folders = [f"--{name}={corpora / name}" for name in ("cache", "home")]
+    return [*folders, f"--corpora={corpora}", "--threads=1"]

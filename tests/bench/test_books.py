@@ -1,13 +1,15 @@
-"""The benchmark of readers' questions: sets, ranks, intervals, rare words, and a whole run of Recto on a tiny book."""
+"""The benchmarks with readers' questions: sets, ranks, intervals, rare words, and whole runs of Recto on a tiny book."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from bench import books, question_sets
+from bench import agents, books, context, question_sets, rare_words, static
+from bench.peers.listing import load
 from bench.question_sets import Answer, AnswerChunk, Book, Result, Scores, load_books, measure, score
 from recto.evaluation.suites import Expectation
 
@@ -80,17 +82,84 @@ def test_answerability_is_measured_where_every_answer_states_it() -> None:
     assert len(measure([book], {"tiny": stated}).scores["tiny"]) == 2
 
 
-def test_a_whole_run(corpora: Path, shared_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_whole_run(corpora: Path, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     out = corpora / "figures.json"
-    folders = [f"--{name}={corpora / name}" for name in ("questions", "books", "cache")]
-    chosen = ["--systems=recto-dense", "--rare=5", "--threads=1"]
-    books.main([*folders, *chosen, f"--home={shared_home}", f"--json={out}"])
+    books.main([*options, "--systems=recto-dense,recto-hybrid", "--rare=5", f"--json={out}"])
     printed = capsys.readouterr()
     assert "recto-dense: tiny, 4 queries, 5 rare words" in printed.err
-    assert "`uv run --group bench python -m bench.books --systems recto-dense --rare 5`" in printed.out
+    command = "uv run --group bench python -m bench.books --systems recto-dense,recto-hybrid --rare 5"
+    assert f"Made by `{command}`" in printed.out
+    assert "- queries: tiny (4, of which the book answers 3)" in printed.out
     figures = json.loads(out.read_text("utf-8"))
     dense = figures["systems"]["recto-dense"]
     assert dense["mean"]["page hit@5"] == 1
     assert [ranks["section"] for ranks in dense["ranks"]["tiny"]][:2] == [1, 1]
+    assert figures["systems"]["recto-hybrid"]["auroc"].keys() == {"tiny"}
     assert figures["rare"]["recto-dense"]["tiny"]["exact"] > 0
     assert str(corpora) not in printed.out + out.read_text("utf-8")
+
+
+def test_systems_are_chosen_with_or_without_their_mode(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    systems = books.known_systems(load())
+    assert books.choose(["recto", "haystack-hybrid"], systems) == [*systems[:3], "haystack-hybrid"]
+    assert books.choose([], systems) == systems
+    with pytest.raises(SystemExit, match="no system nobody"):
+        books.choose(["nobody"], systems)
+    with pytest.raises(SystemExit):
+        books.main([*options, "--questions=nowhere"])
+    assert "no directory nowhere" in capsys.readouterr().err
+
+
+def test_rare_words_are_the_same_in_every_run_and_typos_are_no_words() -> None:
+    texts = ["alpha beta gamma", "alpha beta", "alpha beta", "alpha beta delta_9"]
+    draws = rare_words.draw(texts, 9, "book")
+    assert draws == rare_words.draw(texts, 9, "book")
+    assert sorted(draw.word for draw in draws) == ["delta_9", "gamma"]
+    assert all(draw.typo not in ("", draw.word) for draw in draws)
+    found = rare_words.ask(draws, lambda word: ["only gamma"] if word == "gamma" else [])
+    assert (found.words, found.exact, found.typo) == (2, 0.5, 0)
+
+
+def test_contexts_are_measured(corpora: Path, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    out = corpora / "figures.json"
+    context.main([*options, "--systems=recto", f"--json={out}"])
+    found = json.loads(out.read_text("utf-8"))["systems"]["recto"]["tiny"]
+    assert (found["3000"], found["over budget"], found["duplicated"], found["markup"]) == (1, 0, 0, 0)
+    assert "| **recto** | mean | " in capsys.readouterr().out
+
+
+def test_measures_of_a_context_by_hand() -> None:
+    assert context.has_quote("Read [the **docs**](x.md) now", ["the docs now", "gone"], needs_all=False)
+    assert not context.has_quote("Read the docs", ["the docs", "gone"], needs_all=True)
+    run = "one two three four five six seven eight"
+    assert context.duplicated(f"{run} nine") == 0
+    assert context.duplicated(f"{run} {run}") == 0.5
+
+    def count(text: str) -> int:
+        return len(text.split())
+
+    assert context.markup("<b> a `<i>` c", count) == 0.25
+    assert context.markup("```\na b", count) == pytest.approx(1 / 3), "half a code block"
+    assert context.filled(["a b", "c d e"], 4, count) == "a b\n\nc d"
+
+
+def test_an_agent_solves_tasks_over_mcp(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    agents.main(options)
+    assert capsys.readouterr().out.splitlines()[-1] == "3 of 3 tasks solved, 3 of them by the first call"
+
+
+def test_static_search_ranks_as_the_service(
+    corpora: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For a tiny book, and for the readers' questions of RECTO_CORPORA."""
+    given = os.environ.get("RECTO_CORPORA")
+    for folder in (corpora, *([Path(given)] if given else [])):
+        static.main([*options, f"--corpora={folder}"])
+        rows = [line.split(" | ") for line in capsys.readouterr().out.split("\n\n")[1].splitlines()]
+        for row in rows[2:]:
+            words, first, five, gap = (float(cell.strip(" |")) for cell in row[-4:])
+            # Rounding to int8 depends on the processor, so near chunks may change places.
+            assert words == pytest.approx(1, abs=0.02), row[0]
+            assert (first >= 0.99, five >= 0.95, gap <= 0.02) == (True, True, True), row

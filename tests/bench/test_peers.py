@@ -1,96 +1,97 @@
+"""The comparison with other systems: runners, workloads on a tiny book, ratios, goals and tables."""
+
+from __future__ import annotations
+
 import re
-from collections.abc import Iterator
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from bench.chunk_quality import BookQuestion
-from bench.peers import table
-from bench.peers.dataset import Book, read_book
+from bench.common import insert
+from bench.peers import workloads
+from bench.peers.book import Book, read_book, write_pieces
+from bench.peers.command import END, START, parse
 from bench.peers.environments import here
-from bench.peers.figures import Figure, Results, Spread, ratio, spread
-from bench.peers.goals import goals
+from bench.peers.figures import (
+    COLD,
+    FILTERED,
+    HELP,
+    IMPORT,
+    INTERPRETER,
+    QUERY,
+    REST,
+    Figure,
+    Results,
+    Spread,
+    goals,
+    markdown,
+    ratio,
+    spread,
+)
 from bench.peers.listing import SELF, load
 from bench.peers.process import RunnerError, RunnerProcess, cold
-from bench.peers.running import Bench
-from bench.peers.workloads import indexing, querying, starting
-from bench.vectors import Vectors
-from recto.book.sources.tree import open_book
-from recto.embedders.onnx import LocalEmbedder
-from recto.protocols import Embedder
+from bench.peers.runners.system import pieces
+from bench.peers.workloads import Bench
+from bench.vectors import VectorCache
 
 LISTING = load()
 SYSTEMS = {system.name: system for system in LISTING.systems}
-HERE = ("recto", "bare", "numpy")  # what runs in the interpreter of the tests
-QUESTIONS = (
-    BookQuestion("When are beans sown?", ("module-1-garden/02-seeds.md",)),
-    BookQuestion("How is dough made?", ("module-2-kitchen/01-bread.md",)),
-)
+HERE = ("recto", "bare")  # what runs in the interpreter of the tests
 
 
 @pytest.fixture(scope="module")
-def vectors(embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Vectors]:
-    assert isinstance(embedder, LocalEmbedder)
-    with Vectors(embedder, tmp_path_factory.mktemp("vectors")) as vectors:
-        yield vectors
-
-
-def test_a_long_text_is_shortened_to_what_the_model_reads(vectors: Vectors) -> None:
-    for word in ("word ", "日本", "é", "antidisestablishmentarianism", "😀 "):
-        shown = vectors.shortened(word * 600)
-        assert (word * 600).startswith(shown)
-        assert vectors.max_tokens - 16 < vectors.count(shown) <= vectors.max_tokens
-    assert vectors.shortened("A few words.") == "A few words."
-
-
-@pytest.fixture(scope="module")
-def book(house: Path, vectors: Vectors) -> Book:
-    return read_book(open_book(house / "book"), QUESTIONS, vectors, 2)
+def book(house: Path, shared_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Book:
+    home = tmp_path_factory.mktemp("home")
+    (home / "cache").symlink_to(shared_home / "cache")
+    return read_book(house / "book", home, 2, 1)
 
 
 @pytest.fixture
-def bench(book: Book, vectors: Vectors, tmp_path: Path) -> Bench:
-    systems = tuple(SYSTEMS[name] for name in HERE)
-    environments, cache = dict.fromkeys(HERE, here()), tmp_path / "cache"
-    return Bench(systems, environments, book, vectors, tmp_path, cache, Results({}), rounds=2, threads=1)
+def bench(book: Book, shared_home: Path, tmp_path: Path) -> Bench:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "cache").symlink_to(shared_home / "cache")
+    systems = [SYSTEMS[name] for name in HERE]
+    environments = dict.fromkeys(HERE, here())
+    size = len(book.chunks) + 2
+    return Bench(systems, environments, book, tmp_path, tmp_path / "cache", Results({}), 2, size, 1)
 
 
-def test_what_a_runner_cannot_do_is_told_and_it_goes_on(tmp_path: Path) -> None:
-    with RunnerProcess(SYSTEMS["numpy"], here(), tmp_path) as runner:
+def test_copies_fill_up_a_small_book(book: Book, tmp_path: Path) -> None:
+    count = len(book.chunks)
+    found = list(pieces(write_pieces(book, count + 1, tmp_path)))
+    assert len({piece.id for piece in found}) == count + 1
+    assert found[-1].text == f"{found[0].text}\n\nCopy 1."
+    assert found[0].chunk["text"] == book.chunks[0].text
+    assert {**found[0].chunk, "headings": book.chunks[0].headings}.keys() == asdict(book.chunks[0]).keys()
+
+
+def test_a_runner_reports_what_it_cannot_do_and_goes_on(tmp_path: Path) -> None:
+    with RunnerProcess(SYSTEMS["bare"], here(), tmp_path) as runner:
         with pytest.raises(RunnerError, match="no loader"):
-            runner.ask("split", file="x.md")
+            runner.ask("read", docs="x", folder="y")
         assert runner.ask("load")["wall"] >= 0
-
-
-def test_a_fresh_process_gives_the_same_answer(book: Book, bench: Bench) -> None:
-    bench.systems, bench.rounds = bench.systems[:1], 1
-    starting.run(bench, len(book.inputs))
-    answer = bench.results.get(starting.cold_work(len(book.inputs)), SELF)
-    (expected,) = [one.chunk.id for one in book.inputs if "Beans are sown after" in one.chunk.text]
-    assert answer is not None
-    assert answer.more["found"][0] == expected
-    imports = bench.results.of(starting.IMPORT).values()
-    assert all(len(figure.values) == len(figure.cpu) == 1 for figure in imports)
     with pytest.raises(RunnerError):
-        cold(SYSTEMS["numpy"], here(), bench.scratch, ["nowhere", "home", "1", "5", "?"])
+        cold(SYSTEMS["bare"], here(), tmp_path, ["nowhere", "home", "1", "5", "?"])
 
 
-def test_searches_are_measured_and_shown(book: Book, bench: Bench) -> None:
-    size = len(book.inputs)
-    querying.run(bench, size, model=True)
-    querying.run(bench, size, model=False)
-    for filtered in (False, True):
-        for model in (False, True):
-            figures = bench.results.of(querying.query_work(size, model=model, filtered=filtered))
-            assert not any(figure.why for figure in figures.values()), {n: f.why for n, f in figures.items()}
-            assert [figures[name].more["agreement"] for name in HERE] == [1, 1, 1]
-        whole = bench.results.of(querying.query_work(size, model=True, filtered=filtered))[SELF].values
-        rest = bench.results.of(querying.rest_work(size, filtered=filtered))[SELF].values
-        assert all(part < all_of_it for part, all_of_it in zip(rest, whole, strict=True))
-    shown = table.markdown(bench.results, bench.systems)
-    assert f"### Query, {size} chunks, vectors given, filtered" in shown
-    assert "Recto / bare calls of model and engine" in shown
+def test_every_workload_is_measured_and_shown(bench: Bench) -> None:
+    workloads.install(bench)
+    workloads.start(bench)
+    workloads.query(bench)
+    workloads.index(bench, 4, 1)
+    assert not [figure.why for figure in bench.results.figures if figure.why and "install" not in figure.work]
+    for work in (IMPORT, COLD, QUERY, FILTERED, REST, workloads.MEMORY, "index, 4 chunks"):
+        assert set(bench.results.of(work)) == set(HERE), work
+        assert all(figure.values for figure in bench.results.of(work).values()), work
+    assert set(bench.results.of(HELP)) == {SELF, INTERPRETER}
+    whole, rest = (bench.results.of(work)[SELF].values for work in (QUERY, REST))
+    assert all(part < total for part, total in zip(rest, whole, strict=True))
+    texts = [goal.text for goal in goals(bench.results, bench.systems)]
+    assert texts[0] == "--help: Recto / an interpreter without a program"
+    assert "Query, end to end: Recto / bare calls of model and engine" in texts
+    assert "| **Recto** |" in markdown(bench.results, bench.systems)
 
 
 def test_everything_that_is_installed_has_an_exact_version() -> None:
@@ -98,8 +99,24 @@ def test_everything_that_is_installed_has_an_exact_version() -> None:
     assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][\w.+]*", pin) for pin in LISTING.pins)
     for system in (*LISTING.systems, *LISTING.hybrid):
         assert find_spec(f"bench.peers.runners.{system.runner}"), system.name
-        installed = {*system.needs, *system.alone, *system.versions, *LISTING.model}
-        assert installed - pinned <= {".", "recto"}, system.name
+        installed = {*system.needs, *system.versions, *LISTING.model}
+        assert installed - pinned <= {".", "recto-search"}, system.name
+
+
+def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = parse(["--quick", "--only", "start, query", "--peers", "chroma"])
+    assert (quick.rounds, quick.embed, quick.only, quick.peers) == (3, [32], ["start", "query"], ["chroma"])
+    assert parse([]).embed == [100, 1000]
+    assert [system.name for system in LISTING.chosen(["chroma"])] == ["recto", "chroma"]
+    with pytest.raises(SystemExit, match="no system nobody"):
+        LISTING.chosen(["nobody"])
+    for arguments, message in (
+        (["--only", "x"], "no workload x"),
+        (["--embed", "1,a"], "not a list of numbers"),
+    ):
+        with pytest.raises(SystemExit):
+            parse(arguments)
+        assert message in capsys.readouterr().err
 
 
 def test_ratios_say_how_many_times_better_and_are_taken_within_a_round() -> None:
@@ -114,30 +131,44 @@ def test_ratios_say_how_many_times_better_and_are_taken_within_a_round() -> None
     assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
 
 
-def made_up() -> Results:
-    results = Results({"machine": "a machine", "versions": {"recto": "recto 1", "chroma": "chromadb 2"}})
-    cold_query = starting.cold_work(1000)
-    lead = {"mean": 0.1, "low": 0.02, "high": 0.18, "count": 9}
-    for figure in (
-        Figure(cold_query, "recto", "ms", (400.0, 500.0), (300.0, 300.0)),
-        Figure(cold_query, "chroma", "ms", (2400.0, 2500.0), (2000.0, 2000.0)),
-        Figure(cold_query, "txtai", "ms", why="it | broke\nhere"),
-        Figure(indexing.work_of(100), "recto", "chunks/s", (9.0,), (100.0,), "more"),
-        Figure(indexing.work_of(100), "chroma", "chunks/s", (10.0,), (90.0,), "more"),
-        Figure("book, page MRR", "recto", "", (0.8,), better="more"),
-        Figure("book, page MRR", "chroma", "", (0.7,), better="more", more={"lead": lead}),
-    ):
-        results.add(figure)
-    return results
-
-
 def test_a_goal_that_is_missed_is_shown_as_missed() -> None:
-    found = {goal.text: goal for goal in goals(made_up(), LISTING.systems)}
-    fast = found["Cold query: times as fast as the best peer"]
-    assert (fast.met, fast.against, fast.reached.middle) == (True, "chroma", 5.5)
-    slow = found["Index, 100 chunks, embedding included: times as fast as the best peer"]
+    results = Results({"machine": "a machine", "versions": {"recto": "recto 1", "chroma": "chromadb 2"}})
+    for figure in (
+        Figure(COLD, "recto", "ms", (400.0, 500.0), (300.0, 300.0)),
+        Figure(COLD, "chroma", "ms", (2400.0, 3000.0), (2000.0, 2000.0)),
+        Figure(COLD, "haystack", "ms", why="it | broke\nhere"),
+        Figure("index, 100 chunks", "recto", "chunks/s", (9.0,), (100.0,), "more"),
+        Figure("index, 100 chunks", "chroma", "chunks/s", (10.0,), (90.0,), "more"),
+    ):
+        results.figures.append(figure)
+    fast, slow = goals(results, LISTING.systems)
+    assert (fast.met, fast.against, fast.reached.middle) == (True, "chroma", 6)
     assert (slow.met, slow.reached.middle) == (False, 0.9)
-    assert found["book, page MRR: Recto minus the other system"].reached == Spread(0.1, 0.02, 0.18)
-    shown = table.goal_table(list(found.values()), {"chroma": "Chroma"})
-    assert "| Chroma | ≥ 5 | 5.5 (5–6) | 6.67 | yes |" in shown
-    assert "| Chroma | ≥ 1 | 0.9 | 0.9 | **no** |" in shown
+    report = markdown(results, LISTING.systems)
+    assert "- machine: a machine\n- Recto: recto 1\n- Chroma: chromadb 2" in report
+    assert "| Chroma | ≥ 5.7 | 6 | 6.67 | yes |" in report
+    assert "| Chroma | ≥ 1 | 0.9 | 0.9 | **no** |" in report
+    assert "| **Recto** | 450 | 9 |\n" in report
+    assert "| Chroma | 2700 (6) | **10 (0.9)** |" in report
+    assert "- Haystack, in memory, cold query: it / broke here" in report
+
+
+def test_a_report_replaces_what_is_between_the_markers() -> None:
+    assert insert(f"a {START} old {END} b", "new\n", START, END) == f"a {START}\n\nnew\n\n{END} b"
+    with pytest.raises(SystemExit, match="no markers"):
+        insert("a", "new", START, END)
+
+
+def test_a_text_is_embedded_once(tmp_path: Path) -> None:
+    calls: list[list[str]] = []
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        calls.append(list(texts))
+        return [[float(len(text)), 0.5] for text in texts]
+
+    cache = VectorCache(tmp_path, "model")
+    assert cache.embed(["a", "bbb"], embed, query=False) == [[1, 0.5], [3, 0.5]]  # type: ignore[arg-type]
+    assert cache.embed(["bbb", "cc"], embed, query=False) == [[3, 0.5], [2, 0.5]]  # type: ignore[arg-type]
+    cache.embed(["a"], embed, query=True)  # type: ignore[arg-type]
+    cache.close()
+    assert calls == [["bbb", "a"], ["cc"], ["a"]], "the longest first, and a query is not a document"

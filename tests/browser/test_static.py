@@ -223,7 +223,7 @@ def test_words_are_searched_for_without_the_model(reader: Reader) -> None:
 
 
 def test_the_page_stays_responsive(reader: Reader) -> None:
-    """The model gives the page its turn again and again; `bench.static` measures the longest task."""
+    """The model gives the page its turn again and again."""
     page = reader.read(PAGE)
     reader.type(OFF_TOPIC)
     expect(reader.dialog).to_contain_text(NOT_COVERED, timeout=60_000)

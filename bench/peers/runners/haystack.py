@@ -1,6 +1,6 @@
 """Haystack: a query pipeline over one of several stores.
 
-The store is in memory, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or Edge (`edge`).
+The store is in memory, alone or with BM25 (`hybrid`), or Qdrant in local mode (`qdrant`).
 Annotations are evaluated here: Haystack compares the types of what it connects.
 """
 
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.peers.runners.bare import Bare
 from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.protocol import main
 from bench.peers.runners.system import COLLECTION, Found, Piece, markdown_files, relative
@@ -104,10 +103,13 @@ class Haystack:
 
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
         """Convert, split, embed and write in one pipeline."""
+        from haystack.components.converters import MarkdownToDocument
+        from haystack.components.preprocessors import DocumentSplitter
+
         store = self._new_store(folder, embedding)
         pipeline = self._indexing(store, embedding)
-        pipeline.add_component("converter", self._converter())
-        pipeline.add_component("splitter", self._splitter())
+        pipeline.add_component("converter", MarkdownToDocument(progress_bar=False))
+        pipeline.add_component("splitter", DocumentSplitter())
         pipeline.connect("converter", "splitter")
         pipeline.connect("splitter", "embedder")
         files = markdown_files(docs)
@@ -115,21 +117,6 @@ class Haystack:
         done = pipeline.run({"converter": {"sources": [str(path) for path in files], "meta": meta}})
         self._keep(store, folder)
         return int(done["writer"]["documents_written"])
-
-    def split(self, file: Path) -> list[str]:
-        """Convert and split one file."""
-        converted = self._converter().run(sources=[str(file)])["documents"]
-        return [document.content or "" for document in self._splitter().run(documents=converted)["documents"]]
-
-    def _converter(self) -> Any:
-        from haystack.components.converters import MarkdownToDocument
-
-        return MarkdownToDocument(progress_bar=False)
-
-    def _splitter(self) -> Any:
-        from haystack.components.preprocessors import DocumentSplitter
-
-        return DocumentSplitter()
 
     def _indexing(self, store: Any, embedding: Embedding) -> Any:
         from haystack.components.writers import DocumentWriter
@@ -210,53 +197,6 @@ class HaystackQdrant(Haystack):
         store._client.close()
 
 
-class HaystackEdge(Haystack):
-    """A custom component over Edge: the minimum overhead of a Haystack pipeline."""
-
-    def _load_store(self) -> None:
-        from haystack import Document, component
-
-        @component  # type: ignore[untyped-decorator,unused-ignore]
-        class Thin:
-            """A component that searches the engine and returns documents."""
-
-            def __init__(self, engine: Bare) -> None:
-                self._engine = engine
-
-            @component.output_types(documents=list[Document])  # type: ignore[untyped-decorator,unused-ignore]
-            def run(self, query: str, top_k: int, module: str | None = None) -> dict[str, Any]:
-                """Search."""
-                found = self._engine.ask(query, top_k, module)
-                return {
-                    "documents": [
-                        Document(
-                            id=str(point.id),
-                            content=point.payload["text"],
-                            meta=point.payload,
-                            score=point.score,
-                        )
-                        for point in found
-                    ]
-                }
-
-        self._thin, self._bare = Thin, Bare()
-        self._bare.load()
-
-    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Write to the engine."""
-        self._bare.index(pieces, folder, embedding)
-
-    def open(self, folder: Path, embedding: Embedding) -> None:
-        """Open the engine and make a pipeline of one component."""
-        self._bare.open(folder, embedding)
-        self._opened = self._pipeline()
-        self._opened.add_component("retriever", self._thin(self._bare))
-
-    def ask(self, question: str, top: int, module: str | None) -> Any:
-        """Run the pipeline."""
-        return self._opened.run({"retriever": {"query": question, "top_k": top, "module": module}})
-
-
 def _with(document: Any, vector: list[float]) -> Any:
     from dataclasses import replace
 
@@ -269,5 +209,5 @@ def _source(document: Any) -> str:
 
 if __name__ == "__main__":
     os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
-    kinds = {"memory": Haystack, "hybrid": HaystackHybrid, "qdrant": HaystackQdrant, "edge": HaystackEdge}
+    kinds = {"memory": Haystack, "hybrid": HaystackHybrid, "qdrant": HaystackQdrant}
     main(kinds[sys.argv.pop(1)]())

@@ -1,8 +1,7 @@
 """LangChain: a retriever over one of several stores.
 
-The store is in memory, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or a thin retriever
-over Edge (`edge`). Files are read as by `TextLoader` and split by the recursive splitter with the sizes of
-LangChain's tutorial.
+The store is in memory, alone or with BM25 (`hybrid`), or Qdrant in local mode (`qdrant`). Files are read as
+by `TextLoader` and split by the recursive splitter with the sizes of LangChain's tutorial.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.peers.runners.bare import Bare
 from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.protocol import main
 from bench.peers.runners.system import COLLECTION, Found, Piece, markdown_files, relative
@@ -82,24 +80,18 @@ class LangChain:
 
     def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
         """Read, split, store."""
+        from langchain_text_splitters import RecursiveCharacterTextSplitter
+
         documents = [
             self._document(
                 page_content=path.read_text("utf-8"), metadata={"source": relative(str(path), str(docs))}
             )
             for path in markdown_files(docs)
         ]
-        split = self._splitter().split_documents(documents)
+        splitter = RecursiveCharacterTextSplitter(chunk_size=_SIZE, chunk_overlap=_OVERLAP)
+        split = splitter.split_documents(documents)
         self._store(split, folder, embedding)
         return len(split)
-
-    def split(self, file: Path) -> list[str]:
-        """Split a text."""
-        return list(self._splitter().split_text(file.read_text("utf-8")))
-
-    def _splitter(self) -> Any:
-        from langchain_text_splitters import RecursiveCharacterTextSplitter
-
-        return RecursiveCharacterTextSplitter(chunk_size=_SIZE, chunk_overlap=_OVERLAP)
 
     def _store(self, documents: Sequence[Any], folder: Path, embedding: Embedding) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -173,48 +165,7 @@ class LangChainQdrant(LangChain):
         client.close()
 
 
-class LangChainEdge(LangChain):
-    """A custom retriever over Edge: the minimum overhead of LangChain."""
-
-    def load(self) -> None:
-        """Import the base class, and the engine."""
-        super().load()
-        from langchain_core.retrievers import BaseRetriever
-
-        document = self._document
-
-        class Thin(BaseRetriever):  # type: ignore[misc]
-            """A retriever that searches the engine and returns documents."""
-
-            engine: Any
-            top: int
-            module: str | None = None
-
-            def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
-                del run_manager
-                found = self.engine.ask(query, self.top, self.module)
-                return [
-                    document(id=str(point.id), page_content=point.payload["text"], metadata=point.payload)
-                    for point in found
-                ]
-
-        self._thin, self._bare = Thin, Bare()
-        self._bare.load()
-
-    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Write to the engine."""
-        self._bare.index(pieces, folder, embedding)
-
-    def open(self, folder: Path, embedding: Embedding) -> None:
-        """Open the engine."""
-        self._bare.open(folder, embedding)
-
-    def ask(self, question: str, top: int, module: str | None) -> Any:
-        """Invoke the retriever."""
-        return self._thin(engine=self._bare, top=top, module=module).invoke(question)
-
-
 if __name__ == "__main__":
     os.environ["LANGSMITH_TRACING"] = "false"
-    kinds = {"memory": LangChain, "hybrid": LangChainHybrid, "qdrant": LangChainQdrant, "edge": LangChainEdge}
+    kinds = {"memory": LangChain, "hybrid": LangChainHybrid, "qdrant": LangChainQdrant}
     main(kinds[sys.argv.pop(1)]())

@@ -1,7 +1,6 @@
 """LlamaIndex: `VectorStoreIndex` over one of several stores.
 
-The store is the default one, alone or with BM25 (`hybrid`), Qdrant in local mode (`qdrant`), or a thin
-retriever over Edge (`edge`).
+The store is the default one, alone or with BM25 (`hybrid`), or Qdrant in local mode (`qdrant`).
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from bench.peers.runners.bare import Bare
 from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.protocol import main
 from bench.peers.runners.system import COLLECTION, Found, Piece, relative
@@ -99,14 +97,6 @@ class LlamaIndex:
         self._keep(index, folder)
         return len(self._core.node_parser.SentenceSplitter().get_nodes_from_documents(documents))
 
-    def split(self, file: Path) -> list[str]:
-        """Read one file and split it by the default splitter."""
-        documents = self._core.SimpleDirectoryReader(input_files=[str(file)]).load_data()
-        return [
-            node.get_content()
-            for node in self._core.node_parser.SentenceSplitter().get_nodes_from_documents(documents)
-        ]
-
     def _documents(self, docs: Path) -> Any:
         reader = self._core.SimpleDirectoryReader(str(docs), recursive=True, required_exts=[".md", ".mdx"])
         documents = reader.load_data()
@@ -191,53 +181,10 @@ class LlamaIndexQdrant(LlamaIndex):
         self._writer.close()
 
 
-class LlamaIndexEdge(LlamaIndex):
-    """A custom retriever over Edge: the minimum overhead of LlamaIndex."""
-
-    def load(self) -> None:
-        """Import the base class, and the engine."""
-        super().load()
-        from llama_index.core.retrievers import BaseRetriever
-        from llama_index.core.schema import NodeWithScore, TextNode
-
-        class Thin(BaseRetriever):  # type: ignore[misc]
-            """A retriever that searches the engine and returns nodes."""
-
-            def __init__(self, engine: Bare, top: int, module: str | None) -> None:
-                self._engine, self._top, self._module = engine, top, module
-                super().__init__()
-
-            def _retrieve(self, query_bundle: Any) -> list[Any]:
-                found = self._engine.ask(query_bundle.query_str, self._top, self._module)
-                return [
-                    NodeWithScore(
-                        node=TextNode(id_=str(point.id), text=point.payload["text"], metadata=point.payload),
-                        score=point.score,
-                    )
-                    for point in found
-                ]
-
-        self._thin, self._bare = Thin, Bare()
-        self._bare.load()
-
-    def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Write to the engine."""
-        self._bare.index(pieces, folder, embedding)
-
-    def open(self, folder: Path, embedding: Embedding) -> None:
-        """Open the engine."""
-        self._bare.open(folder, embedding)
-
-    def ask(self, question: str, top: int, module: str | None) -> Any:
-        """Retrieve."""
-        return self._thin(self._bare, top, module).retrieve(question)
-
-
 if __name__ == "__main__":
     kinds = {
         "memory": LlamaIndex,
         "hybrid": LlamaIndexHybrid,
         "qdrant": LlamaIndexQdrant,
-        "edge": LlamaIndexEdge,
     }
     main(kinds[sys.argv.pop(1)]())

@@ -82,7 +82,7 @@ class CommandHandler:
         from bench.peers.runners.embedding import chosen
 
         self._embedding = chosen(how, folder, home, threads)
-        if how != "precomputed" and self._embedding.embedder is not None:
+        if how == "model" and self._embedding.embedder is not None:
             self._embedding.embedder.warm_up()
         return {}
 
@@ -98,10 +98,6 @@ class CommandHandler:
     def _read(self, docs: str, folder: str) -> Answer:
         self._system.load()
         return {"pieces": self._reader().read(Path(docs), Path(folder), self._embedding)}
-
-    def _split(self, file: str) -> Answer:
-        self._system.load()
-        return {"texts": self._reader().split(Path(file))}
 
     def _open(self, folder: str) -> Answer:
         self._system.load()
@@ -126,14 +122,6 @@ class CommandHandler:
         """Return the texts that a language model gets for each question."""
         reader = self._reader()
         return {"texts": [reader.texts(self._system.ask(question, top, None)) for question in questions]}
-
-    def _run(self, questions: list[str], top: int, seconds: float) -> Answer:
-        """Run queries for some seconds."""
-        began, cpu, asked = perf_counter(), process_time(), 0
-        while perf_counter() - began < seconds:
-            self._system.ask(questions[asked % len(questions)], top, None)
-            asked += 1
-        return {"asked": asked, "wall": perf_counter() - began, "cpu": process_time() - cpu}
 
     def _memory(self) -> Answer:
         return memory()
@@ -161,10 +149,10 @@ def memory() -> Answer:
     try:
         lines = Path("/proc/self/smaps_rollup").read_text("ascii").splitlines()
     except OSError:
-        return {"rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "own": None}
+        return {"rss": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "private": None}
     fields = {
         words[0]: int(words[1]) * 1024
         for words in map(str.split, lines)
         if len(words) == 3 and words[2] == "kB"
     }
-    return {"rss": fields["Rss:"], "own": fields["Anonymous:"]}
+    return {"rss": fields["Rss:"], "private": fields["Anonymous:"]}

@@ -1,4 +1,4 @@
-"""Recto: its store and retriever; files are indexed by `index_book`."""
+"""Recto: its store and retriever. `bench.books` indexes files with `recto.index` itself."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 from bench.peers.runners.embedding import Embedding
 from bench.peers.runners.protocol import main
 from bench.peers.runners.system import COLLECTION, Found, Piece
+
+_WRITTEN = 96  # chunks of a batch, as in the indexer
 
 
 class Counted:
@@ -48,14 +50,13 @@ class Recto:
         self._retriever_class = Retriever
 
     def index(self, pieces: Sequence[Piece], folder: Path, embedding: Embedding) -> None:
-        """Embed in the indexer's batches and publish; a batch is written while the next one is embedded."""
-        from recto.indexing.indexer import _BATCH
+        """Embed in batches and publish; a batch is written while the next one is embedded."""
         from recto.stores.edge import EdgeStore
 
         embedder = Counted(embedding)
         with EdgeStore(folder).build(COLLECTION, embedder.fingerprint, rebuild=True) as build:
-            for start in range(0, len(pieces), _BATCH):
-                batch = pieces[start : start + _BATCH]
+            for start in range(0, len(pieces), _WRITTEN):
+                batch = pieces[start : start + _WRITTEN]
                 build.add(
                     [_chunk(piece) for piece in batch],
                     embedder.embed_documents([piece.text for piece in batch]),
@@ -80,33 +81,6 @@ class Recto:
     def found(self, answer: Any) -> Found:
         """Return the ids of the chunks."""
         return [(hit.chunk.id, hit.chunk.source) for hit in answer.hits]
-
-    def read(self, docs: Path, folder: Path, embedding: Embedding) -> int:
-        """Index the directory as `recto index` does."""
-        from recto.book.sources.tree import MarkdownTree
-        from recto.indexing.indexer import IndexJob, index_book
-        from recto.stores.edge import EdgeStore
-
-        work: Any = IndexJob(MarkdownTree(docs), Counted(embedding))
-        return index_book(work, EdgeStore(folder), COLLECTION, journal=folder / "journal").info.chunks
-
-    def texts(self, answer: Any) -> list[str]:
-        """Return the texts of the chunks."""
-        return [hit.chunk.text for hit in answer.hits]
-
-    def split(self, file: Path) -> list[str]:
-        """Return the chunks of a page."""
-        from recto.book.chunking import DEFAULT_SIZE, chunk_page
-        from recto.book.parsing import read
-        from recto.book.sources.tree import MarkdownTree
-        from recto.embedders.granite.embedder import built_in_embedder
-
-        embedder = built_in_embedder(file.parent / "home", 1)
-        (page,) = MarkdownTree(file).pages()
-        divided = chunk_page(
-            page, read(page), COLLECTION, embedder.count_tokens, embedder.max_tokens, DEFAULT_SIZE
-        )
-        return [passage.chunk.text for passage in divided]
 
 
 def _chunk(piece: Piece) -> Any:

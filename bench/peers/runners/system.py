@@ -58,9 +58,6 @@ class BookLoader(Protocol):
     def texts(self, answer: Any) -> list[str]:
         """Return the texts of a result, for a language model."""
 
-    def split(self, file: Path) -> list[str]:
-        """Return the chunks of a Markdown file."""
-
 
 def pieces(path: Path) -> Iterator[Piece]:
     """Read chunks, one per line."""

@@ -31,7 +31,7 @@ from recto.types.book import Page
 from recto.types.index import SparseVector
 
 MAX_PROCESSES = 8
-"""Eight processes read 8 700 chunks a second (`bench.gpu --index`), more than a store writes."""
+"""Eight processes read 8 700 chunks a second (measured once), more than a store writes."""
 _START_AFTER = 512 << 10  # characters; this process reads them in the time in which a worker starts
 _BATCH = 64 << 10  # characters per message to a worker that has others to read first
 _AHEAD = 2  # messages per worker that are read before their turn

@@ -17,7 +17,7 @@ from recto.types.search import Coverage, Filters, Hit, Mode, Outcome, PageGroup,
 
 COVERED_FROM, NOT_COVERED_BELOW = 0.5, 0.25
 """The probabilities that separate the grades of `SearchResponse.coverage`."""
-# Fitted by logistic regression to readers' questions about eleven books (`python -m bench.answerability`).
+# Fitted by logistic regression to readers' questions about eleven books (decision 11).
 # Similarities are measured from the noise floor of an index in units of its spread, because every model and
 # every book has its own.
 SPREAD = 0.05

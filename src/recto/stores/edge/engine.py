@@ -23,7 +23,7 @@ from recto.types.search import NO_FILTERS, Filters, Payload, Vector
 
 # Sizes in chunks. From MAPPED_FROM on, the files are memory-mapped, so opening reads little, and the vectors
 # are quantized. Below HNSW_FROM, all quantized vectors are compared and the best are rescored: full recall,
-# about 4 ms of CPU time at most (`bench.exact`), and no graph to build. From HIGH_EF_FROM on, a larger ef
+# about 4 ms of CPU time at most (measured once), and no graph to build. From HIGH_EF_FROM on, a larger ef
 # keeps the recall.
 MAPPED_FROM, HNSW_FROM, HIGH_EF_FROM = 20_000, 50_000, 500_000
 _HNSW_M, _HNSW_EF_CONSTRUCT = 16, 100

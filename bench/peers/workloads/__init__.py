@@ -1,1 +1,0 @@
-"""The workloads that all systems run, one module each."""
