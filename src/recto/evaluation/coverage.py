@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from recto._util.text import with_anchor
-from recto.evaluation.calibration import first_sentence, heading_question
+from recto.evaluation.calibration import heading_question
 from recto.evaluation.integrity import similar
 from recto.protocols import Index, Progress
+from recto.search.markdown import first_sentence
 from recto.search.pipeline import nearest_chunks
 from recto.search.query import MAX_QUERY, current_edition
 from recto.search.retriever import Retriever
