@@ -11,7 +11,7 @@ import pytest
 from recto.errors import StorageError
 from recto.evaluation import report
 from recto.evaluation.calibration import calibrate, heading_question
-from recto.evaluation.coverage import WITHIN, Coverage, cover, sections_of
+from recto.evaluation.coverage import WITHIN, CoverageReport, cover, sections_of
 from recto.protocols import Embedder
 from recto.search.markdown import first_sentence
 from recto.search.retriever import Retriever
@@ -119,7 +119,7 @@ def test_a_section_is_asked_for_by_its_first_passage() -> None:
         ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b | |---|---| | 1 | 2 |"),
         ("Yes. No. This one is long enough to be asked for.", "This one is long enough to be asked for."),
         ("word " * 100, ("word " * 60).strip()),
-        ("x" * 500, "x" * 300),
+        ("字" * 500, "字" * 300),
         ("", ""),
     ],
 )
@@ -143,4 +143,4 @@ def test_a_home_that_cannot_be_written_is_told(house_retriever: Retriever, home:
     home.mkdir()
     (home / "reports").write_text("a file where a directory should be")
     with pytest.raises(StorageError, match="cannot be written"):
-        report.keep_coverage(home, house_retriever.open().info, Coverage("house", (), {}))
+        report.keep_coverage(home, house_retriever.open().info, CoverageReport("house", (), {}))

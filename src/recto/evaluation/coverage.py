@@ -90,7 +90,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class CoverageReport:
     """Which sections of a book are found in a mode."""
 
     collection: str
@@ -152,7 +152,7 @@ def _page(module: str, url: str, sections: Sequence[Reached]) -> dict[str, Any]:
     }
 
 
-def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> Coverage:
+def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> CoverageReport:
     """Search for every section in batches."""
     index = retriever.open()
     sections = sections_of(index.scroll(current_edition(index)))
@@ -165,7 +165,7 @@ def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "
         if progress:
             progress(len(results), len(sections))
     matrix = {module: dict(sorted(row.items())) for module, row in sorted(confusion.items())}
-    return Coverage(index.info.collection, tuple(results), matrix, mode)
+    return CoverageReport(index.info.collection, tuple(results), matrix, mode)
 
 
 def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:

@@ -222,11 +222,10 @@ def _plain(scores: dict[str, ScoreEstimate]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run a suite; `noise_floor` overrides the index's own."""
+    """How to run a suite."""
 
     top_k: int = DEFAULT_TOP_K
     measures: tuple[Measure, ...] = DEFAULT_MEASURES
-    noise_floor: float | None = None
     mode: Mode = "hybrid"
 
     @property
@@ -304,7 +303,7 @@ def _judge(bound: Bound, response: SearchResponse, options: Options) -> QueryRes
     judged = bound.judge(hit.chunk for hit in response.hits)
     passed: bool | None = any(gain > 0 for gain in judged.gains[:1])
     if expectation.nothing:
-        passed = _covers_nothing(response, options.noise_floor)
+        passed = _covers_nothing(response)
     elif judged.module is not None:
         passed = judged.module
     measured = {str(measure): measure.of(judged) for measure in options.measures}
@@ -326,13 +325,11 @@ def _judge(bound: Bound, response: SearchResponse, options: Options) -> QueryRes
     )
 
 
-def _covers_nothing(response: SearchResponse, noise_floor: float | None) -> bool | None:
-    """Return whether the book does not cover the query, by the noise floor or by answerability."""
-    if response.mode == "lexical":
-        return None  # lexical scores do not show whether a book covers a query
-    if noise_floor is not None:
-        cosines = [hit.score if hit.dense is None else hit.dense for hit in response.hits]
-        return max(cosines, default=-1.0) < noise_floor
+def _covers_nothing(response: SearchResponse) -> bool | None:
+    """Return whether the book does not cover the query; None if the response does not show it."""
     if response.coverage is not None:
         return response.coverage == "not covered"
-    return None if response.noise_floor is None else _covers_nothing(response, response.noise_floor)
+    if response.mode == "lexical" or response.noise_floor is None:
+        return None  # lexical scores do not show whether a book covers a query
+    cosines = [hit.score if hit.dense is None else hit.dense for hit in response.hits]
+    return max(cosines, default=-1.0) < response.noise_floor

@@ -34,7 +34,7 @@ from recto.settings import check_collection_name, load_settings, working_directo
 from recto.types.search import Mode
 
 if TYPE_CHECKING:
-    from recto.evaluation.coverage import Coverage, Reached
+    from recto.evaluation.coverage import CoverageReport, Reached
     from recto.evaluation.doctor.environment import Finding
     from recto.evaluation.gaps import Asked, Cluster, Gaps
     from recto.search.retriever import Retriever
@@ -87,7 +87,7 @@ def coverage(
     return Exit.VALIDATION_FAILED if too_low else Exit.OK
 
 
-def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
+def _coverage_lines(measured: CoverageReport, *, verbose: bool) -> Iterator[str]:
     from recto.evaluation.coverage import WITHIN
 
     total = len(measured.sections)
@@ -128,7 +128,7 @@ def _first_result(reached: Reached) -> str:
     return f"the first result is {reached.first[0].url}" if reached.first else "no results"
 
 
-def _coverage_data(measured: Coverage) -> dict[str, Any]:
+def _coverage_data(measured: CoverageReport) -> dict[str, Any]:
     return {
         "collection": measured.collection,
         "mode": measured.mode,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from recto.evaluation.baseline import Change, Check, Comparison
-    from recto.evaluation.coverage import Coverage, Reached
+    from recto.evaluation.coverage import CoverageReport, Reached
     from recto.evaluation.gaps import Gaps
     from recto.evaluation.measures import ScoreEstimate
     from recto.evaluation.runs import QueryResult, Run
@@ -102,7 +102,7 @@ def validation_page(
     )
 
 
-def coverage_page(coverage: Coverage, info: IndexInfo, *, least: float | None, when: datetime) -> str:
+def coverage_page(coverage: CoverageReport, info: IndexInfo, *, least: float | None, when: datetime) -> str:
     """Return the page of a book's coverage; `least` is the required percentage of reached sections."""
     from recto.evaluation.coverage import WITHIN
 
@@ -308,7 +308,7 @@ def remove_reports(home: Path, collection: str) -> None:
     shutil.rmtree(_directory(home, collection), ignore_errors=True)
 
 
-def keep_coverage(home: Path, info: IndexInfo, coverage: Coverage) -> None:
+def keep_coverage(home: Path, info: IndexInfo, coverage: CoverageReport) -> None:
     """Save which sections of a book are reached."""
     pages: dict[str, dict[str, Any]] = {}
     for reached in coverage.sections:
