@@ -65,7 +65,9 @@ def make_baseline(run: Run) -> Baseline:
         else {},
         "top_k": run.top_k,
         "depth": run.depth,
-        "queries": [_entry(answer, run.top_k) for answer in sorted(run.answers, key=lambda one: one.key)],
+        "queries": [
+            _entry(answer, run.top_k) for answer in sorted(run.answers, key=lambda result: result.key)
+        ],
     }
 
 
@@ -76,7 +78,7 @@ def _entry(answer: QueryResult, top_k: int) -> dict[str, Any]:
         "expect": list(dict.fromkeys((*answer.targets, *answer.modules))),
         "rank": answer.rank,
         "measures": {name: round(value, 6) for name, value in answer.measures.items()},
-        "found": [{"place": one.chunk.url, "score": round(one.score, 4)} for one in answer.found[:top_k]],
+        "found": [{"place": hit.chunk.url, "score": round(hit.score, 4)} for hit in answer.found[:top_k]],
     }
 
 
@@ -104,7 +106,12 @@ def _is_complete(data: Baseline) -> bool:
     texts = [data["suite"]["digest"], data["collection"]]
     numbers = [data["top_k"], data["depth"]]
     for entry in data["queries"]:
-        texts += [entry["id"], entry["query"], *entry["expect"], *(one["place"] for one in entry["found"])]
+        texts += [
+            entry["id"],
+            entry["query"],
+            *entry["expect"],
+            *(found["place"] for found in entry["found"]),
+        ]
         numbers += [entry["rank"] or 0, *entry["measures"].values()]
     return all(isinstance(text, str) for text in texts) and all(
         isinstance(number, int | float) for number in numbers
@@ -217,14 +224,14 @@ def _deltas(
             before, now = (sum(side) / len(values) for side in zip(*values, strict=True))
             deltas_by_name[name] = Delta(name, before, now, change, p_value_of_loss(deltas), name in gated)
     watched = [delta for delta in deltas_by_name.values() if delta.gated]
-    for delta, rejected in zip(watched, holm([one.p_value for one in watched], RISK), strict=True):
+    for delta, rejected in zip(watched, holm([change.p_value for change in watched], RISK), strict=True):
         drop = rejected and delta.delta.mean <= -_MIN_DROP
         deltas_by_name[delta.measure] = replace(delta, significant_drop=drop)
     return tuple(deltas_by_name.values())
 
 
 def _change(before: dict[str, Any], now: dict[str, Any]) -> Change | None:
-    old, new = (list(dict.fromkeys(result["place"] for result in one["found"])) for one in (before, now))
+    old, new = (list(dict.fromkeys(result["place"] for result in entry["found"])) for entry in (before, now))
     entered = tuple(link for link in new if link not in old)
     left = tuple(link for link in old if link not in new)
     changed = entered or left or before["rank"] != now["rank"]
@@ -322,5 +329,9 @@ def compare_indexes(
         vectors = embedder.embed_queries(queries)
         for mode, in_mode in differences.items():
             results = zip(queries, *search_both((left, right), mode, vectors, queries, top_k), strict=True)
-            in_mode += [(query, text) for query, one, other in results if (text := differs(one, other))]
+            in_mode += [
+                (query, text)
+                for query, results_left, results_right in results
+                if (text := differs(results_left, results_right))
+            ]
     return differences

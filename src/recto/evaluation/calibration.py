@@ -59,7 +59,9 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     noise = sorted(result.hits[0].score for result in nearest if result.hits)
     stored = index.vectors([chunk.id for _, chunk in in_book])
     about_book = zip(in_book, queries[split:], strict=True)
-    signal = [cosine(one.vector, stored[chunk.id]) for (_, chunk), one in about_book if chunk.id in stored]
+    signal = [
+        cosine(query.vector, stored[chunk.id]) for (_, chunk), query in about_book if chunk.id in stored
+    ]
     floor, mean = percentile(noise, _PERCENTILE), sum(noise) / len(noise)
     measured = Calibration(
         round(floor, 4),
@@ -92,7 +94,7 @@ def all_probes() -> dict[str, frozenset[str]]:
 
 def auroc(signal: Sequence[float], noise: Sequence[float]) -> float:
     """Return the area under the ROC curve: how often a signal is above a noise, a tie counting half."""
-    wins = sum((one > other) + (one == other) / 2 for one in signal for other in noise)
+    wins = sum((score > other) + (score == other) / 2 for score in signal for other in noise)
     return wins / (len(signal) * len(noise)) if signal and noise else 0.0
 
 

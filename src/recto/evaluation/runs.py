@@ -169,7 +169,11 @@ class Run:
         def key(answer: QueryResult) -> tuple[bool, int, str]:
             return answer.passed is not False, -(answer.rank or self.depth + 1), answer.key
 
-        imperfect = (one for one in self.answers if one.passed is False or (one.targets and one.rank != 1))
+        imperfect = (
+            answer
+            for answer in self.answers
+            if answer.passed is False or (answer.targets and answer.rank != 1)
+        )
         return tuple(sorted(imperfect, key=key)[:most])
 
     def to_dict(self) -> dict[str, Any]:
@@ -255,9 +259,11 @@ def run_suite(
     answers: dict[int, QueryResult] = {}
     for numbers in batches([question.expectation for question in measured]):
         batch = [measured[number] for number in numbers]
-        queries, filters = [one.expectation.query for one in batch], batch[0].expectation.filters
+        queries, filters = [question.expectation.query for question in batch], batch[0].expectation.filters
         responses = retriever.search_batch(queries, options.depth, filters, mode=options.mode)
-        judged = (_judge(one, response, options) for one, response in zip(batch, responses, strict=True))
+        judged = (
+            _judge(question, response, options) for question, response in zip(batch, responses, strict=True)
+        )
         answers |= zip(numbers, judged, strict=True)
     return Run(
         suite=suite.name,
@@ -270,8 +276,10 @@ def run_suite(
         threshold=suite.threshold,
         measures=options.measures,
         answers=tuple(answers[number] for number in range(len(measured))),
-        unmeasured=tuple(missing for one in bound if not one.measured for missing in one.missing),
-        partial=tuple(missing for one in measured for missing in one.missing),
+        unmeasured=tuple(
+            missing for question in bound if not question.measured for missing in question.missing
+        ),
+        partial=tuple(missing for question in measured for missing in question.missing),
         seconds=perf_counter() - began,
         mode=options.mode,
     )

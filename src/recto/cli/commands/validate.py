@@ -222,7 +222,7 @@ def _suites(request: _Request) -> tuple[Suite, Suite]:
     if not request.tags:
         return suite, suite
     tags = set(request.tags)
-    chosen = tuple(one for one in suite.expectations if not tags.isdisjoint(one.tags))
+    chosen = tuple(question for question in suite.expectations if not tags.isdisjoint(question.tags))
     if not chosen:
         tags_of_suite = sorted({tag for expectation in suite.expectations for tag in expectation.tags})
         raise InvalidArgument(
@@ -293,10 +293,10 @@ def _deltas(comparison: Comparison) -> Iterator[str]:
 
 
 def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
-    shown = comparison.changes if verbose else comparison.changes[:_MAX_LISTED]
-    if shown:
+    listed = comparison.changes if verbose else comparison.changes[:_MAX_LISTED]
+    if listed:
         yield f"Results that changed ({plural(len(comparison.changes), 'question')}):"
-    for change in shown:
+    for change in listed:
         before, now = change.rank_before, change.rank_now
         moved = "" if before == now else f" (rank {before or 'none'} -> {now or 'none'})"
         yield "  " + one_line(f'"{change.query}"{moved}')

@@ -276,14 +276,19 @@ def summary(results: Sequence[CaseResult]) -> dict[str, Any]:
             for name, targets in TARGETS_MS.items()
         },
         "top_k_distribution": {
-            str(top_k): number for top_k, number in sorted(Counter(one.top_k for one in results).items())
+            str(top_k): number
+            for top_k, number in sorted(Counter(result.top_k for result in results).items())
         },
     }
 
 
 def scores_of(suite: Cases, model: str, results: Sequence[CaseResult]) -> Results:
     """Return the URL, chunk and score of each result, without texts and times."""
-    return {"suite": suite.name, "model": model, "queries": {one.case.id: _scores(one) for one in results}}
+    return {
+        "suite": suite.name,
+        "model": model,
+        "queries": {result.case.id: _scores(result) for result in results},
+    }
 
 
 def _scores(result: CaseResult) -> dict[str, Any]:

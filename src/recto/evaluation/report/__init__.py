@@ -250,7 +250,9 @@ def _by_direction(changes: Iterable[Change]) -> dict[int, list[Change]]:
 def _reach(comparison: Comparison) -> float:
     """Return the largest absolute change, which the charts' axes reach."""
     ends = (
-        abs(value) for one in comparison.deltas for value in (one.delta.mean, one.delta.low, one.delta.high)
+        abs(value)
+        for change in comparison.deltas
+        for value in (change.delta.mean, change.delta.low, change.delta.high)
     )
     return max([0.01, *ends])
 
@@ -339,7 +341,7 @@ def keep_run(home: Path, info: IndexInfo, run: Run, command: str) -> None:
 
 def keep_gaps(home: Path, info: IndexInfo, gaps: Gaps, count: int) -> None:
     """Save the first gaps of a book."""
-    clusters = [one.to_dict() for one in gaps.gaps[:count]]
+    clusters = [cluster.to_dict() for cluster in gaps.gaps[:count]]
     _keep(home, info, "gaps", queries=gaps.total, total=len(gaps.gaps), clusters=clusters)
 
 
