@@ -21,7 +21,7 @@ from recto.search.query import check_query, make_filters
 from recto.types.search import HEADING_SEPARATOR, NO_FILTERS, Filters
 
 SUITE_FORMAT, GRADED_FORMAT = "recto-suite-1", "recto-suite-2"
-"""Only a suite with grades has the second format, so that older versions can read all others."""
+"""The second format has grades."""
 JSON_LINES = (".jsonl", ".ndjson")
 MAX_GRADE = 4
 DEFAULT_THRESHOLD = 0.8
@@ -236,14 +236,6 @@ class Suite:
         # The empty list has no meaning any more, but the digests in existing baselines contain it.
         data = [[], [expectation.to_dict() for expectation in self.expectations]]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content of a suite's file."""
-        graded = any(expectation.grades for expectation in self.expectations)
-        data: dict[str, Any] = {"format": GRADED_FORMAT if graded else SUITE_FORMAT, "name": self.name}
-        if self.threshold != DEFAULT_THRESHOLD:
-            data["threshold"] = self.threshold
-        return data | {"queries": [expectation.to_dict() for expectation in self.expectations]}
 
 
 def documented_suite() -> Suite:
