@@ -35,9 +35,7 @@ _QUESTION_SHAPE = (
     '"expected": [{"page": "intro.md", "section": "ROS 2"}]}; '
     'without a section the whole page counts, and "match": "none" expects nothing.'
 )
-_SUITE_KEYS = ("$schema", "format", "name", "description", "threshold", "queries")
 _SINGLE_FILTERS = {"url": "address", "lang": "language", "version": "version"}
-_QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
 _NO_QUERIES = "there are no queries in it"
 
 Rule = tuple[Callable[[Any], bool], str]
@@ -64,6 +62,13 @@ _GRADES: Rule = (
     ),
     f"an object that gives each page or passage {_GRADE}",
 )
+_SHARE: Rule = (
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
+    "a share between 0 and 1",
+)
+_SUITE: Mapping[str, Rule] = {
+    "$schema": ANY, "format": ANY, "name": ANY, "description": ANY, "threshold": _SHARE, "queries": ANY,
+}  # fmt: skip
 _ENTRY: Mapping[str, Rule] = {
     "id": _NAME, "query": ANY, "expect": OBJECT, "nothing": _FLAG,
     "tags": ANY, "filters": OBJECT, "drafted": _FLAG, "note": ANY,
@@ -71,6 +76,26 @@ _ENTRY: Mapping[str, Rule] = {
 _EXPECT: Mapping[str, Rule] = {
     "module": ANY, "page": ANY, "passage": ANY, "nothing": _FLAG, "grades": _GRADES,
 }  # fmt: skip
+
+
+def _is_place(value: Any) -> bool:
+    """Return whether a value is a page with an optional section."""
+    return (
+        isinstance(value, dict)
+        and {"page"} <= set(value) <= {"page", "section"}
+        and all(isinstance(text, str) for text in value.values())
+        and bool(value["page"].strip())
+    )
+
+
+_QUESTION: Mapping[str, Rule] = {
+    **dict.fromkeys(("id", "question", "type", "evidence"), ANY),
+    "match": (lambda value: value in ("any", "all", "none"), "any, all or none"),
+    "expected": (
+        lambda value: isinstance(value, list) and all(map(_is_place, value)),
+        "a list of pages with sections",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,14 +307,15 @@ def duplicates(suite: Suite) -> list[str]:
 
 def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
     """Parse the header and every entry; raise what is wrong, or add it to `problems` and skip the entry."""
-    check_keys(raw.header, _SUITE_KEYS, raw.origin)
+    check_values(
+        raw.header, _SUITE, raw.origin, hint="The threshold is the share of questions that must pass."
+    )
     format = raw.header.get("format", SUITE_FORMAT)
     if format not in (SUITE_FORMAT, GRADED_FORMAT):
         hint = f"This version of Recto reads {SUITE_FORMAT} and {GRADED_FORMAT}."
         raise invalid(raw.origin, f"its format is {format!r}", hint)
     expectations = parse_entries(raw, lambda entry, position, _: _expectation(entry, position), problems)
-    threshold = _threshold(raw.header.get("threshold", DEFAULT_THRESHOLD), raw.origin)
-    return Suite(raw.name, expectations, threshold)
+    return Suite(raw.name, expectations, float(raw.header.get("threshold", DEFAULT_THRESHOLD)))
 
 
 def parse_entries(
@@ -365,12 +391,8 @@ def _grades(value: dict[str, int], targets: tuple[str, ...], position: str) -> t
 
 def _from_question(entry: dict[str, Any], position: str) -> dict[str, Any]:
     """Convert a reader's question to a suite's entry; a section is named `page > heading`."""
-    check_keys(entry, _QUESTION_KEYS, position)
+    check_values(entry, _QUESTION, position, hint=_QUESTION_SHAPE)
     expected, match = entry.get("expected", []), entry.get("match", "any")
-    if match not in {"any", "all", "none"}:
-        raise invalid(position, '"match" must be any, all or none', _QUESTION_SHAPE)
-    if not isinstance(expected, list) or not all(map(_is_place, expected)):
-        raise invalid(position, '"expected" must be a list of pages with sections', _QUESTION_SHAPE)
     if bool(expected) == (match == "none"):
         problem = f'"match" is {match}, but "expected" has {plural(len(expected), "page")}'
         raise invalid(position, problem, _QUESTION_SHAPE)
@@ -381,16 +403,6 @@ def _from_question(entry: dict[str, Any], position: str) -> dict[str, Any]:
     expect = {"page": pages} if pages else {"nothing": True}
     converted = {"query": entry["question"], "expect": expect, "tags": entry.get("type")}
     return converted | ({"id": entry["id"]} if "id" in entry else {})
-
-
-def _is_place(value: Any) -> bool:
-    """Return whether a value is a page with an optional section."""
-    return (
-        isinstance(value, dict)
-        and {"page"} <= set(value) <= {"page", "section"}
-        and all(isinstance(text, str) for text in value.values())
-        and bool(value["page"].strip())
-    )
 
 
 def _filters(value: dict[str, Any], position: str) -> Filters:
@@ -417,13 +429,6 @@ def parse_names(value: Any, position: str, key: str) -> tuple[str, ...]:
 
 def _clean(text: str) -> str:
     return encodable(text).strip()
-
-
-def _threshold(value: Any, origin: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        problem = '"threshold" must be a share between 0 and 1'
-        raise invalid(origin, problem, "It is the share of questions that must pass.")
-    return float(value)
 
 
 def check_keys(
