@@ -203,7 +203,7 @@ class Expectation:
     grades: tuple[tuple[str, int], ...] = ()
     category: str = ""
     top_k: int | None = None
-    conditions: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Mapping[str, Any] = field(default_factory=dict, hash=False)
     position: str = field(default="", compare=False)
 
     @property
@@ -355,26 +355,30 @@ def _expectation(entry: Any, position: str) -> Expectation:
         query = check_query(entry.get("query", ""))
     except InvalidQuery as error:
         raise invalid(position, error.message) from error
-    kinds = ("module", "page", "passage")
-    targets = {f"{kind}s": parse_names(expect.get(kind), position, kind) for kind in kinds}
+    modules, pages, passages = (
+        parse_names(expect.get(kind), position, kind) for kind in ("module", "page", "passage")
+    )
+    has_targets = bool(modules or pages or passages)
     nothing = expect.get("nothing", False) or entry.get("nothing", False)
-    if nothing and any(targets.values()):
+    if nothing and has_targets:
         hint = 'Leave "nothing" out, or everything else.'
         raise invalid(position, 'it expects "nothing" and something', hint)
-    if not nothing and not any(targets.values()) and not expect.get("grades"):
+    if not nothing and not has_targets and not expect.get("grades"):
         raise invalid(position, 'it expects neither a "module" nor a "page", a "passage" or "nothing"')
-    if any(page.startswith("#") for page in targets["pages"]):
+    if any(page.startswith("#") for page in pages):
         problem = 'a "page" begins with its path or address, before the "#"'
         raise invalid(position, problem, 'Such as "intro#goals".')
     return Expectation(
         query,
-        **targets,
+        modules,
+        pages,
+        passages,
         nothing=nothing,
         id=_clean(entry.get("id", "")),
         tags=parse_names(entry.get("tags"), position, "tags"),
         filters=_filters(entry.get("filters", {}), position),
         drafted=entry.get("drafted", False),
-        grades=_grades(expect.get("grades", {}), (*targets["pages"], *targets["passages"]), position),
+        grades=_grades(expect.get("grades", {}), (*pages, *passages), position),
         position=position,
     )
 
