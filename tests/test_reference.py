@@ -103,10 +103,16 @@ def test_every_route_is_documented() -> None:
 
 
 def test_every_field_of_the_http_api_is_documented() -> None:
-    text = page("http.md")
-    schemas = described()["components"]["schemas"]
-    all_fields = {(name, field) for name, one in schemas.items() for field in one.get("properties", ())}
-    assert {(name, field) for name, field in all_fields if f"`{field}`" not in text} == set()
+    """One section has all fields of a request or a response: a field of another one does not count."""
+    documented = sections(page("http.md")).values()
+    missing = {
+        name: min(
+            ({field for field in properties if f"`{field}`" not in text} for text in documented), key=len
+        )
+        for name, schema in described()["components"]["schemas"].items()
+        if (properties := schema.get("properties"))
+    }
+    assert {name: fields for name, fields in missing.items() if fields} == {}
 
 
 def test_every_field_of_a_file_is_documented() -> None:

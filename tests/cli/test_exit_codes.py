@@ -62,7 +62,6 @@ INVALID = {
     "validate --baseline x.json --compare y": "exclude each other",
     "validate --baseline x.json --update-baseline --tag t": "writes all questions",
     "validate --compare ../x": "--compare is not",
-    "validate --noise-floor 7": "--noise-floor",
     "validate --suite {new}": "cannot be read",
     "validate --suite tests": "cannot be read",
     "validate --suite {suite} --compare x --compare-setting nonsense": "NAME=VALUE",

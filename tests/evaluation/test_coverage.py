@@ -10,9 +10,10 @@ import pytest
 
 from recto.errors import StorageError
 from recto.evaluation import report
-from recto.evaluation.calibration import calibrate, first_sentence, heading_question
-from recto.evaluation.coverage import WITHIN, Coverage, cover, sections_of
+from recto.evaluation.calibration import calibrate, heading_question
+from recto.evaluation.coverage import WITHIN, CoverageReport, cover, sections_of
 from recto.protocols import Embedder
+from recto.search.markdown import first_sentence
 from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
 from recto.testing.parts import chunk
@@ -59,6 +60,17 @@ def test_copies_are_found(tmp_path: Path, embedder: Embedder) -> None:
     assert mulch.copies == ("local://docs/docs/module-3-workshop/05-soil-again#mulch",)
 
 
+def test_other_text_with_the_same_vector_is_no_copy(house_copy: Path, embedder: Embedder) -> None:
+    def with_one_vector(passages: Passages) -> Passages:
+        vectors = {chunk.anchor: vector for chunk, vector in passages}
+        return [
+            (chunk, vectors["brakes"] if chunk.anchor == "slugs" else vector) for chunk, vector in passages
+        ]
+
+    publish_broken(house_copy, with_one_vector)
+    assert cover(Retriever(embedder, EdgeStore(house_copy), "broken")).duplicates == []
+
+
 def test_shadows_are_found(house_copy: Path, embedder: Embedder) -> None:
     """Where another module's passage stands nearer to both questions, it casts a shadow."""
 
@@ -102,12 +114,12 @@ def test_a_section_is_asked_for_by_its_first_passage() -> None:
         ("```bash\nls -l\n```\n\nThe list of files is long. Very long.", "The list of files is long."),
         (
             "## Heading\n\n- *Links* like [this one](http://x.org) are read. More.",
-            "Heading *Links* like this one are read.",
+            "Heading Links like this one are read.",
         ),
         ("| a | b |\n|---|---|\n| 1 | 2 |", "| a | b | |---|---| | 1 | 2 |"),
         ("Yes. No. This one is long enough to be asked for.", "This one is long enough to be asked for."),
         ("word " * 100, ("word " * 60).strip()),
-        ("x" * 500, "x" * 300),
+        ("字" * 500, "字" * 300),
         ("", ""),
     ],
 )
@@ -131,4 +143,4 @@ def test_a_home_that_cannot_be_written_is_told(house_retriever: Retriever, home:
     home.mkdir()
     (home / "reports").write_text("a file where a directory should be")
     with pytest.raises(StorageError, match="cannot be written"):
-        report.keep_coverage(home, house_retriever.open().info, Coverage("house", (), {}))
+        report.keep_coverage(home, house_retriever.open().info, CoverageReport("house", (), {}))

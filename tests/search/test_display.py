@@ -54,6 +54,12 @@ def test_the_snippet_shows_the_match_wherever_it_is() -> None:
     assert len(snippet.text) <= SNIPPET + 2
 
 
+def test_a_third_of_the_free_space_is_before_the_match() -> None:
+    text = "a " * 500 + "worms" + " a" * 500
+    (span,) = make_snippet(text, words("worms")).spans
+    assert 0.33 < span[0] / (SNIPPET - len("worms")) < 0.37
+
+
 def test_rare_words_and_several_words_are_preferred() -> None:
     common, rare = QueryWord("soil", 1.0, ("soil",)), QueryWord("marl", 5.0, ("marl",))
     text = "Soil, soil and soil. " + FILLER * 5 + "Marl is heavy. " + FILLER * 5

@@ -133,6 +133,11 @@ def test_known_words_are_weighted_by_idf(book: Lexicon) -> None:
     assert query.known == pytest.approx(known / (known + unknown))
 
 
+def test_a_compound_is_half_known_by_its_parts(book: Lexicon) -> None:
+    assert analyze_query("joint_frame", book).known == pytest.approx(0.5)
+    assert analyze_query("kubernetes_pod", book).known == 0
+
+
 def test_weights_are_those_of_bm25() -> None:
     builder = LexiconBuilder()
     (vector,) = builder.vectors([chunk("dog dog cat")])

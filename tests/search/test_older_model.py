@@ -11,7 +11,7 @@ from recto.contracts.retrieval_test import Backend, QdrantAPIError, ask
 from recto.embedders.granite.embedder import FINGERPRINT, GRANITE
 from recto.errors import FingerprintMismatch
 from recto.evaluation.calibration import calibrate
-from recto.evaluation.gaps import Asked, AskedQuery, find_gaps
+from recto.evaluation.gaps import LoggedQueries, LoggedQuery, find_gaps
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.server.http.batching import BatchingEmbedder
@@ -92,7 +92,7 @@ def test_the_command_line(older: EdgeStore, small_book: Path, home: Path) -> Non
 def test_tools_embed_queries_with_the_model_of_the_index(older: EdgeStore, embedder: Embedder) -> None:
     granite = Retriever(granite_embedder(), older, NAME)
     mine = Retriever(embedder, older, NAME)
-    asked = Asked({QUERY: AskedQuery(Counter([QUERY]))})
+    asked = LoggedQueries({QUERY: LoggedQuery(Counter([QUERY]))})
     for result in (
         lambda retriever: find_gaps(retriever, asked),
         lambda retriever: calibrate(retriever.query_embedder, retriever.open()).to_dict(),

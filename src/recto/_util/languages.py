@@ -9,6 +9,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from recto._util.markdown import FENCE_MARKS
+
 ENGLISH = "en"
 UNSPACED = (
     "\u3005-\u3007\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -55,7 +57,7 @@ _SCRIPTS = {
 _LETTERS_OF = {"ur": "ٹڈڑںے", "fa": "پچژگ", "uk": "іїєґ", "bg": "ъщ", "sr": "јљњћђ"}
 """Letters that other languages with the same script rarely have."""
 _MIN_SHARE = 0.02  # of the letters of a text that must be such letters
-_CODE = r"(?sm)^(`{3,}|~{3,}).*?^\1|`[^`\n]*`|https?://\S+|<[^>\n]*>"
+_CODE = rf"(?sm)^({FENCE_MARKS}).*?^\1|`[^`\n]*`|https?://\S+|<[^>\n]*>"
 _LONGEST = 3_000  # characters of a text that are looked at
 _WORD = r"[^\W\d_]+"
 _MIN_HITS = 3  # stop words of a language that a text must have

@@ -14,6 +14,7 @@ from functools import cache
 from itertools import islice, pairwise
 
 from recto._util.languages import detect_language, is_between_characters, language_tag
+from recto._util.markdown import FENCE_MARKS, SENTENCE_END
 from recto.errors import ConfigurationError
 from recto.settings import CHUNK_TOKENS
 from recto.types.book import Block, Document, Page, Section
@@ -30,13 +31,13 @@ _MIN_TOKENS = 32  # a model that reads less than this cannot be chunked for
 _MARGIN = 4  # tokens that joining blocks may add to the sum of their counts
 _SEPARATOR_TOKENS = 3  # a blank line between two blocks, rounded up
 _SAFE_SHARE = 0.75  # a sum of counts below this share of the model's limit cannot exceed the limit as a whole
-_SENTENCE = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|[。！？｡؟۔।॥።။។][\"'”’」』）)\]]*\s*")
+_SENTENCE = re.compile(SENTENCE_END)
 """The end of a sentence; in scripts that have their own full stop, no space needs to follow."""
 _OTHER_LANGUAGE_FACTOR = 2  # a model's tokens are half as long in languages that it does not know, or shorter
 _FIRST_MARK = "\u0300"  # the first character that belongs to the one before it
 _BLOCKS_TO_DETECT = 60  # blocks of a page that tell its language
 _WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
-_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
+_FENCE = re.compile(rf"[ ]{{0,3}}({FENCE_MARKS})")
 _SMALL_GLUE = 3  # characters of white space that `_SEPARATOR_TOKENS` covers
 _LARGEST_GLUE = 64
 _GRAIN = 120  # characters; smaller parts are counted together, because tokenizing is slow
@@ -387,7 +388,7 @@ def _heading_path(section: Section, limit: int, count: Count) -> str:
 
 
 # Markup of generators that no rule resolved, and that is left in the text of chunks.
-_FENCES = re.compile(r"^[ \t>]*(`{3,}|~{3,}).*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
+_FENCES = re.compile(rf"^[ \t>]*({FENCE_MARKS}).*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _ANY_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code\b[^<>\n]*>[^\n]*?</code>")
 _UNRESOLVED_ROLES = {
     "{…}`…` (role)": re.compile(r"(?<![\w`/=:-])\{[a-z][\w:+-]*\}`[^`\n]+`"),

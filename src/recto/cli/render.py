@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partialmethod
 
+from recto._util.markdown import FENCE_MARKS
 from recto._util.text import plural, to_json
 from recto.cli import filters_dict, one_line, printable
 from recto.search import display
@@ -22,7 +23,7 @@ Words = Sequence[QueryWord]
 
 _MIN_WIDTH, _MAX_WIDTH = 40, 100  # longer lines are hard to read
 _NOT_FIRST = frozenset("、。，．！？：；」』）】》〉ー々")  # characters that do not begin a line
-_FENCE = re.compile(r"\s*(?:```|~~~)")
+_FENCE = re.compile(rf"\s*(?:{FENCE_MARKS})")
 _PREFORMATTED = re.compile(r"\s*\||\s{4,}|\t")
 _OTHER_SECTIONS = 4  # sections that are listed below the best chunk of a page
 

@@ -152,10 +152,9 @@ def _run_suite(
     update_expected: Path | None,
 ) -> ExitCode:
     from recto.contracts.retrieval_test import suites
-    from recto.evaluation.baseline import differences, load_results
 
     suite = suites.load_cases(path)
-    earlier = load_results(expected, suites.MAX_BYTES, suites.EXPECTED_HINT) if expected else None
+    earlier = suites.load_results(expected) if expected else None
     if update_expected:
         check_target(update_expected, "--update-expected")
     paid = backend.settings.embedder == "cohere"
@@ -170,8 +169,8 @@ def _run_suite(
     results = suites.run_cases(suite, lambda query, limit: ask(backend, query, limit, mode=mode), wait, top_k)
     scores = suites.scores_of(suite, model, results)
     if earlier is not None:
-        unmet = differences(earlier, scores, suites.EXPECTED_HINT)
-        results = [replace(result, unmet=(*result.unmet, *unmet[result.case.id])) for result in results]
+        unmet = suites.differences(earlier, scores)
+        results = [replace(one, unmet=(*one.unmet, *unmet[one.case.id])) for one in results]
     state.document = {
         "schema_version": SCHEMA_VERSION,
         "suite": suite.name,

@@ -4,7 +4,7 @@ Runs are compared question by question and measure by measure. A drop is signifi
 sign-flip test on the paired deltas rejects chance, with Holm's correction over the gated measures at 5 %.
 Drops of less than one point are ignored. Intervals are paired bootstraps.
 
-Where the same index must give the same results, `differences` compares them chunk by chunk.
+Where two indexes must give the same results, `compare_indexes` compares them chunk by chunk.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,9 @@ def make_baseline(run: Run) -> Baseline:
         else {},
         "top_k": run.top_k,
         "depth": run.depth,
-        "queries": [_entry(answer, run.top_k) for answer in sorted(run.answers, key=lambda one: one.key)],
+        "queries": [
+            _entry(answer, run.top_k) for answer in sorted(run.answers, key=lambda result: result.key)
+        ],
     }
 
 
@@ -76,7 +78,7 @@ def _entry(answer: QueryResult, top_k: int) -> dict[str, Any]:
         "expect": list(dict.fromkeys((*answer.targets, *answer.modules))),
         "rank": answer.rank,
         "measures": {name: round(value, 6) for name, value in answer.measures.items()},
-        "found": [{"place": one.chunk.url, "score": round(one.score, 4)} for one in answer.found[:top_k]],
+        "found": [{"place": hit.chunk.url, "score": round(hit.score, 4)} for hit in answer.found[:top_k]],
     }
 
 
@@ -104,7 +106,12 @@ def _is_complete(data: Baseline) -> bool:
     texts = [data["suite"]["digest"], data["collection"]]
     numbers = [data["top_k"], data["depth"]]
     for entry in data["queries"]:
-        texts += [entry["id"], entry["query"], *entry["expect"], *(one["place"] for one in entry["found"])]
+        texts += [
+            entry["id"],
+            entry["query"],
+            *entry["expect"],
+            *(found["place"] for found in entry["found"]),
+        ]
         numbers += [entry["rank"] or 0, *entry["measures"].values()]
     return all(isinstance(text, str) for text in texts) and all(
         isinstance(number, int | float) for number in numbers
@@ -217,14 +224,14 @@ def _deltas(
             before, now = (sum(side) / len(values) for side in zip(*values, strict=True))
             deltas_by_name[name] = Delta(name, before, now, change, p_value_of_loss(deltas), name in gated)
     watched = [delta for delta in deltas_by_name.values() if delta.gated]
-    for delta, rejected in zip(watched, holm([one.p_value for one in watched], RISK), strict=True):
+    for delta, rejected in zip(watched, holm([change.p_value for change in watched], RISK), strict=True):
         drop = rejected and delta.delta.mean <= -_MIN_DROP
         deltas_by_name[delta.measure] = replace(delta, significant_drop=drop)
     return tuple(deltas_by_name.values())
 
 
 def _change(before: dict[str, Any], now: dict[str, Any]) -> Change | None:
-    old, new = (list(dict.fromkeys(result["place"] for result in one["found"])) for one in (before, now))
+    old, new = (list(dict.fromkeys(result["place"] for result in entry["found"])) for entry in (before, now))
     entered = tuple(link for link in new if link not in old)
     left = tuple(link for link in old if link not in new)
     changed = entered or left or before["rank"] != now["rank"]
@@ -322,85 +329,9 @@ def compare_indexes(
         vectors = embedder.embed_queries(queries)
         for mode, in_mode in differences.items():
             results = zip(queries, *search_both((left, right), mode, vectors, queries, top_k), strict=True)
-            in_mode += [(query, text) for query, one, other in results if (text := differs(one, other))]
+            in_mode += [
+                (query, text)
+                for query, results_left, results_right in results
+                if (text := differs(results_left, results_right))
+            ]
     return differences
-
-
-TOLERANCE = 0.04
-"""How far a score may move: in the committed suite, int8 and fp32 differ by up to 0.014 (granite: 0.036)."""
-FAILURES = ("argument", "api")
-"""Why a query can have an error instead of results."""
-
-Scores = Mapping[tuple[str, int], float]
-"""The scores of chunks, by the URLs of their pages and their numbers."""
-Results = dict[str, Any]
-"""The content of a file: `suite`, `model`, and `queries` with the entry of each query by its id."""
-
-
-def entry_of(query: str, scores: Scores) -> dict[str, Any]:
-    """Return the entry of a query; a query that failed has {"error": one of `FAILURES`} instead."""
-    results = [
-        {"url": url, "chunk_index": chunk, "score": round(score, 4)} for (url, chunk), score in scores.items()
-    ]
-    return {"query": query, "results": results}
-
-
-def _entry_scores(entry: dict[str, Any]) -> Scores | None:
-    """Return the scores of an entry, None for an error; raise if it has neither."""
-    if entry.get("error") in FAILURES:
-        return None
-    return {(str(one["url"]), int(one["chunk_index"])): float(one["score"]) for one in entry["results"]}
-
-
-def load_results(path: Path, max_bytes: int, hint: str) -> Results:
-    """Read a file of results; `hint` says how to make one."""
-    data: Results = parse_json(read_file(path, max_bytes), str(path), hint=hint)
-    queries = data.get("queries") if isinstance(data, dict) else None
-    if not isinstance(queries, dict) or not isinstance(data.get("model"), str):
-        raise InvalidArgument(f"{path}: it has no model and no queries", hint=hint)
-    for id, entry in queries.items():
-        try:
-            _entry_scores(entry)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            message = f'{path}, query "{id}": it has neither results nor an error'
-            raise InvalidArgument(message, hint=hint) from error
-    return data
-
-
-def differences(expected: Results, actual: Results, hint: str) -> dict[str, list[str]]:
-    """Return how the results of each query differ; raise if the model or the suite is another one."""
-    if expected["model"] != actual["model"]:
-        message = (
-            f"The expected results of {expected['model']} "
-            f"cannot be compared with results of {actual['model']}"
-        )
-        raise InvalidArgument(message, hint=hint)
-    if gone := sorted(set(expected["queries"]) - set(actual["queries"])):
-        message = f'The expected results have a query "{gone[0]}" that is not in the suite'
-        raise InvalidArgument(message, hint=hint)
-    return {
-        id: list(_differences(expected["queries"].get(id), entry)) for id, entry in actual["queries"].items()
-    }
-
-
-def _differences(expected: dict[str, Any] | None, actual: dict[str, Any]) -> Iterator[str]:
-    if expected is None:
-        yield "the expected results do not have this query"
-        return
-    before, now = _entry_scores(expected), _entry_scores(actual)
-    if before is None or now is None:
-        if before is not now:
-            yield "an error on one side, results on the other"
-    elif expected.get("query") != actual["query"]:
-        yield "the expected results are for another query text"
-    elif len(before) != len(now):
-        yield f"{len(now)} results where {len(before)} were expected"
-    else:
-        last = min(now.values(), default=0.0)
-        for (url, chunk), old in before.items():
-            new = now.get((url, chunk))
-            # Chunks whose scores are within the tolerance of the last one may drop out: they nearly tie.
-            if new is None and old > last + TOLERANCE:
-                yield f"chunk {chunk} of {url} ({old:.4f}) is no longer found"
-            elif new is not None and abs(new - old) > TOLERANCE:
-                yield f"chunk {chunk} of {url} has {new:.4f}, expected {old:.4f}"

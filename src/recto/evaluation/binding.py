@@ -297,7 +297,7 @@ class _Book:
         A path means the page of the filters' language and version, if there is one.
         """
         page, anchor, heading = split_target(name)
-        editions = [f"@{one}/" for one in (filters.language, *filters.versions) if one]
+        editions = [f"@{name}/" for name in (filters.language, *filters.versions) if name]
         keys = (page_key(f"{prefix}{page}") for prefix in ("".join(editions), *editions, ""))
         key = next((self._pages[key] for key in keys if key in self._pages), None)
         return key, anchor, heading
@@ -319,9 +319,9 @@ class _Book:
                 key, f"{heading or name.partition('#')[2]} {expectation.query}"
             ):
                 return f"{page}{HEADING_SEPARATOR}{similar[1]}" if heading else with_anchor(page, similar[0])
-            names = [with_anchor(page, one) for one in self._anchors[key]]
+            names = [with_anchor(page, anchor) for anchor in self._anchors[key]]
             if heading:
-                names = [f"{page}{HEADING_SEPARATOR}{one}" for one in self._headings[key]]
+                names = [f"{page}{HEADING_SEPARATOR}{title}" for title in self._headings[key]]
             return nearest(name, sorted(names)) or page
         last = page_key(page).rpartition("/")[2]
         namesakes = sorted(name for name in self._pages if name.rpartition("/")[2] == last)
@@ -332,11 +332,13 @@ class _Book:
 
         A word counts the more, the fewer sections of the page have it. One shared word may be chance.
         """
-        asked, sections = set(_WORD.findall(text.casefold())), self._words[key]
-        counts = Counter(word for words in sections.values() for word in words & asked)
+        text_words, sections = set(_WORD.findall(text.casefold())), self._words[key]
+        counts = Counter(word for words in sections.values() for word in words & text_words)
         rare = {word for word, count in counts.items() if 2 * count <= len(sections)}
         best = max(
-            sections, key=lambda one: sum(1 / counts[word] for word in sections[one] & rare), default=None
+            sections,
+            key=lambda section: sum(1 / counts[word] for word in sections[section] & rare),
+            default=None,
         )
         return best if best and best[1] and len(sections[best] & rare) >= _MIN_SHARED_WORDS else None
 
@@ -347,7 +349,11 @@ def _targets(looked_up: Iterable[Target | str]) -> list[Target]:
 
 def _distinct(targets: list[Target]) -> tuple[Target, ...]:
     """Drop duplicates, and sections whose whole page has the same grade or a better one; sort by grade."""
-    whole = {one.page: one.grade for one in targets if one.page and not (one.anchor or one.heading)}
+    whole = {
+        target.page: target.grade
+        for target in targets
+        if target.page and not (target.anchor or target.heading)
+    }
     kept: dict[Target, Target] = {}
     for target in sorted(targets, key=lambda target: -target.grade):
         if not ((target.anchor or target.heading) and whole.get(target.page, 0) >= target.grade):
@@ -370,8 +376,9 @@ def lint(path: Path, index: Index | None = None) -> dict[str, Any]:
             position = question.expectation.position
             if question.measured:
                 warnings += [
-                    f"{position}: {one}; its other targets still measure it" for one in question.missing
+                    f"{position}: {missing}; its other targets still measure it"
+                    for missing in question.missing
                 ]
             else:
-                problems += [f"{position}: UNMEASURED: {one}" for one in question.missing]
+                problems += [f"{position}: UNMEASURED: {missing}" for missing in question.missing]
     return {"questions": len(suite.expectations), "problems": problems, "warnings": warnings}

@@ -18,19 +18,13 @@ from recto._util import cosine, percentile
 from recto.errors import CollectionEmpty, EmbeddingError
 from recto.protocols import Embedder, Index
 from recto.search.lexical import read_lexicon
+from recto.search.markdown import first_sentence
 from recto.search.pipeline import OpenIndex, search_index
 from recto.search.query import MAX_QUERY
 from recto.search.response import answerable
 from recto.types.index import Calibration
 from recto.types.request import SearchRequest
 from recto.types.search import Chunk
-
-_FENCE = re.compile(r"^(```+|~~~+)[^\n]*\n.*?^\1", re.MULTILINE | re.DOTALL)
-_MARKS = re.compile(r"^[ \t]*(?:#{1,6} |[-*+] |\d+[.)] |>|:::.*$|\|.*$|```.*$|~~~.*$|!\[.*$)", re.MULTILINE)
-_LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\n]*\)")
-_ENDS = re.compile(r"(?<=[.!?])[\"')\]*_]*\s+(?=[\"'(*_]*[A-Z0-9])")
-_SHORTEST = 20  # characters; less is a label, not a sentence
-_LONGEST = 300
 
 _QUESTIONS = 32  # with the in-book ones, a single call to a service that takes 96 texts
 _IN_BOOK = 16
@@ -43,23 +37,9 @@ Item = TypeVar("Item")
 _WORD = re.compile(r"[a-z]+")
 
 
-def first_sentence(text: str) -> str:
-    """Return the first sentence of a text without markup, or the first words if it is all code or a table."""
-    prose = " ".join(_LINK.sub(r"\1", _MARKS.sub("", _FENCE.sub("", text))).split())
-    for sentence in _ENDS.split(prose):
-        if len(sentence) >= _SHORTEST:
-            return _cut(sentence.replace("`", "").replace("**", ""))
-    return _cut(prose or " ".join(text.split()))
-
-
 def heading_question(chunk: Chunk) -> str:
     """Return the heading path of a chunk, or its page's title if it has none."""
     return (chunk.heading_path or chunk.title)[:MAX_QUERY].strip()
-
-
-def _cut(sentence: str) -> str:
-    head = sentence[:_LONGEST]
-    return sentence if head == sentence else head.rpartition(" ")[0] or head
 
 
 def calibrate(embedder: Embedder, index: Index) -> Calibration:
@@ -80,7 +60,9 @@ def calibrate(embedder: Embedder, index: Index) -> Calibration:
     noise = sorted(result.hits[0].score for result in nearest if result.hits)
     stored = index.vectors([chunk.id for _, chunk in in_book])
     about_book = zip(in_book, queries[split:], strict=True)
-    signal = [cosine(one.vector, stored[chunk.id]) for (_, chunk), one in about_book if chunk.id in stored]
+    signal = [
+        cosine(query.vector, stored[chunk.id]) for (_, chunk), query in about_book if chunk.id in stored
+    ]
     floor, mean = percentile(noise, _PERCENTILE), sum(noise) / len(noise)
     measured = Calibration(
         round(floor, 4),
@@ -113,7 +95,7 @@ def all_probes() -> dict[str, frozenset[str]]:
 
 def auroc(signal: Sequence[float], noise: Sequence[float]) -> float:
     """Return the area under the ROC curve: how often a signal is above a noise, a tie counting half."""
-    wins = sum((one > other) + (one == other) / 2 for one in signal for other in noise)
+    wins = sum((score > other) + (score == other) / 2 for score in signal for other in noise)
     return wins / (len(signal) * len(noise)) if signal and noise else 0.0
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from recto._util.text import with_anchor
-from recto.evaluation.calibration import first_sentence, heading_question
+from recto.evaluation.calibration import heading_question
 from recto.evaluation.integrity import similar
 from recto.protocols import Index, Progress
+from recto.search.markdown import first_sentence
 from recto.search.pipeline import nearest_chunks
 from recto.search.query import MAX_QUERY, current_edition
 from recto.search.retriever import Retriever
@@ -89,7 +90,7 @@ class Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class CoverageReport:
     """Which sections of a book are found in a mode."""
 
     collection: str
@@ -131,14 +132,14 @@ class Coverage:
     def pages(self) -> list[dict[str, Any]]:
         """Return the rows of a heat map by module and page; `heat` is the share of successful queries."""
         rows: dict[tuple[str, str], list[Reached]] = defaultdict(list)
-        for one in self.sections:
-            rows[one.section.first.module, one.section.first.page_url].append(one)
+        for reached in self.sections:
+            rows[reached.section.first.module, reached.section.first.page_url].append(reached)
         return [_page(module, url, sections) for (module, url), sections in sorted(rows.items())]
 
 
 def _page(module: str, url: str, sections: Sequence[Reached]) -> dict[str, Any]:
-    by_heading = sum(one.heading_rank is not None for one in sections)
-    by_sentence = sum(one.sentence_rank is not None for one in sections)
+    by_heading = sum(reached.heading_rank is not None for reached in sections)
+    by_sentence = sum(reached.sentence_rank is not None for reached in sections)
     return {
         "module": module,
         "page_url": url,
@@ -146,12 +147,12 @@ def _page(module: str, url: str, sections: Sequence[Reached]) -> dict[str, Any]:
         "sections": len(sections),
         "by_heading": by_heading,
         "by_sentence": by_sentence,
-        "reached": sum(not one.unreachable for one in sections),
+        "reached": sum(not reached.unreachable for reached in sections),
         "heat": round((by_heading + by_sentence) / (2 * len(sections)), 4),
     }
 
 
-def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> Coverage:
+def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "hybrid") -> CoverageReport:
     """Search for every section in batches."""
     index = retriever.open()
     sections = sections_of(index.scroll(current_edition(index)))
@@ -164,7 +165,7 @@ def cover(retriever: Retriever, progress: Progress | None = None, mode: Mode = "
         if progress:
             progress(len(results), len(sections))
     matrix = {module: dict(sorted(row.items())) for module, row in sorted(confusion.items())}
-    return Coverage(index.info.collection, tuple(results), matrix, mode)
+    return CoverageReport(index.info.collection, tuple(results), matrix, mode)
 
 
 def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:
@@ -180,43 +181,52 @@ def sections_of(chunks: Iterable[Chunk]) -> list[CoverageSection]:
         add(chunk, chunk.headings, has_text=True)
         for depth in range(2, len(chunk.headings)):
             add(chunk, chunk.headings[:depth], has_text=False)
-    with_text = {(one.first.page_url, one.headings) for one in sections.values() if one.has_text}
+    with_text = {
+        (section.first.page_url, section.headings) for section in sections.values() if section.has_text
+    }
     return sorted(
         (
-            one
-            for one in sections.values()
-            if one.has_text or (one.first.page_url, one.headings) not in with_text
+            section
+            for section in sections.values()
+            if section.has_text or (section.first.page_url, section.headings) not in with_text
         ),
-        key=lambda one: (one.first.module, one.first.page_url, one.first.chunk_index, len(one.headings)),
+        key=lambda section: (
+            section.first.module,
+            section.first.page_url,
+            section.first.chunk_index,
+            len(section.headings),
+        ),
     )
 
 
 def _ask(retriever: Retriever, index: Index, batch: Sequence[CoverageSection], mode: Mode) -> list[Reached]:
-    queries = list(dict.fromkeys(query for one in batch for query in one.queries if query))
+    queries = list(dict.fromkeys(query for section in batch for query in section.queries if query))
     responses = retriever.search_batch(queries, top_k=WITHIN, mode=mode)
     hits = {query: response.hits for query, response in zip(queries, responses, strict=True)}
     vectors = index.vectors([section.first.id for section in batch])
-    own = [section.first.id for section in batch if section.first.id in vectors]
+    ids = [section.first.id for section in batch if section.first.id in vectors]
     filters = current_edition(index)
-    near = nearest_chunks(index, [vectors[id] for id in own], _COPIES + 1, filters, _SAME_VECTOR)
-    neighbours = dict(zip(own, near, strict=True))
+    near = nearest_chunks(index, [vectors[id] for id in ids], _COPIES + 1, filters, _SAME_VECTOR)
+    neighbours = dict(zip(ids, near, strict=True))
     return [_reached(section, hits, neighbours.get(section.first.id, ())) for section in batch]
 
 
 def _reached(section: CoverageSection, hits: Mapping[str, Sequence[Hit]], near: Sequence[Hit]) -> Reached:
     by_heading, by_sentence = (hits.get(query, ()) for query in section.queries)
     others = [hit.chunk for hit in near if not section.holds(hit.chunk)]
-    copies = [one for one in others if similar(section.first.text, one.text) >= _SAME_TEXT]
-    same = {one.id for one in copies}  # a reader who finds a copy has found the text
+    copies = [chunk for chunk in others if similar(section.first.text, chunk.text) >= _SAME_TEXT]
+    same = {chunk.id for chunk in copies}  # a reader who finds a copy has found the text
     return Reached(
         section,
         _rank(section, by_heading, same),
         _rank(section, by_sentence, same),
         tuple(ranked[0].chunk for ranked in (by_heading, by_sentence) if ranked),
-        tuple(dict.fromkeys(one.url for one in copies)),
+        tuple(dict.fromkeys(chunk.url for chunk in copies)),
     )
 
 
 def _rank(section: CoverageSection, hits: Sequence[Hit], same: set[str]) -> int | None:
     chunks = (hit.chunk for hit in hits)
-    return next((rank for rank, one in enumerate(chunks, 1) if section.holds(one) or one.id in same), None)
+    return next(
+        (rank for rank, chunk in enumerate(chunks, 1) if section.holds(chunk) or chunk.id in same), None
+    )

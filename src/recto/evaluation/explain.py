@@ -223,8 +223,8 @@ class _ExpectedPage:
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
         """Say which filter excludes all of the chunks, if one does."""
         filters, first = self.explanation.response.filters, chunks[0]
-        asked, page = set(filter_keys(filters.modules)), filters.page_url
-        if asked and all(asked.isdisjoint(chunk.module_keys) for chunk in chunks):
+        modules, page = set(filter_keys(filters.modules)), filters.page_url
+        if modules and all(modules.isdisjoint(chunk.module_keys) for chunk in chunks):
             return f"Its module '{first.module}' is excluded by --module {', '.join(filters.modules)}."
         if page is not None and all(page_key(chunk.page_url) != page_key(page) for chunk in chunks):
             return f"Its page {first.page_url} is excluded by --url {page}."
@@ -270,8 +270,10 @@ class _ExpectedPage:
     def _most_similar(self, chunks: Sequence[Chunk]) -> Hit:
         """Return the chunk most similar to the query by stored vectors, without a search."""
         vectors = self.opened.index.vectors([chunk.id for chunk in chunks])
-        similar = [(cosine(self.query.vector, vectors[one.id]), one) for one in chunks if one.id in vectors]
-        score, chunk = max(similar or [(0.0, chunks[0])], key=lambda one: one[0])
+        similar = [
+            (cosine(self.query.vector, vectors[chunk.id]), chunk) for chunk in chunks if chunk.id in vectors
+        ]
+        score, chunk = max(similar or [(0.0, chunks[0])], key=lambda pair: pair[0])
         return Hit(score, chunk, score)
 
     def _up_to(self, ids: set[str], mode: Mode, filters: Filters) -> list[Hit]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -48,7 +48,7 @@ _CLICKABLE = frozenset({"search", "related"})
 
 
 @dataclass(slots=True)
-class AskedQuery:
+class LoggedQuery:
     """How often a query was asked in each spelling, how many searches could report clicks, and the clicks."""
 
     forms: Counter[str] = field(default_factory=Counter)
@@ -67,13 +67,13 @@ class AskedQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoggedQueries:
     """The queries about a book by their normal form, and how many were logged without their text.
 
     `skipped` counts the lines of the log that are no entries.
     """
 
-    queries: dict[str, AskedQuery]
+    queries: dict[str, LoggedQuery]
     without_text: int = 0
     skipped: int = 0
 
@@ -136,8 +136,8 @@ class Cluster:
             "no_click": self.no_click,
             "queries": [{"query": query, "count": count} for query, count in self.queries[:_EXAMPLES]],
             "nearest": [
-                {"url": one.url, "title": one.title, "similarity": round(one.similarity, 4)}
-                for one in self.nearest
+                {"url": section.url, "title": section.title, "similarity": round(section.similarity, 4)}
+                for section in self.nearest
             ],
             "unknown_words": list(self.unknown_words),
             "missing_words": list(self.missing_words),
@@ -168,17 +168,19 @@ class Gaps:
     @property
     def unclicked(self) -> list[Cluster]:
         """The clusters that the book seems to answer, but of which no result was opened."""
-        unclicked = [
-            one
-            for one in self.clusters
-            if not one.is_gap and one.count >= _MIN_UNCLICKED and one.no_click == one.count
-        ]
-        return sorted(unclicked, key=lambda one: (-one.count, one.label))
+        unclicked = (cluster for cluster in self.answered if cluster.no_click == cluster.count)
+        return [cluster for cluster in unclicked if cluster.count >= _MIN_UNCLICKED]
+
+    @property
+    def answered(self) -> list[Cluster]:
+        """The clusters that the book seems to answer, the most frequent first."""
+        answered = (cluster for cluster in self.clusters if not cluster.is_gap)
+        return sorted(answered, key=lambda cluster: (-cluster.count, cluster.label))
 
 
-def read_queries(path: Path) -> Asked:
+def read_queries(path: Path) -> LoggedQueries:
     """Read queries from a file: one on each line, with a tab and a number if it was asked several times."""
-    queries: dict[str, AskedQuery] = defaultdict(AskedQuery)
+    queries: dict[str, LoggedQuery] = defaultdict(LoggedQuery)
     for number, line in enumerate(read_file(path).splitlines(), 1):
         text, _, count = line.partition("\t")
         if not (text := encodable(text).strip()[:MAX_QUERY]):
@@ -189,12 +191,12 @@ def read_queries(path: Path) -> Asked:
                 hint="A line is a query, or a query, a tab and how often it was asked.",
             )
         queries[normalize(text)].forms[text] += int(count or 1)
-    return Asked(dict(queries))
+    return LoggedQueries(dict(queries))
 
 
-def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -> Asked:
+def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -> LoggedQueries:
     """Read the queries about a collection, which may have several names, from a query log."""
-    queries: dict[str, AskedQuery] = defaultdict(AskedQuery)
+    queries: dict[str, LoggedQuery] = defaultdict(LoggedQuery)
     accepted, without_text = frozenset(names), 0
     skipped = 0
 
@@ -209,14 +211,14 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
         if not isinstance(text, str) or not text.strip():
             without_text += "click" not in entry and "helpful" not in entry
             continue
-        asked = queries[normalize(text)]
+        query = queries[normalize(text)]
         if "click" in entry:
-            asked.clicks[str(entry["click"])] += 1
+            query.clicks[str(entry["click"])] += 1
         elif "helpful" not in entry:  # which is about the answer, not about the search
-            asked.forms[text] += 1
-            asked.clickable += entry.get("via") in _CLICKABLE
-    named = {key: asked for key, asked in queries.items() if asked.forms}
-    return Asked(named, without_text, skipped)
+            query.forms[text] += 1
+            query.clickable += entry.get("via") in _CLICKABLE
+    searched = {key: query for key, query in queries.items() if query.forms}
+    return LoggedQueries(searched, without_text, skipped)
 
 
 def names_of(store: Store, collection: str) -> set[str]:
@@ -226,67 +228,65 @@ def names_of(store: Store, collection: str) -> set[str]:
     return {collection, target, *(alias for alias, name in aliases.items() if name == target)}
 
 
-def find_gaps(retriever: Retriever, asked: Asked, progress: Progress | None = None) -> Gaps:
+def find_gaps(retriever: Retriever, logged: LoggedQueries, progress: Progress | None = None) -> Gaps:
     """Search for all queries, cluster them, and rank the clusters."""
     opened = retriever.open_index()
     index, info = opened.index, opened.index.info
-    ordered = sorted(asked.queries.values(), key=lambda one: (-one.count, one.text))
-    asked_most = ordered[:MAX_DISTINCT]
+    ordered = sorted(logged.queries.values(), key=lambda query: (-query.count, query.text))
+    frequent = ordered[:MAX_DISTINCT]
     vectors: list[Vector] = []
     results: list[_Result] = []
-    for start in range(0, len(asked_most), _BATCH):
-        batch = asked_most[start : start + _BATCH]
-        queries = opened.prepare([one.text for one in batch])
-        results += map(_result, batch, *_search(opened, queries), [info.noise_floor] * len(batch))
+    for start in range(0, len(frequent), _BATCH):
+        batch = frequent[start : start + _BATCH]
+        queries = opened.prepare([query.text for query in batch])
+        results += _search(opened, batch, queries)
         vectors += [query.vector for query in queries]
         if progress:
-            progress(len(vectors), len(asked_most))
+            progress(len(vectors), len(frequent))
     sample = index.vectors([chunk.id for chunk in islice(index.scroll(), _SAMPLE)])
     groups = cluster(vectors, list(sample.values())) if vectors else []
     clusters = [
-        _summary([results[number] for number in numbers], opened.lexicon, asked.has_clicks)
+        _summary([results[number] for number in numbers], opened.lexicon, logged.has_clicks)
         for numbers in groups
     ]
     return Gaps(
         info.collection,
         info.generation,
-        tuple(sorted(clusters, key=lambda one: (-one.score, -one.count, one.label))),
+        tuple(sorted(clusters, key=lambda cluster: (-cluster.score, -cluster.count, cluster.label))),
         len(ordered),
-        asked.without_text,
-        sum(one.count for one in ordered[MAX_DISTINCT:]),
+        logged.without_text,
+        sum(query.count for query in ordered[MAX_DISTINCT:]),
     )
-
-
-def _search(
-    opened: OpenIndex, queries: Sequence[PreparedQuery]
-) -> tuple[list[list[Hit]], list[float | None]]:
-    """Return the nearest chunks of each query, and the probability that the book answers it, if known."""
-    nearest = search_index(opened.index, queries, SearchRequest(top_k=_NEAREST, mode="dense"))
-    probabilities: list[float | None] = [None] * len(queries)
-    if opened.lexicon is not None and (calibration := opened.index.info.calibration) is not None:
-        results = search_index(opened.index, queries, SearchRequest(top_k=1))
-        probabilities = [answerable(one.evidence, one.query.lexical, calibration) for one in results]
-    return [one.hits for one in nearest], probabilities
 
 
 @dataclass(frozen=True, slots=True)
 class _Result:
     """A query, its nearest chunks, and the probability that the book answers it."""
 
-    query: AskedQuery
+    query: LoggedQuery
     hits: Sequence[Hit]
     answerable: float
     is_below_noise: bool
 
 
-def _result(
-    query: AskedQuery, hits: Sequence[Hit], probability: float | None, noise_floor: float | None
-) -> _Result:
-    """Without a probability, a query is answered if its nearest chunk is above the noise floor."""
-    below = noise_floor is not None and (not hits or hits[0].score < noise_floor)
-    if probability is None:
-        probability = float(bool(hits) and not below)
-    return _Result(query, hits, probability, below)
+def _search(
+    opened: OpenIndex, batch: Sequence[LoggedQuery], queries: Sequence[PreparedQuery]
+) -> Iterator[_Result]:
+    """Yield the nearest chunks of each query, and the probability that the book answers it.
+
+    If the probability is unknown, a query counts as answered if its nearest chunk is above the noise floor.
+    """
+    calibration, noise_floor = opened.index.info.calibration, opened.index.info.noise_floor
+    nearest = search_index(opened.index, queries, SearchOptions(_NEAREST, "dense"))
+    probabilities: list[float | None] = [None] * len(queries)
+    if opened.lexicon is not None and calibration is not None:
+        hybrid = search_index(opened.index, queries, SearchOptions(1))
+        probabilities = [answerable(result.evidence, result.query.lexical, calibration) for result in hybrid]
+    for query, result, probability in zip(batch, nearest, probabilities, strict=True):
+        hits = result.hits
+        below = noise_floor is not None and (not hits or hits[0].score < noise_floor)
+        likely = float(bool(hits) and not below) if probability is None else probability
+        yield _Result(query, hits, likely, below)
 
 
 def cluster(vectors: Sequence[Vector], book: Sequence[Vector]) -> list[list[int]]:
@@ -308,27 +308,29 @@ def cluster(vectors: Sequence[Vector], book: Sequence[Vector]) -> list[list[int]
         into, other = sorted(divmod(int(similarity.argmax()), len(matrix)))
         if similarity[into, other] < _SIMILARITY:
             return sorted(map(sorted, groups.values()))
-        one, two = len(groups[into]), len(groups[other])
-        merged = (one * similarity[into] + two * similarity[other]) / (one + two)
+        size, other_size = len(groups[into]), len(groups[other])
+        merged = (size * similarity[into] + other_size * similarity[other]) / (size + other_size)
         merged[into] = -np.inf
         similarity[into] = similarity[:, into] = merged
         similarity[other] = similarity[:, other] = -np.inf
         groups[into] += groups.pop(other)
 
 
-def _summary(own: Sequence[_Result], lexicon: Lexicon | None, has_clicks: bool) -> Cluster:
-    count = sum(one.query.count for one in own)
-    near = _nearest(own)
-    unknown, missing = _missing_words(own, lexicon, near[0][1] if near else None)
-    clicks = sum((one.query.clicks for one in own), Counter[str]())
-    clickable = sum(one.query.clickable for one in own)
-    queries = sorted(((one.query.text, one.query.count) for one in own), key=lambda item: (-item[1], item[0]))
+def _summary(results: Sequence[_Result], lexicon: Lexicon | None, has_clicks: bool) -> Cluster:
+    count = sum(result.query.count for result in results)
+    near = _nearest(results)
+    unknown, missing = _missing_words(results, lexicon, near[0][1] if near else None)
+    clicks = sum((result.query.clicks for result in results), Counter[str]())
+    clickable = sum(result.query.clickable for result in results)
+    queries = sorted(
+        ((result.query.text, result.query.count) for result in results), key=lambda item: (-item[1], item[0])
+    )
     return Cluster(
         label=queries[0][0],
         count=count,
-        unanswered=sum((1 - one.answerable) * one.query.count for one in own) / count,
-        not_covered=sum(one.query.count for one in own if one.answerable < NOT_COVERED_BELOW),
-        below_noise=sum(one.query.count for one in own if one.is_below_noise),
+        unanswered=sum((1 - result.answerable) * result.query.count for result in results) / count,
+        not_covered=sum(result.query.count for result in results if result.answerable < NOT_COVERED_BELOW),
+        below_noise=sum(result.query.count for result in results if result.is_below_noise),
         no_click=max(0, clickable - clicks.total()) if has_clicks and clickable else None,
         queries=tuple(queries),
         nearest=tuple(section for section, _ in near),
@@ -338,14 +340,14 @@ def _summary(own: Sequence[_Result], lexicon: Lexicon | None, has_clicks: bool) 
     )
 
 
-def _nearest(own: Sequence[_Result]) -> list[tuple[NearSection, Chunk]]:
+def _nearest(results: Sequence[_Result]) -> list[tuple[NearSection, Chunk]]:
     """Return the sections that are near to most queries, each with its nearest chunk."""
     weights: defaultdict[str, float] = defaultdict(float)
     best: dict[str, Hit] = {}
-    for one in own:
-        for hit in one.hits:
+    for result in results:
+        for hit in result.hits:
             url = hit.chunk.url
-            weights[url] += hit.score * one.query.count
+            weights[url] += hit.score * result.query.count
             if url not in best or hit.score > best[url].score:
                 best[url] = hit
     urls = sorted(weights, key=lambda url: (-weights[url], url))[:_NEAREST]
@@ -355,44 +357,44 @@ def _nearest(own: Sequence[_Result]) -> list[tuple[NearSection, Chunk]]:
 
 
 def _missing_words(
-    own: Sequence[_Result], lexicon: Lexicon | None, section: Chunk | None
+    results: Sequence[_Result], lexicon: Lexicon | None, section: Chunk | None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the cluster's words that the book does not have, and those that its nearest section lacks.
 
     Misspelled words count as the words that they were corrected to.
     """
-    forms: dict[str, Counter[str]] = defaultdict(Counter)
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
     language = next(iter(lexicon.languages), ENGLISH) if lexicon else ENGLISH
-    for one in own:
-        for word in query_words(one.query.text, language):
-            key = word_terms(word, language)[0]
-            if len(key) > 2 and key not in STOP_WORDS and not key.isdecimal():
-                forms[key][word.lower()] += one.query.count
-    here = set(count_terms(count_words(analyzed_text(section), language), language)[0]) if section else set()
+    for result in results:
+        for word in query_words(result.query.text, language):
+            term = word_terms(word, language)[0]
+            if len(term) > 2 and term not in STOP_WORDS and not term.isdecimal():
+                spellings[term][word.lower()] += result.query.count
+    section_words = count_words(analyzed_text(section), language) if section else Counter[str]()
+    section_terms = set(count_terms(section_words, language)[0])
     unknown: list[str] = []
     missing: list[str] = []
-    for key in sorted(forms, key=lambda key: (-forms[key].total(), key)):
-        word = min(forms[key], key=lambda form: (-forms[key][form], form))
+    for term in sorted(spellings, key=lambda term: (-spellings[term].total(), term)):
+        word = min(spellings[term], key=lambda spelling: (-spellings[term][spelling], spelling))
         analyzed = lexicon.analyze_word(word, language) if lexicon else None
         if analyzed is not None and not analyzed.known:
             unknown.append(word)
-        elif key not in here and not (analyzed and here.intersection(analyzed.terms)):
+        elif term not in section_terms and not (analyzed and section_terms.intersection(analyzed.terms)):
             missing.append(word)
     return tuple(unknown[:_WORDS]), tuple(missing[:_WORDS])
 
 
-def questions_from(gaps: Gaps, index: Index, asked: Iterable[str], count: int) -> list[dict[str, Any]]:
+def questions_from(gaps: Gaps, index: Index, existing: Iterable[str], count: int) -> list[dict[str, Any]]:
     """Return entries of a suite for the queries of readers; queries that the book does not answer come first.
 
-    Each cluster gives one entry, unless one of its queries is already asked. It expects the section that
-    readers opened, or else the nearest one, or nothing if the book does not seem to answer it. All are
+    Each cluster gives one entry, unless one of its queries is among the existing ones. It expects the section
+    that readers opened, or else the nearest one, or nothing if the book does not seem to answer it. All are
     drafts: a person decides.
     """
-    already = {normalize(query) for query in asked}
+    already = {normalize(query) for query in existing}
     names = {chunk.url: section_name(chunk) for chunk in index.scroll()}
-    rest = sorted((one for one in gaps.clusters if not one.is_gap), key=lambda one: (-one.count, one.label))
     entries: list[dict[str, Any]] = []
-    for cluster in (*gaps.gaps, *rest):
+    for cluster in (*gaps.gaps, *gaps.answered):
         if len(entries) == count:
             break
         if already.isdisjoint(normalize(query) for query, _ in cluster.queries):
@@ -401,15 +403,15 @@ def questions_from(gaps: Gaps, index: Index, asked: Iterable[str], count: int) -
 
 
 def _question(cluster: Cluster, names: Mapping[str, str]) -> dict[str, Any]:
-    asked = f"Asked {plural(cluster.count, 'time')}"
+    times = f"Asked {plural(cluster.count, 'time')}"
     expect: dict[str, Any]
-    nearest = next((names[one.url] for one in cluster.nearest if one.url in names), "")
+    nearest = next((names[section.url] for section in cluster.nearest if section.url in names), "")
     if cluster.clicked in names:
-        expect, note = {"page": names[cluster.clicked]}, f"{asked}; readers opened this section most often."
+        expect, note = {"page": names[cluster.clicked]}, f"{times}; readers opened this section most often."
     elif 2 * cluster.not_covered > cluster.count or not nearest:
-        expect, note = {"nothing": True}, f"{asked}; the book does not seem to answer it."
+        expect, note = {"nothing": True}, f"{times}; the book does not seem to answer it."
     else:
-        expect, note = {"page": nearest}, f"{asked}; this is the nearest section."
+        expect, note = {"page": nearest}, f"{times}; this is the nearest section."
     return {"query": cluster.queries[0][0], "expect": expect, "tags": ["log"], "drafted": True, "note": note}
 
 

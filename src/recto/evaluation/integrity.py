@@ -144,9 +144,9 @@ def contained(part: Counter[str], whole: Counter[str]) -> float:
     return len(part.keys() & whole.keys()) / len(part) if part else 1.0
 
 
-def similar(one: str, other: str) -> float:
+def similar(text: str, other: str) -> float:
     """Return the share of words that two texts have in common (Jaccard index of word counts)."""
-    left, right = words(one), words(other)
+    left, right = words(text), words(other)
     either = (left | right).total()
     return (left & right).total() / either if either else 1.0
 
@@ -184,8 +184,8 @@ def compare_with_source(
 class _VectorCheck:
     """Checks vectors batch by batch, and keeps the chunks to embed again."""
 
-    def __init__(self, *, own: bool) -> None:
-        self._own = own
+    def __init__(self, *, by_recto: bool) -> None:
+        self._by_recto = by_recto
         self._mean: NDArray[Any] | None = None
         self._shortest: dict[str, tuple[Chunk, Vector]] = {}
         self._farthest: list[tuple[float, Chunk, Vector]] = []
@@ -209,7 +209,9 @@ class _VectorCheck:
             self._mean = array.mean(axis=0)
         near = zip((array @ self._mean).tolist(), usable, strict=True)
         more = ((similarity, chunk, vectors[chunk.id]) for similarity, chunk in near)
-        self._farthest = nsmallest(_SUSPECTS, [*self._farthest, *more], key=lambda one: (one[0], one[1].id))
+        self._farthest = nsmallest(
+            _SUSPECTS, [*self._farthest, *more], key=lambda suspect: (suspect[0], suspect[1].id)
+        )
 
     def compare(self, embedder: Embedder, issues: Issues) -> tuple[float | None, int]:
         """Embed the kept chunks again; return the median cosine, and the number of chunks."""
@@ -221,7 +223,7 @@ class _VectorCheck:
         fresh = zip(texts, embedder.embed_documents(list(texts.values())), strict=True)
         cosines = {id: cosine(vector, stored[id][1]) for id, vector in fresh}
         agreement = median([cosines[id] for id in texts if id in sampled] or cosines.values())
-        least = _SAME if self._own else _FOREIGN_SAME
+        least = _SAME if self._by_recto else _FOREIGN_SAME
         wrong = [id for id in texts if cosines[id] < least]
         if agreement < least:
             evidence = f"a cosine of {agreement:.3f} between stored and fresh vectors of the same texts"
@@ -233,7 +235,7 @@ class _VectorCheck:
 
     def _text(self, chunk: Chunk, embedder: Embedder) -> str | None:
         """Return the text to embed; a changed text is reported already, so its vector tells nothing more."""
-        if self._own:
+        if self._by_recto:
             return embedded_text(chunk)
         return chunk.text if embedder.count_tokens(chunk.text) <= embedder.max_tokens else None
 
@@ -282,8 +284,8 @@ def check_integrity(
     get only the checks that apply to every pipeline.
     """
     total, issues, fingerprint = index.count(), Issues(), index.info.fingerprint
-    own = fingerprint is not None
-    vectors = _VectorCheck(own=own)
+    by_recto = fingerprint is not None
+    vectors = _VectorCheck(by_recto=by_recto)
     pages: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     kept: list[Chunk] = []
     markup: Counter[str] = Counter()
@@ -291,32 +293,32 @@ def check_integrity(
     chunks = islice(index.scroll(), total if everything else MOST)
     while batch := list(islice(chunks, _BATCH)):
         for chunk in batch:
-            _check_fields(chunk, issues, own=own)
+            _check_fields(chunk, issues, by_recto=by_recto)
             numbers = chunk.chunk_index, chunk.start_line, chunk.total_chunks
-            pages[chunk.source if own else chunk.page_url].append(numbers)
+            pages[chunk.source if by_recto else chunk.page_url].append(numbers)
             content ^= _digest(chunk)
             markup += leftovers(chunk.text)
-        if own and source:
+        if by_recto and source:
             kept += batch
         vectors.add(batch, index.vectors([chunk.id for chunk in batch]), issues)
         checked += len(batch)
     if checked == total:
-        _check_pages(pages, issues, own=own)
+        _check_pages(pages, issues, by_recto=by_recto)
         if fingerprint is not None and fingerprint.content_hash != f"{content:064x}":
             issues.add(IssueKind.NOT_AS_PUBLISHED, index.info.collection)
     agreement, embedded = vectors.compare(embedder, issues) if embedder else (None, 0)
-    sourced = compare_with_source(kept, source, issues, changed) if own and source else 0
+    sourced = compare_with_source(kept, source, issues, changed) if by_recto and source else 0
     return Integrity(total, checked, embedded, sourced, agreement, issues.listed(), markup)
 
 
-def _check_fields(chunk: Chunk, issues: Issues, *, own: bool) -> None:
+def _check_fields(chunk: Chunk, issues: Issues, *, by_recto: bool) -> None:
     """Check what every chunk must have; the contract of the test command lists it."""
     where = describe(chunk)
     if not chunk.text.strip():
         issues.add(IssueKind.NO_TEXT, where)
     if not chunk.page_url:
         issues.add(IssueKind.NO_URL, where)
-    elif not _is_address(chunk.page_url, strict=own):
+    elif not _is_address(chunk.page_url, strict=by_recto):
         issues.add(IssueKind.BAD_URL, where)
     if not chunk.title.strip():
         issues.add(IssueKind.NO_TITLE, where)
@@ -324,9 +326,9 @@ def _check_fields(chunk: Chunk, issues: Issues, *, own: bool) -> None:
         issues.add(IssueKind.NO_MODULE, where)
     if not 0 <= chunk.chunk_index < chunk.total_chunks:
         issues.add(IssueKind.BAD_NUMBER, where)
-    if own and embedded_text(chunk) is None:
+    if by_recto and embedded_text(chunk) is None:
         issues.add(IssueKind.OTHER_TEXT, where)
-    if own and chunk.id != chunk_id(chunk.book, chunk.source, chunk.chunk_index):
+    if by_recto and chunk.id != chunk_id(chunk.book, chunk.source, chunk.chunk_index):
         issues.add(IssueKind.WRONG_ID, chunk.source)
 
 
@@ -336,29 +338,29 @@ def _is_address(url: str, *, strict: bool) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    shown = url.replace(" ", "") if parts.scheme == "local" else url  # the name of a file can have spaces
-    if any(character.isspace() or not character.isprintable() for character in shown):
+    visible = url.replace(" ", "") if parts.scheme == "local" else url  # the name of a file can have spaces
+    if any(character.isspace() or not character.isprintable() for character in visible):
         return False
     return bool(parts.scheme and (parts.netloc or parts.path.strip("/"))) or (not strict and bool(parts.path))
 
 
-def _check_pages(pages: Mapping[str, list[tuple[int, int, int]]], issues: Issues, *, own: bool) -> None:
+def _check_pages(pages: Mapping[str, list[tuple[int, int, int]]], issues: Issues, *, by_recto: bool) -> None:
     """Check the chunk indexes of each page: they must be 0 to n-1, each once, in the order of their lines."""
-    if not own and not any(index for chunks in pages.values() for index, _, _ in chunks):
+    if not by_recto and not any(index for chunks in pages.values() for index, _, _ in chunks):
         return  # the pipeline did not number them
     for name, chunks in pages.items():
         numbered = sorted(chunk for chunk in chunks if chunk[0] >= 0)
         if not numbered:
             continue
         distinct = len({index for index, _, _ in numbered})
-        expected = max(numbered[-1][2], distinct) if own else numbered[-1][0] + 1
+        expected = max(numbered[-1][2], distinct) if by_recto else numbered[-1][0] + 1
         if missing := expected - distinct:
             issues.add(IssueKind.MISSING, name, missing)
         if repeated := len(numbered) - distinct:
             issues.add(IssueKind.REPEATED, name, repeated)
         lines = [line for _, line, _ in numbered]
-        shuffled = sum(one != other for one, other in zip(lines, sorted(lines), strict=True))
-        if own and shuffled:
+        shuffled = sum(line != other for line, other in zip(lines, sorted(lines), strict=True))
+        if by_recto and shuffled:
             issues.add(IssueKind.SHUFFLED, name, shuffled)
 
 

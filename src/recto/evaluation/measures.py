@@ -125,7 +125,7 @@ GATED_MEASURES = (Measure("MRR"), Measure("Hit", 5))
 
 @dataclass(frozen=True, slots=True)
 class ScoreEstimate:
-    """A mean over `count` questions with its confidence interval, at 95 % unless stated otherwise."""
+    """A mean over `count` questions with its 95 % confidence interval."""
 
     mean: float
     low: float
@@ -140,14 +140,14 @@ class ScoreEstimate:
         }
 
 
-def estimate(values: Sequence[float], level: float = _LEVEL) -> ScoreEstimate | None:
+def estimate(values: Sequence[float]) -> ScoreEstimate | None:
     """Return the mean of values with its percentile-bootstrap interval; None without values."""
     if not values:
         return None
     import numpy as np
 
     means = _resampled(np.asarray(values, dtype=np.float64))
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    low, high = np.quantile(means, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return ScoreEstimate(math.fsum(values) / len(values), float(low), float(high), len(values))
 
 

@@ -169,7 +169,11 @@ class Run:
         def key(answer: QueryResult) -> tuple[bool, int, str]:
             return answer.passed is not False, -(answer.rank or self.depth + 1), answer.key
 
-        imperfect = (one for one in self.answers if one.passed is False or (one.targets and one.rank != 1))
+        imperfect = (
+            answer
+            for answer in self.answers
+            if answer.passed is False or (answer.targets and answer.rank != 1)
+        )
         return tuple(sorted(imperfect, key=key)[:most])
 
     def to_dict(self) -> dict[str, Any]:
@@ -222,11 +226,10 @@ def _plain(scores: dict[str, ScoreEstimate]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to run a suite; `noise_floor` overrides the index's own."""
+    """How to run a suite."""
 
     top_k: int = DEFAULT_TOP_K
     measures: tuple[Measure, ...] = DEFAULT_MEASURES
-    noise_floor: float | None = None
     mode: Mode = "hybrid"
 
     @property
@@ -256,9 +259,11 @@ def run_suite(
     answers: dict[int, QueryResult] = {}
     for numbers in batches([question.expectation for question in measured]):
         batch = [measured[number] for number in numbers]
-        queries, filters = [one.expectation.query for one in batch], batch[0].expectation.filters
+        queries, filters = [question.expectation.query for question in batch], batch[0].expectation.filters
         responses = retriever.search_batch(queries, top_k=options.depth, filters=filters, mode=options.mode)
-        judged = (_judge(one, response, options) for one, response in zip(batch, responses, strict=True))
+        judged = (
+            _judge(question, response, options) for question, response in zip(batch, responses, strict=True)
+        )
         answers |= zip(numbers, judged, strict=True)
     return Run(
         suite=suite.name,
@@ -271,8 +276,10 @@ def run_suite(
         threshold=suite.threshold,
         measures=options.measures,
         answers=tuple(answers[number] for number in range(len(measured))),
-        unmeasured=tuple(missing for one in bound if not one.measured for missing in one.missing),
-        partial=tuple(missing for one in measured for missing in one.missing),
+        unmeasured=tuple(
+            missing for question in bound if not question.measured for missing in question.missing
+        ),
+        partial=tuple(missing for question in measured for missing in question.missing),
         seconds=perf_counter() - began,
         mode=options.mode,
     )
@@ -304,7 +311,7 @@ def _judge(bound: Bound, response: SearchResponse, options: Options) -> QueryRes
     judged = bound.judge(hit.chunk for hit in response.hits)
     passed: bool | None = any(gain > 0 for gain in judged.gains[:1])
     if expectation.nothing:
-        passed = _covers_nothing(response, options.noise_floor)
+        passed = _covers_nothing(response)
     elif judged.module is not None:
         passed = judged.module
     measured = {str(measure): measure.of(judged) for measure in options.measures}
@@ -326,13 +333,11 @@ def _judge(bound: Bound, response: SearchResponse, options: Options) -> QueryRes
     )
 
 
-def _covers_nothing(response: SearchResponse, noise_floor: float | None) -> bool | None:
-    """Return whether the book does not cover the query, by the noise floor or by answerability."""
-    if response.mode == "lexical":
-        return None  # lexical scores do not show whether a book covers a query
-    if noise_floor is not None:
-        cosines = [hit.score if hit.dense is None else hit.dense for hit in response.hits]
-        return max(cosines, default=-1.0) < noise_floor
+def _covers_nothing(response: SearchResponse) -> bool | None:
+    """Return whether the book does not cover the query; None if the response does not show it."""
     if response.coverage is not None:
         return response.coverage == "not covered"
-    return None if response.noise_floor is None else _covers_nothing(response, response.noise_floor)
+    if response.mode == "lexical" or response.noise_floor is None:
+        return None  # lexical scores do not show whether a book covers a query
+    cosines = [hit.score if hit.dense is None else hit.dense for hit in response.hits]
+    return max(cosines, default=-1.0) < response.noise_floor

@@ -21,7 +21,7 @@ from recto.search.query import check_query, to_filters
 from recto.types.search import HEADING_SEPARATOR, NO_FILTERS, Filters
 
 SUITE_FORMAT, GRADED_FORMAT = "recto-suite-1", "recto-suite-2"
-"""Only a suite with grades has the second format, so that older versions can read all others."""
+"""The second format has grades."""
 JSON_LINES = (".jsonl", ".ndjson")
 MAX_GRADE = 4
 DEFAULT_THRESHOLD = 0.8
@@ -35,9 +35,7 @@ _QUESTION_SHAPE = (
     '"expected": [{"page": "intro.md", "section": "ROS 2"}]}; '
     'without a section the whole page counts, and "match": "none" expects nothing.'
 )
-_SUITE_KEYS = ("$schema", "format", "name", "description", "threshold", "queries")
 _SINGLE_FILTERS = {"url": "address", "lang": "language", "version": "version"}
-_QUESTION_KEYS = ("id", "question", "type", "match", "expected", "evidence")
 _NO_QUERIES = "there are no queries in it"
 
 Rule = tuple[Callable[[Any], bool], str]
@@ -64,6 +62,13 @@ _GRADES: Rule = (
     ),
     f"an object that gives each page or passage {_GRADE}",
 )
+_SHARE: Rule = (
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
+    "a share between 0 and 1",
+)
+_SUITE: Mapping[str, Rule] = {
+    "$schema": ANY, "format": ANY, "name": ANY, "description": ANY, "threshold": _SHARE, "queries": ANY,
+}  # fmt: skip
 _ENTRY: Mapping[str, Rule] = {
     "id": _NAME, "query": ANY, "expect": OBJECT, "nothing": _FLAG,
     "tags": ANY, "filters": OBJECT, "drafted": _FLAG, "note": ANY,
@@ -71,6 +76,26 @@ _ENTRY: Mapping[str, Rule] = {
 _EXPECT: Mapping[str, Rule] = {
     "module": ANY, "page": ANY, "passage": ANY, "nothing": _FLAG, "grades": _GRADES,
 }  # fmt: skip
+
+
+def _is_place(value: Any) -> bool:
+    """Return whether a value is a page with an optional section."""
+    return (
+        isinstance(value, dict)
+        and {"page"} <= set(value) <= {"page", "section"}
+        and all(isinstance(text, str) for text in value.values())
+        and bool(value["page"].strip())
+    )
+
+
+_QUESTION: Mapping[str, Rule] = {
+    **dict.fromkeys(("id", "question", "type", "evidence"), ANY),
+    "match": (lambda value: value in ("any", "all", "none"), "any, all or none"),
+    "expected": (
+        lambda value: isinstance(value, list) and all(map(_is_place, value)),
+        "a list of pages with sections",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +203,7 @@ class Expectation:
     grades: tuple[tuple[str, int], ...] = ()
     category: str = ""
     top_k: int | None = None
-    conditions: Mapping[str, Any] = field(default_factory=dict)
+    conditions: Mapping[str, Any] = field(default_factory=dict, hash=False)
     position: str = field(default="", compare=False)
 
     @property
@@ -237,14 +262,6 @@ class Suite:
         data = [[], [expectation.to_dict() for expectation in self.expectations]]
         return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content of a suite's file."""
-        graded = any(expectation.grades for expectation in self.expectations)
-        data: dict[str, Any] = {"format": GRADED_FORMAT if graded else SUITE_FORMAT, "name": self.name}
-        if self.threshold != DEFAULT_THRESHOLD:
-            data["threshold"] = self.threshold
-        return data | {"queries": [expectation.to_dict() for expectation in self.expectations]}
-
 
 def documented_suite() -> Suite:
     """Return the five queries of the query contract."""
@@ -290,14 +307,15 @@ def duplicates(suite: Suite) -> list[str]:
 
 def _parse_suite(raw: SuiteFile, problems: list[str] | None = None) -> Suite:
     """Parse the header and every entry; raise what is wrong, or add it to `problems` and skip the entry."""
-    check_keys(raw.header, _SUITE_KEYS, raw.origin)
+    check_values(
+        raw.header, _SUITE, raw.origin, hint="The threshold is the share of questions that must pass."
+    )
     format = raw.header.get("format", SUITE_FORMAT)
     if format not in (SUITE_FORMAT, GRADED_FORMAT):
         hint = f"This version of Recto reads {SUITE_FORMAT} and {GRADED_FORMAT}."
         raise invalid(raw.origin, f"its format is {format!r}", hint)
     expectations = parse_entries(raw, lambda entry, position, _: _expectation(entry, position), problems)
-    threshold = _threshold(raw.header.get("threshold", DEFAULT_THRESHOLD), raw.origin)
-    return Suite(raw.name, expectations, threshold)
+    return Suite(raw.name, expectations, float(raw.header.get("threshold", DEFAULT_THRESHOLD)))
 
 
 def parse_entries(
@@ -337,26 +355,30 @@ def _expectation(entry: Any, position: str) -> Expectation:
         query = check_query(entry.get("query", ""))
     except InvalidQuery as error:
         raise invalid(position, error.message) from error
-    kinds = ("module", "page", "passage")
-    targets = {f"{kind}s": parse_names(expect.get(kind), position, kind) for kind in kinds}
+    modules, pages, passages = (
+        parse_names(expect.get(kind), position, kind) for kind in ("module", "page", "passage")
+    )
+    has_targets = bool(modules or pages or passages)
     nothing = expect.get("nothing", False) or entry.get("nothing", False)
-    if nothing and any(targets.values()):
+    if nothing and has_targets:
         hint = 'Leave "nothing" out, or everything else.'
         raise invalid(position, 'it expects "nothing" and something', hint)
-    if not nothing and not any(targets.values()) and not expect.get("grades"):
+    if not nothing and not has_targets and not expect.get("grades"):
         raise invalid(position, 'it expects neither a "module" nor a "page", a "passage" or "nothing"')
-    if any(page.startswith("#") for page in targets["pages"]):
+    if any(page.startswith("#") for page in pages):
         problem = 'a "page" begins with its path or address, before the "#"'
         raise invalid(position, problem, 'Such as "intro#goals".')
     return Expectation(
         query,
-        **targets,
+        modules,
+        pages,
+        passages,
         nothing=nothing,
         id=_clean(entry.get("id", "")),
         tags=parse_names(entry.get("tags"), position, "tags"),
         filters=_filters(entry.get("filters", {}), position),
         drafted=entry.get("drafted", False),
-        grades=_grades(expect.get("grades", {}), (*targets["pages"], *targets["passages"]), position),
+        grades=_grades(expect.get("grades", {}), (*pages, *passages), position),
         position=position,
     )
 
@@ -373,12 +395,8 @@ def _grades(value: dict[str, int], targets: tuple[str, ...], position: str) -> t
 
 def _from_question(entry: dict[str, Any], position: str) -> dict[str, Any]:
     """Convert a reader's question to a suite's entry; a section is named `page > heading`."""
-    check_keys(entry, _QUESTION_KEYS, position)
+    check_values(entry, _QUESTION, position, hint=_QUESTION_SHAPE)
     expected, match = entry.get("expected", []), entry.get("match", "any")
-    if match not in {"any", "all", "none"}:
-        raise invalid(position, '"match" must be any, all or none', _QUESTION_SHAPE)
-    if not isinstance(expected, list) or not all(map(_is_place, expected)):
-        raise invalid(position, '"expected" must be a list of pages with sections', _QUESTION_SHAPE)
     if bool(expected) == (match == "none"):
         problem = f'"match" is {match}, but "expected" has {plural(len(expected), "page")}'
         raise invalid(position, problem, _QUESTION_SHAPE)
@@ -389,16 +407,6 @@ def _from_question(entry: dict[str, Any], position: str) -> dict[str, Any]:
     expect = {"page": pages} if pages else {"nothing": True}
     converted = {"query": entry["question"], "expect": expect, "tags": entry.get("type")}
     return converted | ({"id": entry["id"]} if "id" in entry else {})
-
-
-def _is_place(value: Any) -> bool:
-    """Return whether a value is a page with an optional section."""
-    return (
-        isinstance(value, dict)
-        and {"page"} <= set(value) <= {"page", "section"}
-        and all(isinstance(text, str) for text in value.values())
-        and bool(value["page"].strip())
-    )
 
 
 def _filters(value: dict[str, Any], position: str) -> Filters:
@@ -425,13 +433,6 @@ def parse_names(value: Any, position: str, key: str) -> tuple[str, ...]:
 
 def _clean(text: str) -> str:
     return encodable(text).strip()
-
-
-def _threshold(value: Any, origin: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        problem = '"threshold" must be a share between 0 and 1'
-        raise invalid(origin, problem, "It is the share of questions that must pass.")
-    return float(value)
 
 
 def check_keys(

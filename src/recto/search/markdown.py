@@ -9,6 +9,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
+from recto._util.markdown import FENCE_MARKS, SENTENCE_END
+
 
 class _Pattern:
     """A regular expression that is compiled when it is first used, so that a search starts fast."""
@@ -23,11 +25,13 @@ class _Pattern:
 
 
 _FENCE = _Pattern(
-    r"^(?P<indent>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*)(?P<marks>`{3,}|~{3,})[ \t]*(?P<info>[^`\n]*)$"
+    rf"^(?P<indent>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*)(?P<marks>{FENCE_MARKS})[ \t]*(?P<info>[^`\n]*)$"
 )
-_STRAY_FENCE = _Pattern(r"^[ \t>]*(?:`{3,}|~{3,}).*|`{3,}[ \t]*$")
-_STRAY_MARKS = _Pattern(r"(?:`{3,}|~{3,})[\w-]*")
+_STRAY_FENCE = _Pattern(rf"^[ \t>]*(?:{FENCE_MARKS}).*|`{{3,}}[ \t]*$")
+_STRAY_MARKS = _Pattern(rf"(?:{FENCE_MARKS})[\w-]*")
 _CODE_TITLE = _Pattern(r"\btitle=\"([^\"]+)\"")
+_SENTENCE_END = _Pattern(SENTENCE_END)
+_MIN_SENTENCE, _MAX_SENTENCE = 20, 300  # characters; less is a label, and a query is not longer
 _LONG = 160  # characters of an address that says nothing to a reader
 _LONG_LINE = 20  # characters; shorter lines, such as a brace, occur in any tab
 _CODE_SPAN = _Pattern(r"(?<!`)(`+)(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
@@ -91,6 +95,21 @@ def plain_text(text: str) -> str:
             shown += map(_plain_line, _clean_prose("\n".join(part)).split("\n"))
     lines = (_without_long_addresses(_BOXES.sub(" ", line)).rstrip() for line in shown)
     return "\n".join(line for line in lines if line.strip() and not _RULE.fullmatch(line))
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of the prose in Markdown, or its first words if it is all code or a table."""
+    lines = (
+        line
+        for is_code, part in _parts(close_fences(text).split("\n"))
+        for line in ([] if is_code else _clean_prose("\n".join(part)).split("\n"))
+        if not line.lstrip().startswith("|")
+    )
+    prose = " ".join(" ".join(map(_plain_line, lines)).split())
+    sentences = (sentence for sentence in _SENTENCE_END.split(prose) if len(sentence) >= _MIN_SENTENCE)
+    sentence = next(sentences, prose) or " ".join(text.split())
+    start = sentence[:_MAX_SENTENCE]
+    return sentence if start == sentence else start.rpartition(" ")[0] or start
 
 
 def without_tags(text: str) -> str:

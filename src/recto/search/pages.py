@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 from weakref import WeakKeyDictionary
 
 from recto._util.files import export_errors, staging
+from recto._util.markdown import FENCE_MARKS
 from recto._util.text import (
     MARKDOWN_SUFFIXES,
     MDX_SUFFIXES,
@@ -33,7 +34,7 @@ from recto.types.search import Chunk, Filters
 
 _MAX_HEADING_LEVEL = 6
 _MOST_COMPARED = 200  # pages
-_FENCE = re.compile(r" {0,3}(?:`{3,}|~{3,})")
+_FENCE = re.compile(rf" {{0,3}}(?:{FENCE_MARKS})")
 _TABLE_LINE = re.compile(r"[ |:-]*-[ |:-]*")
 _LANDING = re.compile(r"(?:\d+[-_. ]+)?(?:index|readme|intro|introduction|overview)", re.IGNORECASE)
 SUFFIX, SKILL = ".md", "skill.md"

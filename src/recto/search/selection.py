@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from recto._util.markdown import SENTENCE_END
 from recto.errors import InvalidQuery
 from recto.search.pipeline import SearchedBatch
 from recto.search.query import check_query, clean_text
 from recto.search.response import build_responses
 from recto.types.search import Chunk, Hit, SearchResponse, Selection
 
-_SENTENCE_END = re.compile(r"[.!?…][\"'”’)\]]*\s+|[。！？]|\n\s*\n")
+_SENTENCE_END = re.compile(rf"{SENTENCE_END}|\n\s*\n")
 _WORD_END = re.compile(r"\s+")
 _WORD = re.compile(r"\w+")
 _CHARACTERS_PER_TOKEN = 8  # more than any tokenizer needs for prose: a longer text is cut before counting

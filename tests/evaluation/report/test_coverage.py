@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from recto.evaluation.coverage import Coverage, CoverageSection, Reached, cover
+from recto.evaluation.coverage import CoverageReport, CoverageSection, Reached, cover
 from recto.evaluation.report import coverage_page
 from recto.search.retriever import Retriever
 from recto.testing.parts import chunk
@@ -20,15 +20,15 @@ def info(house_retriever: Retriever) -> IndexInfo:
 
 
 @pytest.fixture(scope="module")
-def sound(house_retriever: Retriever) -> Coverage:
+def sound(house_retriever: Retriever) -> CoverageReport:
     return cover(house_retriever)
 
 
-def page(found: Coverage, info: IndexInfo, least: float | None = None) -> str:
+def page(found: CoverageReport, info: IndexInfo, least: float | None = None) -> str:
     return coverage_page(found, info, least=least, when=WHEN)
 
 
-def with_holes(found: Coverage) -> Coverage:
+def with_holes(found: CoverageReport) -> CoverageReport:
     lost, twice, hidden, *others = found.sections
     stranger = replace(chunk(7, module="cellar"), page_url="https://example.org/cellar")
     holes = (
@@ -39,7 +39,7 @@ def with_holes(found: Coverage) -> Coverage:
     return replace(found, sections=(*holes, *others))
 
 
-def test_every_page_is_on_the_map(sound: Coverage, info: IndexInfo) -> None:
+def test_every_page_is_on_the_map(sound: CoverageReport, info: IndexInfo) -> None:
     tree = read(page(with_holes(sound), info))
     rows = with_holes(sound).pages()
     cells = nodes(tree, "#map li a")
@@ -54,7 +54,7 @@ def test_every_page_is_on_the_map(sound: Coverage, info: IndexInfo) -> None:
     assert {node.text() for node in nodes(tree, "#map dt")} == {"garden", "kitchen", "workshop", "intro"}
 
 
-def test_the_lists(sound: Coverage, info: IndexInfo) -> None:
+def test_the_lists(sound: CoverageReport, info: IndexInfo) -> None:
     found = with_holes(sound)
     tree = read(page(found, info))
     lost, twice, hidden = (one.section.url for one in found.sections[:3])
@@ -68,25 +68,25 @@ def test_the_lists(sound: Coverage, info: IndexInfo) -> None:
         assert "None." in said(read(page(sound, info)), part)
 
 
-def test_a_threshold_is_a_verdict(sound: Coverage, info: IndexInfo) -> None:
+def test_a_threshold_is_a_verdict(sound: CoverageReport, info: IndexInfo) -> None:
     assert "Failed" in said(read(page(with_holes(sound), info, 100)), ".verdict")
     assert "Passed" in said(read(page(sound, info, 100)), ".verdict")
     assert "Passed" not in said(read(page(sound, info)), ".verdict")
 
 
-def test_hostile_text_stays_text(sound: Coverage, info: IndexInfo) -> None:
+def test_hostile_text_stays_text(sound: CoverageReport, info: IndexInfo) -> None:
     nasty = HOSTILE + TRICKS
     first = replace(chunk(0, module=nasty), title=nasty, anchor=nasty, headings=(nasty, nasty))
     section = CoverageSection(replace(first, page_url=f"javascript:{nasty}"), (nasty, nasty))
     other = replace(chunk(1, module=f"{nasty} other"), page_url=nasty, anchor=nasty)
     reached = Reached(section, None, None, (other,), (nasty,))
-    found = Coverage(nasty, (reached,), {nasty: {f"{nasty} other": 1}})
+    found = CoverageReport(nasty, (reached,), {nasty: {f"{nasty} other": 1}})
     tree = read(page(found, replace(info, generation=nasty)))
     for part in ("h1", "header", "#map", "#unreachable", "#duplicates", "#shadowed", "#confusion", "#pages"):
         assert "<script>alert(1)</script>" in said(tree, part), part
 
 
 def test_an_empty_book(info: IndexInfo) -> None:
-    tree = read(page(Coverage("empty", (), {}), replace(info, fingerprint=None), 90))
+    tree = read(page(CoverageReport("empty", (), {}), replace(info, fingerprint=None), 90))
     assert "The book has no sections." in said(tree, "#map")
     assert not nodes(tree, "#confusion")

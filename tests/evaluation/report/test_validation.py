@@ -16,7 +16,7 @@ from recto.evaluation import report
 from recto.evaluation.baseline import Comparison, checks, compare, make_baseline, parse_threshold
 from recto.evaluation.binding import Missing
 from recto.evaluation.report import environment, validation_markdown, validation_page
-from recto.evaluation.runs import Options, QueryResult, Run, run_suite
+from recto.evaluation.runs import QueryResult, Run, run_suite
 from recto.evaluation.suites import load_suite
 from recto.search.retriever import Retriever
 from recto.testing.parts import chunk
@@ -51,7 +51,7 @@ def suite_file(directory: Path, entries: list[dict[str, Any]]) -> Path:
 @pytest.fixture(scope="module")
 def run(house_retriever: Retriever, tmp_path_factory: pytest.TempPathFactory) -> Run:
     suite = load_suite(suite_file(tmp_path_factory.mktemp("suite"), QUESTIONS))
-    return run_suite(house_retriever, suite, Options(noise_floor=0.5))
+    return run_suite(house_retriever, suite)
 
 
 def page(run: Run, comparison: Comparison | None = None, noise_floor: float | None = 0.5, *gates: str) -> str:

@@ -35,9 +35,9 @@ from recto.settings import check_collection_name, load_settings
 from recto.types.search import Mode
 
 if TYPE_CHECKING:
-    from recto.evaluation.coverage import Coverage, Reached
+    from recto.evaluation.coverage import CoverageReport, Reached
     from recto.evaluation.doctor.environment import Finding
-    from recto.evaluation.gaps import Asked, Cluster, Gaps
+    from recto.evaluation.gaps import Cluster, Gaps, LoggedQueries
     from recto.search.retriever import Retriever
 
 _MAX_LISTED = 20
@@ -88,7 +88,7 @@ def coverage(
     return Exit.VALIDATION_FAILED if too_low else Exit.OK
 
 
-def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
+def _coverage_lines(measured: CoverageReport, *, verbose: bool) -> Iterator[str]:
     from recto.evaluation.coverage import WITHIN
 
     total = len(measured.sections)
@@ -104,13 +104,14 @@ def _coverage_lines(measured: Coverage, *, verbose: bool) -> Iterator[str]:
         ("Shadowed", measured.shadowed, 0, lambda reached: f"outranked by module '{reached.shadowed_by}'"),
     )
     for title, sections, most, reason in kinds:
-        shown = sections if verbose else sections[:most]
-        more = len(sections) - len(shown)
-        yield f"{title}: {len(sections) or 'none'}" + ("; --verbose lists them" if more and not shown else "")
-        for reached in shown:
+        listed = sections if verbose else sections[:most]
+        more = len(sections) - len(listed)
+        hint = "; --verbose lists them" if more and not listed else ""
+        yield f"{title}: {len(sections) or 'none'}{hint}"
+        for reached in listed:
             section = reached.section
             yield one_line(f"{section.url} ({' > '.join(section.headings)}): {reason(reached)}")
-        if more and shown:
+        if more and listed:
             yield f"... and {more} more; --verbose lists them"
     yield "First results by module (rows: the module of the section)"
     names = sorted({*measured.confusion, *(name for row in measured.confusion.values() for name in row)})
@@ -129,16 +130,18 @@ def _first_result(reached: Reached) -> str:
     return f"the first result is {reached.first[0].url}" if reached.first else "no results"
 
 
-def _coverage_data(measured: Coverage) -> dict[str, Any]:
+def _coverage_data(measured: CoverageReport) -> dict[str, Any]:
     return {
         "collection": measured.collection,
         "mode": measured.mode,
         "sections": len(measured.sections),
         "reached": len(measured.sections) - len(measured.unreachable),
         "share": round(measured.share, 4),
-        "unreachable": [_section(one) for one in measured.unreachable],
-        "duplicates": [_section(one) | {"copies": list(one.copies)} for one in measured.duplicates],
-        "shadowed": [_section(one) | {"by": one.shadowed_by} for one in measured.shadowed],
+        "unreachable": [_section(reached) for reached in measured.unreachable],
+        "duplicates": [
+            _section(reached) | {"copies": list(reached.copies)} for reached in measured.duplicates
+        ],
+        "shadowed": [_section(reached) | {"by": reached.shadowed_by} for reached in measured.shadowed],
         "pages": measured.pages(),
         "confusion": measured.confusion,
     }
@@ -168,8 +171,8 @@ def calibrate(collection: str | None, as_json: bool) -> Exit:
     with connect(collection) as retriever:
         index = retriever.open()
         measured = measure(retriever.query_embedder, index)
-        own = index.info.fingerprint is not None
-        if own:
+        is_saved = index.info.fingerprint is not None
+        if is_saved:
             retriever.store.save_calibration(index.info, measured)
         name = index.info.collection
     off_topic = plural(measured.off_topic, "off-topic query", "off-topic queries")
@@ -180,9 +183,9 @@ def calibrate(collection: str | None, as_json: bool) -> Exit:
     ]
     if measured.answerability is not None:
         lines.append(f"`answerable` separates them with an AUROC of {measured.answerability:.3f}.")
-    if not own:
+    if not is_saved:
         lines.append("Another pipeline made the collection, so nothing was saved in it.")
-    emit({"collection": name, **measured.to_dict(), "kept": own}, lines, as_json=as_json)
+    emit({"collection": name, **measured.to_dict(), "kept": is_saved}, lines, as_json=as_json)
     return Exit.OK
 
 
@@ -213,9 +216,9 @@ def gaps(
     from recto.evaluation.gaps import find_gaps, read_queries
 
     with connect(collection) as retriever:
-        asked = read_queries(queries) if queries else asked_queries(retriever, log, days)
+        logged = read_queries(queries) if queries else logged_queries(retriever, log, days)
         with progress_bar("Searching for queries") as progress:
-            clustered = find_gaps(retriever, asked, progress)
+            clustered = find_gaps(retriever, logged, progress)
         info = retriever.open().info
     save_report(lambda home: report.keep_gaps(home, info, clustered, count))
     if html:
@@ -224,7 +227,7 @@ def gaps(
     return Exit.OK
 
 
-def asked_queries(retriever: Retriever, log: Path | None, days: int | None) -> Asked:
+def logged_queries(retriever: Retriever, log: Path | None, days: int | None) -> LoggedQueries:
     """Read the queries about a collection from the given or the configured log."""
     from recto.evaluation.gaps import names_of, read_asked
 
@@ -235,10 +238,10 @@ def asked_queries(retriever: Retriever, log: Path | None, days: int | None) -> A
             hint="Run `recto serve --query-log DIRECTORY`, and pass the directory with --log.",
         )
     since = None if days is None else datetime.now(UTC) - timedelta(days=days)
-    asked = read_asked(directory, names_of(retriever.store, retriever.collection), since)
-    if asked.skipped:
-        warn(f"Skipped {plural(asked.skipped, 'line')} of the query log that cannot be read")
-    return asked
+    logged = read_asked(directory, names_of(retriever.store, retriever.collection), since)
+    if logged.skipped:
+        warn(f"Skipped {plural(logged.skipped, 'line')} of the query log that cannot be read")
+    return logged
 
 
 def _gaps_data(clustered: Gaps, count: int) -> dict[str, Any]:
@@ -250,15 +253,15 @@ def _gaps_data(clustered: Gaps, count: int) -> dict[str, Any]:
         "clusters": len(clustered.clusters),
         "without_text": clustered.without_text,
         "left_out": clustered.left_out,
-        "gaps": [one.to_dict() for one in clustered.gaps[:count]],
-        "unclicked": [one.to_dict() for one in clustered.unclicked[:count]],
+        "gaps": [cluster.to_dict() for cluster in clustered.gaps[:count]],
+        "unclicked": [cluster.to_dict() for cluster in clustered.unclicked[:count]],
     }
 
 
 def _gaps_lines(clustered: Gaps, count: int) -> Iterator[str]:
-    asked = plural(clustered.total, "query", "queries")
+    queries = plural(clustered.total, "query", "queries")
     clusters = plural(len(clustered.clusters), "cluster")
-    yield f"{asked} about '{clustered.collection}' ({clustered.distinct} distinct) in {clusters}"
+    yield f"{queries} about '{clustered.collection}' ({clustered.distinct} distinct) in {clusters}"
     if clustered.without_text:
         logged = plural(clustered.without_text, "query", "queries")
         yield f"Without text in the log, so not clustered: {logged}"

@@ -55,14 +55,14 @@ def add(file: Path, collection: str | None, log: Path | None, days: int | None, 
     that readers opened, or else the nearest one, or nothing. FILE is created if it does not exist.
     """
     from recto._util.files import write_file
-    from recto.cli.commands.checks import asked_queries
+    from recto.cli.commands.checks import logged_queries
     from recto.evaluation.gaps import extended, find_gaps, questions_from
     from recto.evaluation.suites import load_suite
 
     existing = [question.query for question in load_suite(file).expectations] if file.exists() else []
     with connect(collection) as retriever:
         with progress_bar("Searching for queries") as progress:
-            gaps = find_gaps(retriever, asked_queries(retriever, log, days), progress)
+            gaps = find_gaps(retriever, logged_queries(retriever, log, days), progress)
         entries = questions_from(gaps, retriever.open(), existing, count)
     if not entries:
         warn("The log has no queries that the suite does not have.")

@@ -48,7 +48,6 @@ class _Request(NamedTuple):
     compare_settings: tuple[str, ...]
     measures: tuple[str, ...]
     tags: tuple[str, ...]
-    noise_floor: float | None
     junit: Path | None
     markdown: Path | None
     html: Path | None
@@ -71,13 +70,6 @@ class _Request(NamedTuple):
 )
 @options.repeated("--measure", "measures", "NAME", "Compute this measure, such as nDCG@10.")
 @options.repeated("--tag", "tags", "TAG", "Run only the questions with this tag.")
-@click.option(
-    "--noise-floor",
-    type=click.FloatRange(-1, 1),
-    metavar="SCORE",
-    show_default="by answerability",
-    help="Pass `nothing` questions if the best cosine similarity is below this.",
-)
 @options.file_option("--junit", "Also write the outcome of every question as JUnit XML.")
 @options.file_option("--markdown", "Also write the result and what changed as Markdown, for a comment.")
 @options.html
@@ -127,7 +119,7 @@ def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
                 warn(warning)
         from recto.evaluation.runs import Options, run_suite
 
-        run_options = Options(request.top_k, measures, request.noise_floor, request.mode)
+        run_options = Options(request.top_k, measures, request.mode)
         run = run_suite(retriever, suite, run_options)
         info = retriever.open().info
         for other in compared:
@@ -171,8 +163,7 @@ def _write_reports(
             except OSError as error:
                 raise not_written(error, path) from error
     if request.html:
-        floor = noise_floor if request.noise_floor is None else request.noise_floor
-        page = validation_page(run, gate, comparison, noise_floor=floor, when=datetime.now(UTC))
+        page = validation_page(run, gate, comparison, noise_floor=noise_floor, when=datetime.now(UTC))
         write_file(request.html, page)
 
 
@@ -182,8 +173,6 @@ def _result_options(request: _Request) -> Iterator[str]:
         yield from ("--top-k", str(request.top_k))
     if request.mode != "hybrid":
         yield from ("--mode", request.mode)
-    if request.noise_floor is not None:
-        yield from ("--noise-floor", str(request.noise_floor))
     for measure in request.measures:
         yield from ("--measure", measure)
 
@@ -233,7 +222,7 @@ def _suites(request: _Request) -> tuple[Suite, Suite]:
     if not request.tags:
         return suite, suite
     tags = set(request.tags)
-    chosen = tuple(one for one in suite.expectations if not tags.isdisjoint(one.tags))
+    chosen = tuple(question for question in suite.expectations if not tags.isdisjoint(question.tags))
     if not chosen:
         tags_of_suite = sorted({tag for expectation in suite.expectations for tag in expectation.tags})
         raise InvalidArgument(
@@ -304,10 +293,10 @@ def _deltas(comparison: Comparison) -> Iterator[str]:
 
 
 def _changes(comparison: Comparison, *, verbose: bool) -> Iterator[str]:
-    shown = comparison.changes if verbose else comparison.changes[:_MAX_LISTED]
-    if shown:
+    listed = comparison.changes if verbose else comparison.changes[:_MAX_LISTED]
+    if listed:
         yield f"Results that changed ({plural(len(comparison.changes), 'question')}):"
-    for change in shown:
+    for change in listed:
         before, now = change.rank_before, change.rank_now
         moved = "" if before == now else f" (rank {before or 'none'} -> {now or 'none'})"
         yield "  " + one_line(f'"{change.query}"{moved}')

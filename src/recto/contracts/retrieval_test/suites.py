@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,6 @@ from recto.contracts.retrieval_test import (
 from recto.embedders.cohere import RateLimit, Throttle
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation import suites
-from recto.evaluation.baseline import FAILURES, Results, entry_of
 from recto.evaluation.binding import Target, module_target, page_target, passage_target
 from recto.evaluation.suites import Expectation
 from recto.plugins import Notify
@@ -45,6 +44,17 @@ _SHOWN = 200  # characters of a query that failed
 _HINT = f"{suites.SHAPE} backend/README.md lists all expectations."
 EXPECTED_HINT = "Make it with --test-suite FILE --update-expected FILE."
 _CLI = logging.getLogger("recto.contracts.retrieval_test.cli")
+
+
+TOLERANCE = 0.04
+"""How far a score may move: in the committed suite, int8 and fp32 differ by up to 0.014 (granite: 0.036)."""
+FAILURES = ("argument", "api")
+"""Why a query can have an error instead of results."""
+
+_Scores = Mapping[tuple[str, int], float]
+"""The scores of chunks, by the URLs of their pages and their numbers."""
+Results = dict[str, Any]
+"""The content of a file: `suite`, `model`, and `queries` with the entry of each query by its id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,18 +276,95 @@ def summary(results: Sequence[CaseResult]) -> dict[str, Any]:
             for name, targets in TARGETS_MS.items()
         },
         "top_k_distribution": {
-            str(top_k): number for top_k, number in sorted(Counter(one.top_k for one in results).items())
+            str(top_k): number
+            for top_k, number in sorted(Counter(result.top_k for result in results).items())
         },
     }
 
 
 def scores_of(suite: Cases, model: str, results: Sequence[CaseResult]) -> Results:
     """Return the URL, chunk and score of each result, without texts and times."""
-    return {"suite": suite.name, "model": model, "queries": {one.case.id: _scores(one) for one in results}}
+    return {
+        "suite": suite.name,
+        "model": model,
+        "queries": {result.case.id: _scores(result) for result in results},
+    }
 
 
 def _scores(result: CaseResult) -> dict[str, Any]:
     if result.response is None:
         return {"error": "argument" if result.case.conditions.get("error") == "argument" else "api"}
-    scores = {(one.metadata.url, one.metadata.chunk_index): one.score for one in result.response.results}
-    return entry_of(result.response.query, scores)
+    return {
+        "query": result.response.query,
+        "results": [
+            {
+                "url": found.metadata.url,
+                "chunk_index": found.metadata.chunk_index,
+                "score": round(found.score, 4),
+            }
+            for found in result.response.results
+        ],
+    }
+
+
+def _entry_scores(entry: dict[str, Any]) -> _Scores | None:
+    """Return the scores of an entry, None for an error; raise if it has neither."""
+    if entry.get("error") in FAILURES:
+        return None
+    return {
+        (str(found["url"]), int(found["chunk_index"])): float(found["score"]) for found in entry["results"]
+    }
+
+
+def load_results(path: Path) -> Results:
+    """Read a file of expected results."""
+    data: Results = suites.parse_json(suites.read_file(path, MAX_BYTES), str(path), hint=EXPECTED_HINT)
+    queries = data.get("queries") if isinstance(data, dict) else None
+    if not isinstance(queries, dict) or not isinstance(data.get("model"), str):
+        raise InvalidArgument(f"{path}: it has no model and no queries", hint=EXPECTED_HINT)
+    for id, entry in queries.items():
+        try:
+            _entry_scores(entry)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            message = f'{path}, query "{id}": it has neither results nor an error'
+            raise InvalidArgument(message, hint=EXPECTED_HINT) from error
+    return data
+
+
+def differences(expected: Results, actual: Results) -> dict[str, list[str]]:
+    """Return how the results of each query differ; raise if the model or the suite is another one."""
+    if expected["model"] != actual["model"]:
+        message = (
+            f"The expected results of {expected['model']} "
+            f"cannot be compared with results of {actual['model']}"
+        )
+        raise InvalidArgument(message, hint=EXPECTED_HINT)
+    if gone := sorted(set(expected["queries"]) - set(actual["queries"])):
+        message = f'The expected results have a query "{gone[0]}" that is not in the suite'
+        raise InvalidArgument(message, hint=EXPECTED_HINT)
+    return {
+        id: list(_differences(expected["queries"].get(id), entry)) for id, entry in actual["queries"].items()
+    }
+
+
+def _differences(expected: dict[str, Any] | None, actual: dict[str, Any]) -> Iterator[str]:
+    if expected is None:
+        yield "the expected results do not have this query"
+        return
+    before, now = _entry_scores(expected), _entry_scores(actual)
+    if before is None or now is None:
+        if before is not now:
+            yield "an error on one side, results on the other"
+    elif expected.get("query") != actual["query"]:
+        yield "the expected results are for another query text"
+    elif len(before) != len(now):
+        yield f"{len(now)} results where {len(before)} were expected"
+    else:
+        last = min(now.values(), default=0.0)
+        for (url, chunk), old in before.items():
+            new = now.get((url, chunk))
+            # Chunks whose scores are within the tolerance of the last one may drop out: they nearly tie.
+            if new is None and old > last + TOLERANCE:
+                yield f"chunk {chunk} of {url} ({old:.4f}) is no longer found"
+            elif new is not None and abs(new - old) > TOLERANCE:
+                yield f"chunk {chunk} of {url} has {new:.4f}, expected {old:.4f}"

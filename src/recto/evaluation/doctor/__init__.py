@@ -68,11 +68,11 @@ def collection(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
         else:
             yield warning("degraded", message, repair=context.index_command())
     name, target = context.collection, info.collection
-    shown = f"'{name}'" if name == target else f"'{name}' is '{target}'"
+    label = f"'{name}'" if name == target else f"'{name}' is '{target}'"
     aliases = sorted(alias for alias, other in context.store.aliases().items() if other == target)
     evidence = [f"aliases: {', '.join(aliases)}"] if aliases else []
     evidence += [f"module '{name}': {plural(count, 'chunk')}" for name, count in index.modules().items()]
-    yield ok(f"{shown}, {info.generation}: {plural(index.count(), 'chunk')}", *evidence)
+    yield ok(f"{label}, {info.generation}: {plural(index.count(), 'chunk')}", *evidence)
 
 
 def fingerprint(context: DoctorContext, index: Index) -> Iterator[Finding]:
@@ -181,12 +181,12 @@ def languages(context: DoctorContext, index: Index) -> Iterator[Finding]:
 
 def editions(_context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Show the versions and locales of the book, if it has several."""
-    made = index.info.fingerprint
-    if made and made.versions:
-        names = (f"{name} (searched by default)" if current else name for name, current in made.versions)
+    recorded = index.info.fingerprint
+    if recorded and recorded.versions:
+        names = (f"{name} (searched by default)" if current else name for name, current in recorded.versions)
         yield ok(f"Versions of the book: {', '.join(names)}")
-    if made and made.locales:
-        yield ok(f"Locales of the book: {', '.join(made.locales)}")
+    if recorded and recorded.locales:
+        yield ok(f"Locales of the book: {', '.join(recorded.locales)}")
 
 
 def search(context: DoctorContext, index: Index) -> Iterator[Finding]:
@@ -282,8 +282,8 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
     result = check_integrity(
         index, context.embedder, context.source, changed=changed, everything=context.everything
     )
-    own, agreement = index.info.fingerprint is not None, result.agreement
-    yield from (_damage(context, issue, own=own) for issue in result.issues)
+    by_recto, agreement = index.info.fingerprint is not None, result.agreement
+    yield from (_damage(context, issue, by_recto=by_recto) for issue in result.issues)
     if not result.complete:
         message = f"{result.checked} of {plural(result.chunks, 'chunk')} were checked"
         yield note("part", message, repair=f"recto doctor --all --collection {context.collection}")
@@ -295,26 +295,26 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
         if result.sourced:
             evidence.append(f"{plural(result.sourced, 'text')} found in the book at the indexed lines")
         yield ok(f"{plural(result.checked, 'chunk')} checked, no damage", *evidence)
-    if own and result.markup:
+    if by_recto and result.markup:
         repair = "Index the built site instead, if these parts of the pages matter"
         yield note("markup", describe_leftovers(result.markup), repair=repair)
     other_model = any(issue.kind is IssueKind.OTHER_MODEL for issue in result.issues)
-    if not own and agreement is not None and not other_model:
+    if not by_recto and agreement is not None and not other_model:
         message = f"Fresh vectors agree with stored ones (cosine {agreement:.3f}), so it is this model"
         yield note("same_model", message)
 
 
-def _damage(context: DoctorContext, issue: Issue, *, own: bool) -> Finding:
+def _damage(context: DoctorContext, issue: Issue, *, by_recto: bool) -> Finding:
     message, evidence = issue.message, issue.places
     if issue.kind is IssueKind.NOT_AS_PUBLISHED:
         pages = context.plan.pages if context.plan else ()
         evidence = tuple(f"not in the index: {page.path}" for page in pages if page.state is PageState.NEW)
         message += ": pages are missing" if evidence else ": chunks were added, removed or replaced"
     name = issue.kind.value
-    if own and issue.kind in _BOOK_REPAIRS:  # the same book gives the same index
+    if by_recto and issue.kind in _BOOK_REPAIRS:  # the same book gives the same index
         repair = f"{_BOOK_REPAIRS[issue.kind]}, then run {context.index_command()}"
         return warning(name, message, *evidence, repair=repair)
-    if own:
+    if by_recto:
         repair = context.index_command(rebuild=True)
         return error(name, message, *evidence, repair=repair, kind=ErrorKind.DAMAGED)
     index_again = "or index the book with `recto index PATH`"

@@ -128,17 +128,17 @@ class DoctorContext:
 def settings_files(context: DoctorContext) -> Iterator[Finding]:
     """Say which files the settings are read from, and what they cannot set."""
     try:
-        given = read_variables(context.environment, context.directory)
+        variables = read_variables(context.environment, context.directory)
     except ConfigurationError:  # reported by `configuration`
         return
     prefixes = ("RECTO_", "QDRANT_", "COHERE_", "COLL")
     evidence = []
-    for source in given.sources:
+    for source in variables.sources:
         names = ", ".join(sorted(name for name in source.values if name.startswith(prefixes)))
         evidence.append(f"{source.name}: {names or 'nothing'}")
-    yield ok(f"Read from {' and '.join(source.name for source in given.sources)}", *evidence)
-    for message in given.warnings:
-        yield warning("ignored", message, repair=f"Remove the line from {given.files[-1]}.")
+    yield ok(f"Read from {' and '.join(source.name for source in variables.sources)}", *evidence)
+    for message in variables.warnings:
+        yield warning("ignored", message, repair=f"Remove the line from {variables.files[-1]}.")
 
 
 def configuration(context: DoctorContext) -> Iterator[Finding]:
@@ -150,10 +150,10 @@ def configuration(context: DoctorContext) -> Iterator[Finding]:
     )
 
 
-def _reason(given: Mapping[str, str]) -> str:
-    chosen = [f"{name}={given[name]}" for name in ("RECTO_EMBEDDER", "RECTO_STORE") if name in given]
-    profile = given.get("RECTO_PROFILE", "auto").lower()
-    cloud = [name for name in CLOUD_VARIABLES if name in given]
+def _reason(variables: Mapping[str, str]) -> str:
+    chosen = [f"{name}={variables[name]}" for name in ("RECTO_EMBEDDER", "RECTO_STORE") if name in variables]
+    profile = variables.get("RECTO_PROFILE", "auto").lower()
+    cloud = [name for name in CLOUD_VARIABLES if name in variables]
     if profile != "auto":
         reason = f"RECTO_PROFILE={profile}"
     elif cloud:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
     from recto.evaluation.baseline import Change, Check, Comparison
-    from recto.evaluation.coverage import Coverage, Reached
+    from recto.evaluation.coverage import CoverageReport, Reached
     from recto.evaluation.gaps import Gaps
     from recto.evaluation.measures import ScoreEstimate
     from recto.evaluation.runs import QueryResult, Run
@@ -102,7 +102,7 @@ def validation_page(
     )
 
 
-def coverage_page(coverage: Coverage, info: IndexInfo, *, least: float | None, when: datetime) -> str:
+def coverage_page(coverage: CoverageReport, info: IndexInfo, *, least: float | None, when: datetime) -> str:
     """Return the page of a book's coverage; `least` is the required percentage of reached sections."""
     from recto.evaluation.coverage import WITHIN
 
@@ -250,7 +250,9 @@ def _by_direction(changes: Iterable[Change]) -> dict[int, list[Change]]:
 def _reach(comparison: Comparison) -> float:
     """Return the largest absolute change, which the charts' axes reach."""
     ends = (
-        abs(value) for one in comparison.deltas for value in (one.delta.mean, one.delta.low, one.delta.high)
+        abs(value)
+        for change in comparison.deltas
+        for value in (change.delta.mean, change.delta.low, change.delta.high)
     )
     return max([0.01, *ends])
 
@@ -308,7 +310,7 @@ def remove_reports(home: Path, collection: str) -> None:
     shutil.rmtree(_directory(home, collection), ignore_errors=True)
 
 
-def keep_coverage(home: Path, info: IndexInfo, coverage: Coverage) -> None:
+def keep_coverage(home: Path, info: IndexInfo, coverage: CoverageReport) -> None:
     """Save which sections of a book are reached."""
     pages: dict[str, dict[str, Any]] = {}
     for reached in coverage.sections:
@@ -339,7 +341,7 @@ def keep_run(home: Path, info: IndexInfo, run: Run, command: str) -> None:
 
 def keep_gaps(home: Path, info: IndexInfo, gaps: Gaps, count: int) -> None:
     """Save the first gaps of a book."""
-    clusters = [one.to_dict() for one in gaps.gaps[:count]]
+    clusters = [cluster.to_dict() for cluster in gaps.gaps[:count]]
     _keep(home, info, "gaps", queries=gaps.total, total=len(gaps.gaps), clusters=clusters)
 
 
