@@ -8,10 +8,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
-from recto._util.text import page_key
+from recto._util.text import filter_keys, page_key
 from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, InvalidArgument
 from recto.types.index import IndexInfo
-from recto.types.search import Chunk, Payload, Vector
+from recto.types.search import Chunk, Filters, Payload, Vector
 
 LEXICAL = "lexical"
 """The name of the sparse vector; the dense vector has no name."""
@@ -77,6 +77,18 @@ def dense_vector(stored: Any, name: str | None = None) -> Vector:
     if isinstance(stored, dict):
         stored = stored.get(name or "", [])
     return [float(number) for number in stored or []]
+
+
+def filter_values(filters: Filters) -> dict[str, list[str]]:
+    """Return the values that each field of Recto's own payloads may have; a chunk must match all fields."""
+    values = {
+        "module_keys": filter_keys(filters.modules),
+        "page_key": [] if filters.page_url is None else [page_key(filters.page_url)],
+        "language": [] if filters.language is None else [filters.language],
+        "version": list(filters.versions),
+        "locales": list(filters.locales),
+    }
+    return {field: allowed for field, allowed in values.items() if allowed}
 
 
 def candidate_limit(limit: int) -> int:

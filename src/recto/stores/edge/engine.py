@@ -14,9 +14,8 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from recto._util.text import filter_keys, page_key
 from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
-from recto.stores import LEXICAL
+from recto.stores import LEXICAL, filter_values
 from recto.stores.edge.layout import copy_tree
 from recto.types.index import SparseVector
 from recto.types.search import NO_FILTERS, Filters, Payload, Vector
@@ -291,17 +290,9 @@ def to_edge_filter(filters: Filters) -> edge.Filter | None:
     """Return the engine's filter: each field has any of its values."""
     if not filters:
         return None
-    values: dict[str, list[str]] = {
-        "module_keys": filter_keys(filters.modules),
-        "page_key": [] if filters.page_url is None else [page_key(filters.page_url)],
-        "language": [] if filters.language is None else [filters.language],
-        "version": list(filters.versions),
-        "locales": list(filters.locales),
-    }
     conditions: list[Any] = []
-    for field, given in values.items():
-        if given:
-            # MatchAny with a single value is ten times as slow as MatchValue.
-            match = edge.MatchAny(given) if len(given) > 1 else edge.MatchValue(given[0])
-            conditions.append(edge.FieldCondition(key=field, match=match))
+    for field, values in filter_values(filters).items():
+        # MatchAny with a single value is ten times as slow as MatchValue.
+        match = edge.MatchAny(values) if len(values) > 1 else edge.MatchValue(values[0])
+        conditions.append(edge.FieldCondition(key=field, match=match))
     return edge.Filter(must=conditions)

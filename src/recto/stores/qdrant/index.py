@@ -23,19 +23,14 @@ from recto.stores.qdrant.collections import (
     read_vectors,
 )
 from recto.stores.qdrant.connection import IndexRequired, ServerConnection
-from recto.stores.qdrant.dialects import (
-    CLIENT_SIDE,
-    RECTO,
-    SAMPLE,
-    Dialect,
-    FieldFilter,
+from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, choose
+from recto.stores.qdrant.filters import (
+    FieldFilters,
     Stored,
-    choose,
-    edition_filters,
+    field_filters,
     matches,
-    module_filter,
     stored_modules,
-    url_filter,
+    to_server_filter,
 )
 from recto.types.index import Candidates, IndexInfo, IndexQuery, PayloadSchema, SparseVector
 from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
@@ -243,7 +238,7 @@ class ServerIndex:
         self._check_lexical(queries)
         conditions = self._conditions(filters)
         if conditions is not None and self.schema.own:
-            batches = self._candidate_requests(queries, limit, _to_filter(conditions), limit)
+            batches = self._candidate_requests(queries, limit, to_server_filter(conditions), limit)
             with suppress(IndexRequired):
                 requests = list(chain(*batches))
                 read, name = self.connection.aread, self.schema.collection
@@ -330,7 +325,7 @@ class ServerIndex:
         conditions = self._conditions(filters)
         if conditions is not None:
             try:
-                return search(_to_filter(conditions), False)
+                return search(to_server_filter(conditions), False)
             except IndexRequired as error:
                 self._unindexed.add(error.field)
                 self._warn(
@@ -339,19 +334,17 @@ class ServerIndex:
                 )
         return search(None, True)
 
-    def _conditions(self, filters: Filters) -> list[FieldFilter] | None:
+    def _conditions(self, filters: Filters) -> FieldFilters | None:
         """Return the filters for the server, or None if it cannot filter."""
-        dialect = self.schema.dialect
-        modules = module_filter(dialect, filters, self.schema.known_modules)
-        conditions = [modules, url_filter(dialect, filters), *edition_filters(dialect, filters)]
-        if CLIENT_SIDE in conditions:
+        fields = field_filters(self.schema.dialect, filters, self.schema.known_modules)
+        if fields is None:
             self._warn(
                 "This collection has no field to filter by, "
                 f"so only the first {_MAX_SCANNED} points are searched."
             )
+        elif self._unindexed & fields.keys():
             return None
-        used = [condition for condition in conditions if condition is not None]
-        return None if self._unindexed & {condition.field for condition in used} else used
+        return fields
 
     def _warn(self, warning: str) -> None:
         if warning not in self.info.warnings:
@@ -409,18 +402,3 @@ def payload_schema(schema: CollectionSchema) -> PayloadSchema:
     """Explain how the payloads of a collection are read."""
     missing = tuple(name for name in ("text", "page_url") if not schema.dialect.path(name))
     return PayloadSchema(schema.dialect.name, schema.own, missing, schema.dialect.describe())
-
-
-def _to_filter(conditions: Sequence[FieldFilter]) -> models.Filter | None:
-    """Return the server's filter; a condition compares either strings or numbers."""
-    if not conditions:
-        return None
-
-    def any_of(field: str, values: Sequence[Stored]) -> models.Filter:
-        words = [value for value in values if isinstance(value, str)]
-        numbers = [value for value in values if isinstance(value, int)]
-        either = [models.MatchAny(any=words)] if words or not numbers else []
-        either += [models.MatchAny(any=numbers)] if numbers else []
-        return models.Filter(should=[models.FieldCondition(key=field, match=match) for match in either])
-
-    return models.Filter(must=[any_of(condition.field, condition.values) for condition in conditions])
