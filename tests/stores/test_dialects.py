@@ -339,7 +339,7 @@ def test_mapping_files(tmp_path: Path) -> None:
     mine = Dialect("mine", **fields)
     assert load_dialect(tmp_path / "mine.json") == mine
     assert load_dialect(tmp_path / "mine.toml") == replace(mine, name="theirs")
-    assert choose(mine, [payload_of("1")], own=False) is mine
+    assert choose(mine, [payload_of("1")], is_own=False) is mine
     meta = {"link": "https://example.org/a", "part": "Hands"}
     chunk = mine.read(0, {"body": TEXT, "text": "teaser", "meta": meta, "title": "A"})
     assert (chunk.text, chunk.page_url, chunk.module, chunk.title) == (TEXT, meta["link"], "hands", "A")
@@ -352,11 +352,11 @@ def test_a_mapping_file_can_rename_modules(tmp_path: Path) -> None:
     aliases = load_dialect(tmp_path / "modules.json")
     for example, directory in (("16", "module-2"), ("3a", "module-2-digital-twin")):
         stored = json.loads(json.dumps(payload_of(example)).replace("module-3", "module-2"))
-        chosen = choose(aliases, [stored], own=False)
+        chosen = choose(aliases, [stored], is_own=False)
         assert chosen == replace(detect([stored]), modules=aliases.modules)
         assert chosen.read(0, stored).module == "simulation"
         assert {"simulation", directory} <= set(chosen.read(0, stored).module_keys)
-    assert choose(aliases, [], own=True) is RECTO
+    assert choose(aliases, [], is_own=True) is RECTO
 
 
 @pytest.mark.parametrize(

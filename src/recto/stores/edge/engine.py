@@ -258,7 +258,7 @@ def search_params(chunks: int) -> edge.SearchParams | None:
     """Return the search parameters for the size of an index; the scores always come from the full vectors."""
     if chunks < MAPPED_FROM:
         return None
-    return edge.SearchParams(  # ef is for the graph, if there is one: older versions made it from 20 000 on
+    return edge.SearchParams(  # without a graph, ef has no effect
         hnsw_ef=_HNSW_HIGH_EF if chunks >= HIGH_EF_FROM else _HNSW_EF,
         quantization=edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING),
     )

@@ -240,11 +240,11 @@ def detect(payloads: Sequence[Mapping[str, Any]]) -> Dialect:
     return Dialect("detected", **chosen, partial=tuple(partial))
 
 
-def choose(configured: Dialect | None, payloads: Sequence[Mapping[str, Any]], *, own: bool) -> Dialect:
+def choose(configured: Dialect | None, payloads: Sequence[Mapping[str, Any]], *, is_own: bool) -> Dialect:
     """Return the dialect that the user set; if that names no fields, Recto's own, or the detected fields."""
     if configured is not None and any(configured.path(name) for name in ALIASES):
         return configured
-    if own:
+    if is_own:
         return RECTO
     return replace(detect(payloads), modules=configured.modules if configured else {})
 
@@ -271,7 +271,7 @@ def load_dialect(path: Path) -> Dialect:
 
 def _parse_mapping(mapping: object, name: str) -> Dialect:
     """Check every entry of a mapping file; raise `ValueError` if one cannot be used."""
-    if not isinstance(mapping, dict) or not set(mapping) & {*ALIASES, "modules"}:
+    if not isinstance(mapping, dict) or not set(mapping) - {"name"}:
         raise ValueError("it maps no field")
     modules = mapping.pop("modules", {})
     if unknown := sorted(set(mapping) - {*ALIASES, "name"}):

@@ -57,12 +57,12 @@ class _PointId:
 
 @dataclass(frozen=True, slots=True)
 class CollectionSchema:
-    """How to search and read a physical collection; `own` means that Recto wrote its payloads."""
+    """How to search and read a physical collection; `is_own` means that Recto wrote its payloads."""
 
     collection: str
     vector_name: str | None
     dialect: Dialect
-    own: bool
+    is_own: bool
     known_modules: Mapping[str, tuple[Stored, ...]]
     lexical: bool = False
     shards: int = 1
@@ -84,7 +84,7 @@ class CollectionSchema:
             chunk = self.chunk(point) if point.payload is not None else None
             if filters and (chunk is None or not matches(chunk, filters)):
                 continue
-            if chunk is not None and not self.own:
+            if chunk is not None and not self.is_own:
                 key = (chunk.page_url, chunk.chunk_index, chunk.text)
                 if key in copies:
                     continue
@@ -144,14 +144,14 @@ def open_index(
             hint="Index the book again with `recto index PATH`.",
         )
     fingerprint, calibration = read_fingerprint(config)
-    own = fingerprint is not None
+    is_own = fingerprint is not None
     sample = []
-    if not own:
+    if not is_own:
         points, _ = connection.read(QdrantClient.scroll, physical, limit=SAMPLE, with_payload=True)
         sample = [point.payload or {} for point in points]
-    dialect = choose(dialect, sample, own=own)
+    dialect = choose(dialect, sample, is_own=is_own)
     modules: list[Stored] = []
-    if not own and dialect.module in (collection.payload_schema or {}):
+    if not is_own and dialect.module in (collection.payload_schema or {}):
         field = dialect.module
         facet = connection.read(QdrantClient.facet, physical, key=field, limit=_MODULE_LIMIT)
         modules = [hit.value for hit in facet.hits]
@@ -161,7 +161,7 @@ def open_index(
         physical,
         vector_name,
         dialect,
-        own and dialect is RECTO,
+        is_own and dialect is RECTO,
         stored_modules(dialect, sample, modules),
         lexical,
         config.params.shard_number or 1,
@@ -213,7 +213,7 @@ class ServerIndex:
 
         def search(condition: models.Filter | None, client_side: bool) -> list[Candidates]:
             fetched = _MAX_SCANNED if client_side else limit
-            left = NO_FILTERS if self.schema.own and not client_side else filters
+            left = NO_FILTERS if self.schema.is_own and not client_side else filters
             while True:
                 batches = self._candidate_requests(queries, limit, condition, fetched)
                 requests = list(chain(*batches))
@@ -223,9 +223,9 @@ class ServerIndex:
                 # Copies of chunks may have been dropped: then the next points have more of the best chunks.
                 pairs = zip(answers, results, strict=False)
                 too_few = any(
-                    len(answer.points) >= fetched and len(one.dense) < limit for answer, one in pairs
+                    len(answer.points) >= fetched and len(result.dense) < limit for answer, result in pairs
                 )
-                if self.schema.own or fetched >= _MAX_SCANNED or not too_few:
+                if self.schema.is_own or fetched >= _MAX_SCANNED or not too_few:
                     return results
                 fetched = min(_MAX_SCANNED, 4 * fetched)
 
@@ -237,7 +237,7 @@ class ServerIndex:
         """Return the candidates without blocking; in a thread if that may take several calls."""
         self._check_lexical(queries)
         conditions = self._conditions(filters)
-        if conditions is not None and self.schema.own:
+        if conditions is not None and self.schema.is_own:
             batches = self._candidate_requests(queries, limit, to_server_filter(conditions), limit)
             with suppress(IndexRequired):
                 requests = list(chain(*batches))
@@ -313,7 +313,7 @@ class ServerIndex:
 
     def _facet(self, field: str, key: Callable[[Chunk], str]) -> dict[str, int]:
         """Count the chunks by a field of Recto's own payloads, or by a key of the first points of others."""
-        if self.schema.own:
+        if self.schema.is_own:
             answer = self.connection.read(
                 QdrantClient.facet, self.schema.collection, key=field, limit=_FACET_LIMIT, exact=True
             )
@@ -401,4 +401,4 @@ class ServerIndex:
 def payload_schema(schema: CollectionSchema) -> PayloadSchema:
     """Explain how the payloads of a collection are read."""
     missing = tuple(name for name in ("text", "page_url") if not schema.dialect.path(name))
-    return PayloadSchema(schema.dialect.name, schema.own, missing, schema.dialect.describe())
+    return PayloadSchema(schema.dialect.name, schema.is_own, missing, schema.dialect.describe())
