@@ -21,7 +21,7 @@ INTEGER_FIELDS = ("chunk_index",)
 
 _KEYS = {field.name: field.name for field in fields(Chunk) if field.name != "id"}
 _KEYS |= {"title": "page_title", "module": "module_name"}
-"""The payload key of each attribute; two of them have the names that the attributes had before 0.3."""
+"""The payload key of each attribute; two of them have the names that other pipelines use, too."""
 _REQUIRED = frozenset(field.name for field in fields(Chunk) if field.default is MISSING)
 _PACKED = "chunk"
 _TUPLES = ("module_keys", "headings", "anchors", "locales")
@@ -52,7 +52,7 @@ def to_packed_payload(chunk: Chunk) -> Payload:
 
 
 def from_payload(id: str, payload: Payload) -> Chunk:
-    """Read a payload; fields that an older version did not write keep their defaults."""
+    """Read a payload; optional fields that it does not have keep their defaults."""
     if _PACKED in payload:
         payload = json.loads(payload[_PACKED])
     values = {name: payload[key] for name, key in _KEYS.items() if key in payload or name in _REQUIRED}

@@ -1,7 +1,7 @@
 """Build a new generation: send chunks to a worker process, check its result, publish it.
 
 Another process writes the generation, because the engine blocks the interpreter, and may die if the disk is
-full. It reads messages from its parent on standard input (see `send`) and writes one line of JSON to standard
+full. It reads points from its parent on standard input (see `send`) and writes one line of JSON to standard
 output at the end. If its input ends early, it discards everything.
 """
 
@@ -202,7 +202,8 @@ def send(
 ) -> None:
     """Send points to the worker, with a lexical vector for each or for none; no points tell it to finish."""
     dense = [array("f", vector) for vector in vectors]  # half the bytes, and what the engine stores
-    pickle.dump(list(zip(points, dense, lexical or [None] * len(points), strict=True)), pipe)
+    sparse: Sequence[SparseVector | None] = lexical or [None] * len(points)
+    pickle.dump(list(zip(points, dense, sparse, strict=True)), pipe)
     pipe.flush()
 
 

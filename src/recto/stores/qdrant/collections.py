@@ -34,7 +34,7 @@ LEXICON_TOO_LARGE = (
 )
 MAX_LEXICON = 2 << 20
 """Bytes of an encoded vocabulary; every reader loads it with the collection's configuration."""
-_DRAFT_SECONDS = 24 * 3600.0
+_DRAFT_SECONDS = 24 * 3600.0  # longer than an index run takes
 _GENERATION_NAME = re.compile(r"(.+)--([0-9a-f]{11})[0-9a-f]{4}")
 _GENERATION = "--"  # separates the name of a collection from the id of its generation
 MIXED = "Choose another --collection; its vectors and payloads would be mixed with ours."

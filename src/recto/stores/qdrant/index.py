@@ -38,8 +38,8 @@ from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 Result = TypeVar("Result")
 
 _MAX_SCANNED = 1000  # points that are read where the server cannot filter
-_FACET_LIMIT = 10_000
-_MODULE_LIMIT = 1000
+_FACET_LIMIT = 10_000  # pages or modules that are counted
+_MODULE_LIMIT = 1000  # stored names of modules
 # Below so many numbers in all vectors, a search compares all of them, like an embedded index without a graph
 # (50 000 chunks of 384 dimensions). Qdrant's default ef, 100, misses too much: see docs/how-to/scale.md.
 _EXACT_BELOW = 50_000 * 384
