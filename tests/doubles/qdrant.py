@@ -50,7 +50,6 @@ NO_INDEX = (
     "Help: Create an index for this key or use a different filter."
 )
 
-_TIME = "2026-01-01T00:00:00Z"
 STRICT: Json = {"enabled": True, "unindexed_filtering_retrieve": False, "unindexed_filtering_update": False}
 _SEGMENTS: Json = {"default_segment_number": 0, "indexing_threshold": 10_000, "flush_interval_sec": 5}
 _REPLICAS: Json = {"shard_number": 1, "replication_factor": 1, "write_consistency_factor": 1}
@@ -442,7 +441,3 @@ def _plain(value: object) -> object:
     if isinstance(value, list):
         return [_plain(one) for one in value]
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
-
-
-def _point(stored: Json) -> models.PointStruct:
-    return models.PointStruct(id=stored["id"], vector=stored["vector"], payload=stored["payload"])

@@ -118,7 +118,7 @@ def read_header(archive: Path) -> dict[str, Any]:
     return header
 
 
-def forge(archive: Path, header: object, files: Mapping[str, bytes] | None = None) -> None:
+def forge(archive: Path, header: object, files: Mapping[str, bytes] | None = None, without: str = "") -> None:
     """Replace the header and some files of an archive, and correct its checksum, as an attacker does."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the new files have the same names, and count
@@ -126,21 +126,9 @@ def forge(archive: Path, header: object, files: Mapping[str, bytes] | None = Non
             file.writestr("recto.json", json.dumps(header))
             for name, data in (files or {}).items():
                 file.writestr(f"files/{name}", data, ZIP_DEFLATED)
+            file.filelist[:] = [info for info in file.filelist if info.filename != f"files/{without}"]
     data = archive.read_bytes()[:-64]
     archive.write_bytes(data + hashlib.sha256(data + b"0" * 64).hexdigest().encode())
-
-
-def rename_first(name: str) -> Change:
-    """Return a change of a header: the first file gets another path, in the manifest as well."""
-
-    def change(header: dict[str, Any]) -> None:
-        manifest = json.loads(header["content"]["manifest"])
-        first = next(iter(header["files"]))
-        header["files"] = {name if key == first else key: size for key, size in header["files"].items()}
-        manifest["files"] = {name if key == first else key: value for key, value in manifest["files"].items()}
-        header["content"]["manifest"] = signed(manifest)
-
-    return change
 
 
 def signed(manifest: dict[str, Any]) -> str:
@@ -175,42 +163,64 @@ def with_wrong_source(header: dict[str, Any]) -> None:
     with_manifest(fingerprint={**fingerprint, "source": ["a"]})(header)
 
 
-PATHS = [
-    "../../evil",
-    "/tmp/evil",
-    "a/./b",
-    "..\\evil",
-    "C:evil",
-    "evil\x1b[2J",
-    "segments",
-    "a/" * 1500 + "b",
+HOSTILE: list[tuple[Change, str]] = [
+    *((with_size(size), "too large for an archive of") for size in (1 << 40, 1 << 80)),
+    *((with_size(size), "impossible size") for size in (-1, "1")),
+    (with_size(0), "does not match the manifest"),
+    *(
+        (change, "usable collection name")
+        for change in (with_header(collection="../x"), with_header(aliases=["/"]))
+    ),
+    (with_header(files={str(n): 0 for n in range(10_001)}), "too many files"),
+    (with_header(files={}), "differ from the list"),
+    *((change, "is damaged") for change in (with_header(content=[]), with_content(manifest=None))),
+    (with_content(calibration={"x": 1}), "is damaged"),
+    (with_manifest(chunks=7), "its manifest says 7"),
+    *((change, "has the wrong type") for change in (with_manifest(chunks="50"), with_wrong_source)),
 ]
-HOSTILE: list[Change] = [
-    *map(rename_first, PATHS),  # above, absolute, of other systems, or where a directory is
-    *map(with_size, (1 << 40, 1 << 80, -1, "1", 0)),
-    *(with_header(collection="../books"), with_header(aliases=["../x"]), with_header(content=[])),
-    *(with_header(files={str(n): 0 for n in range(10_001)}), with_header(files={})),
-    *(with_content(manifest=None), with_content(calibration={"x": 1})),
-    *(with_manifest(chunks=7), with_manifest(chunks="50"), with_wrong_source),
-]
-OTHERS: list[tuple[Change, type[RectoError]]] = [
-    (with_header(kind="server"), FormatMismatch),
-    (with_manifest(format=99), FormatMismatch),
-    (with_manifest(format=1), FormatMismatch),
+OTHERS: list[tuple[Change, str]] = [
+    (with_header(kind="server"), "not an embedded index"),
+    (with_manifest(format=99), "a newer version"),
+    (with_manifest(format=1), "an older version"),
 ]
 
 
-@pytest.mark.parametrize(("change", "expected"), [*((change, IndexDamaged) for change in HOSTILE), *OTHERS])
+@pytest.mark.parametrize(
+    ("change", "message", "expected"),
+    [*((*case, IndexDamaged) for case in HOSTILE), *((*case, FormatMismatch) for case in OTHERS)],
+)
 def test_a_hostile_archive_changes_nothing(
-    archive: Path, store: EdgeStore, tmp_path: Path, change: Change, expected: type[RectoError]
+    archive: Path, store: EdgeStore, tmp_path: Path, change: Change, message: str, expected: type[RectoError]
 ) -> None:
     header = read_header(archive)
     change(header)
     forge(archive, header)
     before = listing(tmp_path)
-    with pytest.raises(expected) as caught:
+    with pytest.raises(expected, match=message) as caught:
         store.restore(archive, replace=True)
     assert caught.value.hint
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../../evil", "/tmp/evil", "a/./b", "..\\evil", "C:evil", "evil\x1b[2J", "segments", "a/" * 600 + "b"],
+)
+def test_files_are_written_into_the_collection_only(
+    archive: Path, store: EdgeStore, tmp_path: Path, path: str
+) -> None:
+    """Not above, elsewhere, in a form of other systems, or where a directory is."""
+    header = read_header(archive)
+    manifest, first = json.loads(header["content"]["manifest"]), next(iter(header["files"]))
+    with ZipFile(archive) as file:
+        data = file.read(f"files/{first}")
+    for files in (header["files"], manifest["files"]):
+        files[path] = files.pop(first)
+    header["content"]["manifest"] = signed(manifest)
+    forge(archive, header, {path: data}, without=first)
+    before = listing(tmp_path)
+    with pytest.raises(IndexDamaged, match="path"):
+        store.restore(archive, replace=True)
     assert listing(tmp_path) == before
 
 

@@ -15,25 +15,18 @@ from hypothesis import strategies as st
 
 from recto.errors import ConfigurationError
 from recto.stores import from_payload, to_payload
+from recto.stores.qdrant.addresses import address_key, module_of, page_name
 from recto.stores.qdrant.dialects import (
     ALIASES,
-    CLIENT_SIDE,
     RECTO,
     SAMPLE,
     Dialect,
-    FieldFilter,
-    address_key,
     choose,
     detect,
     is_recto,
     load_dialect,
-    matches,
-    module_filter,
-    module_of,
-    page_name,
-    stored_modules,
-    url_filter,
 )
+from recto.stores.qdrant.filters import field_filters, matches, stored_modules
 from recto.testing.parts import chunk as own_chunk
 from recto.types.search import Chunk, Filters
 
@@ -75,9 +68,9 @@ def payload_of(name: str) -> dict[str, Any]:
 def test_payloads_of_known_pipelines(name: str, detected: bool) -> None:
     payload, expected = payload_of(name), EXAMPLES[name]["expected"]
     chunk = (detect([payload]) if detected else ANY).read(7, payload)
-    expected = {one: value for one, value in expected.items() if one != "module_keys"}
+    expected = {name: value for name, value in expected.items() if name != "module_keys"}
     defaults = {"headings": [], "chunk_index": 0, "total_chunks": 1, "source": expected["page_url"]}
-    values = {one: getattr(chunk, one) for one in defaults | expected}
+    values = {field: getattr(chunk, field) for field in defaults | expected}
     assert values | {"headings": list(chunk.headings)} == defaults | expected
     assert (chunk.id, chunk.text, chunk.anchor, chunk.start_line) == ("7", TEXT, "", 0)
     digest = hashlib.sha256(TEXT.encode()).hexdigest()
@@ -219,7 +212,7 @@ def test_titles_from_addresses(address: str, title: str) -> None:
     assert page_name(address) == title
 
 
-def test_detection_of_one_dialect() -> None:
+def test_detection() -> None:
     dialect = detect([payload_of("3a")] * 5)
     fields = ("content", "url", "title", "", "headings", "chunk_index", "metadata.total_chunks")
     assert dialect == Dialect("detected", *fields)
@@ -228,30 +221,24 @@ def test_detection_of_one_dialect() -> None:
     assert detect([payload_of("16")]).page_url == "full_path"
     assert detect([payload_of("5")]).module == "", "'Docs' is not a module"
     assert detect([payload_of("15")]).module == "", "a number is not a name"
-
-
-def test_detection_of_own_payloads() -> None:
-    ours = [to_payload(own_chunk(number)) for number in range(3)]
-    assert detect(ours) is RECTO
-    assert "missing" not in RECTO.describe()
-    mixed = detect([*ours, payload_of("4")])
-    assert (mixed.name, mixed.module) == ("detected", "module_name")
-    assert set(mixed.partial) == {"text", "page_url", "page_title", "module", "section"}
+    assert detect([]) == Dialect("detected")
+    assert "no field is known" in detect([{}]).describe()
+    assert detect([payload_of("2a")] * SAMPLE + [payload_of("10")] * 500).text == "text"
 
 
 def test_detection_in_mixed_payloads() -> None:
+    own = [to_payload(own_chunk(number)) for number in range(3)]
+    assert detect(own) is RECTO
+    assert "missing" not in RECTO.describe()
+    mixed = detect([*own, payload_of("4")])
+    assert (mixed.name, mixed.module) == ("detected", "module_name")
+    assert set(mixed.partial) == {"text", "page_url", "page_title", "module", "section"}
     payloads = [payload_of("1"), payload_of("1"), payload_of("10")]
     dialect = detect(payloads)
     assert (dialect.text, dialect.page_url, dialect.module) == ("text", "page_url", "module_name")
     assert "module from module_name (not in every point)" in dialect.describe()
     assert [dialect.read(0, payload).text for payload in payloads] == [TEXT] * 3
     assert dialect.read(0, payloads[2]).module == "vla"
-
-
-def test_detection_reads_a_sample() -> None:
-    assert detect([]) == Dialect("detected")
-    assert "no field is known" in detect([{}]).describe()
-    assert detect([payload_of("2a")] * SAMPLE + [payload_of("10")] * 500).text == "text"
 
 
 def test_module_filters_have_the_stored_values() -> None:
@@ -262,30 +249,29 @@ def test_module_filters_have_the_stored_values() -> None:
     assert (listed["ros2"], listed["simulation"]) == (("module-1-ros2",), ("module-2-simulation",))
     assert listed["digital twins"] == ("Digital Twins",)
     assert listed["module-4"] == listed["4"] == (4,)
-    stored = FieldFilter("module_name", ("module-1-ros2", "module-2-simulation"))
-    assert module_filter(dialect, Filters(modules=("ROS2", "simulation")), listed) == stored
-    unknown = module_filter(dialect, Filters(modules=("isaac",)), listed)
-    assert unknown is CLIENT_SIDE, "it is unknown how it is stored"
-    assert module_filter(dialect, Filters(page_url="x"), listed) is None
+    stored = {"module_name": ["module-1-ros2", "module-2-simulation"]}
+    assert field_filters(dialect, Filters(modules=("ROS2", "simulation")), listed) == stored
+    assert field_filters(dialect, Filters(modules=("isaac",)), listed) is None, (
+        "it is unknown how it is stored"
+    )
+    assert field_filters(dialect, Filters(language="de"), listed) is None, "there is no such field"
 
 
 def test_module_filters_by_directory() -> None:
     payloads, filters = [payload_of("1")], Filters(modules=("module-1-ros2",))
     dialect = detect(payloads)
-    result = module_filter(dialect, filters, stored_modules(dialect, payloads))
-    assert isinstance(result, FieldFilter)
-    assert "ros2" in result.values
+    assert field_filters(dialect, filters, stored_modules(dialect, payloads)) == {"module_name": ["ros2"]}
     other = {**payload_of("1"), "page_url": "local://docs/module-5-ros2-advanced/x"}
     listed = stored_modules(dialect, [*payloads, other])
     assert listed == {"ros2": ("ros2",)}
-    assert module_filter(dialect, filters, listed) is CLIENT_SIDE, "'ros2' would match both directories"
+    assert field_filters(dialect, filters, listed) is None, "'ros2' would match both directories"
 
 
 @pytest.mark.parametrize("name", ["2a", "3a", "5", "6", "7", "10", "12", "15", "17", "18"])
 def test_without_a_module_field_the_client_filters(name: str) -> None:
     payload, module = payload_of(name), EXAMPLES[name]["expected"]["module"]
     dialect = detect([payload])
-    assert module_filter(dialect, Filters(modules=(module,)), {}) is CLIENT_SIDE
+    assert field_filters(dialect, Filters(modules=(module,)), {}) is None
     chunk = dialect.read(0, payload)
     assert matches(chunk, Filters(modules=(module.upper(), "zzz")))
     assert not matches(chunk, Filters(modules=("zzz",)))
@@ -294,21 +280,21 @@ def test_without_a_module_field_the_client_filters(name: str) -> None:
 
 def test_partial_fields_are_filtered_by_the_client() -> None:
     dialect = detect([payload_of("1"), payload_of("10")])
-    assert module_filter(dialect, Filters(modules=("ros2",)), {"ros2": ("ros2",)}) is CLIENT_SIDE
-    assert url_filter(dialect, Filters(page_url="x")) is CLIENT_SIDE
-    assert url_filter(ANY, Filters(page_url="x")) is CLIENT_SIDE
+    assert field_filters(dialect, Filters(modules=("ros2",)), {"ros2": ("ros2",)}) is None
+    assert field_filters(dialect, Filters(page_url="x"), {}) is None
+    assert field_filters(ANY, Filters(page_url="x"), {}) is None
     assert stored_modules(Dialect("theirs", module="module_name"), [payload_of("1"), payload_of("2a")]) == {}
 
 
 def test_filters_on_own_fields() -> None:
-    filters = Filters(modules=("ROS2 ",), page_url="LOCAL://DOCS/docs/intro.md")
-    assert module_filter(RECTO, filters, {}) == FieldFilter("module_keys", ("ros2",))
-    assert url_filter(RECTO, filters) == FieldFilter("page_key", ("local://docs/docs/intro",))
-    assert url_filter(RECTO, Filters()) is None
+    filters = Filters(modules=("ROS2 ",), page_url="LOCAL://DOCS/docs/intro.md", versions=("2.0",))
+    expected = {"module_keys": ["ros2"], "page_key": ["local://docs/docs/intro"], "version": ["2.0"]}
+    assert field_filters(RECTO, filters, {}) == expected
+    assert field_filters(RECTO, Filters(), {}) == {}
 
 
 @pytest.mark.parametrize(
-    ("asked", "stored"),
+    ("typed", "stored"),
     [
         ("local://docs/docs/module-1-ros2/x", "local://docs/module-1-ros2/x"),
         ("local://docs/module-1-ros2/x", "local://docs/docs/module-1-ros2/x"),
@@ -323,21 +309,20 @@ def test_filters_on_own_fields() -> None:
         ("C:\\docs\\a.md", "C:\\docs\\a.md"),
     ],
 )
-def test_spellings_of_a_url(asked: str, stored: str) -> None:
-    filters = Filters(page_url=f" {asked} ")
-    result = url_filter(BY_URL, filters)
-    assert isinstance(result, FieldFilter)
-    assert result.field == "url"
-    assert stored in result.values
+def test_spellings_of_a_url(typed: str, stored: str) -> None:
+    filters = Filters(page_url=f" {typed} ")
+    fields = field_filters(BY_URL, filters, {})
+    assert fields is not None
+    assert stored in fields["url"]
     assert matches(ANY.read(0, {"url": stored}), filters)
 
 
 @settings(max_examples=50)
 @given(st.from_regex(r"\A(https?://[A-Za-z]{1,5}\.org|local://docs)?(/(docs|Module-1|a_b))*/?\Z"))
 def test_all_spellings_are_the_same_page(url: str) -> None:
-    result = url_filter(BY_URL, Filters(page_url=url))
-    assert isinstance(result, FieldFilter)
-    assert {address_key(str(value)) for value in result.values} == {address_key(url)}
+    fields = field_filters(BY_URL, Filters(page_url=url), {})
+    assert fields is not None
+    assert {address_key(str(spelling)) for spelling in fields["url"]} == {address_key(url)}
 
 
 def test_different_pages_do_not_match() -> None:
@@ -354,7 +339,7 @@ def test_mapping_files(tmp_path: Path) -> None:
     mine = Dialect("mine", **fields)
     assert load_dialect(tmp_path / "mine.json") == mine
     assert load_dialect(tmp_path / "mine.toml") == replace(mine, name="theirs")
-    assert choose(mine, [payload_of("1")], own=False) is mine
+    assert choose(mine, [payload_of("1")], is_own=False) is mine
     meta = {"link": "https://example.org/a", "part": "Hands"}
     chunk = mine.read(0, {"body": TEXT, "text": "teaser", "meta": meta, "title": "A"})
     assert (chunk.text, chunk.page_url, chunk.module, chunk.title) == (TEXT, meta["link"], "hands", "A")
@@ -367,43 +352,38 @@ def test_a_mapping_file_can_rename_modules(tmp_path: Path) -> None:
     aliases = load_dialect(tmp_path / "modules.json")
     for example, directory in (("16", "module-2"), ("3a", "module-2-digital-twin")):
         stored = json.loads(json.dumps(payload_of(example)).replace("module-3", "module-2"))
-        chosen = choose(aliases, [stored], own=False)
+        chosen = choose(aliases, [stored], is_own=False)
         assert chosen == replace(detect([stored]), modules=aliases.modules)
         assert chosen.read(0, stored).module == "simulation"
         assert {"simulation", directory} <= set(chosen.read(0, stored).module_keys)
-    assert choose(aliases, [], own=True) is RECTO
+    assert choose(aliases, [], is_own=True) is RECTO
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("a.json", '{"txt": "body"}', "unknown key 'txt', did you mean 'text'"),
-        ("a.json", '{"text": 3}', "'text' must name a payload field, not 3"),
-        ("a.json", '{"text": null}', "'text' must name"),
-        ("a.json", '{"text": ""}', "'text' must name"),
-        ("a.json", '{"text": "a..b"}', "'text' must name"),
-        ("a.json", '{"name": "x"}', "maps no field"),
-        ("a.json", "{}", "maps no field"),
-        ("a.json", '{"modules": {"module-2": 2}}', "'modules' must map names to names"),
-        ("a.json", '{"modules": ["module-2"]}', "'modules' must map names to names"),
-        ("a.json", "[1]", "does not map fields"),
-        ("a.json", "{", "cannot be read"),
-        ("a.json", "[" * 100_000, "cannot be read"),
-        ("a.json", b"\xff\xfe", "cannot be read"),
-        ("a.toml", "text = ", "cannot be read"),
+        *(("a.json", f'{{"text": {value}}}', "'text' must name") for value in ("3", "null", '""', '"a..b"')),
+        *(("a.json", text, "maps no field") for text in ('{"name": "x"}', "{}", "[1]")),
+        *(
+            ("a.json", f'{{"modules": {value}}}', "'modules' must map names to names")
+            for value in ('{"module-2": 2}', '["module-2"]')
+        ),
+        *(("a.json", text, "cannot be used") for text in ("{", "[" * 100_000, b"\xff\xfe")),
+        ("a.toml", "text = ", "cannot be used"),
         ("a.toml", '[text]\na = "b"', "'text' must name"),
+        *(
+            (name, None, "cannot be used")
+            for name in ("nowhere.json", "", "a\0b", "~nobody-here/x", "x" * 5000)
+        ),
     ],
 )
-def test_invalid_mapping_files(tmp_path: Path, name: str, content: str | bytes, message: str) -> None:
-    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    with pytest.raises(ConfigurationError, match=message) as caught:
-        load_dialect(tmp_path / name)
-    assert '"page_url": "meta.link"' in caught.value.hint
-
-
-@pytest.mark.parametrize("name", ["nowhere.json", "", "a\0b", "~nobody-of-this-name/x.json", "x" * 5000])
-def test_missing_mapping_files(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_mapping_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: str | bytes | None, message: str
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigurationError) as caught:
+    if content is not None:
+        (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ConfigurationError, match=message) as caught:
         load_dialect(Path(name))
     assert '"page_url": "meta.link"' in caught.value.hint

@@ -8,10 +8,10 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
-from recto._util.text import page_key
+from recto._util.text import filter_keys, page_key
 from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, InvalidArgument
 from recto.types.index import IndexInfo
-from recto.types.search import Chunk, Payload, Vector
+from recto.types.search import Chunk, Filters, Payload, Vector
 
 LEXICAL = "lexical"
 """The name of the sparse vector; the dense vector has no name."""
@@ -21,7 +21,7 @@ INTEGER_FIELDS = ("chunk_index",)
 
 _KEYS = {field.name: field.name for field in fields(Chunk) if field.name != "id"}
 _KEYS |= {"title": "page_title", "module": "module_name"}
-"""The payload key of each attribute; two of them have the names that the attributes had before 0.3."""
+"""The payload key of each attribute; two of them have the names that other pipelines use, too."""
 _REQUIRED = frozenset(field.name for field in fields(Chunk) if field.default is MISSING)
 _PACKED = "chunk"
 _TUPLES = ("module_keys", "headings", "anchors", "locales")
@@ -52,7 +52,7 @@ def to_packed_payload(chunk: Chunk) -> Payload:
 
 
 def from_payload(id: str, payload: Payload) -> Chunk:
-    """Read a payload; fields that an older version did not write keep their defaults."""
+    """Read a payload; optional fields that it does not have keep their defaults."""
     if _PACKED in payload:
         payload = json.loads(payload[_PACKED])
     values = {name: payload[key] for name, key in _KEYS.items() if key in payload or name in _REQUIRED}
@@ -77,6 +77,18 @@ def dense_vector(stored: Any, name: str | None = None) -> Vector:
     if isinstance(stored, dict):
         stored = stored.get(name or "", [])
     return [float(number) for number in stored or []]
+
+
+def filter_values(filters: Filters) -> dict[str, list[str]]:
+    """Return the values that each field of Recto's own payloads may have; a chunk must match all fields."""
+    values = {
+        "module_keys": filter_keys(filters.modules),
+        "page_key": [] if filters.page_url is None else [page_key(filters.page_url)],
+        "language": [] if filters.language is None else [filters.language],
+        "version": list(filters.versions),
+        "locales": list(filters.locales),
+    }
+    return {field: allowed for field, allowed in values.items() if allowed}
 
 
 def candidate_limit(limit: int) -> int:

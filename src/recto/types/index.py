@@ -165,7 +165,7 @@ class Calibration(NamedTuple):
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Calibration:
-        """Read the result of `to_dict`, also of version 0.1."""
+        """Read the result of `to_dict`."""
         optional = {
             name: float(data[name]) for name in ("spread", "answerability") if data.get(name) is not None
         }

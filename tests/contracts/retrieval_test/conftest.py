@@ -22,7 +22,7 @@ from recto.embedders.cohere import PACES, CohereEmbedder
 from recto.indexing.indexer import IndexJob, index_book
 from recto.settings import ServerOptions
 from recto.stores.qdrant import ServerStore
-from recto.stores.qdrant.connection import ServerConnection
+from recto.stores.qdrant.connection import ServerConnection as Connection
 from tests.conftest import COHERE_KEY, QDRANT_KEY
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
@@ -114,7 +114,7 @@ def configured(
 def cloud(configured: None, cohere: CohereDouble, qdrant: QdrantDouble, home: Path, small_book: Path) -> None:
     """Index the small book on the doubles, with the contract's collection name."""
     embedder = CohereEmbedder(COHERE_KEY, "embed-english-v3.0", cohere.url, PACES["off"], lambda _: None)
-    store = ServerStore(ServerConnection(qdrant.url, QDRANT_KEY, lambda _: None), home, ServerOptions(), None)
+    store = ServerStore(Connection(qdrant.url, QDRANT_KEY, lambda _: None), home, ServerOptions(), None)
     index_book(
         IndexJob(MarkdownTree(small_book), embedder), store, "website_embeddings", journal=home / "journal"
     )

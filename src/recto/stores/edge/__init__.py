@@ -53,7 +53,7 @@ class _AliasFile(NamedTuple):
         return {str(alias): str(name) for alias, name in aliases.items()}
 
     def change(self, change: Callable[[dict[str, str]], dict[str, str]]) -> None:
-        """Replace the aliases by what a function returns for them, while nobody else does so."""
+        """Replace the aliases by what a function returns for them; other processes wait until it is done."""
         make_private(self.path.parent)
         with WriterLock(self.path.with_suffix(".lock"), "The list of aliases", wait=lambda _: None):
             before = self.read()
@@ -188,8 +188,9 @@ class EdgeStore:
         with disk_errors(self._home):
             directory = self._directory(self._collection(name))
             current = directory.read_pointer()
-            names = directory.generations()
-            return tuple(directory.describe(one, current=one == current) for one in names)
+            return tuple(
+                directory.describe(name, current=name == current) for name in directory.generations()
+            )
 
     def rollback(self, name: str, generation: str | None = None) -> IndexInfo:
         """Make a generation the current one again: the one before the current one if none is given."""
@@ -201,7 +202,7 @@ class EdgeStore:
             with WriterLock(directory.lock, f"Collection '{collection}'"):
                 names, current = directory.generations(), directory.read_pointer()
                 if generation is None:
-                    names = [one for one in names if one == current or directory.is_intact(one)]
+                    names = [name for name in names if name == current or directory.is_intact(name)]
                 hint = "RECTO_KEEP_GENERATIONS sets how many earlier ones `recto index` keeps."
                 target = choose_generation(collection, names, current, generation, hint)
                 index = open_generation(directory, collection, target)

@@ -165,6 +165,9 @@ class _ChecksumStream:
     def flush(self) -> None:
         """Do nothing: the file is flushed when it is complete."""
 
+    def close(self) -> None:
+        """Do nothing: the file is closed by its owner."""
+
 
 def _write_zip(
     file: IO[bytes], header: Mapping[str, Any], root: Path, manifest: Manifest, progress: Progress | None
@@ -190,7 +193,7 @@ class Archive:
     """An open archive whose checksum and header are right; `sizes` are the bytes of each file."""
 
     path: Path
-    bytes: int
+    size: int
     file: IO[bytes]
     collection: str
     aliases: tuple[str, ...]
@@ -211,8 +214,8 @@ class Archive:
             offset = 0
             while block := member.read(BLOCK):
                 written += 0 if is_hole(block) else len(block)
-                if written > _SMALL_INDEX + _MAX_DATA_RATIO * self.bytes:
-                    raise ValueError(f"its files are too large for an archive of {self.bytes} bytes")
+                if written > _SMALL_INDEX + _MAX_DATA_RATIO * self.size:
+                    raise ValueError(f"its files are too large for an archive of {self.size} bytes")
                 yield offset, block
                 offset += len(block)
 
@@ -292,16 +295,18 @@ def _read_header(path: Path, file: IO[bytes], size: int) -> Archive:
         check_collection_name(name, "a name")
     manifest = parse_manifest(header["content"]["manifest"].encode(), collection)
     saved = header["content"]["calibration"]
-    if names != {_HEADER_FILE, *(_FOLDER + name for name in sizes)}:
-        raise ValueError("it has files that its header does not name")
-    if len(sizes) > _MAX_FILES or set(sizes) != set(manifest.files):
-        raise ValueError("its files differ from the list in the manifest")
-    for name in sizes:
+    if len(sizes) > _MAX_FILES:
+        raise ValueError("it has too many files")
+    for name, length in sizes.items():
         _check_path(name)
-    if any(type(bytes) is not int or bytes < 0 for bytes in sizes.values()):
-        raise ValueError("a file has an impossible size")
+        if type(length) is not int or length < 0:
+            raise ValueError("a file has an impossible size")
     if sum(sizes.values()) > _MAX_COMPRESSION * size:
         raise ValueError(f"its files are too large for an archive of {size} bytes")
+    if set(sizes) != set(manifest.files):
+        raise ValueError("its files differ from the list in the manifest")
+    if names != {_HEADER_FILE, *(_FOLDER + name for name in sizes)}:
+        raise ValueError("it has files that its header does not name")
     calibration = Calibration.from_dict(saved) if saved is not None else None
     return Archive(path, size, file, collection, tuple(aliases), sizes, manifest, calibration)
 

@@ -1,7 +1,7 @@
 """Build a new generation: send chunks to a worker process, check its result, publish it.
 
 Another process writes the generation, because the engine blocks the interpreter, and may die if the disk is
-full. It reads messages from its parent on standard input (see `send`) and writes one line of JSON to standard
+full. It reads points from its parent on standard input (see `send`) and writes one line of JSON to standard
 output at the end. If its input ends early, it discards everything.
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import pickle
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
@@ -36,11 +36,10 @@ from recto.types.index import Fingerprint, IndexInfo, SparseVector
 from recto.types.search import Chunk, Payload, Vector
 
 _DISK_FULL = 64 << 20  # bytes; if a worker dies with less space left, the disk is assumed to be full
-_HEADER = struct.Struct("<QQQ")  # the lengths of the JSON, of the dense and of the lexical vectors, in bytes
-_BATCH = 200
-_SAMPLES = 16
-_SAME_SCORE = 0.9999
-_SCORE_TOLERANCE = 0.05
+_BATCH = 200  # points of one update of the engine; larger ones take more memory and are not faster
+_SAMPLES = 16  # chunks that are searched for by their own vectors
+_SAME_SCORE = 0.9999  # cosine similarity of copies
+_SCORE_TOLERANCE = 0.05  # what HNSW finds counts as near enough if its score is this close to the best
 _MAX_MISSED = 0.25  # of the samples; if HNSW misses more, its recall is too low
 
 
@@ -202,18 +201,9 @@ def send(
     lexical: Sequence[SparseVector] = (),
 ) -> None:
     """Send points to the worker, with a lexical vector for each or for none; no points tell it to finish."""
-    numbers = array("f")
-    for vector in vectors:
-        numbers.extend(vector)
-    sizes, indices, values = array("I", [len(sparse.indices) for sparse in lexical]), array("I"), array("f")
-    for sparse in lexical:
-        indices.extend(sparse.indices)
-        values.extend(sparse.values)
-    text, dense = json.dumps(list(points)).encode(), numbers.tobytes()
-    terms = sizes.tobytes() + indices.tobytes() + values.tobytes()
-    pipe.write(_HEADER.pack(len(text), len(dense), len(terms)))
-    for part in (text, dense, terms):
-        pipe.write(part)
+    dense = [array("f", vector) for vector in vectors]  # half the bytes, and what the engine stores
+    sparse: Sequence[SparseVector | None] = lexical or [None] * len(points)
+    pickle.dump(list(zip(points, dense, sparse, strict=True)), pipe)
     pipe.flush()
 
 
@@ -240,7 +230,7 @@ def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
     samples: list[tuple[str, Vector]] = []
     count = mapped = 0
     while True:
-        points = _receive(pipe, dim)
+        points = _receive(pipe)
         if points is None:
             return None
         if not points:
@@ -267,40 +257,13 @@ def _build(directory: Path, dim: int, pipe: IO[bytes]) -> dict[str, Any] | None:
     return {"count": count, "files": digest_files(directory), "engine": engine.engine_version()}
 
 
-def _receive(pipe: IO[bytes], dim: int) -> list[tuple[str, Vector, SparseVector | None, Payload]] | None:
+def _receive(pipe: IO[bytes]) -> list[tuple[str, Vector, SparseVector | None, Payload]] | None:
     """Return the next points; an empty list if the parent is done, None if it has died."""
-    header = pipe.read(_HEADER.size)
-    if len(header) < _HEADER.size:
+    try:
+        rows = pickle.load(pipe)  # noqa: S301 - from the parent process
+    except (EOFError, pickle.UnpicklingError):
         return None
-    lengths = _HEADER.unpack(header)
-    parts = [pipe.read(length) for length in lengths]
-    if any(len(part) < length for part, length in zip(parts, lengths, strict=True)):
-        return None
-    points = json.loads(parts[0])
-    numbers = array("f")
-    numbers.frombytes(parts[1])
-    lexical = _sparse_vectors(parts[2], len(points)) if parts[2] else [None] * len(points)
-    return [
-        (id, numbers[index * dim : (index + 1) * dim].tolist(), lexical[index], payload)
-        for index, (id, payload) in enumerate(points)
-    ]
-
-
-def _sparse_vectors(data: bytes, count: int) -> list[SparseVector | None]:
-    """Read the lexical vectors: their sizes, then all indices, then all values."""
-    sizes, indices, values = array("I"), array("I"), array("f")
-    sizes.frombytes(data[: count * sizes.itemsize])
-    rest = data[count * sizes.itemsize :]
-    indices.frombytes(rest[: len(rest) // 2])
-    values.frombytes(rest[len(rest) // 2 :])
-    vectors: list[SparseVector | None] = []
-    start = 0
-    for size in sizes:
-        vectors.append(
-            SparseVector(tuple(indices[start : start + size]), tuple(values[start : start + size]))
-        )
-        start += size
-    return vectors
+    return [(id, dense.tolist(), lexical, payload) for (id, payload), dense, lexical in rows]
 
 
 def find_fault(shard: edge.EdgeShard, samples: Sequence[tuple[str, Vector]], chunks: int) -> str:

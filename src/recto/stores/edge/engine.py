@@ -14,9 +14,8 @@ from typing import Any
 
 import qdrant_edge as edge
 
-from recto._util.text import filter_keys, page_key
 from recto.errors import ConfigurationError, IndexDamaged, RectoError, StorageError, StoreBusy, Unreachable
-from recto.stores import LEXICAL
+from recto.stores import LEXICAL, filter_values
 from recto.stores.edge.layout import copy_tree
 from recto.types.index import SparseVector
 from recto.types.search import NO_FILTERS, Filters, Payload, Vector
@@ -26,12 +25,12 @@ from recto.types.search import NO_FILTERS, Filters, Payload, Vector
 # about 4 ms of CPU time at most (measured once), and no graph to build. From HIGH_EF_FROM on, a larger ef
 # keeps the recall.
 MAPPED_FROM, HNSW_FROM, HIGH_EF_FROM = 20_000, 50_000, 500_000
-_HNSW_M, _HNSW_EF_CONSTRUCT = 16, 100
-_HNSW_EF, _HNSW_HIGH_EF = 200, 400
+_HNSW_M, _HNSW_EF_CONSTRUCT = 16, 100  # the defaults of Qdrant
+_HNSW_EF, _HNSW_HIGH_EF = 200, 400  # more than the default, for a recall of 0.95 and more
 _FULL_SCAN_KB = 10_000  # if a filter leaves fewer vectors than this, they are searched exactly
-_OVERSAMPLING = 3.0
+_OVERSAMPLING = 3.0  # so many times the limit is rescored, which makes up for int8
 _SEGMENTS = 8  # more than an index without a graph has, so that they are not merged, which takes memory
-_QUANTILE = 0.99
+_QUANTILE = 0.99  # of the numbers: int8 does not represent the largest ones
 
 _NOT_WRITABLE = re.compile(
     r"permission denied|read-only file system|no space left|quota exceeded|os error (13|28|30|122)\b",
@@ -259,7 +258,7 @@ def search_params(chunks: int) -> edge.SearchParams | None:
     """Return the search parameters for the size of an index; the scores always come from the full vectors."""
     if chunks < MAPPED_FROM:
         return None
-    return edge.SearchParams(  # ef is for the graph, if there is one: older versions made it from 20 000 on
+    return edge.SearchParams(  # without a graph, ef has no effect
         hnsw_ef=_HNSW_HIGH_EF if chunks >= HIGH_EF_FROM else _HNSW_EF,
         quantization=edge.QuantizationSearchParams(rescore=True, oversampling=_OVERSAMPLING),
     )
@@ -291,17 +290,9 @@ def to_edge_filter(filters: Filters) -> edge.Filter | None:
     """Return the engine's filter: each field has any of its values."""
     if not filters:
         return None
-    values: dict[str, list[str]] = {
-        "module_keys": filter_keys(filters.modules),
-        "page_key": [] if filters.page_url is None else [page_key(filters.page_url)],
-        "language": [] if filters.language is None else [filters.language],
-        "version": list(filters.versions),
-        "locales": list(filters.locales),
-    }
     conditions: list[Any] = []
-    for field, given in values.items():
-        if given:
-            # MatchAny with a single value is ten times as slow as MatchValue.
-            match = edge.MatchAny(given) if len(given) > 1 else edge.MatchValue(given[0])
-            conditions.append(edge.FieldCondition(key=field, match=match))
+    for field, values in filter_values(filters).items():
+        # MatchAny with a single value is ten times as slow as MatchValue.
+        match = edge.MatchAny(values) if len(values) > 1 else edge.MatchValue(values[0])
+        conditions.append(edge.FieldCondition(key=field, match=match))
     return edge.Filter(must=conditions)

@@ -196,8 +196,8 @@ class EdgeIndex:
 
     def _facet(self, field: str) -> dict[str, int]:
         with engine_errors("counting"):
-            values = self._shard.facet(edge.FacetRequest(field, limit=max(self._info.chunks, 1))).hits
-            return dict(sorted((str(one.value), int(one.count)) for one in values))
+            hits = self._shard.facet(edge.FacetRequest(field, limit=max(self._info.chunks, 1))).hits
+            return dict(sorted((str(hit.value), int(hit.count)) for hit in hits))
 
 
 def open_generation(

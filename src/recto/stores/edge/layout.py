@@ -179,11 +179,6 @@ class CollectionDirectory(NamedTuple):
         except OSError:
             return False
 
-    def mark_verified(self, name: str, manifest: Manifest) -> None:
-        """Trust the files of a new generation, because they were digested a moment ago."""
-        if large := _large_files(self.generation(name), manifest):
-            self._save_verified(name, large)
-
     def _save_verified(self, name: str, large: Mapping[str, Sequence[int | str]]) -> None:
         with suppress(OSError):  # without a writable home, the files are digested at every start
             replace_text(self.verified(name), json.dumps(large))
@@ -203,7 +198,8 @@ class CollectionDirectory(NamedTuple):
         os.rename(draft, self.generation(name))
         # The manifest comes last: a directory without one is a leftover of a killed writer.
         replace_text(self.manifest(name), manifest.to_text())
-        self.mark_verified(name, manifest)
+        if large := _large_files(self.generation(name), manifest):
+            self._save_verified(name, large)  # the writer has just digested them
         return name
 
     def publish(self, name: str, keep: int) -> None:

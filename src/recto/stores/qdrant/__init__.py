@@ -74,9 +74,9 @@ class ServerStore:
         return self.connection.client
 
     def collections(self) -> tuple[str, ...]:
-        """Return the names of all collections; generations have the name of their collection."""
-        own = {alias for alias, target in self._generations.aliases().items() if base_name(target) == alias}
-        return tuple(sorted(own | {name for name in self._generations.names() if base_name(name) == name}))
+        """Return the names of all collections, without aliases and without the names of generations."""
+        other_pipelines = {name for name in self._generations.names() if base_name(name) == name}
+        return tuple(sorted(_published_names(self._generations.aliases()) | other_pipelines))
 
     def aliases(self) -> Mapping[str, str]:
         """Return the aliases and the collections that they refer to."""
@@ -157,7 +157,8 @@ class ServerStore:
         current = self._own_collection(name)
         collection = base_name(current)
         with self._writer_lock(collection, None):
-            names = [one.name for one in self.generations(name) if one.created_at]  # others are drafts
+            published = [generation for generation in self.generations(name) if generation.created_at]
+            names = [generation.name for generation in published]
             hint = (
                 "On a server, most runs of `recto index` update the current one in place; "
                 "`--rebuild` keeps the one before."
@@ -188,8 +189,7 @@ class ServerStore:
     def set_aliases(self, aliases: Iterable[str], name: str) -> None:
         """Point aliases to a collection; skip those that are names of other collections."""
         current = self._generations.aliases()
-        own = {alias for alias, target in current.items() if base_name(target) == alias}
-        taken = {name, *own, *self._generations.names()}
+        taken = {name, *_published_names(current), *self._generations.names()}
         free = [alias for alias in aliases if alias not in taken]
         self._generations.switch_aliases(free, current.get(name, name), current)
 
@@ -212,13 +212,13 @@ class ServerStore:
     def missing_fields(self, name: str) -> tuple[str, ...]:
         """Return the fields that filters use and that have no payload index."""
         schema = self.open(name).schema
-        fields = (*KEYWORD_FIELDS, *INTEGER_FIELDS) if schema.own else _foreign_fields(schema)
+        fields = (*KEYWORD_FIELDS, *INTEGER_FIELDS) if schema.is_own else _foreign_fields(schema)
         return missing_indexes(self.connection, schema.collection, fields)
 
     def prepare(self, name: str) -> tuple[str, ...]:
         """Create the missing payload indexes, and return their fields."""
         schema = self.open(name).schema
-        if schema.own:
+        if schema.is_own:
             return prepare_fields(self.connection, schema.collection)
         kinds = dict.fromkeys(_foreign_fields(schema), models.PayloadSchemaType.KEYWORD)
         fields = create_missing_indexes(self.connection, schema.collection, kinds)
@@ -245,6 +245,11 @@ class ServerStore:
 
     def _missing(self, name: str) -> CollectionMissing:
         return missing_collection(name, f" at {self.connection.url}", {*self.collections(), *self.aliases()})
+
+
+def _published_names(aliases: Mapping[str, str]) -> set[str]:
+    """Return the aliases that are the names of collections of Recto: each refers to a generation."""
+    return {alias for alias, target in aliases.items() if base_name(target) == alias}
 
 
 def _foreign_fields(schema: CollectionSchema) -> list[str]:

@@ -27,11 +27,11 @@ from recto.stores.qdrant.connection import ServerConnection
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo, SparseVector
 from recto.types.search import Chunk, Payload, Vector
 
-_BATCH_POINTS = 128
+_BATCH_POINTS = 128  # a small request can be sent again
 _BATCH_BYTES = 8 << 20  # servers reject requests above 32 MB, and retries of smaller ones are cheaper
-_SAMPLES = 8
-_PAGE = 1000
-_SAME_SCORE = 0.999
+_SAMPLES = 8  # chunks that are searched for by their own vectors
+_PAGE = 1000  # ids that one call lists
+_SAME_SCORE = 0.999  # cosine similarity of copies; a server may quantize vectors
 
 
 @dataclass(slots=True)

@@ -34,8 +34,8 @@ LEXICON_TOO_LARGE = (
 )
 MAX_LEXICON = 2 << 20
 """Bytes of an encoded vocabulary; every reader loads it with the collection's configuration."""
-_DRAFT_SECONDS = 24 * 3600.0
-_GENERATION_NAME = re.compile(r"(.+)--([0-9a-f]{8,16})")
+_DRAFT_SECONDS = 24 * 3600.0  # longer than an index run takes
+_GENERATION_NAME = re.compile(r"(.+)--([0-9a-f]{11})[0-9a-f]{4}")
 _GENERATION = "--"  # separates the name of a collection from the id of its generation
 MIXED = "Choose another --collection; its vectors and payloads would be mixed with ours."
 
@@ -189,9 +189,9 @@ def is_generation(physical: str, name: str) -> bool:
 
 
 def _started_at(physical: str) -> int:
-    """Return when a generation was started, in milliseconds; next to nothing for the names of Recto 0.1."""
+    """Return when a generation was started, in milliseconds."""
     match = _GENERATION_NAME.fullmatch(physical)
-    return int(match[2][:-4], 16) if match else 0
+    return int(match[2], 16) if match else 0
 
 
 def not_ours(name: str, hint: str) -> ConfigurationError:
@@ -242,10 +242,9 @@ class Generations:
 
     def describe(self, current: str) -> tuple[GenerationInfo, ...]:
         """Return the generations of a collection, newest first; its name refers to `current`."""
-        names = [one for one in self.names() if is_generation(one, base_name(current))]
-        generations = [self._describe(one, current=one == current) for one in names]
-        generations.sort(key=lambda one: (_started_at(one.name), one.created_at), reverse=True)
-        return tuple(generations)
+        names = [name for name in self.names() if is_generation(name, base_name(current))]
+        generations = [self._describe(name, current=name == current) for name in names]
+        return tuple(sorted(generations, key=lambda generation: _started_at(generation.name), reverse=True))
 
     def _describe(self, physical: str, *, current: bool) -> GenerationInfo:
         """Describe a generation; it has no date if it was not published, or if it cannot be read."""
@@ -271,14 +270,14 @@ class Generations:
         machine, so they are deleted after a day.
         """
         generations = self.describe(target)
-        names = [one.name for one in generations if one.created_at]
-        older = [one for one in names[names.index(before) if before in names else 0 :] if one != target]
+        names = [generation.name for generation in generations if generation.created_at]
+        older = [name for name in names[names.index(before) if before in names else 0 :] if name != target]
         used = {target, before, *older[: self._keep], *self.aliases().values()}
         yesterday = (time.time() - _DRAFT_SECONDS) * 1000
-        for one in generations:
-            is_young_draft = not one.created_at and _started_at(one.name) > yesterday
-            if one.name not in used and not one.problem and not is_young_draft:
-                self._connection.write(QdrantClient.delete_collection, one.name)
+        for name, created_at, *_, problem in generations:
+            is_young_draft = not created_at and _started_at(name) > yesterday
+            if name not in used and not problem and not is_young_draft:
+                self._connection.write(QdrantClient.delete_collection, name)
 
     def discard(self, target: str) -> None:
         """Delete a new collection that was not published; its alias may be set although a call failed."""

@@ -23,19 +23,14 @@ from recto.stores.qdrant.collections import (
     read_vectors,
 )
 from recto.stores.qdrant.connection import IndexRequired, ServerConnection
-from recto.stores.qdrant.dialects import (
-    CLIENT_SIDE,
-    RECTO,
-    SAMPLE,
-    Dialect,
-    FieldFilter,
+from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, choose
+from recto.stores.qdrant.filters import (
+    FieldFilters,
     Stored,
-    choose,
-    edition_filters,
+    field_filters,
     matches,
-    module_filter,
     stored_modules,
-    url_filter,
+    to_server_filter,
 )
 from recto.types.index import Candidates, IndexInfo, IndexQuery, PayloadSchema, SparseVector
 from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
@@ -43,8 +38,8 @@ from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 Result = TypeVar("Result")
 
 _MAX_SCANNED = 1000  # points that are read where the server cannot filter
-_FACET_LIMIT = 10_000
-_MODULE_LIMIT = 1000
+_FACET_LIMIT = 10_000  # pages or modules that are counted
+_MODULE_LIMIT = 1000  # stored names of modules
 # Below so many numbers in all vectors, a search compares all of them, like an embedded index without a graph
 # (50 000 chunks of 384 dimensions). Qdrant's default ef, 100, misses too much: see docs/how-to/deploy.md.
 _EXACT_BELOW = 50_000 * 384
@@ -62,12 +57,12 @@ class _PointId:
 
 @dataclass(frozen=True, slots=True)
 class CollectionSchema:
-    """How to search and read a physical collection; `own` means that Recto wrote its payloads."""
+    """How to search and read a physical collection; `is_own` means that Recto wrote its payloads."""
 
     collection: str
     vector_name: str | None
     dialect: Dialect
-    own: bool
+    is_own: bool
     known_modules: Mapping[str, tuple[Stored, ...]]
     lexical: bool = False
     shards: int = 1
@@ -89,7 +84,7 @@ class CollectionSchema:
             chunk = self.chunk(point) if point.payload is not None else None
             if filters and (chunk is None or not matches(chunk, filters)):
                 continue
-            if chunk is not None and not self.own:
+            if chunk is not None and not self.is_own:
                 key = (chunk.page_url, chunk.chunk_index, chunk.text)
                 if key in copies:
                     continue
@@ -149,14 +144,14 @@ def open_index(
             hint="Index the book again with `recto index PATH`.",
         )
     fingerprint, calibration = read_fingerprint(config)
-    own = fingerprint is not None
+    is_own = fingerprint is not None
     sample = []
-    if not own:
+    if not is_own:
         points, _ = connection.read(QdrantClient.scroll, physical, limit=SAMPLE, with_payload=True)
         sample = [point.payload or {} for point in points]
-    dialect = choose(dialect, sample, own=own)
+    dialect = choose(dialect, sample, is_own=is_own)
     modules: list[Stored] = []
-    if not own and dialect.module in (collection.payload_schema or {}):
+    if not is_own and dialect.module in (collection.payload_schema or {}):
         field = dialect.module
         facet = connection.read(QdrantClient.facet, physical, key=field, limit=_MODULE_LIMIT)
         modules = [hit.value for hit in facet.hits]
@@ -166,7 +161,7 @@ def open_index(
         physical,
         vector_name,
         dialect,
-        own and dialect is RECTO,
+        is_own and dialect is RECTO,
         stored_modules(dialect, sample, modules),
         lexical,
         config.params.shard_number or 1,
@@ -218,7 +213,7 @@ class ServerIndex:
 
         def search(condition: models.Filter | None, client_side: bool) -> list[Candidates]:
             fetched = _MAX_SCANNED if client_side else limit
-            left = NO_FILTERS if self.schema.own and not client_side else filters
+            left = NO_FILTERS if self.schema.is_own and not client_side else filters
             while True:
                 batches = self._candidate_requests(queries, limit, condition, fetched)
                 requests = list(chain(*batches))
@@ -228,9 +223,9 @@ class ServerIndex:
                 # Copies of chunks may have been dropped: then the next points have more of the best chunks.
                 pairs = zip(answers, results, strict=False)
                 too_few = any(
-                    len(answer.points) >= fetched and len(one.dense) < limit for answer, one in pairs
+                    len(answer.points) >= fetched and len(result.dense) < limit for answer, result in pairs
                 )
-                if self.schema.own or fetched >= _MAX_SCANNED or not too_few:
+                if self.schema.is_own or fetched >= _MAX_SCANNED or not too_few:
                     return results
                 fetched = min(_MAX_SCANNED, 4 * fetched)
 
@@ -242,8 +237,8 @@ class ServerIndex:
         """Return the candidates without blocking; in a thread if that may take several calls."""
         self._check_lexical(queries)
         conditions = self._conditions(filters)
-        if conditions is not None and self.schema.own:
-            batches = self._candidate_requests(queries, limit, _to_filter(conditions), limit)
+        if conditions is not None and self.schema.is_own:
+            batches = self._candidate_requests(queries, limit, to_server_filter(conditions), limit)
             with suppress(IndexRequired):
                 requests = list(chain(*batches))
                 read, name = self.connection.aread, self.schema.collection
@@ -318,7 +313,7 @@ class ServerIndex:
 
     def _facet(self, field: str, key: Callable[[Chunk], str]) -> dict[str, int]:
         """Count the chunks by a field of Recto's own payloads, or by a key of the first points of others."""
-        if self.schema.own:
+        if self.schema.is_own:
             answer = self.connection.read(
                 QdrantClient.facet, self.schema.collection, key=field, limit=_FACET_LIMIT, exact=True
             )
@@ -330,7 +325,7 @@ class ServerIndex:
         conditions = self._conditions(filters)
         if conditions is not None:
             try:
-                return search(_to_filter(conditions), False)
+                return search(to_server_filter(conditions), False)
             except IndexRequired as error:
                 self._unindexed.add(error.field)
                 self._warn(
@@ -339,19 +334,17 @@ class ServerIndex:
                 )
         return search(None, True)
 
-    def _conditions(self, filters: Filters) -> list[FieldFilter] | None:
+    def _conditions(self, filters: Filters) -> FieldFilters | None:
         """Return the filters for the server, or None if it cannot filter."""
-        dialect = self.schema.dialect
-        modules = module_filter(dialect, filters, self.schema.known_modules)
-        conditions = [modules, url_filter(dialect, filters), *edition_filters(dialect, filters)]
-        if CLIENT_SIDE in conditions:
+        fields = field_filters(self.schema.dialect, filters, self.schema.known_modules)
+        if fields is None:
             self._warn(
                 "This collection has no field to filter by, "
                 f"so only the first {_MAX_SCANNED} points are searched."
             )
+        elif self._unindexed & fields.keys():
             return None
-        used = [condition for condition in conditions if condition is not None]
-        return None if self._unindexed & {condition.field for condition in used} else used
+        return fields
 
     def _warn(self, warning: str) -> None:
         if warning not in self.info.warnings:
@@ -408,19 +401,4 @@ class ServerIndex:
 def payload_schema(schema: CollectionSchema) -> PayloadSchema:
     """Explain how the payloads of a collection are read."""
     missing = tuple(name for name in ("text", "page_url") if not schema.dialect.path(name))
-    return PayloadSchema(schema.dialect.name, schema.own, missing, schema.dialect.describe())
-
-
-def _to_filter(conditions: Sequence[FieldFilter]) -> models.Filter | None:
-    """Return the server's filter; a condition compares either strings or numbers."""
-    if not conditions:
-        return None
-
-    def any_of(field: str, values: Sequence[Stored]) -> models.Filter:
-        words = [value for value in values if isinstance(value, str)]
-        numbers = [value for value in values if isinstance(value, int)]
-        either = [models.MatchAny(any=words)] if words or not numbers else []
-        either += [models.MatchAny(any=numbers)] if numbers else []
-        return models.Filter(should=[models.FieldCondition(key=field, match=match) for match in either])
-
-    return models.Filter(must=[any_of(condition.field, condition.values) for condition in conditions])
+    return PayloadSchema(schema.dialect.name, schema.is_own, missing, schema.dialect.describe())
