@@ -107,5 +107,7 @@ class Counting(ForwardingEmbedder):
 def shared_embedder(
     home: Path, threads: int, precision: Precision, model: str = BUILT_IN_MODEL
 ) -> RememberingEmbedder:
-    """Return the embedder of this process for a model and a precision."""
-    return RememberingEmbedder(_open(home, threads, precision, model=model))
+    """Return the embedder of this process for a model and a precision; nobody closes it."""
+    embedder = _open(home, threads, precision, model=model)
+    vars(embedder)["close"] = lambda: None  # a test that closes a retriever would close it for all others
+    return RememberingEmbedder(embedder)

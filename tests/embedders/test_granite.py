@@ -8,6 +8,8 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,9 @@ from recto.stores.edge import EdgeStore
 from scripts import make_graph
 from scripts.make_merges import merges
 from tests.book.files import write
+from tests.embedders.conftest import OpenModel
+
+LIBRARY = new_tokenizer(read_tokenizer(find_pack()))
 
 
 def reference(ids: list[int], weights: Arrays) -> Any:
@@ -71,32 +76,26 @@ def test_the_graphs_are_up_to_date(precision: Precision) -> None:
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_vectors_equal_those_of_a_numpy_implementation(shared_home: Path, model: str) -> None:
-    embedder, pack = built_in_embedder(shared_home, 2, model=model), find_pack()
-    tokenizer, weights = new_tokenizer(read_tokenizer(pack)), MODELS[model].variants["fp32"].make(pack)
+def test_vectors_equal_those_of_a_numpy_implementation(open_model: OpenModel, model: str) -> None:
+    embedder, weights = open_model(2, model=model), MODELS[model].variants["fp32"].make(find_pack())
+    assert embedder.has_context_queries == (model == BUILT_IN_MODEL), "only the trained model has a prompt"
     for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 3, "🤖 روبوت"):
-        expected = reference(tokenizer.encode(text).ids, weights)
+        expected = reference(LIBRARY.encode(text).ids, weights)
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
 
 
-def test_queries_for_context_begin_with_the_prompt(shared_home: Path) -> None:
-    embedder, pack = built_in_embedder(shared_home, 2), find_pack()
-    tokenizer, weights = new_tokenizer(read_tokenizer(pack)), VARIANTS["fp32"].make(pack)
+def test_queries_for_context_begin_with_the_prompt(open_model: OpenModel) -> None:
+    embedder, weights = open_model(2), VARIANTS["fp32"].make(find_pack())
     texts = ["What is ROS 2?", "روبوت", "robot " * 600]
     vectors = embedder.embed_context_queries(texts)
-    assert embedder.has_context_queries
-    assert tokenizer.get_vocab_size() == PROMPT_TOKENS.start
+    assert LIBRARY.get_vocab_size() == PROMPT_TOKENS.start
     assert len(weights["word.q"]) == PROMPT_TOKENS.stop
     for text, vector in zip(texts, vectors, strict=True):
-        start, *rest = tokenizer.encode(text).ids
+        start, *rest = LIBRARY.encode(text).ids
         ids = [start, *PROMPT_TOKENS, *rest]
         ids = ids if len(ids) <= 512 else [*ids[:511], ids[-1]]
         assert vector == pytest.approx(reference(ids, weights).tolist(), abs=2e-5)
     assert embedder.embed_context_queries(texts[:1])[0] == pytest.approx(vectors[0], abs=1e-5)
-
-
-def test_only_the_trained_model_has_context_queries(shared_home: Path) -> None:
-    assert not built_in_embedder(shared_home, 1, model="granite").has_context_queries
 
 
 def test_the_models_limit_is_exact(embedder: Embedder) -> None:
@@ -115,14 +114,15 @@ def test_a_missing_pack_is_an_error_when_needed(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("name", ["BODY", "PROMPT"])
-def test_a_damaged_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(weights_module, name, tmp_path / "body.npz")
-    for exists in (False, True):
-        if exists:
-            (tmp_path / "body.npz").touch()
-        with pytest.raises(ConfigurationError, match="does not have the expected hash") as caught:
-            built_in_embedder(tmp_path, 1).embed_query("x")
-        assert "--force-reinstall" in caught.value.hint
+@pytest.mark.parametrize("exists", [False, True])
+def test_a_damaged_file_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, exists: bool
+) -> None:
+    monkeypatch.setattr(weights_module, name, tmp_path / ("body.npz" if exists else "missing.npz"))
+    (tmp_path / "body.npz").touch()
+    with pytest.raises(ConfigurationError, match="does not have the expected hash") as caught:
+        built_in_embedder(tmp_path, 1).embed_query("x")
+    assert "--force-reinstall" in caught.value.hint
 
 
 def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:
@@ -161,6 +161,7 @@ def make() -> Mock:
 
 
 def test_later_starts_use_the_file(tmp_path: Path, make: Mock) -> None:
+    """A damaged file is written again."""
     for _ in range(3):
         assert weights_module.cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
     make.assert_called_once()
@@ -168,14 +169,10 @@ def test_later_starts_use_the_file(tmp_path: Path, make: Mock) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["w", "w.json"]
     # Windows maps from multiples of 64 KiB.
     assert weights_module.layout(ARRAYS) == {"a": 0, "b": 2 << 16, "c": 3 << 16}
-
-
-@pytest.mark.parametrize("damage", [b"", b"short", content()[:-1] + b"\xff"])
-def test_a_damaged_file_is_written_again(tmp_path: Path, damage: bytes, make: Mock) -> None:
-    weights_module.cached_weights(tmp_path, "w", HASH, make)
-    (tmp_path / "w").write_bytes(damage)
-    assert weights_module.cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
-    assert (tmp_path / "w").read_bytes() == content()
+    for damage in (b"", b"short", content()[:-1] + b"\xff"):
+        (tmp_path / "w").write_bytes(damage)
+        assert weights_module.cached_weights(tmp_path, "w", HASH, make).folder == tmp_path
+        assert (tmp_path / "w").read_bytes() == content()
 
 
 def test_weights_stay_in_memory_if_no_correct_file_can_be_written(tmp_path: Path, make: Mock) -> None:
@@ -189,15 +186,19 @@ def test_weights_stay_in_memory_if_no_correct_file_can_be_written(tmp_path: Path
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("precision", VARIANTS)
-def test_the_hash_of_the_weight_file(shared_home: Path, precision: Precision, model: str) -> None:
-    built_in_embedder(shared_home, 1, precision, model=model).warm_up()
+def test_the_hash_of_the_weight_file(
+    shared_home: Path, open_model: OpenModel, precision: Precision, model: str
+) -> None:
+    open_model(1, precision, model=model).warm_up()
     variant = MODELS[model].variants[precision]
     with (shared_home / "cache" / variant.weights).open("rb") as file:
         assert hashlib.file_digest(file, "sha256").hexdigest() == variant.sha256
 
 
-def test_the_vectors_are_the_same_without_a_file(tmp_path: Path, embedder: Embedder) -> None:
-    in_memory = built_in_embedder(tmp_path / "no" / "home", 2).embed_query("What is ROS 2?")
+def test_the_vectors_are_the_same_without_a_file(
+    tmp_path: Path, open_model: OpenModel, embedder: Embedder
+) -> None:
+    in_memory = open_model(2, home=tmp_path / "no" / "home").embed_query("What is ROS 2?")
     assert in_memory == pytest.approx(embedder.embed_query("What is ROS 2?"), abs=1e-6)
 
 
@@ -225,7 +226,6 @@ def test_damaged_weights_are_removed(tmp_path: Path) -> None:
     assert granite.remove_damaged_weights(tmp_path) == []
 
 
-LIBRARY = new_tokenizer(read_tokenizer(find_pack()))
 ASCII = AsciiTokenizer(MERGES)
 WORDS = ["robot's", "I'll", " 2", "2.0", "''ve", "  ", "\t\n", "aaaaa", "x://y#a", "__init__()", "Ġ", "1e-5"]
 
@@ -252,16 +252,15 @@ def test_a_book_gets_the_tokens_of_the_library() -> None:
     tokens = [(ASCII.encode(line), LIBRARY.encode(line).ids) for line in lines]
     assert all(mine in (None, theirs) for mine, theirs in tokens)
     assert sum(mine is not None for mine, _ in tokens) > 200
-
-
-@pytest.mark.parametrize("text", ["ein Schlüssel?", "what does <mask> mean", "🤖", "a\u00a0b", "x" * 65])
-def test_other_text_is_left_to_the_library(text: str) -> None:
-    assert ASCII.encode(text) is None
+    for text in ("ein Schlüssel?", "what does <mask> mean", "🤖", "a\u00a0b", "x" * 65):
+        assert ASCII.encode(text) is None, "left to the library"
 
 
 @pytest.fixture(scope="module")
-def int8(shared_home: Path) -> Embedder:
-    return open_embedder(Settings("local", "edge", shared_home, threads=2, precision="int8"), print)
+def int8(shared_home: Path) -> Iterator[Embedder]:
+    settings = Settings("local", "edge", shared_home, threads=2, precision="int8")
+    with closing(open_embedder(settings, print)) as embedder:
+        yield embedder
 
 
 def test_vectors_are_close_to_fp32(int8: Embedder, embedder: Embedder, retriever: Retriever) -> None:
@@ -280,28 +279,25 @@ def test_an_fp32_index_is_searched_in_int8(sample_home: Path, int8: Embedder, re
         assert mine.score == pytest.approx(theirs.score, abs=0.02)
 
 
-def test_all_precisions_of_one_model_are_compatible() -> None:
+def test_only_precisions_of_one_model_are_compatible() -> None:
     names = ("int8-weights-fp32", "int8-weights-bf16", "int8-4")
     created = [replace(FINGERPRINT, variant=name) for name in names]
     assert {variant.fingerprint for variant in VARIANTS.values()} <= set(created)
-    assert all(one.is_compatible(other) for one in created for other in created)
+    assert all(left.is_compatible(right) for left in created for right in created)
+    for name in ("model", "revision", "dim", "distance", "variant"):
+        other = replace(FINGERPRINT, **{name: 8 if name == "dim" else "x"})  # type: ignore[arg-type]
+        assert other.is_compatible(other)
+        assert not other.is_compatible(FINGERPRINT)
+        assert not FINGERPRINT.is_compatible(other)
 
 
-@pytest.mark.parametrize("name", ["model", "revision", "dim", "distance", "variant"])
-def test_another_model_is_not_compatible(name: str) -> None:
-    other = replace(FINGERPRINT, **{name: 8 if name == "dim" else "x"})  # type: ignore[arg-type]
-    assert other.is_compatible(other)
-    assert not other.is_compatible(FINGERPRINT)
-    assert not FINGERPRINT.is_compatible(other)
-
-
-def test_wrong_vectors(shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_vectors(open_model: OpenModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = tmp_path / "probe.f32"
     np.roll(np.fromfile(VARIANTS["int8"].probe or "", np.float32), 7).tofile(wrong)
     monkeypatch.setitem(granite.VARIANTS, "int8", VARIANTS["int8"]._replace(probe=wrong))
     for single_query in (False, True):
         with pytest.raises(ConfigurationError, match="wrong numbers on this processor") as caught:
-            built_in_embedder(shared_home, 1, "int8", single_query=single_query).embed_query("x")
+            open_model(1, "int8", single_query=single_query).embed_query("x")
         assert "RECTO_PRECISION=fp32" in caught.value.hint
 
 
@@ -310,7 +306,7 @@ def test_wrong_vectors(shared_home: Path, tmp_path: Path, monkeypatch: pytest.Mo
     [(True, "int8", True), (False, "int8", False), (False, "fp32", True)],
 )
 def test_int8_is_always_optimized_without_dot_products(
-    shared_home: Path,
+    open_model: OpenModel,
     monkeypatch: pytest.MonkeyPatch,
     dot_product: bool,
     precision: Precision,
@@ -319,7 +315,7 @@ def test_int8_is_always_optimized_without_dot_products(
     opened = Mock(side_effect=open_graph)
     monkeypatch.setattr(granite, "open_graph", opened)
     monkeypatch.setattr(granite, "has_int8_dot_product", lambda: dot_product)
-    built_in_embedder(shared_home, 1, precision, single_query=True).embed_query("x")
+    open_model(1, precision, single_query=True).embed_query("x")
     assert opened.call_args.kwargs == {"single_query": expected}
 
 

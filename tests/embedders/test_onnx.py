@@ -20,34 +20,35 @@ import pytest
 
 from recto.embedders import onnx as onnx_module
 from recto.embedders.granite import runtime as graph_module
-from recto.embedders.granite.embedder import FINGERPRINT, VARIANTS, built_in_embedder
+from recto.embedders.granite.embedder import FINGERPRINT, GRANITE, VARIANTS
 from recto.embedders.granite.runtime import OnnxError, OrtSession, find_library, open_with_library
 from recto.embedders.onnx import LocalEmbedder, Sessions
 from recto.errors import ConfigurationError, EmbeddingError
 from recto.protocols import Embedder
 from recto.settings import Precision
+from tests.embedders.conftest import OpenModel
 
 LENGTHS = {"gear": 50, "arm": 3, "leg": 30, "foot": 100, "hand": 3, "eye": 13, "rail": 50}
 TEXTS = [f"{word} " * length for word, length in LENGTHS.items()]
 
 
-def test_the_number_of_threads_does_not_change_the_vectors(shared_home: Path) -> None:
-    alone, many = built_in_embedder(shared_home, 1), built_in_embedder(shared_home, 3)
+def test_the_number_of_threads_does_not_change_the_vectors(open_model: OpenModel) -> None:
+    alone, many = open_model(1), open_model(3)
     assert alone.embed_documents(TEXTS) == many.embed_documents(TEXTS)
     assert alone.embed_queries(TEXTS) == many.embed_queries(TEXTS)
 
 
-def test_progress_is_reported_in_the_callers_thread(shared_home: Path) -> None:
+def test_progress_is_reported_in_the_callers_thread(open_model: OpenModel) -> None:
     seen: list[tuple[int, int, int]] = []
-    embedder = built_in_embedder(shared_home, 2)
+    embedder = open_model(2)
     embedder.embed_documents(TEXTS, lambda *counts: seen.append((*counts, threading.get_ident())))
     assert [done for done, _, _ in seen] == sorted(done for done, _, _ in seen)
     assert seen[-1][:2] == (len(TEXTS), len(TEXTS))
     assert {thread for _, _, thread in seen} == {threading.get_ident()}
 
 
-def test_a_models_failure_in_a_worker_becomes_ours(shared_home: Path) -> None:
-    real = built_in_embedder(shared_home, 2)._loaded()
+def test_a_models_failure_in_a_worker_becomes_ours(open_model: OpenModel) -> None:
+    real = open_model(2)._loaded()
 
     def broken(rows: object) -> Sequence[Sequence[float]]:
         raise RuntimeError("out of memory")
@@ -60,8 +61,8 @@ def test_a_models_failure_in_a_worker_becomes_ours(shared_home: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals are sent to a thread")
-def test_an_interruption_drops_what_has_not_started(shared_home: Path) -> None:
-    real, started, release = built_in_embedder(shared_home, 2)._loaded(), [0], threading.Event()
+def test_an_interruption_drops_what_has_not_started(open_model: OpenModel) -> None:
+    real, started, release = open_model(2)._loaded(), [0], threading.Event()
 
     def interrupt(rows: Sequence[Sequence[int]]) -> Sequence[Sequence[float]]:
         started[0] += 1
@@ -152,15 +153,33 @@ def test_an_invalid_graph_is_an_error(library: Path) -> None:
 
 
 def test_another_library_falls_back_to_the_python_api(
-    shared_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
+    open_model: OpenModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedder: Embedder
 ) -> None:
     (tmp_path / "libonnxruntime.so.9").write_bytes(b"not a library")
     for other in (tmp_path / "libonnxruntime.so.9", Path(_ctypes.__file__)):
         with pytest.raises(OSError, match=str(other.name)):
             OrtSession(other, graph(), 1, {})
         monkeypatch.setattr(graph_module, "find_library", lambda other=other: other)
-        vector = built_in_embedder(shared_home, 1).embed_query("x")
+        vector = open_model(1).embed_query("x")
         assert vector == pytest.approx(embedder.embed_query("x"), abs=1e-6)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux lists the mapped files")
+@pytest.mark.parametrize("precision", VARIANTS)
+def test_closing_releases_the_weights(open_model: OpenModel, precision: Precision) -> None:
+    def mapped() -> int:
+        maps = psutil.Process().memory_maps(grouped=False)
+        return sum(file.path.endswith(VARIANTS[precision].weights.name) for file in maps)
+
+    before, embedder = mapped(), open_model(2, precision)
+    vectors = embedder.embed_documents(TEXTS), embedder.embed_query("x")
+    granite = embedder.for_index(GRANITE.fingerprint)
+    assert granite is not None
+    granite.embed_query("x")
+    assert mapped() > before
+    embedder.close()
+    assert mapped() == before
+    assert (embedder.embed_documents(TEXTS), embedder.embed_query("x")) == vectors, "it is opened again"
 
 
 def test_the_session_works_after_invalid_inputs(library: Path) -> None:
@@ -191,12 +210,12 @@ def test_calls_and_sessions_do_not_leak(library: Path) -> None:
 
 
 @pytest.mark.parametrize("precision", VARIANTS)
-def test_both_apis(shared_home: Path, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
-    with_library = built_in_embedder(shared_home, 2, precision).embed_queries(QUERIES)
-    single_query = built_in_embedder(shared_home, 2, precision, single_query=True)
+def test_both_apis(open_model: OpenModel, precision: Precision, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_library = open_model(2, precision).embed_queries(QUERIES)
+    single_query = open_model(2, precision, single_query=True)
     single = [single_query.embed_query(query) for query in QUERIES]
     monkeypatch.setattr(graph_module, "find_library", lambda: None)
-    with_python = built_in_embedder(shared_home, 2, precision).embed_queries(QUERIES)
+    with_python = open_model(2, precision).embed_queries(QUERIES)
     for result in (with_library, single):
         for left, right in zip(result, with_python, strict=True):
             assert left == pytest.approx(right, abs=1e-6 if precision == "fp32" else 0.02)
@@ -210,8 +229,8 @@ def test_a_truncated_weight_file_is_an_error(shared_home: Path, tmp_path: Path, 
         open_with_library(library, variant.graph.read_bytes(), tmp_path, 1, single_query=True)
 
 
-def test_a_text_beyond_the_models_positions_is_an_error(shared_home: Path) -> None:
-    embedder = built_in_embedder(shared_home, 1)
+def test_a_text_beyond_the_models_positions_is_an_error(open_model: OpenModel) -> None:
+    embedder = open_model(1)
     with pytest.raises(EmbeddingError, match="The embedding model failed"):
         embedder._run(embedder._sessions.single(), [[0, *[5] * 600, 2]])
 

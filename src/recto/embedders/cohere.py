@@ -4,44 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from recto._util.retry import (
-    Call,
-    ClientPerLoop,
-    DeadlineExceeded,
-    Steps,
-    TransientEmbeddingError,
-    arun,
-    document_backoff,
-    redacted,
-    retried,
-    retry_after,
-    retry_within,
-    run,
-)
+from recto._util.retry import Call, Steps, TransientEmbeddingError, redacted, retry_after
 from recto.embedders import normalize_vectors
+from recto.embedders.service import QUERY, Connection, ServiceEmbedder, connection_error
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.plugins import Notify
-from recto.protocols import Progress
 from recto.settings import Settings
 from recto.types.index import CostEstimate, EmbedderFingerprint
 from recto.types.search import Vector
 
-if TYPE_CHECKING:
-    import cohere
-
 _NOTIFY_FROM = 2.0  # seconds; shorter waits are not worth a message
-_BATCH = 96  # the most texts that a call may have
 _LARGEST_RESPONSE = 8 << 20  # bytes: 96 vectors of 1536 numbers take less than 4 MiB
-_QUERY_SECONDS = 10.0
-_DOCUMENT_SECONDS = 60.0
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 _LATER = "Try again in a moment; https://status.cohere.com shows whether the service has a problem."
 
@@ -129,8 +108,12 @@ def open_cohere(settings: Settings, notify: Notify) -> CohereEmbedder:
     )
 
 
-class CohereEmbedder:
-    """Embeds with Cohere: queries fail fast, documents keep the rate limit and are retried with backoff."""
+class CohereEmbedder(ServiceEmbedder):
+    """Embeds with Cohere, and keeps the rate limit of the key."""
+
+    batch_size = 96  # the most texts that a call may have
+    query_seconds = 10.0
+    document_seconds = 60.0
 
     def __init__(
         self,
@@ -146,62 +129,22 @@ class CohereEmbedder:
                 f"RECTO_MODEL={model} is not a Cohere model that Recto supports",
                 hint=f"Supported: {', '.join(MODELS)}.",
             )
+        super().__init__(notify, sleep)
         self.dim, self.max_tokens = MODELS[model].dim, MODELS[model].max_tokens
         # Cohere's models have no revisions.
         self.fingerprint = EmbedderFingerprint(f"cohere/{model}", "1", self.dim, variant="float")
         self._api_key = api_key
         self._model = model
         self._url = url
-        self._notify = notify
-        self._sleep = sleep
         self._throttle = Throttle(limit, notify, sleep=sleep)
-        self._client: cohere.ClientV2 | None = None
-        self._async_clients = ClientPerLoop(self._async_client)
-        self._connecting = threading.Lock()
 
     def estimate(self, texts: int, tokens: int) -> CostEstimate:
         """Estimate calls, minutes with a trial key, and cost."""
-        calls, trial = math.ceil(texts / _BATCH), PACES["trial"]
+        calls, trial = math.ceil(texts / self.batch_size), PACES["trial"]
         minutes = max(calls / trial.calls, texts / trial.inputs, tokens / trial.tokens)
         price = MODELS[self._model].dollars
         cost = None if price is None else round(price * tokens / 1e6, 6)
         return CostEstimate(calls, round(minutes, 2), cost)
-
-    @property
-    def client(self) -> cohere.ClientV2:
-        """The SDK's client, with its own retries off."""
-        with self._connecting:
-            if self._client is None:
-                try:
-                    from cohere import ClientV2
-                except ImportError as error:
-                    raise missing_extra("Cohere", "cloud") from error
-                import httpx
-
-                from recto._util.http import bounded
-
-                client = httpx.Client(**bounded(_LARGEST_RESPONSE, _DOCUMENT_SECONDS))
-                self._client = ClientV2(
-                    self._api_key, base_url=self._url or None, max_retries=0, httpx_client=client
-                )
-            return self._client
-
-    def warm_up(self) -> None:
-        """Import the SDK."""
-        _ = self.client
-
-    def close(self) -> None:
-        """Close the connections."""
-        with self._connecting:
-            if self._client is not None:
-                self._client.__exit__(None, None, None)  # type: ignore[no-untyped-call]
-                self._client = None
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        client = self._async_clients.pop()
-        if client is not None:
-            await client.__aexit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def count_tokens(self, text: str) -> int:
         """Return an upper bound of a text's tokens: Cohere's tokenizer cannot be used offline."""
@@ -209,69 +152,39 @@ class CohereEmbedder:
             (len(piece) + 3) // 4 if piece.isascii() else len(piece.encode()) for piece in _WORD.findall(text)
         )
 
-    def embed_query(self, text: str) -> Vector:
-        """Embed one query."""
-        return self.embed_queries([text])[0]
+    def _connect(self, *, is_async: bool = False) -> Connection:
+        """Open the SDK's client, with its own retries off."""
+        try:
+            from cohere import AsyncClientV2, ClientV2
+        except ImportError as error:
+            raise missing_extra("Cohere", "cloud") from error
+        import httpx
 
-    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries; retry only if the service asks for a wait that fits into the deadline."""
-        return run(self._embed_queries(texts), self.client.embed, self._sleep)
+        from recto._util.http import bounded
 
-    async def aembed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries without blocking the event loop; see `embed_queries`."""
-        return await arun(self._embed_queries(texts), self._async_clients.get().embed)
+        options = bounded(_LARGEST_RESPONSE, self.document_seconds, is_async=is_async)
+        client: Any = httpx.AsyncClient(**options) if is_async else httpx.Client(**options)
+        new_sdk: Any = AsyncClientV2 if is_async else ClientV2
+        sdk = new_sdk(self._api_key, base_url=self._url or None, max_retries=0, httpx_client=client)
+        return Connection(client, sdk.embed)
 
-    def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
-        """Embed chunks within the rate limit; retry transient errors."""
-        return run(self._embed_documents(texts, progress), self.client.embed, self._sleep)
+    def _wait_for_turn(self, texts: Sequence[str]) -> None:
+        self._throttle.wait(len(texts), sum(map(self.count_tokens, texts)))
 
-    def _embed_queries(self, texts: Sequence[str]) -> Steps[list[Vector]]:
-        deadline = time.monotonic() + _QUERY_SECONDS
-        vectors: list[Vector] = []
-        for start in range(0, len(texts), _BATCH):
-            batch = texts[start : start + _BATCH]
-            embed = partial(self._embed, batch, "search_query", "END", deadline)
-            vectors += yield from retried(embed, retry_within(deadline))
-        return vectors
-
-    def _embed_documents(self, texts: Sequence[str], progress: Progress | None) -> Steps[list[Vector]]:
-        vectors: list[Vector] = []
-        for start in range(0, len(texts), _BATCH):
-            batch = texts[start : start + _BATCH]
-
-            def embed(batch: Sequence[str] = batch) -> Steps[list[Vector]]:
-                self._throttle.wait(len(batch), sum(map(self.count_tokens, batch)))
-                return self._embed(batch, "search_document", "NONE", time.monotonic() + _DOCUMENT_SECONDS)
-
-            vectors += yield from retried(embed, document_backoff(self._notify))
-            if progress:
-                progress(len(vectors), len(texts))
-        return vectors
-
-    def _embed(self, texts: Sequence[str], kind: str, truncate: str, deadline: float) -> Steps[list[Vector]]:
+    def _embed_batch(self, texts: Sequence[str], kind: int, deadline: float) -> Steps[list[Vector]]:
         seconds = deadline - time.monotonic()
         arguments = {
             "texts": list(texts),
             "model": self._model,
-            "input_type": kind,
+            "input_type": "search_query" if kind == QUERY else "search_document",
             "embedding_types": ["float"],
-            "truncate": truncate,
+            "truncate": "END" if kind == QUERY else "NONE",
             "request_options": {"timeout_in_seconds": max(1, int(seconds + 0.5)), "max_retries": 0},
         }
         answer = yield Call(arguments, seconds)
         if isinstance(answer, Exception):
             raise self._translated(answer) from None  # the SDK's message contains all headers
         return self._vectors(answer, len(texts))
-
-    def _async_client(self) -> cohere.AsyncClientV2:
-        self.warm_up()  # names the missing extra
-        import httpx
-        from cohere import AsyncClientV2
-
-        from recto._util.http import bounded
-
-        client = httpx.AsyncClient(**bounded(_LARGEST_RESPONSE, _DOCUMENT_SECONDS, is_async=True))
-        return AsyncClientV2(self._api_key, base_url=self._url or None, max_retries=0, httpx_client=client)
 
     def _vectors(self, answer: Any, count: int) -> list[Vector]:
         """Return the vectors of a response, which the SDK does not check."""
@@ -283,15 +196,9 @@ class CohereEmbedder:
         except (ValueError, TypeError, OverflowError) as error:
             raise TransientEmbeddingError("Cohere's response has no usable vectors", hint=_LATER) from error
 
-    def _translated(self, error: Exception) -> RectoError:  # noqa: PLR0911 - a table
+    def _translated(self, error: Exception) -> RectoError:
         """Return Recto's error for one of the SDK, with the service's own message but no request data."""
         status = getattr(error, "status_code", None)
-        if isinstance(error, DeadlineExceeded) or "Timeout" in type(error).__name__:
-            return TransientEmbeddingError("Cohere did not answer in time", hint=_LATER)
-        if type(error).__name__ == "ResponseTooLarge":
-            return EmbeddingError(
-                "Cohere sends more than the vectors that were asked for", hint="Check COHERE_API_URL."
-            )
         if status in (401, 403, 498):
             return ConfigurationError(
                 "Cohere refuses the key in COHERE_API_KEY",
@@ -315,10 +222,7 @@ class CohereEmbedder:
                 "Cohere's response cannot be parsed",
                 hint="Check COHERE_API_URL; a proxy may have replaced the response.",
             )
-        where = self._url or "https://api.cohere.com"
-        return TransientEmbeddingError(
-            f"Cannot connect to Cohere at {where}", hint="Check the network, then try again."
-        )
+        return connection_error("Cohere", error, f"Check the network and COHERE_API_URL. {_LATER}")
 
 
 def _message(body: Any) -> str:

@@ -158,13 +158,13 @@ class FastembedEmbedder:
     """Runs a fastembed model, which fastembed downloads once; the prefixes are those of its model card."""
 
     def __init__(self, name: str, threads: int, **options: Any) -> None:
-        from recto.embedders.openai_wire import known_model
+        from recto.embedders.model_cards import model_card
 
         self._name = name
         self._threads = threads
         self._options = options
         self.dim = _known_dim(name)
-        self._card = known_model(name)
+        self._card = model_card(name)
         prefix = f", prefix {self._card.document!r}" if self._card.document else ""
         self.fingerprint = EmbedderFingerprint(name, "fastembed", self.dim, variant=f"fastembed{prefix}")
         self._model: TextEmbedding | None = None

@@ -83,6 +83,11 @@ class Sessions:
                 self._opened[key] = open()
             return self._opened[key]
 
+    def close(self) -> None:
+        """Release the memory of the model; texts that are being embedded are still finished."""
+        with self._opening:
+            self._opened.clear()
+
 
 @cache
 def has_int8_dot_product() -> bool:
@@ -212,7 +217,7 @@ class LocalEmbedder:
         fast_tokenize: Callable[[str], list[int] | None] | None = None,
         split_words: SplitWords | None = None,
     ) -> None:
-        """Take a tokenizer without padding and truncation.
+        """Store how to open the tokenizer, which neither pads nor truncates, and the model.
 
         `fast_tokenize` tokenizes queries while the tokenizer is not loaded, and `split_words` makes counting
         faster; both return None for text that they do not support.
@@ -232,7 +237,8 @@ class LocalEmbedder:
         self._sessions.single()
 
     def close(self) -> None:
-        """Do nothing: the model holds no connections."""
+        """Release the model's memory; the next call loads the model again."""
+        self._sessions.close()
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, including special tokens."""

@@ -1,79 +1,52 @@
-"""Embed with a server that has OpenAI's embeddings API, such as Ollama, vLLM, OpenAI or Azure.
+"""Embed with a server that has OpenAI's embeddings API, such as Ollama, vLLM, TEI, llama.cpp or OpenAI.
 
-Such a server says little about its model, and some of them hide problems. Before the first use, the embedder
-asks for the vectors of two fixed texts: they give the dimension, and the fingerprint by which another model
-of the same name is noticed. Before the first documents, it checks that the server reads texts to their end.
+Such a server says little about its model. Before the first use, the embedder asks for the vectors of two
+fixed texts: they give the dimension, and the fingerprint by which another model of the same name is noticed
+(decision 14).
 """
 
 from __future__ import annotations
 
-import threading
+import json
+import re
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
-from itertools import cycle, islice
-from math import hypot, inf
-from typing import TYPE_CHECKING, Any, NamedTuple
+from math import inf
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin, urlsplit
 
 from recto._util import PROBE_TEXTS, cosine, probe_revision
-from recto._util.retry import ClientPerLoop, Result, Steps, arun, document_backoff, retried, retry_within, run
-from recto.embedders import text_too_long
-from recto.embedders.openai_wire import (
-    DOCUMENT,
-    QUERY,
-    Endpoint,
-    InputTooLarge,
-    KnownModel,
-    ModelMissing,
-    count_tokens,
-    known_model,
-    to_vectors,
+from recto._util.retry import (
+    Call,
+    Steps,
+    TransientEmbeddingError,
+    redacted,
+    retried,
+    retry_after,
+    retry_within,
 )
-from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, missing_extra
+from recto.embedders import normalize_vectors, text_too_long
+from recto.embedders.model_cards import model_card
+from recto.embedders.service import DOCUMENT, QUERY, Connection, ServiceEmbedder, connection_error
+from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError, missing_extra
 from recto.plugins import Notify
 from recto.protocols import Progress
-from recto.settings import OpenAIOptions, Settings
+from recto.settings import OpenAIOptions, Settings, is_local_address
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
 
 if TYPE_CHECKING:
     import httpx
 
-_QUERY_SECONDS = 30.0  # a local server may have to load the model first
-_DOCUMENT_SECONDS = 120.0
-_PROBE_SECONDS = 60.0
-_PROBE_TRIES = 30
-_CHECK_AGAIN = 1.0
-"""Seconds after which a query also asks for the vector of a probe, to notice that the model was replaced.
-
-A server can be restarted with another model between two calls without any error of a connection. Calls for
-documents always ask for it, so that an index never gets vectors of two models.
-"""
-_BROKEN = ("ReadError", "RemoteProtocolError", "WriteError")
-"""Errors of a connection that the server has closed; a new connection is tried once.
-
-vLLM often closes a connection after it has refused a request, without saying so.
-"""
-_DEFAULT_MAX_TOKENS = 512
-_SHORT = 100  # tokens that every model reads
-_STEP = 64  # lengths are checked in steps of so many tokens
-_SAME_TEXT = 0.99999  # the least cosine of one text with itself
-_SAME_MODEL = 0.999
-_FILLER = ("the", "soil", "and", "the", "rain", "feed", "a", "tree", "in", "the", "old", "park")
-
-
-class Probe(NamedTuple):
-    """What the server returns for the fixed texts, and whether it had normalised the vectors.
-
-    `references` are the vectors of the first text as a query and as a document.
-    """
-
-    references: tuple[Vector, Vector]
-    revision: str
-    normalised: bool
-    dim: int
+_PROBE_SECONDS = 60.0  # large models take as long to load
+_LOADING_SECONDS = 2.0  # between two requests to a server that loads its model
+_CHECK_SECONDS = 1.0  # queries check at most once in this time that the model is still the same
+_SAME_MODEL = 0.999  # cosine of the vectors of a text in two calls; see decision 14
+_ERROR_BYTES = 4 << 20  # of a response without vectors
+_VECTOR_BYTES = 16_384 * 32  # of a vector in JSON: no model has more dimensions, no number more characters
+_CLOSED = ("ReadError", "RemoteProtocolError", "WriteError")  # the server had closed an idle connection
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\s+|[^\sA-Za-z]")
 
 
 def open_openai(settings: Settings, notify: Notify) -> OpenAIEmbedder:
@@ -81,83 +54,51 @@ def open_openai(settings: Settings, notify: Notify) -> OpenAIEmbedder:
     return OpenAIEmbedder(settings.openai, settings.model, notify)
 
 
-class OpenAIEmbedder:
-    """Embeds with a server: queries fail fast, documents are retried, and what comes back is checked."""
+class OpenAIEmbedder(ServiceEmbedder):
+    """Embeds with a server, and checks in every call that the model is still the same."""
+
+    query_seconds = 30.0  # a local server may have to load the model first
+    document_seconds = 120.0  # a batch on a slow processor
 
     def __init__(
         self, options: OpenAIOptions, model: str, notify: Notify, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        card = known_model(model)
-        self._options = options
-        self._model = model
+        super().__init__(notify, sleep)
+        card = model_card(model)
         self._query_prefix = card.query if options.query_prefix is None else options.query_prefix
         self._document_prefix = card.document if options.document_prefix is None else options.document_prefix
-        self.max_tokens = options.max_tokens or card.max_tokens or _DEFAULT_MAX_TOKENS
+        self.max_tokens = options.max_tokens or card.max_tokens
+        self.batch_size = max(1, options.batch_size - 1)  # the probe is one text of a request
+        self._options = options
+        self._model = model
         self._endpoint = Endpoint(options, model)
-        self._notify = notify
-        self._sleep = sleep
-        self._batch = options.batch_size
-        self._client: httpx.Client | None = None
-        self._async_clients: ClientPerLoop[httpx.AsyncClient] = ClientPerLoop(
-            lambda: _httpx().AsyncClient(**self._endpoint.client_options(is_async=True))
-        )
-        self._lock = threading.RLock()
-        self._probe: Probe | None = None
+        self._fingerprint: EmbedderFingerprint | None = None
+        self._references: dict[int, Vector] = {}  # the vector of the first probe text, by the kind of text
         self._checked_at = -inf
-        self._read_length = 0  # tokens up to which the server is known to read texts
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
         """The name of the model and its vectors of two fixed texts; the first use calls the server."""
-        probe = self._probed()
-        variant = f"prefix {self._document_prefix!r}" if self._document_prefix else "no prefix"
-        return EmbedderFingerprint(
-            f"openai/{self._model.removesuffix(':latest')}", probe.revision, probe.dim, variant
-        )
+        with self._lock:
+            if self._fingerprint is None:
+                self._fingerprint = self._run(self._probe())
+            return self._fingerprint
 
     @property
     def dim(self) -> int:
         """The dimension of the vectors."""
-        return self._probed().dim
-
-    @property
-    def batch_size(self) -> int:
-        """The number of texts per call, without the probe."""
-        return max(1, self._batch - 1)
+        return self.fingerprint.dim
 
     def warm_up(self) -> None:
         """Connect, and let the server load the model."""
-        self._probed()
+        _ = self.fingerprint
 
     def describe(self) -> tuple[str, ...]:
-        """Return what is known about the endpoint and its model, and check that it reads a long text."""
-        probe, card = self._probed(), known_model(self._model)
-        self._check_length(min(self.max_tokens, 3 * _STEP))
-        length_origin = "says the model card" if card.max_tokens else "assumed: set RECTO_OPENAI_MAX_TOKENS"
-        if self._options.max_tokens:
-            length_origin = "RECTO_OPENAI_MAX_TOKENS"
-        is_known = card != KnownModel()
-        origin = "of the model card" if is_known else "the model is not known: check its model card"
+        """Return the address of the server, and what it does not tell."""
         return (
-            f"Endpoint: {self._endpoint.shown}",
-            f"Dimension {probe.dim}, {'normalised' if probe.normalised else 'not normalised: Recto does it'}",
-            f"Reads {self.max_tokens} tokens ({length_origin}); "
-            f"texts of {self._read_length} tokens are read to their end",
-            f"Prefix of queries {self._query_prefix!r}, of documents {self._document_prefix!r} ({origin})",
+            f"{self._endpoint.url}: {self.dim} dimensions, prefix of queries {self._query_prefix!r}, "
+            f"of documents {self._document_prefix!r}",
         )
-
-    def close(self) -> None:
-        """Close the connections."""
-        with self._lock:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        client = self._async_clients.pop()
-        if client is not None:
-            await client.aclose()
 
     def count_tokens(self, text: str) -> int:
         """Return an upper estimate of the tokens of a document: the server's tokenizer cannot be used."""
@@ -167,182 +108,218 @@ class OpenAIEmbedder:
         """Return what counts the tokens of documents in other processes."""
         return partial(count_tokens, self._document_prefix)
 
-    def embed_query(self, text: str) -> Vector:
-        """Embed one query."""
-        return self.embed_queries([text])[0]
-
-    def embed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries; retry only if the server asks for a wait that fits into the deadline."""
-        self._probed()
-        return self._run(self._embed(self._with_prefix(texts), QUERY))
-
-    async def aembed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries without blocking the event loop; see `embed_queries`."""
-        if self._probe is None:
-            from asyncio import to_thread
-
-            await to_thread(self._probed)
-        return await arun(self._embed(self._with_prefix(texts), QUERY), self._async_clients.get().request)
-
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
-        """Embed chunks; retry transient errors, and split batches that are too large for the server."""
-        lengths = [self.count_tokens(text) for text in texts]
-        longest = max(lengths, default=0)
-        if longest > self.max_tokens:
-            raise text_too_long(texts[lengths.index(longest)], longest, self.max_tokens)
-        self._probed()
-        self._check_length(min(self.max_tokens, -(-longest // _STEP) * _STEP))
-        return self._run(self._embed([self._document_prefix + text for text in texts], DOCUMENT, progress))
+        """Embed chunks; retry transient errors."""
+        too_long = next((text for text in texts if self.count_tokens(text) > self.max_tokens), None)
+        if too_long is not None:
+            raise text_too_long(too_long, self.count_tokens(too_long), self.max_tokens)
+        return super().embed_documents(texts, progress)
 
-    def _with_prefix(self, queries: Sequence[str]) -> list[str]:
-        """Return queries with their prefix, cut to what the model reads."""
-        prefix, limit = self._query_prefix, max(_SHORT, self.max_tokens)
-        texts = []
-        for text in queries:
-            while (count := count_tokens(prefix, text)) > limit and len(text) > 1:
-                text = text[: max(1, min(len(text) - 1, len(text) * limit // count))]  # noqa: PLW2901
-            texts.append(prefix + text)
-        return texts
+    def _connect(self, *, is_async: bool = False) -> Connection:
+        client = self._endpoint.new_client(self.document_seconds, is_async=is_async)
+        return Connection(client, client.request)
 
-    def _check_length(self, tokens: int) -> None:
-        """Raise an error if the server ignores the end of a text of so many tokens.
-
-        Every word of the filler is one token. Two texts that differ in their last tenth have the same vector
-        only if that tenth is not read.
-        """
-        if tokens <= self._read_length:
-            return
-        head = list(islice(cycle(_FILLER), max(1, tokens - tokens // 10 - 2)))
-        texts = [" ".join([*head, *[word] * (tokens // 10)]) for word in ("fire", "song")]
-        left, right = self._run(self._embed(texts, DOCUMENT))
-        if cosine(left, right) >= _SAME_TEXT:
-            raise EmbeddingError(
-                f"{self._endpoint.shown} ignores the end of a text of {tokens} tokens without saying so",
-                hint="Set RECTO_OPENAI_MAX_TOKENS to the length that it reads, or raise the server's limit "
-                "(Ollama: `PARAMETER num_ctx` in the Modelfile).",
-            )
-        self._read_length = tokens
-
-    def _probed(self) -> Probe:
-        with self._lock:
-            if self._probe is None:
-                self._probe = self._run(self._ask_probe())
-                self._endpoint.largest_dim = self._probe.dim
-                self._checked_at = time.monotonic()
-            return self._probe
-
-    def _ask_probe(self) -> Steps[Probe]:
+    def _probe(self) -> Steps[EmbedderFingerprint]:
+        """Ask for the vectors of the fixed texts, and wait for a server that loads its model."""
         deadline = time.monotonic() + _PROBE_SECONDS
-        backoff = retry_within(deadline, _PROBE_TRIES)
+        backoff = retry_within(deadline, int(_PROBE_SECONDS / _LOADING_SECONDS))
         texts = [self._document_prefix + text for text in PROBE_TEXTS]
-        rows = yield from retried(partial(self._post, texts, DOCUMENT, deadline), backoff)
+        rows = yield from retried(partial(self._endpoint.post, texts, DOCUMENT, deadline), backoff)
         expected, dim = self._options.dimensions, len(rows[0])
         if expected is not None and dim != expected:
             raise ConfigurationError(
-                f"{self._endpoint.shown} ignores RECTO_OPENAI_DIMENSIONS={expected}, and returns {dim}",
+                f"{self._endpoint.url} ignores RECTO_OPENAI_DIMENSIONS={expected}, and returns {dim}",
                 hint="The server or the model does not support other dimensions. Unset it.",
             )
-        normalised = all(abs(hypot(*row) - 1) < 1e-3 for row in rows)
-        as_documents = as_queries = to_vectors(rows, dim)
-        if self._endpoint.input_types is not None:  # then a query has another vector than a document
-            rows = yield from retried(partial(self._post, texts, QUERY, deadline), backoff)
-            as_queries = to_vectors(rows, dim)
-        return Probe((as_queries[0], as_documents[0]), probe_revision(as_documents), normalised, dim)
+        vectors = normalize_vectors(rows, len(texts), dim)
+        self._references[DOCUMENT] = vectors[0]
+        if self._options.input_types is None:
+            self._references[QUERY] = vectors[0]
+        self._checked_at = time.monotonic()
+        variant = f"prefix {self._document_prefix!r}" if self._document_prefix else "no prefix"
+        name = f"openai/{self._model.removesuffix(':latest')}"
+        return EmbedderFingerprint(name, probe_revision(vectors), dim, variant)
 
-    def _embed(self, texts: list[str], kind: int, progress: Progress | None = None) -> Steps[list[Vector]]:
-        """Embed in batches; split what the server refuses as too large, and cut a query or report a text."""
-        query_end = time.monotonic() + _QUERY_SECONDS
-        backoff = retry_within(query_end) if kind == QUERY else document_backoff(self._notify)
-        size = self.batch_size
-        batches = deque(texts[start : start + size] for start in range(0, len(texts), size))
-        vectors: list[Vector] = []
-        while batches:
-            batch = batches.popleft()
-
-            def embed(batch: list[str] = batch) -> Steps[list[Vector]]:
-                deadline = query_end if kind == QUERY else time.monotonic() + _DOCUMENT_SECONDS
-                return self._embed_batch(batch, kind, deadline)
-
-            try:
-                vectors += yield from retried(embed, backoff)
-            except InputTooLarge as error:
-                half = len(batch) // 2
-                if half:
-                    self._batch = min(self._batch, half)  # further batches need not fail first
-                    batches.extendleft((batch[half:], batch[:half]))
-                elif kind == QUERY and len(batch[0]) > _SHORT:
-                    batches.appendleft([batch[0][: len(batch[0]) // 2]])
-                else:
-                    raise _too_long(error, batch[0]) from None
-                continue
-            if progress:
-                progress(len(vectors), len(texts))
-        return vectors
-
-    def _embed_batch(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
-        """Embed a batch, and check that the model is still the one that was probed."""
-        probe, rows = self._probed(), list[Vector]()
-        # A probe that fits into the batch costs nothing; one more call is made only when a check is due.
-        room = kind == DOCUMENT and len(texts) < self._batch
-        if room or time.monotonic() - self._checked_at > _CHECK_AGAIN:
-            texts = [*texts, self._document_prefix + PROBE_TEXTS[0]]
-            reference: Vector | None = probe.references[kind]
-        else:
-            reference = None
-        for start in range(0, len(texts), self._batch):  # if a batch is full, the probe is a call of its own
-            rows += yield from self._post(texts[start : start + self._batch], kind, deadline)
-        vectors = to_vectors(rows, probe.dim)
-        if reference is not None:
-            if cosine(vectors.pop(), reference) < _SAME_MODEL:
-                raise FingerprintMismatch(
-                    f"{self._endpoint.shown} now has another model under the name {self._model}",
-                    hint="Restore the model, or run `recto index PATH` and restart the service.",
-                )
+    def _embed_batch(self, texts: Sequence[str], kind: int, deadline: float) -> Steps[list[Vector]]:
+        """Embed a batch with a probe text, which shows whether the model is still the same."""
+        sent = [self._query(text) if kind == QUERY else self._document_prefix + text for text in texts]
+        is_checked = kind == DOCUMENT or time.monotonic() - self._checked_at > _CHECK_SECONDS
+        if is_checked:
+            sent.append(self._document_prefix + PROBE_TEXTS[0])
+        rows: list[Vector] = []
+        size = self._options.batch_size
+        for start in range(0, len(sent), size):  # two requests only if `batch_size` is 1
+            rows += yield from self._endpoint.post(sent[start : start + size], kind, deadline)
+        if any(len(row) != self.dim for row in rows):
+            raise self._another_model()
+        vectors = normalize_vectors(rows, len(sent), self.dim)
+        if is_checked:
+            vector = vectors.pop()
+            if cosine(vector, self._references.setdefault(kind, vector)) < _SAME_MODEL:
+                raise self._another_model()
             self._checked_at = time.monotonic()
         return vectors
 
-    def _post(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
-        """Send texts, a second time if the server had closed the connection; return vectors as received."""
-        reply = yield self._endpoint.embed(texts, kind, deadline - time.monotonic())
-        if type(reply).__name__ in _BROKEN:
-            reply = yield self._endpoint.embed(texts, kind, deadline - time.monotonic())
-        if isinstance(reply, Exception):
-            self._checked_at = -inf  # a server that was restarted may have another model
-            raise self._endpoint.translated(reply) from None
+    def _query(self, text: str) -> str:
+        """Return a query with its prefix, cut to what the model reads."""
+        while (count := count_tokens(self._query_prefix, text)) > self.max_tokens and len(text) > 1:
+            text = text[: max(1, min(len(text) - 1, len(text) * self.max_tokens // count))]
+        return self._query_prefix + text
+
+    def _another_model(self) -> FingerprintMismatch:
+        return FingerprintMismatch(
+            f"{self._endpoint.url} now has another model under the name {self._model}",
+            hint="Restore the model, or run `recto index PATH` and restart the service.",
+        )
+
+
+class Endpoint:
+    """Writes the requests to a server, and reads its responses. Keys never appear in its messages."""
+
+    def __init__(self, options: OpenAIOptions, model: str) -> None:
+        parts = urlsplit(options.url)
+        path = parts.path.rstrip("/") or "/v1"
+        self.url = f"{parts.scheme}://{parts.netloc}{path.removesuffix('/embeddings')}"
+        self._query = f"?{parts.query}" if parts.query else ""
+        self._options = options
+        self._model = model
+
+    def new_client(self, seconds: float, *, is_async: bool) -> Any:
+        """Return a client that sends the key to this server only."""
         try:
-            return self._endpoint.rows(reply, len(texts))
-        except ModelMissing as error:
-            missing = error
-        names = _model_names((yield self._endpoint.list_models()))
-        hint = f"It has: {', '.join(names[:20])}. " if names else ""
-        raise ConfigurationError(missing.message, hint=hint + missing.hint)
+            import httpx
+        except ImportError as error:
+            raise missing_extra("RECTO_EMBEDDER=openai", "openai") from error
+        from recto._util.http import owner_client
 
-    def _run(self, steps: Steps[Result]) -> Result:
-        with self._lock:
-            self._client = self._client or _httpx().Client(**self._endpoint.client_options())
-            send = self._client.request
-        return run(steps, send, self._sleep)
+        headers = {"Content-Type": "application/json"}
+        if self._options.api_key:
+            headers["Authorization"] = f"Bearer {self._options.api_key}"
+        is_local = is_local_address(self.url)
+        options = owner_client(self.url, headers, _ERROR_BYTES, seconds, is_local=is_local, is_async=is_async)
+        return httpx.AsyncClient(**options) if is_async else httpx.Client(**options)
+
+    def post(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
+        """Send texts, a second time if the server had closed the connection; return vectors as received."""
+        reply = yield self._request(texts, kind, deadline - time.monotonic())
+        if type(reply).__name__ in _CLOSED:
+            reply = yield self._request(texts, kind, deadline - time.monotonic())
+        if isinstance(reply, Exception):
+            hint = "Is the server running? Check RECTO_OPENAI_URL, its log and, with https, SSL_CERT_FILE."
+            raise connection_error(self.url, reply, hint) from None
+        return self._read(reply, len(texts))
+
+    def _request(self, texts: list[str], kind: int, seconds: float) -> Call:
+        from recto._util.http import BOUNDS
+
+        body: dict[str, Any] = {"model": self._model, "input": texts}
+        if self._options.dimensions is not None:
+            body["dimensions"] = self._options.dimensions
+        if self._options.input_types is not None:
+            body["input_type"] = self._options.input_types[kind]
+        arguments = {
+            "method": "POST",
+            "url": f"{self.url}/embeddings{self._query}",
+            "content": json.dumps(body).encode(),
+            "timeout": max(1.0, seconds),
+            "extensions": {BOUNDS: (_ERROR_BYTES + len(texts) * _VECTOR_BYTES, seconds)},
+        }
+        return Call(arguments, seconds)
+
+    def _read(self, response: httpx.Response, count: int) -> list[Vector]:
+        """Return the vectors of a response in the order of the texts; raise what a refusal means."""
+        try:
+            answer = response.json()
+        except (ValueError, RecursionError):
+            answer = None
+        fields = answer if isinstance(answer, dict) else {}
+        if response.status_code != 200:
+            raise self._refusal(response, response.status_code, fields)
+        if fields.get("error"):  # LM Studio reports errors with status 200
+            raise self._refusal(response, 400, fields)
+        entries = fields.get("data")
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise TransientEmbeddingError(
+                f"The response of {self.url} has no vectors",
+                hint="Check RECTO_OPENAI_URL: it usually ends with /v1. A proxy may have answered instead.",
+            )
+        indexes = [entry.get("index", position) for position, entry in enumerate(entries)]
+        if any(type(index) is not int for index in indexes) or sorted(indexes) != list(range(count)):
+            raise TransientEmbeddingError(
+                f"{self.url} returned {len(entries)} vectors for {count} texts, or not one for each",
+                hint="Set RECTO_OPENAI_BATCH_SIZE=1 if this happens again.",
+            )
+        by_index = dict(zip(indexes, entries, strict=True))
+        return [self._numbers(by_index[index].get("embedding")) for index in range(count)]
+
+    def _numbers(self, value: object) -> Vector:
+        try:
+            if isinstance(value, list) and value:
+                return [float(number) for number in value]
+        except (TypeError, ValueError, OverflowError):
+            pass
+        raise TransientEmbeddingError(
+            f"The response of {self.url} has a vector that cannot be read",
+            hint=f"Is {self._model} an embedding model? If the server returns a vector for every token, set "
+            "its pooling as the model card says.",
+        )
+
+    def _refusal(self, response: httpx.Response, status: int, fields: dict[str, Any]) -> RectoError:
+        """Return the error for a refused request, with the server's own message."""
+        url, message = self.url, redacted(_message(fields), self._options.api_key)
+        if 300 <= status < 400:
+            target = urljoin(url, response.headers.get("location", "")).partition("?")[0]
+            return ConfigurationError(
+                f"{url} redirects to {redacted(target, self._options.api_key)}",
+                hint="Recto follows no redirects, so that no key reaches another host. "
+                "If you trust this address, set RECTO_OPENAI_URL to it.",
+            )
+        if status in (401, 403):
+            problem = "refuses the key" if self._options.api_key else "needs a key"
+            return ConfigurationError(f"{url} {problem}: {message}", hint="Check RECTO_OPENAI_API_KEY.")
+        if status == 404:
+            return ConfigurationError(
+                f"{url} has no embeddings API, or not the model {self._model} (404): {message}",
+                hint="Check RECTO_OPENAI_URL, which usually ends with /v1, and RECTO_MODEL "
+                "(Ollama: `ollama pull NAME`). The whole address, up to /embeddings, works, too.",
+            )
+        pause = _LOADING_SECONDS if "loading" in message.lower() else retry_after(response.headers)
+        if status == 429 or status >= 500:
+            problem = "limits the rate of requests" if status == 429 else "is not available"
+            return TransientEmbeddingError(
+                f"{url} {problem} ({status}): {message}",
+                hint="Try again in a moment, and check the server's log or your account.",
+                retry_after=pause,
+            )
+        return EmbeddingError(
+            f"{url} refuses the request ({status}): {message}",
+            hint="Check RECTO_MODEL and the server's log. If the texts are too large, reduce "
+            "RECTO_OPENAI_BATCH_SIZE or RECTO_OPENAI_MAX_TOKENS.",
+        )
 
 
-def _httpx() -> Any:
-    try:
-        import httpx
-    except ImportError as error:
-        raise missing_extra("RECTO_EMBEDDER=openai", "openai") from error
-    return httpx
+def _message(fields: dict[str, Any]) -> str:
+    """Return the server's message, wherever the response has it."""
+    reason: Any = fields
+    for name in ("error", "detail", "message"):
+        if isinstance(reason, dict) and reason.get(name):
+            reason = reason[name]
+    if isinstance(reason, list) and reason and isinstance(reason[0], dict):  # FastAPI, with the texts
+        reason = reason[0].get("msg")
+    return reason[:300] if isinstance(reason, str) else "no reason given"
 
 
-def _too_long(error: InputTooLarge, text: str) -> EmbeddingError:
-    count = count_tokens("", text)
-    return EmbeddingError(
-        f"{error.message} This text has about {count} tokens: {text[:60]!r} …",
-        hint=f"Set RECTO_OPENAI_MAX_TOKENS to less than {count}, and index again, or raise the "
-        "server's limit (llama.cpp: -ub, vLLM: --max-model-len, Ollama: num_ctx).",
-    )
+def count_tokens(prefix: str, text: str) -> int:
+    """Return an upper estimate of the tokens of a text, special tokens and the prefix included.
 
-
-def _model_names(reply: Any) -> list[str]:
-    """Return the names in the answer of `/v1/models`, which is optional; `reply` may be an error."""
-    with suppress(AttributeError, KeyError, RecursionError, TypeError, ValueError):
-        return [str(entry["id"]) for entry in reply.json()["data"]]
-    return []
+    Four letters of a word, a digit, a sign, a letter of another alphabet, and white space other than a single
+    space count as a token each, and a Chinese character as two.
+    """
+    count = 2
+    for piece in _WORD.findall(prefix + text):
+        if piece.isspace():
+            count += len(piece) - (piece[-1] == " ")
+        else:
+            size = len(piece.encode("utf-8", "replace"))
+            count += (size + 3) // 4 if piece.isascii() else max(1, size - 1)
+    return count

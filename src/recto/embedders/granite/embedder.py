@@ -77,16 +77,15 @@ def _built_in(
     fingerprint: EmbedderFingerprint,
     hashes: tuple[str, str],
     make: tuple[Callable[[Path], Arrays], Callable[[Path], Arrays]],
-    folder: str = "",
 ) -> BuiltInModel:
-    """Return a model in both precisions; `folder` is where the cache has its weight files."""
+    """Return a model in fp32 and int8; the graphs contain the names of the weight files."""
     fp32 = Variant(
-        fingerprint, _HERE / "granite.onnx", Path(folder, "granite-fp32.weights"), hashes[0], make[0]
+        fingerprint, _HERE / "granite.onnx", Path(name, "granite-fp32.weights"), hashes[0], make[0]
     )
     int8 = Variant(
         replace(fingerprint, variant="int8-4"),  # the number changes with the vectors
         _HERE / "granite-int8.onnx",
-        Path(folder, "granite-int8.weights"),
+        Path(name, "granite-int8.weights"),
         hashes[1],
         make[1],
         _HERE / f"{name}-int8-probe.f32",
@@ -116,7 +115,6 @@ RECTO_EN_1 = _built_in(
         "969aad510000c22e6fa839cfc55393e1b360eac5d91b4337fd3ff13fa9333d50",
     ),
     (read_body, read_int8_body),
-    BUILT_IN_MODEL,
 )
 VARIANTS, FINGERPRINT = RECTO_EN_1.variants, RECTO_EN_1.fingerprint
 MODELS = {model.name: model for model in (RECTO_EN_1, GRANITE)}
@@ -144,7 +142,8 @@ class BuiltInEmbedder(LocalEmbedder):
             AsciiTokenizer(MERGES).encode,
             ascii_words,
         )
-        self._open_other = cache(open_other)
+        self._open_other = open_other
+        self._others: dict[str, LocalEmbedder] = {}
         self.has_context_queries = fingerprint.model == BUILT_IN_MODEL
 
     def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
@@ -156,8 +155,16 @@ class BuiltInEmbedder(LocalEmbedder):
         """Return the embedder of the built-in model that made an index, or None if another model did."""
         for model in MODELS.values():
             if index.is_compatible(model.fingerprint):
-                return self._open_other(model.name)
+                if model.name not in self._others:
+                    self._others[model.name] = self._open_other(model.name)
+                return self._others[model.name]
         return None
+
+    def close(self) -> None:
+        """Release the memory of both models; the next call loads them again."""
+        super().close()
+        for other in self._others.values():
+            other.close()
 
 
 def built_in_embedder(
