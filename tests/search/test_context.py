@@ -14,8 +14,8 @@ from recto.evaluation.integrity import embedded_text
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder
 from recto.search.context import Context, build_context, context_scores, prefer_page
-from recto.search.packing import OMISSION
 from recto.search.markdown import _code_blocks, clean_markdown, one_line
+from recto.search.packing import OMISSION
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
 from recto.types.search import MODES, Chunk, Filters, Hit, Mode, Vector

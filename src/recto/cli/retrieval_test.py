@@ -36,7 +36,8 @@ from recto.contracts.retrieval_test import (
 )
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.plugins import Notify
-from recto.search.query import CONTRACT_MODES, DEFAULT_TOP_K
+from recto.search.query import CONTRACT_MODES
+from recto.types.request import DEFAULT_TOP_K
 
 if TYPE_CHECKING:
     from recto.types.search import Mode

@@ -20,10 +20,9 @@ from recto.protocols import Embedder, Index
 from recto.search.lexical import read_lexicon
 from recto.search.markdown import first_sentence
 from recto.search.pipeline import OpenIndex, search_index
-from recto.search.query import MAX_QUERY
 from recto.search.response import answerable
 from recto.types.index import Calibration
-from recto.types.request import SearchRequest
+from recto.types.request import MAX_QUERY, SearchRequest
 from recto.types.search import Chunk
 
 _QUESTIONS = 32  # with the in-book ones, a single call to a service that takes 96 texts

@@ -13,8 +13,9 @@ from recto.evaluation.integrity import similar
 from recto.protocols import Index, Progress
 from recto.search.markdown import first_sentence
 from recto.search.pipeline import nearest_chunks
-from recto.search.query import MAX_QUERY, current_edition
+from recto.search.query import current_edition
 from recto.search.retriever import Retriever
+from recto.types.request import MAX_QUERY
 from recto.types.search import HEADING_SEPARATOR, Chunk, Hit, Mode
 
 WITHIN = 5

@@ -26,11 +26,10 @@ from recto.protocols import Index, Progress, Store
 from recto.search.analyzer import STOP_WORDS, count_words, query_words, word_terms
 from recto.search.lexical import Lexicon, analyzed_text, count_terms
 from recto.search.pipeline import OpenIndex, PreparedQuery, search_index
-from recto.search.query import MAX_QUERY
 from recto.search.query_log import normalize, read_query_log
 from recto.search.response import NOT_COVERED_BELOW, answerable
 from recto.search.retriever import Retriever
-from recto.types.request import SearchRequest
+from recto.types.request import MAX_QUERY
 from recto.types.search import Chunk, Hit, Vector
 
 MAX_DISTINCT = 2000
@@ -277,10 +276,10 @@ def _search(
     If the probability is unknown, a query counts as answered if its nearest chunk is above the noise floor.
     """
     calibration, noise_floor = opened.index.info.calibration, opened.index.info.noise_floor
-    nearest = search_index(opened.index, queries, SearchOptions(_NEAREST, "dense"))
+    nearest = search_index(opened.index, queries, SearchRequest(top_k=_NEAREST, mode="dense"))
     probabilities: list[float | None] = [None] * len(queries)
     if opened.lexicon is not None and calibration is not None:
-        hybrid = search_index(opened.index, queries, SearchOptions(1))
+        hybrid = search_index(opened.index, queries, SearchRequest(top_k=1))
         probabilities = [answerable(result.evidence, result.query.lexical, calibration) for result in hybrid]
     for query, result, probability in zip(batch, nearest, probabilities, strict=True):
         hits = result.hits

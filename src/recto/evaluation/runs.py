@@ -12,9 +12,9 @@ from recto.errors import InvalidArgument
 from recto.evaluation.binding import Bound, Missing, bind, bind_by_name
 from recto.evaluation.measures import DEFAULT_MEASURES, Measure, ScoreEstimate, estimate
 from recto.evaluation.suites import DEFAULT_THRESHOLD, Expectation, Suite
-from recto.search.query import DEFAULT_TOP_K, MAX_TOP_K
 from recto.search.retriever import Retriever
 from recto.types.index import Fingerprint
+from recto.types.request import DEFAULT_TOP_K, MAX_TOP_K
 from recto.types.search import Filters, Hit, Mode, SearchResponse
 
 _BATCH = 32

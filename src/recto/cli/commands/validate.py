@@ -15,8 +15,8 @@ from recto._util.text import plural
 from recto.cli import Exit, connect_all, echo_json, echo_text, one_line, options, save_report, table, warn
 from recto.cli.retrieve import VALIDATE, check_book, command_line, validate_contract, warm_up
 from recto.errors import InvalidArgument
-from recto.search.query import DEFAULT_TOP_K
 from recto.settings import check_collection_name
+from recto.types.request import DEFAULT_TOP_K
 from recto.types.search import Mode
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from recto.contracts import DEFAULT_COLLECTIONS, TEST_COLLECTION
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.plugins import Notify
 from recto.search.pipeline import nearest_chunks
-from recto.search.query import DEFAULT_TOP_K, FLAGS, check_query, check_top_k, current_edition, vector_problem
+from recto.search.query import FLAGS, check_query, check_top_k, current_edition, vector_problem
 from recto.settings import Settings, check_collection_name
+from recto.types.request import DEFAULT_TOP_K
 from recto.types.search import Hit, Mode
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from recto.evaluation import suites
 from recto.evaluation.binding import Target, module_target, page_target, passage_target
 from recto.evaluation.suites import Expectation
 from recto.plugins import Notify
-from recto.search.query import DEFAULT_TOP_K
+from recto.types.request import DEFAULT_TOP_K
 
 QUERIES_PER_MINUTE = 10
 """The default rate of a suite's queries to Cohere; --delay overrides it."""
