@@ -23,8 +23,8 @@ from recto.contracts.retrieval_test import (
     QdrantAPIError,
     SearchResult,
 )
-from recto.search.query import DEFAULT_TOP_K
 from recto.settings import COHERE_MODEL as MODEL
+from recto.types.request import DEFAULT_TOP_K
 
 __all__ = [
     "MAX_TOP_K",

@@ -16,7 +16,8 @@ import pytest
 from recto.cli import Exit
 from recto.cli.commands.shell import COMMANDS, ShellSession
 from recto.search.retriever import Retriever
-from recto.types.search import NO_FILTERS, Filters
+from recto.types.request import SearchRequest
+from recto.types.search import Filters
 from tests.cli.terminals import CTRL_C, CTRL_D, TAB, UP, Terminal, piped
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.server import hang, status
@@ -31,7 +32,7 @@ class Session:
     """A session whose lines must succeed, or fail with a code; both return what they print."""
 
     def __init__(self, retriever: Retriever, capsys: pytest.CaptureFixture[str]) -> None:
-        self.shell = ShellSession(retriever, NO_FILTERS, 5, None, "hybrid", False, False, False)
+        self.shell = ShellSession(retriever, SearchRequest(), False, False, False)
         self._capsys = capsys
 
     def run(self, *lines: str) -> str:
@@ -72,7 +73,7 @@ def test_settings_of_the_next_queries(session: Session) -> None:
     assert session.run(":top 2", "robot").startswith("2 results in ")
     for wrong in ("", "0", "101", "x", "-1", "9" * 5000):
         assert ":top must be between 1 and 100" in session.fail(f":top {wrong}")
-    assert (session.shell.mode, session.shell.top_k) == ("hybrid", 2)
+    assert (session.shell.request.mode, session.shell.request.top_k) == ("hybrid", 2)
 
 
 def test_modules(session: Session) -> None:
@@ -85,7 +86,7 @@ def test_modules(session: Session) -> None:
     assert modules <= {"simulation", "isaac"}
     assert session.shell.prompt == "recto (simulation,ISAAC)> "
     session.run(":module off")
-    assert (session.shell.filters, session.shell.prompt) == (Filters(), "recto> ")
+    assert (session.shell.request.filters, session.shell.prompt) == (Filters(), "recto> ")
     session.run(":module simulaton")
     assert session.shell.run("robot") == Exit.NO_RESULTS
 

@@ -83,7 +83,7 @@ def test_ranks_are_those_of_the_search(tmp_path: Path, top_k: int) -> None:
     best = publish_with_a_late_candidate(tmp_path, query, embedder)
     retriever = Retriever(embedder, EdgeStore(tmp_path), "late")
     response = retriever.search(query, top_k=top_k)
-    found = explain(retriever, query, top_k, passage=best.text)
+    found = explain(retriever, query, top_k=top_k, passage=best.text)
     assert tuple(ranked.hit for ranked in found.shown) == response.hits
     assert [ranked.rank for ranked in (*found.shown, *found.near_misses)] == list(range(1, top_k + 6))
     assert (response.hits[0].chunk == best) == (top_k > 3)

@@ -44,14 +44,16 @@ def test_threads_share_one(retriever: Retriever, sample_home: Path, monkeypatch:
 
     def ask(_: int) -> str:
         ready.wait(30)
-        return client.search(QUESTION, top_k=1).hits[0].chunk.id
+        return client.search(QUESTION, {"top_k": 1}).hits[0].chunk.id
 
     monkeypatch.setattr(api, "connect", counted)
     client = CollectionClient("rag_embedding")
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(ask, range(4))) == {retriever.search(QUESTION).hits[0].chunk.id}
     assert connections == ["rag_embedding"]
-    lexical = CollectionClient("rag_embedding").asearch(QUESTION, top_k=1, module="ros2", mode="lexical")
+    lexical = CollectionClient("rag_embedding").asearch(
+        QUESTION, {"top_k": 1, "module": "ros2", "mode": "lexical"}
+    )
     assert asyncio.run(lexical).hits
     client.retriever().close()
 

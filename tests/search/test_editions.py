@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from recto.evaluation.explain import Verdict, explain
 from recto.evaluation.runs import Options, run_suite
 from recto.evaluation.suites import Expectation, Suite
 from recto.search.pages import read_outline
-from recto.search.query import make_filters, split_preferred
 from recto.search.retriever import Retriever
 from recto.server.static_export import export_static
 from recto.stores.edge import EdgeStore
@@ -89,11 +87,8 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Retriever:
 
 
 def search(book: Retriever, options: dict[str, str], mode: Any = "hybrid") -> SearchResponse:
-    given = dict(options)
-    preferred = split_preferred(given.pop("prefer", None))
-    return book.search(
-        "pump", top_k=50, filters=replace(make_filters(**given), preferred=preferred), mode=mode
-    )
+    given: Any = options
+    return book.search("pump", top_k=50, mode=mode, **given)
 
 
 def addresses(response: SearchResponse) -> set[str]:

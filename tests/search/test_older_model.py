@@ -107,4 +107,4 @@ def test_document_004_with_the_older_model(older: EdgeStore, home: Path) -> None
         (expected,) = Retriever(granite_embedder(), older, NAME).search(QUERY, top_k=1, mode="dense").hits
         assert [hit.score for hit in hits] == pytest.approx([expected.score])
         with pytest.raises(QdrantAPIError, match="was indexed with .* but embed_query embeds with"):
-            backend.search(backend.embed(QUERY), top_k=1, filters=NAME)
+            backend.search(backend.embed(QUERY), 1, NAME)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from recto.errors import InvalidArgument
 from recto.search.query import make_options, make_request
@@ -108,6 +109,11 @@ def test_a_new_option_or_field_touches_few_files() -> None:
 def test_the_http_models_have_the_options(operation: Any) -> None:
     from recto.server.http import models
 
-    model = {"search": models.SearchBody, "batch": models.BatchBody, "related": models.RelatedBody}[operation]
+    bodies: dict[str, type[BaseModel]] = {
+        "search": models.SearchBody,
+        "batch": models.BatchBody,
+        "related": models.RelatedBody,
+    }
+    model = bodies[operation]
     names = {option.name for option in options_of("http", operation)}
     assert names <= set(model.model_fields)

@@ -73,10 +73,8 @@ class Recto:
     def ask(self, question: str, top: int, module: str | None) -> Any:
         """Search."""
         if module is None:
-            return self._retriever.search(question, top, mode="dense")
-        from recto import Filters
-
-        return self._retriever.search(question, top, Filters(modules=(module,)), mode="dense")
+            return self._retriever.search(question, top_k=top, mode="dense")
+        return self._retriever.search(question, top_k=top, module=module, mode="dense")
 
     def found(self, answer: Any) -> Found:
         """Return the ids of the chunks."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from time import perf_counter
+from typing import Unpack
 
 from recto._util import cosine
 from recto._util.text import filter_keys, nearest, page_key, with_anchor
@@ -15,8 +16,9 @@ from recto.evaluation.binding import passage_target
 from recto.search.display import matched_query_words, words_to_match
 from recto.search.lexical import QueryWord, analyzed_text
 from recto.search.pipeline import OpenIndex, PreparedQuery, nearest_chunks, search_index
+from recto.search.query import make_request
 from recto.search.retriever import Retriever
-from recto.types.request import MAX_TOP_K, SearchRequest
+from recto.types.request import MAX_TOP_K, SearchOptions, SearchRequest
 from recto.types.search import NO_FILTERS, Chunk, Filters, Hit, Mode, SearchResponse
 
 _NEAR_MISSES = 5
@@ -90,9 +92,14 @@ class Explanation:
 
 
 def explain(
-    retriever: Retriever, request: SearchRequest, expect: str | None = None, passage: str = ""
+    retriever: Retriever,
+    query: str | SearchRequest,
+    expect: str | None = None,
+    passage: str = "",
+    **options: Unpack[SearchOptions],
 ) -> Explanation:
     """Search like `Retriever.search`, and explain the ranking; `expect` is a page, or `page#anchor`."""
+    request = make_request(query, **options)
     text, top_k = request.query, request.top_k
     page, anchor = split_expected(expect)
     began = perf_counter()

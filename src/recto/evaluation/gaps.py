@@ -29,7 +29,7 @@ from recto.search.pipeline import OpenIndex, PreparedQuery, search_index
 from recto.search.query_log import normalize, read_query_log
 from recto.search.response import NOT_COVERED_BELOW, answerable
 from recto.search.retriever import Retriever
-from recto.types.request import MAX_QUERY
+from recto.types.request import MAX_QUERY, SearchRequest
 from recto.types.search import Chunk, Hit, Vector
 
 MAX_DISTINCT = 2000

@@ -31,7 +31,7 @@ from recto.cli.render import Style, is_dumb, results, results_json, terminal_sty
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation.explain import explain
 from recto.search.display import response_words
-from recto.search.query import ARGUMENTS, check_request, make_request
+from recto.search.query import ARGUMENTS, check_request
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.types.request import MAX_TOP_K, SearchRequest
@@ -147,8 +147,8 @@ class ShellSession:
                 modules = () if argument == "off" else options.split_names((argument,))
                 self.request = replace(self.request, filters=replace(self.request.filters, modules=modules))
             case "module":
-                modules = self.retriever.modules()
-                echo(*(f"{module.name}: {plural(module.chunks, 'chunk')}" for module in modules))
+                listed = self.retriever.modules()
+                echo(*(f"{module.name}: {plural(module.chunks, 'chunk')}" for module in listed))
             case "top":
                 self._set(top_k=int(argument[:4]) if argument.isdecimal() else 0)
             case "mode":
@@ -163,8 +163,7 @@ class ShellSession:
                 text = self.retriever.page(url).markdown(url.partition("#")[2])
                 echo_text("\n".join([url, "", *wrap_markdown(text, self.style.width), ""]))
             case "explain":
-                request = make_request(self.request)
-                echo(*explanation_lines(explain(self.retriever, replace(request, min_score=None))))
+                echo(*explanation_lines(explain(self.retriever, self.request)))
             case "help":
                 echo(*(f":{command} {usage}: {text}" for command, (usage, text) in COMMANDS.items()))
             case "quit":

@@ -197,7 +197,7 @@ def ask(
     else:
         retriever = backend.retriever(collection)
         with raising(QdrantAPIError):
-            response = retriever.search(text, limit, mode=mode)
+            response = retriever.search(text, top_k=limit, mode=mode)
         for warning in set(response.warnings) - set(retriever.open().info.warnings):
             backend.notify(f"[WARNING] {warning}")
         embed_ms, hits = response.timings.embed_ms, response.hits
