@@ -60,7 +60,7 @@ def test_threads_share_one(retriever: Retriever, sample_home: Path, monkeypatch:
 
 def test_no_results_are_logged(retriever: Retriever, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "recto")
-    assert not CollectionClient(retriever=retriever).search(QUESTION, module=["ros3"]).hits
+    assert not CollectionClient(retriever=retriever).search(QUESTION, {"module": ["ros3"]}).hits
     assert "Did you mean 'ros2'?" in caplog.text
 
 

@@ -26,7 +26,7 @@ from recto import (
 )
 from recto.errors import ErrorKind
 from recto.protocols import Store
-from recto.search.retriever import FiltersLike
+from recto.types.request import SearchOptions
 from recto.types.search import Mode
 
 
@@ -40,14 +40,14 @@ def index_book(location: str | Path) -> IndexReport:
 
 
 def search(query: str, mode: Mode = "hybrid") -> list[tuple[float, str]]:
-    filters: FiltersLike = {"module": ["ros2", "isaac"], "url": "local://docs/docs/intro"}
+    options: SearchOptions = {"module": ["ros2", "isaac"], "url": "local://docs/docs/intro"}
     with recto.connect("my-book") as retriever:
         response = retriever.search(query, top_k=3, filters={"module": "ros2"}, mode=mode)
         assert_type(response, SearchResponse)
         narrowed = retriever.search(
             query, top_k=3, filters=Filters(modules=("ros2",)), min_score=0.2, group_by="page"
         )
-        several = retriever.search_batch([query, query], filters=filters)
+        several = retriever.search_batch([query, query], **options)
         assert_type(several, list[SearchResponse])
         page = retriever.page(response.hits[0].chunk.page_url)
         assert_type(page, BookPage)

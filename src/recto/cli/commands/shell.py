@@ -31,7 +31,7 @@ from recto.cli.render import Style, is_dumb, results, results_json, terminal_sty
 from recto.errors import InvalidArgument, RectoError
 from recto.evaluation.explain import explain
 from recto.search.display import response_words
-from recto.search.query import ARGUMENTS, check_request
+from recto.search.query import ARGUMENTS, make_options
 from recto.search.retriever import Retriever
 from recto.settings import load_settings
 from recto.types.request import MAX_TOP_K, SearchRequest
@@ -48,6 +48,7 @@ COMMANDS = {
     "quit": ("", "leave; Ctrl-D does the same"),
 }
 """The usage and the help of each command."""
+_NAMES = ARGUMENTS._replace(top_k=":top")
 
 
 @click.command()
@@ -141,7 +142,7 @@ class ShellSession:
             print_error(f"{position}{error}", error.hint)
             return EXIT_CODES[error.kind]
 
-    def _run_command(self, name: str, argument: str) -> Exit:
+    def _run_command(self, name: str, argument: Any) -> Exit:
         match name:
             case "module" if argument:
                 modules = () if argument == "off" else options.split_names((argument,))
@@ -150,9 +151,10 @@ class ShellSession:
                 listed = self.retriever.modules()
                 echo(*(f"{module.name}: {plural(module.chunks, 'chunk')}" for module in listed))
             case "top":
-                self._set(top_k=int(argument[:4]) if argument.isdecimal() else 0)
+                top_k = int(argument[:4]) if argument.isdecimal() else 0
+                self.request = make_options(_NAMES, self.request, top_k=top_k)
             case "mode":
-                self._set(mode=argument)
+                self.request = make_options(_NAMES, self.request, mode=argument)
             case "select":
                 number, _, question = argument.partition(" ")
                 if number.isdecimal():
@@ -172,12 +174,6 @@ class ShellSession:
                 hint = ":help lists the commands. A query that begins with a colon needs two."
                 raise InvalidArgument(f"There is no command ':{name}'", hint=hint)
         return Exit.OK
-
-    def _set(self, **values: Any) -> None:
-        """Change the next search, if the values are valid."""
-        request = replace(self.request, **values)
-        check_request(request, ARGUMENTS._replace(top_k=":top"))
-        self.request = request
 
     def _search(self, query: str, selection: str = "") -> Exit:
         """Search, print the results, and remember them."""
