@@ -14,7 +14,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from bench.common import notify, recto_command
+from bench.common import ROOT, notify, recto_command
 from bench.peers.book import Book, write_pieces
 from bench.peers.environments import Environment
 from bench.peers.figures import (
@@ -134,7 +134,8 @@ def start(bench: Bench) -> None:
             jobs[system.name] = _cold_query(bench, system, folder)
     interleave(1, jobs)  # fill the page cache, for all systems
     bench.add(COLD, "ms", *interleave(bench.rounds, jobs))
-    command, environment = recto_command(bench.home, "--help")
+    _, environment = recto_command(bench.home)
+    command = [sys.executable, str(ROOT / "retrieve.py"), "--help"]
     helps = {
         SELF: _process(command, environment),
         INTERPRETER: _process([sys.executable, "-c", "pass"], environment),
