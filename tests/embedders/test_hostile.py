@@ -92,7 +92,7 @@ def test_a_response_that_drips_ends(tmp_path: Path, make: Make, monkeypatch: pyt
         except OSError:
             ended.set()
 
-    monkeypatch.setattr(CohereEmbedder, "query_seconds", 1.0)
+    monkeypatch.setattr("recto.embedders.cohere._QUERY_SECONDS", 1.0)
     monkeypatch.setattr(CohereEmbedder, "document_seconds", 2.0)
     monkeypatch.setattr("recto.embedders.openai._PROBE_SECONDS", 1.0)
     with hostile_service(respond) as url:

@@ -21,6 +21,7 @@ from recto.types.search import Vector
 
 _NOTIFY_FROM = 2.0  # seconds; shorter waits are not worth a message
 _LARGEST_RESPONSE = 8 << 20  # bytes: 96 vectors of 1536 numbers take less than 4 MiB
+_QUERY_SECONDS = 10.0  # a reader waits for them
 _WORD = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 _LATER = "Try again in a moment; https://status.cohere.com shows whether the service has a problem."
 
@@ -112,7 +113,6 @@ class CohereEmbedder(ServiceEmbedder):
     """Embeds with Cohere, and keeps the rate limit of the key."""
 
     batch_size = 96  # the most texts that a call may have
-    query_seconds = 10.0
     document_seconds = 60.0
 
     def __init__(
@@ -137,6 +137,11 @@ class CohereEmbedder(ServiceEmbedder):
         self._model = model
         self._url = url
         self._throttle = Throttle(limit, notify, sleep=sleep)
+
+    @property
+    def query_seconds(self) -> float:
+        """The seconds in which a call for queries must return."""
+        return _QUERY_SECONDS
 
     def estimate(self, texts: int, tokens: int) -> CostEstimate:
         """Estimate calls, minutes with a trial key, and cost."""

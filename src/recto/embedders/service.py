@@ -43,7 +43,6 @@ class ServiceEmbedder:
     """
 
     batch_size: int
-    query_seconds: float
     document_seconds: float
 
     def __init__(self, notify: Notify, sleep: Callable[[float], None]) -> None:
@@ -52,6 +51,11 @@ class ServiceEmbedder:
         self._lock = threading.RLock()
         self._connection: Connection | None = None
         self._async_connections = ClientPerLoop(partial(self._connect, is_async=True))
+
+    @property
+    def query_seconds(self) -> float:
+        """The seconds in which a call for queries must return."""
+        raise NotImplementedError
 
     def warm_up(self) -> None:
         """Import the HTTP client."""
