@@ -170,8 +170,9 @@ class ShellSession:
                 check_top_k(top_k, name=":top")
                 self.top_k = top_k
             case "mode":
-                check_mode(argument)
-                self.mode = cast("Mode", argument)
+                mode = cast("Mode", argument)
+                check_mode(mode)
+                self.mode = mode
             case "select":
                 number, _, question = argument.partition(" ")
                 if number.isdecimal():
