@@ -15,17 +15,7 @@ import click
 
 from recto._util.files import make_private
 from recto._util.text import plural
-from recto.cli import (
-    EXIT_CODES,
-    Exit,
-    connect,
-    echo,
-    echo_text,
-    one_line,
-    options,
-    print_error,
-    print_results,
-)
+from recto.cli import EXIT_CODES, Exit, connect, echo, one_line, options, print_error, print_results
 from recto.cli.commands.search import explanation_lines
 from recto.cli.render import Style, is_dumb, results, results_json, terminal_style, wrap_markdown
 from recto.errors import InvalidArgument, RectoError
@@ -163,7 +153,7 @@ class ShellSession:
             case "page":
                 url = self._hit(argument).chunk.url
                 text = self.retriever.page(url).markdown(url.partition("#")[2])
-                echo_text("\n".join([url, "", *wrap_markdown(text, self.style.width), ""]))
+                echo(url, "", *wrap_markdown(text, self.style.width), "")
             case "explain":
                 echo(*explanation_lines(explain(self.retriever, self.request)))
             case "help":
