@@ -55,15 +55,19 @@ def base_url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def server_config(app: Any, drain: float, **more: Any) -> Config:
-    """Return uvicorn's configuration, with the same limits for HTTP and MCP."""
+def server_config(app: Any, drain: float, proxies: Sequence[str] = (), **more: Any) -> Config:
+    """Return uvicorn's configuration, with the same limits for HTTP and MCP.
+
+    `proxies` are the addresses that are trusted to name their clients in `X-Forwarded-For`.
+    """
     return Config(
         app,
         http=BoundedConnection,
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # `visitor_address` reads them, from trusted proxies only
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         ws="none",
         lifespan="on",
         backlog=BACKLOG,

@@ -12,7 +12,7 @@ from typing import Any
 
 from recto.contracts import HTTP_COLLECTION
 from recto.errors import ConfigurationError
-from recto.server.auth import Network, api_keys, check_networks, key_required, local_hosts
+from recto.server.auth import api_keys, check_networks, key_required, local_hosts
 from recto.server.keys import check_origin
 from recto.server.limits import MAX_CONCURRENCY
 from recto.settings import check_collection_name, is_loopback
@@ -42,7 +42,7 @@ class ServeOptions:
     allow_public: bool = False
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
-    proxies: tuple[Network, ...] = ()
+    proxies: tuple[str, ...] = ()
     rate: int = 0
     concurrency: int = MAX_CONCURRENCY
     timeout: float = 15.0

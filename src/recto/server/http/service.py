@@ -28,13 +28,12 @@ from recto.server.http import ServeOptions
 from recto.server.http.answers import Answers
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
 from recto.server.http.monitoring import Metrics, Readiness
-from recto.server.limits import FairSlots, Refusal, Refused, current_request
+from recto.server.limits import Refusal, Refused, current_request
 from recto.settings import Settings
 from recto.types.index import IndexInfo, StoreProblem
 from recto.types.search import Filters, Mode, SearchResponse
 
 _ADDRESS = re.compile(r"https?://\S+")
-_THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns
 
 MarkedResponse = tuple[SearchResponse, tuple[QueryWord, ...]]
 """A response, and the query words to mark in the hits."""
@@ -72,7 +71,6 @@ class SearchService:
         self._query_log: QueryLog | None = None
         self.answers = Answers(settings) if settings.answer.url else None
         self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
-        self._threads = FairSlots(MAX_BATCH, _THREADS_PER_CALLER)
 
     def start(self) -> None:
         """Open the default collection, index the sample book on the first run, and load the model."""
@@ -229,21 +227,9 @@ class SearchService:
             return await self.in_thread(call, self.retriever(name))
 
     async def in_thread(self, call: Callable[[Argument], Result], argument: Argument) -> Result:
-        """Call a function in a thread of the pool; callers take turns.
-
-        A thread whose request was cancelled keeps its slot until it ends.
-        """
-        caller, context = current_request().caller, contextvars.copy_context()
-        await self._threads.acquire(caller)
-        running = asyncio.get_running_loop().run_in_executor(self._pool, context.run, call, argument)
-
-        def ended(done: asyncio.Future[Result]) -> None:
-            self._threads.release(caller)
-            if not done.cancelled():
-                done.exception()  # if the request was cancelled, nobody else retrieves it
-
-        running.add_done_callback(ended)
-        return await asyncio.shield(running)
+        """Call a function in a thread of the pool; a cancelled request that still waits for one gets none."""
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, call, argument)
 
     async def _await(self, name: str, mode: Mode, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
         """Await a retriever, without a thread for each query."""
