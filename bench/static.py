@@ -1,7 +1,7 @@
 """Measure the static export with readers' questions: `python -m bench.static --home DIRECTORY`.
 
 It compares static search (the exported client in Node) with the lexical and the hybrid mode: before the model
-is loaded ("static words"), with the light tier ("static light"), and afterwards ("static"). Rare words with a
+is loaded ("static words"), and afterwards ("static"). Rare words with a
 typo are searched for, too. It counts the bytes that a browser loads for the first answer to each question,
 for the model, and for the tokens of a later question. It uses the books of `bench.books`; the directory keeps
 their indexes. The int8 graph embeds the questions, as in the browser. Chromium times questions of about 12
@@ -45,7 +45,7 @@ from recto.stores.edge import EdgeStore
 from recto.types.search import Chunk, Mode
 
 PAGEFIND = ("pagefind", "pagefind, without stop words")
-STATIC = {"static words": "words", "static light": "light", "static": "hits"}
+STATIC = {"static words": "words", "static": "hits"}
 SYSTEMS = ("hybrid", "lexical", *STATIC, *PAGEFIND)
 _MODES: tuple[Mode, ...] = ("hybrid", "lexical")
 _DEEP = 100  # chunks requested for each question
@@ -73,17 +73,13 @@ for (const query of questions) {
   loaded = [];
   await new RectoClient({ url, semantic: "off" }).search(query, options);
   const first = { bytes: sum(), files: loaded.length };
-  const light = new RectoClient({ url, semantic: "light" });
-  loaded = [];
-  await (await light.search(query, options)).improved;
-  const byLight = { lightBytes: sum(), light: hits(await light.search(query, { top_k: 100 })) };
   const answer = await deep.search(query, { top_k: 100 });
   const { answerable } = answer;
   const began = performance.now();
   await deep.search(query, options);
   const ms = performance.now() - began;
   const byWords = hits(await deep.search(query, { top_k: 100, mode: "lexical" }));
-  answers.push({ ...first, ...byLight, ms, answerable, words: byWords, hits: hits(answer) });
+  answers.push({ ...first, ms, answerable, words: byWords, hits: hits(answer) });
 }
 const found = [];
 for (const word of words) found.push(hits(await deep.search(word, { top_k: 20, mode: "lexical" })));
@@ -206,7 +202,6 @@ def book_row(
     )
     queries = [question.query for question in book.questions]
     tokens = token_bytes(directory, queries)
-    light = sorted(one["lightBytes"] for one in found["answers"])
     times = chromium.measure(directory, middle_questions(queries))
     sizes = (median(measured.loads), measured.loads[-1], measured.export.bytes)
     same = (measured.same_words, measured.same_first, measured.same_five)
@@ -215,7 +210,6 @@ def book_row(
         str(measured.export.chunks),
         *(f"{size / 1000:.0f}" for size in sizes),
         f"{median(one['files'] for one in found['answers']):.0f}",
-        f"{median(light) / 1000:.0f} / {light[-1] / 1000:.0f}",
         f"{found['ready'] / 1e6:.1f}",
         f"{median(tokens) / 1000:.0f} / {tokens[-1] / 1000:.0f}",
         f"{times.first:.0f} / {times.again:.0f}",
@@ -247,7 +241,7 @@ def main() -> None:
     embedder = open_embedder(Settings("local", "edge", options.home, precision="int8"), lambda _: None)
     program = pagefind.install(options.home / "pagefind")
     answers: dict[str, dict[str, list[Answer]]] = {system: {} for system in SYSTEMS}
-    loads: dict[str, list[int]] = {system: [] for system in ("static words", "static light", *PAGEFIND)}
+    loads: dict[str, list[int]] = {system: [] for system in ("static words", *PAGEFIND)}
     times: dict[str, list[float]] = {"static": [], **{system: [] for system in PAGEFIND}}
     rows, scripts = [], {}
     with tempfile.TemporaryDirectory() as folder, closing(EdgeStore(options.home)) as store:
@@ -274,7 +268,6 @@ def main() -> None:
             for system in SYSTEMS:
                 answers[system][book.name] = measured.answers[system]
             loads["static words"] += measured.loads
-            loads["static light"] += [one["lightBytes"] for one in measured.found["answers"]]
             times["static"] += [one["ms"] for one in measured.found["answers"]]
             scripts = {
                 "static words": [path.read_bytes() for path in directory.rglob("*.js")],
@@ -317,7 +310,6 @@ def _print_quality(
 def _print_books(rows: list[list[str]]) -> None:
     sizes = ["data of the first answer, KB: median", "maximum", "export, KB", "files of the first answer"]
     meaning = [
-        "with the light tier, KB: median / maximum",
         "ready for meaning, MB",
         "tokens of a later question, KB: median / maximum",
         "ms in Chromium, median: new / repeated",

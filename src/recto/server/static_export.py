@@ -45,7 +45,6 @@ from recto.server.semantic_export import (
     Semantic,
     compress,
     model_files,
-    pack_light,
     pack_vectors,
     read_vectors,
     semantic_meta,
@@ -130,14 +129,12 @@ def export_static(
         if has_vectors:
             described, model = model_files()
             ranges = _cut([chunk.id for chunk in chunks], [1] * len(chunks), _SHARD_CHUNKS)
-            vectors = [read_vectors(index, chunks[start:end]) for start, end in ranges]
+            vectors = [pack_vectors(read_vectors(index, chunks[start:end])) for start, end in ranges]
             meta = semantic_meta(index, lexical_weight, lexicon.languages) | {"model": described}
             files |= dict(model)
-            packed = {"vectors": [pack_vectors(one) for one in vectors], "light": pack_light(vectors)}
-            for kind, contents in packed.items():
-                meta[kind] = [hashlib.sha256(data).hexdigest() for data in contents]
-                names = [_data_file(kind, digest) for digest in meta[kind]]
-                files |= zip(names, map(compress, contents), strict=True)
+            meta["vectors"] = [hashlib.sha256(data).hexdigest() for data in vectors]
+            names = [_data_file("vectors", digest) for digest in meta["vectors"]]
+            files |= zip(names, map(compress, vectors), strict=True)
         made = info.fingerprint
         editions = {"versions": made.versions, "locales": made.locales} if made else {}
         about = {"collection": info.collection, "editions": editions if any(editions.values()) else None}
