@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import time
-from asyncio import FIRST_COMPLETED, Semaphore, create_task, gather, get_running_loop, timeout, wait
+from asyncio import FIRST_COMPLETED, Semaphore, create_task, gather, get_running_loop, sleep, timeout, wait
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -29,6 +29,8 @@ MAX_WAITING = 100
 BODY_SECONDS = 10.0
 BURST_SECONDS = 5
 """A caller may burst up to this many seconds' worth of requests."""
+REFUSAL_SECONDS = 1.0
+"""How long a request that exceeds the rate limit waits for its refusal."""
 RETRY_HINT = "Try again in a moment."
 KEY, REFUSAL_REASON = "recto.key", "recto.refusal_reason"
 """What the middleware adds to the scope of a request: the accepted key, and why the request was refused."""
@@ -195,11 +197,11 @@ class LimitsMiddleware:
         caller = _caller(scope, key)
         query_size = len(scope["query_string"])
         if length is not None:
-            self._rate.check(caller, 1 + (length + query_size) // _CHARGED_BYTES)
+            await self._check_rate(caller, length + query_size)
         # A body that is still arriving takes no slot: slow clients must not block others.
         body = await self._read_body(receive)
         if length is None:
-            self._rate.check(caller, 1 + (len(body) + query_size) // _CHARGED_BYTES)
+            await self._check_rate(caller, len(body) + query_size)
         request = CurrentRequest(
             caller, charge=partial(self._rate.charge, caller), collections=key.collections if key else ()
         )
@@ -208,6 +210,17 @@ class LimitsMiddleware:
             await self._run(partial(self._run_while_connected, request, receive), scope, _replay(body), send)
         finally:
             _current.reset(token)
+
+    async def _check_rate(self, caller: str, size: int) -> None:
+        """Count a request of so many bytes; refuse it after a pause if there were too many.
+
+        Without the pause, a client that does not wait would keep the service busy with refusals.
+        """
+        try:
+            self._rate.check(caller, 1 + size // _CHARGED_BYTES)
+        except Refused:
+            await sleep(REFUSAL_SECONDS)
+            raise
 
     async def _run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Run an application; raise `Refused` if it has not started its response by the deadline."""
