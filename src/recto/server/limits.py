@@ -137,22 +137,29 @@ class RateLimiter:
         )
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def check(self, caller: str, cost: float = 1) -> None:
-        """Count a request; raise `Refused` if the caller's bucket is empty."""
+    def check(self, caller: str, cost: float = 1) -> float:
+        """Count a request, and return the tokens that are left; raise `Refused` if the bucket is empty."""
+        return self._take(caller, cost, at_least=1)
+
+    def charge(self, caller: str, left: float, cost: float) -> None:
+        """Count more work of a request that had so many tokens left when it was admitted.
+
+        A request may cost more than the bucket holds, unless other requests have emptied it in the meantime.
+        """
+        if cost > 0:
+            self._take(caller, cost, at_least=min(0, left))
+
+    def _take(self, caller: str, cost: float, at_least: float) -> float:
         if not self._per_minute:
-            return
+            return 0
         tokens = self._tokens(caller)
-        if tokens < 1:
+        if tokens < at_least:
             seconds = max(1, math.ceil((1 - tokens) * 60 / self._per_minute))
             raise Refused("rate", Refusal(429, self._message, self._hint, (("Retry-After", str(seconds)),)))
-        self.charge(caller, cost)
-
-    def charge(self, caller: str, cost: float) -> None:
-        """Take tokens from a caller's bucket, even more than it holds."""
-        if self._per_minute:
-            self._buckets[caller] = (self._tokens(caller) - cost, self._clock())
-            if len(self._buckets) > _MAX_CALLERS:
-                self._buckets.popitem(last=False)
+        self._buckets[caller] = (tokens - cost, self._clock())
+        if len(self._buckets) > _MAX_CALLERS:
+            self._buckets.popitem(last=False)
+        return tokens - cost
 
     def _tokens(self, caller: str) -> float:
         now = self._clock()
@@ -196,28 +203,28 @@ class LimitsMiddleware:
         key: Key | None = scope.get(KEY)
         caller = _caller(scope, key)
         query_size = len(scope["query_string"])
+        left = 0.0
         if length is not None:
-            await self._check_rate(caller, length + query_size)
+            left = await self._check_rate(caller, length + query_size)
         # A body that is still arriving takes no slot: slow clients must not block others.
         body = await self._read_body(receive)
         if length is None:
-            await self._check_rate(caller, len(body) + query_size)
-        request = CurrentRequest(
-            caller, charge=partial(self._rate.charge, caller), collections=key.collections if key else ()
-        )
+            left = await self._check_rate(caller, len(body) + query_size)
+        charge = partial(self._rate.charge, caller, left)
+        request = CurrentRequest(caller, charge=charge, collections=key.collections if key else ())
         token = _current.set(request)
         try:
             await self._run(partial(self._run_while_connected, request, receive), scope, _replay(body), send)
         finally:
             _current.reset(token)
 
-    async def _check_rate(self, caller: str, size: int) -> None:
-        """Count a request of so many bytes; refuse it after a pause if there were too many.
+    async def _check_rate(self, caller: str, size: int) -> float:
+        """Count a request of so many bytes, and return what is left; refuse it after a pause if it is too much.
 
         Without the pause, a client that does not wait would keep the service busy with refusals.
         """
         try:
-            self._rate.check(caller, 1 + size // _CHARGED_BYTES)
+            return self._rate.check(caller, 1 + size // _CHARGED_BYTES)
         except Refused:
             await sleep(REFUSAL_SECONDS)
             raise

@@ -60,7 +60,7 @@ _MANIFEST = "recto-export.json"
 _LARGEST_MANIFEST = 16 << 20  # bytes
 _EXPORTED = re.compile(
     r"widget\.js|static/(widget/)?\w+\.js|data/meta\.bin|data/[a-z]+-[0-9a-f]{12}\.bin"
-    r"|(data|model)/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
+    r"|model/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
 )
 _MODULES = ("dom", "highlight", "model", "semantic")
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings", "language")
@@ -343,14 +343,12 @@ def _has(path: Path, data: bytes) -> bool:
 
 
 def _earlier_files(directory: Path) -> set[str]:
-    """Return the files of an earlier export that its manifest lists, or the usual ones of one by 0.2."""
+    """Return the files of an earlier export, which its manifest lists."""
     try:
         listed = json.loads(read_limited(directory / _MANIFEST, _LARGEST_MANIFEST))
         names = {str(name) for name in listed}
     except FileNotFoundError:
-        if not (directory / _META).is_file():
-            return set()
-        names = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+        return set()
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidArgument(
             f"{directory / _MANIFEST} is damaged: {error}",

@@ -8,6 +8,7 @@ import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
 from recto.protocols import Embedder
+from recto.server import middleware
 from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
 from recto.server.keys import KeyScope, add_key, read_keys, revoke_key
@@ -285,14 +286,16 @@ def test_visitors_behind_a_proxy_are_limited_each_by_themselves(
         assert visit("2001:db8:1:2::2") == 429, "one network"
 
 
-def test_wrong_keys_are_counted_by_visitor(keys_settings: Settings, key: str) -> None:
+def test_wrong_keys_are_counted_by_visitor(
+    keys_settings: Settings, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "_WRONG_KEYS", 1)
     with Service(keys_settings, ServeOptions(collections=("garden",), proxies=PROXIES)) as service:
 
         def visit(address: str) -> int:
             return ask(service, "/v1/collections", "wrong", **{"X-Forwarded-For": address}).status
 
-        codes = [visit("203.0.113.1") for _ in range(62)]
-        assert (codes[:60], codes[-1]) == ([401] * 60, 429)
+        assert [visit("203.0.113.1") for _ in range(3)] == [401, 429, 429]
         assert visit("203.0.113.2") == 401
         missing = service.get("/v1/collections", **{"X-Forwarded-For": "203.0.113.1"})
         assert missing.status == 401, "a missing key is not a wrong one"

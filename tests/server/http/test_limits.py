@@ -25,6 +25,7 @@ from recto.server.limits import (
     Refused,
     client_address,
     current_request,
+    set_deadline,
 )
 from recto.settings import Settings
 from tests.running import wait_until
@@ -111,11 +112,10 @@ def test_slow_headers_time_out(house_settings: Settings, monkeypatch: pytest.Mon
 def test_rate_limit_for_each_key(house_settings: Settings) -> None:
     keys = ("first-key-012345", "other-key-012345")
     first, other = ({"Authorization": f"Bearer {key}"} for key in keys)
-    with Service(house_settings, ServeOptions(keys=keys, rate=36)) as service:
-        codes = [service.get("/v1/collections", **first).status for _ in range(5)]
-        assert codes == [200, 200, 200, 429, 429]
+    with Service(house_settings, ServeOptions(keys=keys, rate=1)) as service:
+        assert service.get("/v1/collections", **first).status == 200
         refused = service.get("/v1/collections", **first)
-        assert refused.error == "Too many requests"
+        assert (refused.status, refused.error) == (429, "Too many requests")
         assert int(refused.headers["retry-after"]) >= 1
         assert service.get("/v1/collections", **other).status == 200
         assert service.get("/readyz", **first).status == 200, "those who watch it are not counted"
@@ -124,7 +124,7 @@ def test_rate_limit_for_each_key(house_settings: Settings) -> None:
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_all_bytes_of_a_request_count_for_the_rate_limit(house_settings: Settings, is_chunked: bool) -> None:
     body = json.dumps({"query": "beans", "module": ["x" * 60] * 100}).encode()
-    with Service(house_settings, ServeOptions(rate=60)) as service:
+    with Service(house_settings, ServeOptions(rate=1)) as service:
         if is_chunked:
             head = POST.replace(b"/retrieve", b"/v1/search") + b"Transfer-Encoding: chunked\r\n"
             chunk = b"Connection: close\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
@@ -133,7 +133,7 @@ def test_all_bytes_of_a_request_count_for_the_rate_limit(house_settings: Setting
             assert service.ask("POST", "/v1/search", raw=body).status == 200
         refused = service.post("/v1/search", {"query": "beans"})
         assert refused.status == 429
-        assert int(refused.headers["retry-after"]) > 5, "14 requests, and 5 are free"
+        assert int(refused.headers["retry-after"]) > 600, "14 minutes, for 6 500 bytes"
 
 
 def test_concurrent_searches(service: Service) -> None:
@@ -152,7 +152,7 @@ def test_concurrent_searches(service: Service) -> None:
 
 def test_too_many_connections(house_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are always free descriptors: to accept, to open the index, to log."""
-    monkeypatch.setattr(listening.BoundedConnection, "limit", 5)
+    monkeypatch.setattr(listening.BoundedProtocol, "limit", 5)
     with Service(house_settings) as service, connections(service, 20) as idle:
         for _ in range(3):
             assert service.get("/healthz").status == 200
@@ -190,7 +190,7 @@ async def endless(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "IDLE_SECONDS", 0.5)
-    protocol = listening.BoundedConnection
+    protocol = listening.BoundedProtocol
     config = uvicorn.Config(endless, http=protocol, lifespan="off", ws="none", log_config=None)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as caller:
@@ -274,6 +274,10 @@ async def ignore(_message: Message) -> None:
     pass
 
 
+async def empty(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    pass
+
+
 def admitted(app: ASGIApp, receive: Receive, deadline: float, send: Send) -> tuple[CurrentRequest, str]:
     """Run an application behind the limits; return the request, and why it was refused."""
     requests: list[CurrentRequest] = []
@@ -351,6 +355,40 @@ def test_the_end_of_a_response_is_not_taken_for_a_client_that_left() -> None:
     assert not request.disconnected.is_set()
 
 
+def test_refusals_for_the_rate_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not wait would otherwise keep the service busy with refusals."""
+    pauses: list[float] = []
+
+    async def record(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(limits, "sleep", record)
+    monkeypatch.setattr(limits, "REFUSAL_SECONDS", 1.0)
+    limited = LimitsMiddleware(empty, RateLimiter(1))
+
+    async def main() -> None:
+        await limited(scope(), arriving([part(b"")]), ignore)
+        assert pauses == []
+        with pytest.raises(Refused, match="Too many requests"):
+            await limited(scope(), arriving([part(b"")]), ignore)
+
+    asyncio.run(main())
+    assert pauses == [1.0]
+
+
+def test_a_request_may_take_more_time() -> None:
+    """An answer streams its response for longer than other requests take."""
+    left: list[float] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        set_deadline(scope, 1000)
+        when = scope[limits._DEADLINE].when()
+        left.append(when - asyncio.get_running_loop().time())
+
+    asyncio.run(LimitsMiddleware(app, deadline=60)(scope(), arriving([part(b"")]), ignore))
+    assert 900 < left[0] <= 1000
+
+
 def test_token_buckets_refill_and_a_costly_request_counts_as_several() -> None:
     now = 0.0
     rate = RateLimiter(60, lambda: now)
@@ -367,8 +405,10 @@ def test_token_buckets_refill_and_a_costly_request_counts_as_several() -> None:
     for _ in range(1000):
         RateLimiter(0).check("a")
     now = 5.0
-    rate.check("a", 21)
-    rate.charge("a", 10)  # a batch
+    assert rate.check("a", 21) == -16
+    rate.charge("a", -16, 10)  # a batch
+    with pytest.raises(Refused):
+        rate.charge("a", 5, 1)  # a request that was admitted before the batch has emptied the bucket
     now = 30.0
     assert retry_after() == "2"
     now = 32.0

@@ -175,7 +175,9 @@ class BatchingEmbedder:
                     text.vector.set_exception(CallCancelled())
             waiting = [text for text in self._queue if not text.vector.done()]
             batch = _best_batch(waiting)
-            self._queue = [text for text in waiting if text not in batch]
+            rest = [text for text in waiting if text not in batch]
+            # Requests take turns: other texts of this request wait, so that a long batch delays nobody.
+            self._queue = sorted(rest, key=lambda text: text.request is batch[0].request)
             return batch
 
     def _embed(self, batch: list[_QueuedText]) -> None:

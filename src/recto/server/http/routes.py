@@ -48,6 +48,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 _MARKDOWN = "text/markdown"
 _CHARGED_ANSWER = 9  # further requests that an answer counts as for the rate limit
+_CHARGED_RESULTS = 15  # results that count as one more request: 100 of them take as long as seven searches
 _CHARGED_PAGES = 10  # of llms-full.txt, which count as one request for the rate limit
 _CACHED = {"cache-control": "private, no-cache", "vary": "Authorization, X-API-Key"}
 """Each browser keeps the response for itself, and asks before it uses it again."""
@@ -157,6 +158,7 @@ async def related(body: models.RelatedRequest, service: Service) -> Response:
     async def arelated(retriever: Retriever) -> list[SearchResponse]:
         return [await retriever.arelated(*arguments, mode=body.mode)]
 
+    current_request().charge(body.top_k // _CHARGED_RESULTS)
     return await service.find(
         service.name(body.collection),
         [body.selection],
@@ -406,6 +408,7 @@ async def _find(
     options: dict[str, Any] = {"mode": body.mode, "group_by": body.group_by}
     if isinstance(body, models.SearchRequest):
         options["section_tokens"] = body.section_tokens
+    current_request().charge(len(queries) * body.top_k // _CHARGED_RESULTS)
     return await service.find(
         service.name(body.collection),
         queries,
