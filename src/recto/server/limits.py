@@ -219,7 +219,7 @@ class LimitsMiddleware:
             _current.reset(token)
 
     async def _check_rate(self, caller: str, size: int) -> float:
-        """Count a request of so many bytes, and return what is left; refuse it after a pause if it is too much.
+        """Count a request of so many bytes, and return the tokens left; wait before it is refused.
 
         Without the pause, a client that does not wait would keep the service busy with refusals.
         """
