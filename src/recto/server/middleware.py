@@ -72,7 +72,7 @@ class HostMiddleware(TrustedHostMiddleware):
 
         async def replace_error(message: Message) -> None:
             # Starlette's error is the only response with status 400 that is plain text.
-            if message.get("status") == 400 and _PLAIN_TEXT in message["headers"]:
+            if message.get("status") == 400 and _PLAIN_TEXT in message.get("headers", ()):
                 raise Refused("host", _WRONG_HOST)
             await send(message)
 
