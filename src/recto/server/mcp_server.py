@@ -189,7 +189,7 @@ def _edited(schema: dict[str, Any], facts: BookFacts) -> dict[str, Any]:
 
     def walked(part: Any) -> Any:
         if isinstance(part, list):
-            return [walked(one) for one in part]
+            return [walked(element) for element in part]
         if isinstance(part, str):
             return facts.described(part)
         if not isinstance(part, dict):

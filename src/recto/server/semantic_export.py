@@ -69,7 +69,9 @@ def semantic_meta(index: Index, lexical_weight: float, languages: Iterable[str])
     return {
         "lexical_weight": lexical_weight,
         "single_word_weight": SINGLE_WORD_WEIGHT,
-        "language_weights": {one: unknown_language_weight(one, 0.0) for one in languages if one != ENGLISH},
+        "language_weights": {
+            language: unknown_language_weight(language, 0.0) for language in languages if language != ENGLISH
+        },
         "evidence_weight": LEXICAL_WEIGHT,
         "more_candidates": candidate_limit(0),
         "coverage": COVERAGE_RULES,

@@ -161,7 +161,7 @@ def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI description, with the key if one is required."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        for operation in (one for item in schema["paths"].values() for one in item.values()):
+        for operation in (operation for item in schema["paths"].values() for operation in item.values()):
             if operation.get("description") == operation["summary"]:
                 del operation["description"]
         if secured:

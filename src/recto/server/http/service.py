@@ -119,22 +119,22 @@ class SearchService:
         allowed = current_request().collections
         return tuple(name for name in allowed if name in self.names) if allowed else self.names
 
-    def name(self, asked: str | None) -> str:
+    def name(self, requested: str | None) -> str:
         """Return the collection of a request.
 
         Raise `Refused` if its key is not for the collection, `CollectionMissing` if it is not served.
         """
         if allowed := current_request().collections:
-            asked = (*self.visible, *allowed)[0] if asked is None else asked
-            if asked not in allowed:  # the same error whether it exists or not
+            requested = (*self.visible, *allowed)[0] if requested is None else requested
+            if requested not in allowed:  # the same error whether it exists or not
                 hint = f"It is for: {', '.join(allowed)}."
                 raise Refused("collection", Refusal(403, "This API key is not for that collection", hint))
-        if asked in self.names:
-            return asked
-        if asked in (None, HTTP_COLLECTION):  # the contract's name means the configured collection
+        if requested in self.names:
+            return requested
+        if requested in (None, HTTP_COLLECTION):  # the contract's name means the configured collection
             return self.default
-        if asked in self._aliases():
-            return asked
+        if requested in self._aliases():
+            return requested
         raise CollectionMissing(
             "There is no such collection here", hint="GET /v1/collections lists the collections."
         )
@@ -159,7 +159,7 @@ class SearchService:
         if not isinstance(store, Preparable):
             return ()
         problems = await self.run(name, lambda _: store.problems(name))
-        return tuple(one._replace(message=_ADDRESS.sub("***", one.message)) for one in problems)
+        return tuple(problem._replace(message=_ADDRESS.sub("***", problem.message)) for problem in problems)
 
     async def search(self, name: str, query: str, top_k: int, mode: Mode) -> SearchResponse:
         """Search one collection."""
@@ -196,7 +196,7 @@ class SearchService:
                 )
 
         def with_words(retriever: Retriever, responses: list[SearchResponse]) -> Result:
-            return convert([(one, response_words(retriever, one)) for one in responses])
+            return convert([(response, response_words(retriever, response)) for response in responses])
 
         def search(retriever: Retriever) -> Result:
             check(retriever)
