@@ -121,9 +121,9 @@ def recto_command(home: Path, *arguments: str) -> tuple[list[str], dict[str, str
 
 
 @contextmanager
-def run_server(home: Path) -> Iterator[int]:
+def run_server(home: Path, *options: str) -> Iterator[int]:
     """Run the service until the block ends, and yield its port."""
-    command, environment = recto_command(home, "serve", "--port", "0")
+    command, environment = recto_command(home, "serve", "--port", "0", *options)
     log = home.parent / "serve.log"
     with log.open("wb") as output:
         process = subprocess.Popen(

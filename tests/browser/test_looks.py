@@ -131,22 +131,6 @@ def test_changes_are_announced(ui: WebUI) -> None:
     expect(live).to_contain_text("A sample search works. 2 things to do.")
 
 
-@pytest.mark.parametrize(
-    ("locale", "direction", "label"),
-    [("de-AT", "ltr", "Suchen"), ("ur", "rtl", "تلاش"), ("xx", "ltr", "Search")],
-)
-def test_texts_are_in_the_language_of_the_browser(
-    browser: Browser, service: Service, locale: str, direction: str, label: str
-) -> None:
-    with WebUI(browser, service.port, locale=locale) as ui:
-        ui.open(q="What is ROS 2?")
-        expect(ui.page.locator("html")).to_have_attribute("dir", direction)
-        expect(ui.page.locator("#search button[type=submit]")).to_have_text(label)
-        expect(ui.page.locator(".list-head .note")).not_to_contain_text("{")
-        overflow = ui.page.evaluate("document.documentElement.scrollWidth > innerWidth")
-        assert not overflow
-
-
 PAGES = ("01-titles", "02-links", "03-code")
 QUERIES = (
     ATTACKS[1],

@@ -236,31 +236,6 @@ def test_the_page_stays_responsive(reader: Reader) -> None:
     page.wait_for_function("window.pauses >= 3")
 
 
-def test_a_small_device_uses_the_light_tier(reader: Reader) -> None:
-    """A small file replaces the model. It orders the results, and nothing is said about coverage."""
-    page = reader.page
-    page.add_init_script("Object.defineProperty(navigator, 'deviceMemory', { value: 1 })")
-    urls: list[str] = []
-    page.on("request", lambda request: urls.append(request.url))
-    reader.read(PAGE)
-    query = OFF_TOPIC + " or use a robot"
-    reader.type(query)
-    mode, *titles = page.evaluate(
-        """async (query) => {
-          const { RectoClient } = await import("/book/recto/static/client.js");
-          const first = await new RectoClient({ semantic: "light" }).search(query, { top_k: 6, group_by: "page" });
-          const found = await first.improved;
-          return [found.mode, ...found.groups.map(({ title }) => title)];
-        }""",
-        query,
-    )
-    assert mode == "hybrid"
-    expect(reader.dialog.locator(".page strong")).to_have_text(titles)
-    assert any("/data/light-" in url for url in urls)
-    assert not any("/model/" in url or "/vectors-" in url for url in urls)
-    expect(reader.dialog).not_to_contain_text(NOT_COVERED)
-
-
 def test_related_passages_are_found_by_meaning(reader: Reader) -> None:
     """The panel lists passages with the same words at once, and replaces them when the model is loaded."""
     page = reader.read(PAGE)

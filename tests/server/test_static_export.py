@@ -208,12 +208,6 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(store: EdgeStore, tm
     second = export_static(store.open("books"), target)
     assert (first.chunks, second.chunks) == (8, 3)
     assert [path.name for path in target.parent.iterdir()] == ["recto"]
-    old = target / "data" / "0123456789ab" / "words-1.bin"  # as an export by 0.2
-    old.parent.mkdir()
-    old.touch()
-    (target / "recto-export.json").unlink()
-    assert export_static(store.open("books"), target) == second
-    assert not old.parent.exists()
     export_static(store.open("books"), tmp_path / "new")
     own = {str(path.relative_to(target)): b"mine" for path in mine}
     assert contents(target) == contents(tmp_path / "new") | own
@@ -282,9 +276,9 @@ def test_an_export_neither_writes_nor_deletes_through_links(store: EdgeStore, tm
         tmp_path / "dangling": tmp_path / "nowhere",
         tmp_path / "linked": outside,
         target: outside,
-        listing / "0123456789ab": outside,
+        listing.parent / "model" / "0123456789ab": outside,
     }
-    write(listing.parent, {"recto-export.json": json.dumps(["data/0123456789ab/words.bin"])})
+    write(listing.parent, {"recto-export.json": json.dumps(["model/0123456789ab/words.bin"])})
     for link, to in links.items():
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(to)

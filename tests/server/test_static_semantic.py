@@ -9,12 +9,11 @@ import os
 import random
 import shutil
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from operator import mul
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from recto.embedders.granite.embedder import BuiltInEmbedder, built_in_embedder
@@ -23,14 +22,12 @@ from recto.embedders.onnx import new_tokenizer
 from recto.errors import ConfigurationError
 from recto.evaluation.calibration import calibrate
 from recto.evaluation.suites import load_suite
-from recto.protocols import Index
 from recto.search.retriever import Retriever
-from recto.server.semantic_export import MODEL_SHA256, POSITIONS, pack_light
+from recto.server.semantic_export import MODEL_SHA256, POSITIONS
 from recto.server.static_export import export_static
 from recto.settings import SAMPLE_COLLECTION
 from recto.stores.edge import EdgeStore
 from recto.testing.parts import chunk, publish_lexical
-from recto.types.search import Hit
 from tests.book.files import write
 from tests.languages import SENTENCES
 from tests.running import ROOT
@@ -253,8 +250,7 @@ def test_other_languages_rely_on_words_as_in_python(tmp_path: Path, int8: BuiltI
 
 
 DAMAGES = [
-    *(("light", damage) for damage in ("missing", "wrong", "cut", "not compressed")),
-    *(("body", "wrong"), ("tokens", "missing"), ("vectors", "cut")),
+    *(("body", "wrong"), ("body", "not compressed"), ("tokens", "missing"), ("vectors", "cut")),
 ]
 
 
@@ -270,7 +266,7 @@ def test_words_are_searched_for_if_a_file_is_broken(broken: Path, name: str, dam
         elif damage != "missing":
             file.write_bytes(content[:-20] if damage == "cut" else b"<!doctype html>")
     query = ["search", "how do nodes communicate", {"top_k": 3}]
-    found = search(broken, [query, query], "light" if name == "light" else "on")
+    found = search(broken, [query, query])
     assert len(found["errors"]) == 1, "it is said once"
     for answer in found["answers"]:
         assert answer["mode"] == "lexical"
@@ -294,66 +290,17 @@ def test_files_of_the_model_stay_between_exports(broken: Path, home: Path, sampl
     assert "--semantic off" in wrong.value.hint
 
 
-def light_scores(exported: Path, index: Index, hits: Sequence[Hit]) -> dict[str, float]:
-    """Return the scores of the light tier: the mean of the lexical hits by their scores is the query's vector."""
-    meta = json.loads(gzip.decompress((exported / "data" / "meta.bin").read_bytes()))["semantic"]
-    rules = meta["light_rules"]
-    (file,) = (exported / "data").glob("light-*.bin")
-    vectors = np.frombuffer(gzip.decompress(file.read_bytes()), np.int8).reshape(-1, rules["dim"]) / 127
-    chunks = sorted(index.scroll(), key=lambda chunk: (chunk.page_url, chunk.chunk_index, chunk.id))
-    lexical = {hit.chunk.id: hit.lexical or 0.0 for hit in hits}
-    weights = [lexical.get(chunk.id, 0.0) ** rules["power"] for chunk in chunks]
-    query = np.array(weights) @ vectors
-    cosines = vectors @ (query / np.linalg.norm(query))
-    return {
-        chunk.id: float(cosine + rules["lexical_weight"] * lexical.get(chunk.id, 0.0))
-        / (1 + rules["lexical_weight"])
-        for chunk, cosine in zip(chunks, cosines, strict=True)
-    }
-
-
-def test_the_light_tier_ranks_by_vectors_of_lexical_hits(exported: Path, retriever: Retriever) -> None:
-    """For devices that do not load the model; each query loads what words need, and once a small file."""
-    queries = questions()[::4]
-    found = search(exported, [["search", query, {"top_k": 5}] for query in (*queries, "zzzz qqqq")], "light")
-    assert found["errors"] == []
-    *answers, nothing = found["answers"]
-    assert (nothing["outcome"], nothing["results"]) == ("no_match", [])
-    changed = 0
-    for query, answer in zip(queries, answers, strict=True):
-        hits = retriever.search(query, top_k=100, mode="lexical").hits
-        scores = light_scores(exported, retriever.open(), hits)
-        best = sorted(scores.values(), reverse=True)[:5]
-        assert [hit["score"] for hit in answer["results"]] == pytest.approx(best, abs=2e-3), query
-        assert (answer["mode"], answer["answerable"], answer["coverage"]) == ("hybrid", None, None)
-        changed += [hit["url"] for hit in answer["results"]] != [hit.chunk.url for hit in hits[:5]]
-    assert changed > len(queries) / 4
-    loaded = [one for answer in found["answers"] for one in answer["loaded"]]
-    assert sum(name.startswith("light-") for name, _ in loaded) == 1
-    assert not any(name.startswith(("body", "tokens", "vectors")) for name, _ in loaded)
-    assert all(sum(size for _, size in answer["loaded"]) < 300_000 for answer in found["answers"])
-
-
 @pytest.mark.parametrize(
-    ("device", "tier"),
+    ("device", "mode"),
     [
-        ("{ connection: { saveData: true } }", ""),
-        ("{ connection: { effectiveType: '2g' } }", "light"),
-        ("{ deviceMemory: 1 }", "light"),
-        ("{ deviceMemory: 2, connection: { effectiveType: '3g' } }", "body"),
+        ("{ connection: { saveData: true } }", "lexical"),
+        ("{ connection: { effectiveType: '2g' } }", "lexical"),
+        ("{ deviceMemory: 1 }", "lexical"),
+        ("{ deviceMemory: 2, connection: { effectiveType: '3g' } }", "hybrid"),
     ],
 )
-def test_the_device_chooses_a_tier(exported: Path, device: str, tier: str) -> None:
+def test_slow_devices_do_not_load_the_model(exported: Path, device: str, mode: str) -> None:
     script = f"Object.defineProperty(globalThis, 'navigator', {{ value: {device} }});{SEARCH}"
     (answer,) = search(exported, [["search", "how do nodes communicate"]], "auto", script)["answers"]
-    loaded = {name.split("-")[0].split(".")[0] for name, _ in answer["loaded"]}
-    assert loaded & {"light", "body"} == ({tier} if tier else set())
-    assert answer["mode"] == ("hybrid" if tier else "lexical")
-
-
-def test_a_large_book_has_no_light_tier() -> None:
-    vectors = np.zeros((4001, 384), np.float32)
-    (file,) = pack_light([vectors])
-    assert len(file) == 4001 * 32
-    assert pack_light([vectors, vectors]) == []
-    assert pack_light([]) == []
+    is_loaded = any(name.startswith("body") for name, _ in answer["loaded"])
+    assert (answer["mode"], is_loaded) == (mode, mode == "hybrid")

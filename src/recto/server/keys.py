@@ -11,7 +11,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -27,8 +27,8 @@ PREFIXES: dict[KeyScope, str] = {"search": "recto_pk_", "admin": "recto_sk_"}
 """How keys begin, so that people and secret scanners recognise them: publishable and secret."""
 
 KEY_FORMAT = 1
-MAX_FILE = 1 << 20
-_KEPT_REVOKED = 100
+MAX_FILE = 1 << 20  # about 3 000 keys
+_KEPT_REVOKED = 100  # users of older ones get the error for an unknown key
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 _LABEL = r"[a-z0-9](?:[a-z0-9_-]*[a-z0-9])?"
 _ORIGIN = re.compile(rf"(https?)://(\[[0-9a-f:.]+\]|{_LABEL}(?:\.{_LABEL})*)(?::([0-9]{{1,5}}))?")
@@ -62,8 +62,8 @@ class Key:
 
     def to_dict(self) -> dict[str, Any]:
         """Return what people may see of the key."""
-        shown = {name: value for name, value in asdict(self).items() if name != "digest"}
-        return {**shown, "state": self.state}
+        public = {name: value for name, value in asdict(self).items() if name != "digest"}
+        return {**public, "state": self.state}
 
 
 def digest(key: str) -> str:
@@ -101,11 +101,11 @@ def _parse(entry: Any) -> Key:
         name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()
     }
     key = Key(**values)
-    for one in fields(Key):
-        value = getattr(key, one.name)
-        texts = value if one.name in ("origins", "collections") else (value,)
+    for name in Key.__dataclass_fields__:
+        value = getattr(key, name)
+        texts = value if name in ("origins", "collections") else (value,)
         if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"{one.name} is not valid")
+            raise ValueError(f"{name} is not valid")
     # An unknown scope or a search key without collections must never mean "everything".
     if key.scope not in get_args(KeyScope) or (key.scope == "search") != bool(key.collections):
         raise ValueError(f"the scope of {key.name!r} is not valid")
@@ -133,21 +133,21 @@ def add_key(
     text = PREFIXES[scope] + secrets.token_urlsafe(32)
     key = replace(key, digest=digest(text))
     with _changing(home) as keys:
-        if any(one.name == name and not one.revoked_at for one in keys):
+        if any(other.name == name and not other.revoked_at for other in keys):
             raise InvalidArgument(
                 f"There is already a key '{name}'",
                 hint=f"Choose another name, or run: recto keys revoke {name}",
             )
-        keys[:] = [*(one for one in keys if one.name != name), key]
+        keys[:] = [*(other for other in keys if other.name != name), key]
     return key, text
 
 
 def revoke_key(home: Path, name: str) -> Key:
     """Make a key unusable, and return it; it stays in the list, so that its users get a clear error."""
     with _changing(home) as keys:
-        for position, one in enumerate(keys):
-            if one.name == name and not one.revoked_at:
-                keys[position] = revoked = replace(one, revoked_at=_now())
+        for position, key in enumerate(keys):
+            if key.name == name and not key.revoked_at:
+                keys[position] = revoked = replace(key, revoked_at=_now())
                 return revoked
         raise InvalidArgument(
             f"There is no key '{name[:80]}' to revoke", hint="`recto keys list` shows the keys."
@@ -203,9 +203,9 @@ def _changing(home: Path) -> Iterator[list[Key]]:
         with WriterLock(path.with_suffix(".lock"), "The file of the keys", wait=lambda _: None):
             keys = list(read_keys(home))
             yield keys
-            revoked = sorted(one.revoked_at for one in keys if one.revoked_at)
+            revoked = sorted(key.revoked_at for key in keys if key.revoked_at)
             oldest = revoked[-_KEPT_REVOKED] if len(revoked) > _KEPT_REVOKED else ""
-            kept = [asdict(one) for one in keys if not one.revoked_at or one.revoked_at >= oldest]
+            kept = [asdict(key) for key in keys if not key.revoked_at or key.revoked_at >= oldest]
             text = json.dumps({"format": KEY_FORMAT, "keys": kept}, indent=1)
             if len(text) > MAX_FILE:
                 raise ConfigurationError(

@@ -1,37 +1,44 @@
-"""Admission limits of the HTTP API and of MCP over HTTP: body size, deadlines, concurrency, request rate."""
+"""Limits of the HTTP API and of MCP over HTTP: request rate, body size, concurrency, time."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import math
 import threading
 import time
-from asyncio import FIRST_COMPLETED, Semaphore, create_task, gather, get_running_loop, timeout, wait
-from collections import Counter, OrderedDict
+from asyncio import FIRST_COMPLETED, Semaphore, create_task, gather, get_running_loop, sleep, timeout, wait
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from recto.server.keys import Key
 
 if TYPE_CHECKING:
     from starlette.responses import Response
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY = 64 * 1024
-_CHARGED_BYTES = 500  # of a request that count as one request for the rate limit
 MAX_CONCURRENCY = 100
 MAX_WAITING = 100
-"""How many requests of one caller wait for a slot."""
+"""How many requests wait for one of the concurrent ones to end."""
 BODY_SECONDS = 10.0
 BURST_SECONDS = 5
 """A caller may burst up to this many seconds' worth of requests."""
-MAX_READERS = 512
-"""How many request bodies are read at once: slow clients do not block others, and 32 MiB are enough."""
-
+REFUSAL_SECONDS = 1.0
+"""How long a request that exceeds the rate limit waits for its refusal."""
 RETRY_HINT = "Try again in a moment."
+KEY, REFUSAL_REASON = "recto.key", "recto.refusal_reason"
+"""What the middleware adds to the scope of a request: the accepted key, and why the request was refused."""
+
+_CHARGED_BYTES = 500  # a longer request costs more time to read and embed, so it counts as several
 _CLOSE = (("Connection", "close"),)  # the rest of the body is not read
-_MAX_CALLERS = 10_000
+_MAX_CALLERS = 10_000  # about 1 MB of buckets
+_IPV6_PREFIX = 64  # one subscriber has a whole /64 network: a limit for each address would not limit anyone
 _DEADLINE = "recto.deadline"  # in the scope of a request
 
 
@@ -75,21 +82,9 @@ def busy(message: str, hint: str = RETRY_HINT, seconds: float = 1) -> Refusal:
 _TWO_LENGTHS = Refusal(
     400, "Content-Length and Transfer-Encoding exclude each other", "Send only one of them.", _CLOSE
 )
-_TOO_MANY_AT_ONCE = Refusal(
-    429,
-    "Too many requests at the same time",
-    "Wait for the responses to earlier requests.",
-    (("Retry-After", "1"),),
+_TOO_LARGE = Refusal(
+    413, f"The body is larger than {MAX_BODY} bytes", "Send fewer or shorter queries.", _CLOSE
 )
-
-
-def check_length(headers: Mapping[str, str]) -> None:
-    """Refuse a body whose Content-Length is too large."""
-    length = headers.get("content-length", "")
-    if length and "transfer-encoding" in headers:  # a proxy could see other requests in it than this server
-        raise Refused("framing", _TWO_LENGTHS)
-    if length.isascii() and length.isdecimal() and (len(length) > 9 or int(length) > MAX_BODY):
-        raise Refused("size", _too_large())
 
 
 class CallCancelled(Exception):
@@ -101,8 +96,8 @@ class CurrentRequest:
     """The request that the current task or thread works for.
 
     `cancelled` is set when the request has ended, `disconnected` before it if the client has closed the
-    connection. `charge` counts more work for the rate limit. `collections` are those that the key is for;
-    none means all.
+    connection. `charge` counts more work for the rate limit. `collections` are the collections of the
+    request's key; an empty tuple means all.
     """
 
     caller: str
@@ -115,187 +110,6 @@ class CurrentRequest:
 _current: ContextVar[CurrentRequest] = ContextVar("current_request", default=CurrentRequest(""))  # noqa: B039
 current_request = _current.get
 """Return the request that the current task or thread works for."""
-
-
-class AdmissionLimits:
-    """Admits `concurrency` requests at once, each with a deadline; use it from one event loop.
-
-    Further requests wait; one caller gets at most half of the slots.
-    """
-
-    def __init__(
-        self,
-        concurrency: int = MAX_CONCURRENCY,
-        deadline: float = 15.0,
-        body_deadline: float = BODY_SECONDS,
-        readers: int = MAX_READERS,
-    ) -> None:
-        self._deadline = deadline
-        self._body_deadline = min(body_deadline, deadline)
-        self._free_readers = readers
-        self._running = FairSlots(concurrency)
-
-    async def admit(
-        self, app: ASGIApp, scope: Scope, receive: Receive, send: Send, request: CurrentRequest
-    ) -> None:
-        """Read the body, wait for a slot, and run the application; raise `Refused` if a limit is exceeded."""
-        # A body that is still arriving takes no slot: slow clients must not block others.
-        complete, size = await self.read_body(receive)
-        # Whatever is in it, it takes work to read, check and log.
-        if extra := (size + len(scope.get("query_string", b""))) // _CHARGED_BYTES:
-            request.charge(extra)
-
-        async def client_left() -> None:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-
-        async def until_client_leaves(scope: Scope, complete: Receive, send: Send) -> None:
-            is_answered = False
-
-            async def track(message: Message) -> None:
-                nonlocal is_answered
-                await send(message)
-                is_answered = message["type"] == "http.response.body" and not message.get("more_body", False)
-
-            async def in_slot() -> None:
-                async with self._running.take(request.caller):
-                    await app(scope, complete, track)
-
-            running, leaving = create_task(in_slot()), create_task(client_left())
-            try:
-                await wait((running, leaving), return_when=FIRST_COMPLETED)
-                # The server also reports that the client has left when it has sent the whole response.
-                if not running.done() and not is_answered:
-                    request.disconnected.set()
-                    raise Refused("disconnect", Refusal(400, "The client has closed the connection"))
-                await running
-            finally:
-                request.cancelled.set()
-                running.cancel()
-                leaving.cancel()
-                await gather(running, leaving, return_exceptions=True)
-
-        token = _current.set(request)
-        try:
-            await self.run(until_client_leaves, scope, complete, send)
-        finally:
-            _current.reset(token)
-
-    async def run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application; raise `Refused` if it has not started its response by the deadline."""
-        started = False
-
-        async def track(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
-        try:
-            async with timeout(self._deadline) as deadline:
-                scope[_DEADLINE] = deadline
-                await app(scope, receive, track)
-        except TimeoutError:
-            if not started:
-                raise Refused(
-                    "timeout", busy(f"There was no answer within {self._deadline:g} s", seconds=2)
-                ) from None
-
-    async def read_body(self, receive: Receive) -> tuple[Receive, int]:
-        """Read the whole body; return a `receive` that replays it, and its size."""
-        if not self._free_readers:
-            raise Refused("busy", busy("The service is reading as many requests as it can"))
-        self._free_readers -= 1
-        body = bytearray()
-        more = True
-        try:
-            async with timeout(self._body_deadline):
-                while more:
-                    message = await receive()
-                    if message["type"] == "http.disconnect":  # no client reads it, but the log records it
-                        raise Refused("disconnect", Refusal(400, "The body is not complete"))
-                    body += message.get("body", b"")
-                    more = message.get("more_body", False)
-                    if len(body) > MAX_BODY:
-                        raise Refused("size", _too_large(_CLOSE))
-        except TimeoutError:
-            late = f"The body did not arrive within {self._body_deadline:g} s"
-            raise Refused("slow", Refusal(408, late, "Send the whole body at once.", _CLOSE)) from None
-        finally:
-            self._free_readers += 1
-
-        replayed = False
-
-        async def replay() -> Message:
-            nonlocal replayed
-            if replayed:
-                return await receive()
-            replayed = True
-            return {"type": "http.request", "body": bytes(body), "more_body": False}
-
-        return replay, len(body)
-
-
-def set_deadline(scope: Scope, seconds: float) -> None:
-    """Let a request that streams its response take so many seconds from now on."""
-    scope[_DEADLINE].reschedule(get_running_loop().time() + seconds)
-
-
-class FairSlots:
-    """A fixed number of slots for callers; use it from one event loop.
-
-    One caller gets a part of the slots, so that others need not wait for all of its requests. A caller with
-    too many waiting requests is refused.
-    """
-
-    def __init__(self, count: int, per_caller: int = 0) -> None:
-        """Take the number of slots, and how many of them one caller gets (default: half of them)."""
-        self._all = Semaphore(count)
-        self._per_caller = per_caller or max(1, count // 2)
-        self._own: dict[str, Semaphore] = {}
-        self._requests: Counter[str] = Counter()
-
-    @asynccontextmanager
-    async def take(self, caller: str) -> AsyncIterator[None]:
-        """Hold a slot; wait for it if necessary."""
-        await self.acquire(caller)
-        try:
-            yield
-        finally:
-            self.release(caller)
-
-    async def acquire(self, caller: str) -> None:
-        """Get a slot; wait for it if necessary."""
-        if self._requests[caller] >= self._per_caller + MAX_WAITING:
-            raise Refused("queue", _TOO_MANY_AT_ONCE)
-        self._requests[caller] += 1
-        own = self._own.setdefault(caller, Semaphore(self._per_caller))
-        try:
-            await own.acquire()  # so that the queue for all slots has only a few requests of each caller
-            try:
-                await self._all.acquire()
-            except BaseException:
-                own.release()
-                raise
-        except BaseException:
-            self._leave(caller)
-            raise
-
-    def release(self, caller: str) -> None:
-        """Return a slot."""
-        self._all.release()
-        self._own[caller].release()
-        self._leave(caller)
-
-    def _leave(self, caller: str) -> None:
-        self._requests[caller] -= 1
-        if not self._requests[caller]:
-            del self._requests[caller], self._own[caller]
-
-
-def _too_large(headers: tuple[tuple[str, str], ...] = ()) -> Refusal:
-    return Refusal(
-        413, f"The body is larger than {MAX_BODY} bytes", "Send fewer or shorter queries.", headers
-    )
 
 
 class RateLimiter:
@@ -323,22 +137,29 @@ class RateLimiter:
         )
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
-    def check(self, caller: str) -> None:
-        """Count a request; raise `Refused` if the caller's bucket is empty."""
-        if not self._per_minute:
-            return
-        tokens = self._tokens(caller)
-        if tokens < 1:
-            wait = max(1, math.ceil((1 - tokens) * 60 / self._per_minute))
-            raise Refused("rate", Refusal(429, self._message, self._hint, (("Retry-After", str(wait)),)))
-        self.charge(caller, 1)
+    def check(self, caller: str, cost: float = 1) -> float:
+        """Count a request, and return the tokens that are left; raise `Refused` if the bucket is empty."""
+        return self._take(caller, cost, at_least=1)
 
-    def charge(self, caller: str, cost: float) -> None:
-        """Take tokens from a caller's bucket, also more than it holds."""
-        if self._per_minute:
-            self._buckets[caller] = (self._tokens(caller) - cost, self._clock())
-            if len(self._buckets) > _MAX_CALLERS:
-                self._buckets.popitem(last=False)
+    def charge(self, caller: str, left: float, cost: float) -> None:
+        """Count more work of a request that had so many tokens left when it was admitted.
+
+        A request may cost more than the bucket holds, unless other requests have emptied it in the meantime.
+        """
+        if cost > 0:
+            self._take(caller, cost, at_least=min(0, left))
+
+    def _take(self, caller: str, cost: float, at_least: float) -> float:
+        if not self._per_minute:
+            return 0
+        tokens = self._tokens(caller)
+        if tokens < at_least:
+            seconds = max(1, math.ceil((1 - tokens) * 60 / self._per_minute))
+            raise Refused("rate", Refusal(429, self._message, self._hint, (("Retry-After", str(seconds)),)))
+        self._buckets[caller] = (tokens - cost, self._clock())
+        if len(self._buckets) > _MAX_CALLERS:
+            self._buckets.popitem(last=False)
+        return tokens - cost
 
     def _tokens(self, caller: str) -> float:
         now = self._clock()
@@ -346,3 +167,203 @@ class RateLimiter:
         tokens = min(self._capacity, tokens + (now - updated) * self._per_minute / 60)
         self._buckets[caller] = (tokens, now)
         return tokens
+
+
+class LimitsMiddleware:
+    """Bounds the rate, the body size, the concurrency and the time of requests; use it from one event loop.
+
+    `concurrency` requests run at once, and `MAX_WAITING` more wait. `is_limited` says whether all limits
+    apply to a path; other paths have only a deadline.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        rate: RateLimiter | None = None,
+        concurrency: int = MAX_CONCURRENCY,
+        deadline: float = 15.0,
+        is_limited: Callable[[str], bool] = lambda _: True,
+    ) -> None:
+        self.app = app
+        self._rate = rate or RateLimiter(0)
+        self._slots = Semaphore(concurrency)
+        self._waiting = 0
+        self._deadline = deadline
+        self._is_limited = is_limited
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request; raise `Refused` if a limit is exceeded."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        length = _declared_length(scope)
+        if not self._is_limited(scope["path"]):
+            await self._run(self.app, scope, receive, send)
+            return
+        key: Key | None = scope.get(KEY)
+        caller = _caller(scope, key)
+        query_size = len(scope["query_string"])
+        left = 0.0
+        if length is not None:
+            left = await self._check_rate(caller, length + query_size)
+        # A body that is still arriving takes no slot: slow clients must not block others.
+        body = await self._read_body(receive)
+        if length is None:
+            left = await self._check_rate(caller, len(body) + query_size)
+        charge = partial(self._rate.charge, caller, left)
+        request = CurrentRequest(caller, charge=charge, collections=key.collections if key else ())
+        token = _current.set(request)
+        try:
+            await self._run(partial(self._run_while_connected, request, receive), scope, _replay(body), send)
+        finally:
+            _current.reset(token)
+
+    async def _check_rate(self, caller: str, size: int) -> float:
+        """Count a request of so many bytes, and return the tokens left; wait before it is refused.
+
+        Without the pause, a client that does not wait would keep the service busy with refusals.
+        """
+        try:
+            return self._rate.check(caller, 1 + size // _CHARGED_BYTES)
+        except Refused:
+            await sleep(REFUSAL_SECONDS)
+            raise
+
+    async def _run(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run an application; raise `Refused` if it has not started its response by the deadline."""
+        is_started = False
+
+        async def track(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        try:
+            async with timeout(self._deadline) as deadline:
+                scope[_DEADLINE] = deadline
+                await app(scope, receive, track)
+        except TimeoutError:
+            if not is_started:
+                late = busy(f"There was no answer within {self._deadline:g} s", seconds=2)
+                raise Refused("timeout", late) from None
+
+    async def _run_while_connected(
+        self, request: CurrentRequest, connection: Receive, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Run the application in a slot, and cancel it if the client closes the connection."""
+        is_answered = False
+
+        async def track(message: Message) -> None:
+            nonlocal is_answered
+            await send(message)
+            is_answered = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        async def run() -> None:
+            async with self._slot():
+                await self.app(scope, receive, track)
+
+        async def wait_for_disconnect() -> None:
+            while (await connection())["type"] != "http.disconnect":
+                pass
+
+        running, leaving = create_task(run()), create_task(wait_for_disconnect())
+        try:
+            await wait((running, leaving), return_when=FIRST_COMPLETED)
+            # The server also reports a disconnect when it has sent the whole response.
+            if not running.done() and not is_answered:
+                request.disconnected.set()
+                raise Refused("disconnect", Refusal(400, "The client has closed the connection"))
+            await running
+        finally:
+            request.cancelled.set()
+            running.cancel()
+            leaving.cancel()
+            await gather(running, leaving, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """Hold one of the slots; wait for it in a bounded queue."""
+        if self._slots.locked() and self._waiting >= MAX_WAITING:
+            raise Refused("queue", busy("Too many requests are waiting"))
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._slots.release()
+
+    async def _read_body(self, receive: Receive) -> bytes:
+        """Read the whole body."""
+        body = bytearray()
+        more = True
+        seconds = min(BODY_SECONDS, self._deadline)
+        try:
+            async with timeout(seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":  # no client reads it, but the log records it
+                        raise Refused("disconnect", Refusal(400, "The body is not complete"))
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+                    if len(body) > MAX_BODY:
+                        raise Refused("size", _TOO_LARGE)
+        except TimeoutError:
+            late = f"The body did not arrive within {seconds:g} s"
+            raise Refused("slow", Refusal(408, late, "Send the whole body at once.", _CLOSE)) from None
+        return bytes(body)
+
+
+def set_deadline(scope: Scope, seconds: float) -> None:
+    """Let a request that streams its response take so many seconds from now on."""
+    scope[_DEADLINE].reschedule(get_running_loop().time() + seconds)
+
+
+def client_address(scope: Scope) -> str:
+    """Return the address of the client; IPv6 addresses of one subscriber count as one client.
+
+    Behind trusted proxies, uvicorn has replaced the proxy's address by the address in `X-Forwarded-For`.
+    """
+    client = scope.get("client")
+    if not client:
+        return "unknown"
+    try:
+        address = ipaddress.ip_address(client[0].partition("%")[0])
+    except ValueError:
+        return str(client[0])
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((int(address), _IPV6_PREFIX), strict=False))
+
+
+def _caller(scope: Scope, key: Key | None) -> str:
+    """Return who is limited: an admin key, or a client address. Many readers share a search key."""
+    return f"key {key.name}" if key and key.scope == "admin" else client_address(scope)
+
+
+def _declared_length(scope: Scope) -> int | None:
+    """Return the length of the body, None if it is sent in chunks; raise `Refused` if it is too large."""
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length", b"0")
+    if b"transfer-encoding" in headers:
+        if b"content-length" in headers:  # a proxy could see other requests in it than this server
+            raise Refused("framing", _TWO_LENGTHS)
+        return None
+    # h11 accepts digits only; Python would take long to read thousands of them.
+    if len(length) > len(str(MAX_BODY)) or int(length) > MAX_BODY:
+        raise Refused("size", _TOO_LARGE)
+    return int(length)
+
+
+def _replay(body: bytes) -> Receive:
+    """Return a `receive` that gives the body, and then waits: the client is watched elsewhere."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else await get_running_loop().create_future()
+
+    return receive

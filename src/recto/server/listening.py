@@ -1,4 +1,4 @@
-"""Run servers: listening sockets, connections that close when a client is too slow, and the log."""
+"""Run servers: listening sockets, uvicorn with limits for slow and idle connections, and the log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from recto.server.limits import Refusal
 
 BACKLOG = 64  # also how many connections asyncio accepts in one turn: a flood must not delay others
 IDLE_SECONDS = 30
-_MAX_FILES = 65_536
+_MAX_FILES = 65_536  # as many as one process needs; the system may allow more
 _OTHER_FILES = 128  # the index, the log, connections to engines
 
 
@@ -39,9 +39,9 @@ def listen(host: str, port: int) -> socket.socket:
         is_dual = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
         return socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=is_dual)
     except OSError as error:
-        # The message of `create_server` names the address once more; the numbers of `gaierror` are others.
-        named = error.errno and not isinstance(error, socket.gaierror)
-        reason = os.strerror(error.errno or 0) if named else error.strerror or error
+        # The message of `create_server` repeats the address; the numbers of `gaierror` are not error numbers.
+        has_number = error.errno and not isinstance(error, socket.gaierror)
+        reason = os.strerror(error.errno or 0) if has_number else error.strerror or error
         raise ConfigurationError(
             f"Cannot listen on {host} port {port}: {reason}",
             hint="Another program may use this port: choose another --port or --host.",
@@ -55,15 +55,19 @@ def base_url(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def server_config(app: Any, drain: float, **more: Any) -> Config:
-    """Return uvicorn's configuration, with the same limits for HTTP and MCP."""
+def server_config(app: Any, drain: float, proxies: Sequence[str] = (), **more: Any) -> Config:
+    """Return uvicorn's configuration, with the same limits for HTTP and MCP.
+
+    `proxies` are the addresses that are trusted to name their clients in `X-Forwarded-For`.
+    """
     return Config(
         app,
-        http=BoundedConnection,
+        http=BoundedProtocol,
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # `visitor_address` reads them, from trusted proxies only
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         ws="none",
         lifespan="on",
         backlog=BACKLOG,
@@ -89,15 +93,16 @@ def max_connections() -> int:
     return max(_OTHER_FILES, files - _OTHER_FILES)
 
 
-class BoundedConnection(H11Protocol):
-    """Closes a connection that sends no complete request in time; uvicorn waits forever for headers.
+class BoundedProtocol(H11Protocol):
+    """uvicorn's HTTP protocol, which also closes connections that send no complete request in time.
 
-    If there are too many connections, the one that has been idle for the longest time is closed.
+    uvicorn waits forever for headers. If there are too many connections, the one that has been idle for the
+    longest time is closed.
     """
 
     limit = 0
     """The maximum number of connections of this process; 0 means as many as it may open files."""
-    _open: ClassVar[dict[BoundedConnection, None]] = {}  # the one that was idle first comes first
+    _open: ClassVar[dict[BoundedProtocol, None]] = {}  # ordered by the time of the last response
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -107,12 +112,12 @@ class BoundedConnection(H11Protocol):
         """Start the timer for the first request."""
         super().connection_made(transport)
         self._open[self] = None
-        if not BoundedConnection.limit:
-            BoundedConnection.limit = max_connections()
-        if len(self._open) > BoundedConnection.limit:
-            longest = next((one for one in self._open if one.is_idle), self)
-            del self._open[longest]
-            longest.transport.abort()
+        if not BoundedProtocol.limit:
+            BoundedProtocol.limit = max_connections()
+        if len(self._open) > BoundedProtocol.limit:
+            oldest = next((protocol for protocol in self._open if protocol.is_idle), self)
+            del self._open[oldest]
+            oldest.transport.abort()
         self._start_timer()
 
     @property

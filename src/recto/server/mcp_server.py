@@ -29,8 +29,8 @@ from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.plugins import Notify
 from recto.search.markdown import one_line
 from recto.search.pages import read_outline
-from recto.server.auth import AdmissionMiddleware, ApiKeys, key_required, local_hosts
-from recto.server.limits import AdmissionLimits, Refusal, Refused
+from recto.server.auth import ApiKeys, key_required, local_hosts
+from recto.server.limits import LimitsMiddleware, Refusal, Refused
 from recto.server.mcp_tools import (
     INSTRUCTIONS,
     NOTICE,
@@ -189,7 +189,7 @@ def _edited(schema: dict[str, Any], facts: BookFacts) -> dict[str, Any]:
 
     def walked(part: Any) -> Any:
         if isinstance(part, list):
-            return [walked(one) for one in part]
+            return [walked(element) for element in part]
         if isinstance(part, str):
             return facts.described(part)
         if not isinstance(part, dict):
@@ -288,6 +288,8 @@ def http_app(server: MCPServer[Any], host: str, keys: Sequence[str]) -> ASGIApp:
     """Return the ASGI application; it is stateless and answers each request with one JSON response."""
     if not is_loopback(host) and not keys:
         raise key_required(host, "or listen on 127.0.0.1")
+    from recto.server.middleware import HostMiddleware, KeyMiddleware, RefusalMiddleware
+
     # The middleware checks hosts and origins for all paths; the SDK would do so for its own path only.
     unchecked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(
@@ -299,9 +301,6 @@ def http_app(server: MCPServer[Any], host: str, keys: Sequence[str]) -> ASGIApp:
             raise Refused("method", _NO_STREAM)  # nothing would ever be sent on it
         await app(scope, receive, send)
 
-    return AdmissionMiddleware(
-        without_streams,
-        ApiKeys(keys),
-        AdmissionLimits(deadline=_DEADLINE),
-        hosts=local_hosts(host) if is_loopback(host) else (),
-    )
+    limited = LimitsMiddleware(without_streams, deadline=_DEADLINE)
+    hosts = local_hosts(host) if is_loopback(host) else ()
+    return RefusalMiddleware(HostMiddleware(KeyMiddleware(limited, ApiKeys(keys)), hosts))

@@ -1,4 +1,4 @@
-"""Static search by meaning: the model as files, and the vectors of the chunks (decisions 17 and 19)."""
+"""Static search by meaning: the model as files, and the vectors of the chunks (decision 17)."""
 
 from __future__ import annotations
 
@@ -42,9 +42,6 @@ SHARD_TOKENS = 32
 _FREQUENT = 1024  # the body has the rows of these tokens, half of those that questions have
 _CODES = {"int8": "b", "float32": "f", "uint32": "I", "uint16": "H"}
 _INT12_MAX = 2047
-_LIGHT_CHUNKS = 8_000  # a file of 256 KB
-_LIGHT_DIM = 32
-_LIGHT_RULES = {"dim": _LIGHT_DIM, "candidates": 100, "power": 3, "lexical_weight": 6.0, "noise_floor": None}
 
 
 def wants_semantic(index: Index, semantic: Semantic, languages: Iterable[str]) -> bool:
@@ -72,13 +69,14 @@ def semantic_meta(index: Index, lexical_weight: float, languages: Iterable[str])
     return {
         "lexical_weight": lexical_weight,
         "single_word_weight": SINGLE_WORD_WEIGHT,
-        "language_weights": {one: unknown_language_weight(one, 0.0) for one in languages if one != ENGLISH},
+        "language_weights": {
+            language: unknown_language_weight(language, 0.0) for language in languages if language != ENGLISH
+        },
         "evidence_weight": LEXICAL_WEIGHT,
         "more_candidates": candidate_limit(0),
         "coverage": COVERAGE_RULES,
         "noise_floor": calibration and calibration.noise_floor,
         "spread": calibration and calibration.spread,
-        "light_rules": _LIGHT_RULES,
     }
 
 
@@ -105,23 +103,6 @@ def pack_vectors(vectors: NDArray[np.float32]) -> bytes:
     upper = (numbers >> 4).astype(np.int8)
     lower = low[:, ::2] | low[:, 1::2] << 4
     return b"".join(array.tobytes() for array in (scales, upper, lower))
-
-
-def pack_light(vectors: Sequence[NDArray[np.float32]]) -> list[bytes]:
-    """Return the file of the light tier; a large book has none.
-
-    It has the directions of the vectors in the space of their first principal components, in one byte each.
-    """
-    import numpy as np
-
-    if not 0 < sum(map(len, vectors)) <= _LIGHT_CHUNKS:
-        return []
-    centered = np.concatenate(vectors)
-    centered -= centered.mean(axis=0)
-    _, axes = np.linalg.eigh(centered.T @ centered)  # the last ones have the largest variance
-    short = centered @ axes[:, -_LIGHT_DIM:]
-    directions = short / np.maximum(np.linalg.norm(short, axis=1, keepdims=True), np.float32(1e-9))
-    return [np.rint(directions * 127).astype(np.int8).tobytes()]
 
 
 def model_files() -> tuple[dict[str, Any], list[tuple[str, bytes]]]:

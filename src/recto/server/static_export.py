@@ -45,7 +45,6 @@ from recto.server.semantic_export import (
     Semantic,
     compress,
     model_files,
-    pack_light,
     pack_vectors,
     read_vectors,
     semantic_meta,
@@ -61,7 +60,7 @@ _MANIFEST = "recto-export.json"
 _LARGEST_MANIFEST = 16 << 20  # bytes
 _EXPORTED = re.compile(
     r"widget\.js|static/(widget/)?\w+\.js|data/meta\.bin|data/[a-z]+-[0-9a-f]{12}\.bin"
-    r"|(data|model)/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
+    r"|model/[0-9a-f]{12}/[a-z]+(-\d+)?\.bin"
 )
 _MODULES = ("dom", "highlight", "model", "semantic")
 _FIELDS = ("title", "section", "url", "module", "module_title", "text", "page_url", "headings", "language")
@@ -115,8 +114,8 @@ def export_static(
     info = index.info
     lexicon = read_lexicon(index)
     if lexicon is None:
-        made = info.fingerprint
-        source, options = (made.source, made.options) if made else ("", ())
+        fingerprint = info.fingerprint
+        source, options = (fingerprint.source, fingerprint.options) if fingerprint else ("", ())
         raise ConfigurationError(
             f"Collection '{info.collection}' has no lexical vectors of this version: it cannot be exported",
             hint=f"Index the book again: `{index_command(info.collection, source, options=options)}`.",
@@ -130,16 +129,14 @@ def export_static(
         if has_vectors:
             described, model = model_files()
             ranges = _cut([chunk.id for chunk in chunks], [1] * len(chunks), _SHARD_CHUNKS)
-            vectors = [read_vectors(index, chunks[start:end]) for start, end in ranges]
+            vectors = [pack_vectors(read_vectors(index, chunks[start:end])) for start, end in ranges]
             meta = semantic_meta(index, lexical_weight, lexicon.languages) | {"model": described}
             files |= dict(model)
-            packed = {"vectors": [pack_vectors(one) for one in vectors], "light": pack_light(vectors)}
-            for kind, contents in packed.items():
-                meta[kind] = [hashlib.sha256(data).hexdigest() for data in contents]
-                names = [_data_file(kind, digest) for digest in meta[kind]]
-                files |= zip(names, map(compress, contents), strict=True)
-        made = info.fingerprint
-        editions = {"versions": made.versions, "locales": made.locales} if made else {}
+            meta["vectors"] = [hashlib.sha256(data).hexdigest() for data in vectors]
+            names = [_data_file("vectors", digest) for digest in meta["vectors"]]
+            files |= zip(names, map(compress, vectors), strict=True)
+        book = info.fingerprint
+        editions = {"versions": book.versions, "locales": book.locales} if book else {}
         about = {"collection": info.collection, "editions": editions if any(editions.values()) else None}
         generation, index_files = _index_files(chunks, about, list(lexicon.languages), meta, progress)
         files |= index_files
@@ -170,9 +167,9 @@ def _index_files(
     numbers = list(range(len(chunks)))
     starts = [n for n in numbers if n == 0 or chunks[n].page_url != chunks[n - 1].page_url]
     word_shards = list(_shards(list(rows), list(rows), [_to_json(row) for row in rows.items()]))
-    shown = (pick(chunk.to_dict(), _FIELDS) | {"text": plain_text(chunk.text)} for chunk in chunks)
+    displayed = (pick(chunk.to_dict(), _FIELDS) | {"text": plain_text(chunk.text)} for chunk in chunks)
     ids = [chunk.id for chunk in chunks]
-    text_shards = list(_shards(numbers, ids, [_to_json(fields) for fields in shown]))
+    text_shards = list(_shards(numbers, ids, [_to_json(fields) for fields in displayed]))
     shards = {
         "words": [shard for _, shard in word_shards],
         "chunks": [shard for _, shard in text_shards],
@@ -207,9 +204,9 @@ def _index_files(
     }
     generation = _hash(_to_json(meta))
     files = {
-        _data_file(kind, one): _compress(content)
+        _data_file(kind, digest): _compress(content)
         for kind, contents in shards.items()
-        for one, content in zip(hashes[kind], contents, strict=True)
+        for digest, content in zip(hashes[kind], contents, strict=True)
     }
     return generation, files | {_META: _compress(_to_json(meta | {"generation": generation}))}
 
@@ -226,7 +223,7 @@ def _data_file(kind: str, digest: str) -> str:
 def _filter_values(chunks: Sequence[Chunk]) -> dict[str, Any]:
     """Return the values that filters compare, once for neighbouring chunks that have the same."""
     values = [{name: list(values(chunk)) for name, values in _FILTERS.items()} for chunk in chunks]
-    starts = [number for number, own in enumerate(values) if number == 0 or own != values[number - 1]]
+    starts = [number for number, row in enumerate(values) if number == 0 or row != values[number - 1]]
     return {"starts": starts} | {name: [values[start][name] for start in starts] for name in _FILTERS}
 
 
@@ -275,7 +272,7 @@ def _vocabulary(rows: Rows) -> dict[int, list[tuple[str, int]]]:
 def _common_words() -> list[int]:
     """Return the common English words, each as the distance of its shortened id from the one before."""
     short = [0, *sorted({id >> _COMMON_SHIFT for id in common_words()})]
-    return [one - before for before, one in pairwise(short)]
+    return [after - before for before, after in pairwise(short)]
 
 
 def _shards(keys: Sequence[Any], ids: Sequence[str], rows: Sequence[str]) -> Iterator[tuple[Any, str]]:
@@ -346,14 +343,12 @@ def _has(path: Path, data: bytes) -> bool:
 
 
 def _earlier_files(directory: Path) -> set[str]:
-    """Return the files of an earlier export that its manifest lists, or the usual ones of one by 0.2."""
+    """Return the files of an earlier export, which its manifest lists."""
     try:
         listed = json.loads(read_limited(directory / _MANIFEST, _LARGEST_MANIFEST))
         names = {str(name) for name in listed}
     except FileNotFoundError:
-        if not (directory / _META).is_file():
-            return set()
-        names = {path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()}
+        return set()
     except (ValueError, TypeError, RecursionError) as error:
         raise InvalidArgument(
             f"{directory / _MANIFEST} is damaged: {error}",

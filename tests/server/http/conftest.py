@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from recto.server import limits
 from recto.server.http import ServeOptions
 from recto.settings import Settings
 from tests.server.http.service import Service, served
+
+
+@pytest.fixture(autouse=True)
+def refuse_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for refusals."""
+    monkeypatch.setattr(limits, "REFUSAL_SECONDS", 0)
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
@@ -107,13 +107,14 @@ class Caller:
 class ThreadServer(Caller):
     """An application that is served in a thread."""
 
-    def __init__(self, make_app: Callable[[], Any]) -> None:
+    def __init__(self, make_app: Callable[[], Any], proxies: Sequence[str] = ()) -> None:
         self._make_app = make_app
+        self._proxies = proxies
 
     def __enter__(self) -> Self:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = self._socket.getsockname()[1]
-        self._server = uvicorn.Server(server_config(self._make_app, 20.0, factory=True))
+        self._server = uvicorn.Server(server_config(self._make_app, 20.0, self._proxies, factory=True))
         sockets = {"sockets": [self._socket]}
         self._thread = threading.Thread(target=self._server.run, kwargs=sockets, daemon=True)
         self._thread.start()
@@ -138,7 +139,8 @@ class Service(ThreadServer):
     """The HTTP server in a thread; each of its JSON responses must have the format that it describes."""
 
     def __init__(self, settings: Settings, options: ServeOptions | None = None) -> None:
-        super().__init__(lambda: self._open(settings, options or ServeOptions()))
+        options = options or ServeOptions()
+        super().__init__(lambda: self._open(settings, options), options.proxies)
 
     def _open(self, settings: Settings, options: ServeOptions) -> Any:
         with pytest.MonkeyPatch.context() as patch:  # one model for all services of this process

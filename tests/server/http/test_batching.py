@@ -1,4 +1,4 @@
-"""Test batched query embedding: each thread gets its own vector or error; callers take turns."""
+"""Test batched query embedding: each thread gets its own vector or error."""
 
 from __future__ import annotations
 
@@ -126,22 +126,6 @@ def as_caller(request: CurrentRequest, model: Model, texts: list[str]) -> list[V
         return model.batching.embed_queries(texts)
 
     return contextvars.copy_context().run(run)
-
-
-def test_a_caller_with_much_text_does_not_delay_others() -> None:
-    model = Model()
-    long, questions = ["x" * 1_900] * 4, [f"question {number}" for number in range(12)]
-    with ThreadPoolExecutor(16) as pool:
-        greedy = [pool.submit(as_caller, CurrentRequest("greedy"), model, long) for _ in range(4)]
-        model.wait_for(16)
-        others = [pool.submit(as_caller, CurrentRequest(text), model, [text]) for text in questions]
-        model.wait_for(28)
-        model.gate.set()
-        assert [one.result(60) for one in others] == [[vector(text)] for text in questions]
-        assert all(len(one.result(60)) == 4 for one in greedy)
-    order = [text for call in model.calls for text in call]
-    last_question = max(order.index(text) for text in questions)
-    assert last_question <= 14, "no more than two long texts come before the questions of others"
 
 
 def test_cancelled_requests_are_not_embedded() -> None:

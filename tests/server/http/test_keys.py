@@ -8,7 +8,7 @@ import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
 from recto.protocols import Embedder
-from recto.server.auth import Network, check_networks
+from recto.server import middleware
 from recto.server.http import ServeOptions
 from recto.server.http.app import make_app
 from recto.server.keys import KeyScope, add_key, read_keys, revoke_key
@@ -172,7 +172,7 @@ def test_keys_that_have_ended(served: Service, keys_settings: Settings, key: str
     refused = ask(served, "/v1/search", key, Origin=BOOK)
     assert (refused.status, refused.error) == (401, "This API key was revoked")
     assert refused.headers["access-control-allow-origin"] == BOOK, "its page can say why"
-    assert preflight(served, BOOK).status == 204
+    assert preflight(served, BOOK).status == 200
     wrong = ask(served, "/v1/search", "recto_pk_" + "x" * 43)
     assert (wrong.status, wrong.error) == (401, "An API key is required")
 
@@ -222,10 +222,10 @@ def test_a_key_without_origins_is_not_for_pages(served: Service, keys_settings: 
 def test_preflights(served: Service, key: str) -> None:
     for origin in (BOOK, GLOBAL):
         allowed = preflight(served, origin)
-        assert allowed.status == 204
+        assert allowed.status == 200
         assert allowed.headers["access-control-allow-origin"] == origin
-        names = allowed.headers["access-control-allow-headers"].split(", ")
-        assert {"authorization", "x-api-key"} <= {*names}
+        names = allowed.headers["access-control-allow-headers"].lower().split(", ")
+        assert {"authorization", "content-type", "x-api-key"} <= {*names}
         assert allowed.headers["access-control-allow-methods"] == "GET, HEAD, POST"
         assert "Origin" in allowed.headers["vary"]
     for origin in (OTHER, "null", "", f"{BOOK}.evil.example"):
@@ -248,7 +248,8 @@ def test_files_for_pages(served: Service, key: str) -> None:
             again = served.get(path, Origin=origin, **{"If-None-Match": reply.headers["etag"]})
             assert (again.status, again.body) == (304, b"")
             for one in (reply, again):
-                assert one.repeated["access-control-allow-origin"] == ["*"]
+                allowed = origin if origin in (BOOK, GLOBAL) else "*"
+                assert one.repeated["access-control-allow-origin"] == [allowed]
                 assert one.repeated["cross-origin-resource-policy"] == ["cross-origin"]
 
 
@@ -258,12 +259,12 @@ def test_the_first_key_closes_a_local_service(keys_settings: Settings, key: str)
         assert service.get("/healthz").status == 200
 
 
-PROXIES = check_networks(["127.0.0.0/8"])
+PROXIES = ("127.0.0.0/8",)
 
 
 @pytest.mark.parametrize(("scope", "proxies"), [("search", PROXIES), ("admin", PROXIES), ("search", ())])
 def test_visitors_behind_a_proxy_are_limited_each_by_themselves(
-    keys_settings: Settings, key: str, scope: KeyScope, proxies: tuple[Network, ...]
+    keys_settings: Settings, key: str, scope: KeyScope, proxies: tuple[str, ...]
 ) -> None:
     """An admin key is one caller, and without a trusted proxy, visitors cannot choose their address."""
     if scope == "admin":
@@ -285,16 +286,18 @@ def test_visitors_behind_a_proxy_are_limited_each_by_themselves(
         assert visit("2001:db8:1:2::2") == 429, "one network"
 
 
-def test_wrong_keys_are_counted_by_visitor(keys_settings: Settings, key: str) -> None:
+def test_wrong_keys_are_counted_by_visitor(
+    keys_settings: Settings, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(middleware, "_WRONG_KEYS", 1)
     with Service(keys_settings, ServeOptions(collections=("garden",), proxies=PROXIES)) as service:
 
         def visit(address: str) -> int:
-            return ask(service, "/v1/collections", "wrong", Forwarded=f"for={address}").status
+            return ask(service, "/v1/collections", "wrong", **{"X-Forwarded-For": address}).status
 
-        codes = [visit("203.0.113.1") for _ in range(62)]
-        assert (codes[:60], codes[-1]) == ([401] * 60, 429)
+        assert [visit("203.0.113.1") for _ in range(3)] == [401, 429, 429]
         assert visit("203.0.113.2") == 401
-        missing = service.get("/v1/collections", Forwarded="for=203.0.113.1")
+        missing = service.get("/v1/collections", **{"X-Forwarded-For": "203.0.113.1"})
         assert missing.status == 401, "a missing key is not a wrong one"
 
 

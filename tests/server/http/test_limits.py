@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import socket
 import threading
@@ -14,17 +15,17 @@ import pytest
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from recto.server import listening
+from recto.server import limits, listening
 from recto.server.http import ServeOptions
 from recto.server.limits import (
     MAX_BODY,
-    MAX_WAITING,
-    AdmissionLimits,
     CurrentRequest,
-    FairSlots,
+    LimitsMiddleware,
     RateLimiter,
     Refused,
+    client_address,
     current_request,
+    set_deadline,
 )
 from recto.settings import Settings
 from tests.running import wait_until
@@ -111,23 +112,28 @@ def test_slow_headers_time_out(house_settings: Settings, monkeypatch: pytest.Mon
 def test_rate_limit_for_each_key(house_settings: Settings) -> None:
     keys = ("first-key-012345", "other-key-012345")
     first, other = ({"Authorization": f"Bearer {key}"} for key in keys)
-    with Service(house_settings, ServeOptions(keys=keys, rate=36)) as service:
-        codes = [service.get("/v1/collections", **first).status for _ in range(5)]
-        assert codes == [200, 200, 200, 429, 429]
+    with Service(house_settings, ServeOptions(keys=keys, rate=1)) as service:
+        assert service.get("/v1/collections", **first).status == 200
         refused = service.get("/v1/collections", **first)
-        assert refused.error == "Too many requests"
+        assert (refused.status, refused.error) == (429, "Too many requests")
         assert int(refused.headers["retry-after"]) >= 1
         assert service.get("/v1/collections", **other).status == 200
         assert service.get("/readyz", **first).status == 200, "those who watch it are not counted"
 
 
-def test_all_bytes_of_a_request_count_for_the_rate_limit(house_settings: Settings) -> None:
-    with Service(house_settings, ServeOptions(rate=120)) as service:
-        module = ["x" * 60] * 100
-        assert service.post("/v1/search", {"query": "beans", "module": module}).status == 200
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_all_bytes_of_a_request_count_for_the_rate_limit(house_settings: Settings, is_chunked: bool) -> None:
+    body = json.dumps({"query": "beans", "module": ["x" * 60] * 100}).encode()
+    with Service(house_settings, ServeOptions(rate=1)) as service:
+        if is_chunked:
+            head = POST.replace(b"/retrieve", b"/v1/search") + b"Transfer-Encoding: chunked\r\n"
+            chunk = b"Connection: close\r\n\r\n%x\r\n%s\r\n0\r\n\r\n" % (len(body), body)
+            assert service.wire(head + chunk).split()[1] == b"200"
+        else:
+            assert service.ask("POST", "/v1/search", raw=body).status == 200
         refused = service.post("/v1/search", {"query": "beans"})
         assert refused.status == 429
-        assert int(refused.headers["retry-after"]) >= 1
+        assert int(refused.headers["retry-after"]) > 600, "14 minutes, for 6 500 bytes"
 
 
 def test_concurrent_searches(service: Service) -> None:
@@ -146,7 +152,7 @@ def test_concurrent_searches(service: Service) -> None:
 
 def test_too_many_connections(house_settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are always free descriptors: to accept, to open the index, to log."""
-    monkeypatch.setattr(listening.BoundedConnection, "limit", 5)
+    monkeypatch.setattr(listening.BoundedProtocol, "limit", 5)
     with Service(house_settings) as service, connections(service, 20) as idle:
         for _ in range(3):
             assert service.get("/healthz").status == 200
@@ -184,7 +190,7 @@ async def endless(_scope: Scope, _receive: Receive, send: Send) -> None:
 
 def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listening, "IDLE_SECONDS", 0.5)
-    protocol = listening.BoundedConnection
+    protocol = listening.BoundedProtocol
     config = uvicorn.Config(endless, http=protocol, lifespan="off", ws="none", log_config=None)
     server = uvicorn.Server(config)
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as caller:
@@ -217,86 +223,49 @@ def part(body: bytes, *, more: bool = False) -> Message:
     return {"type": "http.request", "body": body, "more_body": more}
 
 
-def test_a_client_that_leaves_makes_room_for_the_next() -> None:
-    limits = AdmissionLimits(readers=1)
-    for _ in range(2):
-        with pytest.raises(Refused) as refused:
-            asyncio.run(limits.read_body(arriving([part(b"{", more=True), LEFT])))
-        assert (refused.value.refusal.status, refused.value.reason) == (400, "disconnect")
+def scope(path: str = "/retrieve", **headers: str) -> Scope:
+    raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return {"type": "http", "path": path, "query_string": b"", "headers": raw, "client": ("127.0.0.1", 1)}
 
 
-def test_maximum_concurrent_bodies() -> None:
-    async def main() -> None:
-        limits = AdmissionLimits(readers=1)
-        first = asyncio.create_task(limits.read_body(arriving([])))
-        await asyncio.sleep(0)
-        with pytest.raises(Refused, match="reading as many requests as it can") as refused:
-            await limits.read_body(arriving([part(b"{}")]))
-        assert dict(refused.value.refusal.headers)["Retry-After"] == "1"
-        first.cancel()
-        await asyncio.wait([first])
-        replay, size = await limits.read_body(arriving([part(b"{}")]))
-        assert (await replay(), size) == (part(b"{}"), 2)
+def test_a_full_queue_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request runs and two wait; requests that stop waiting make room for others."""
+    monkeypatch.setattr(limits, "MAX_WAITING", 2)
+    end = asyncio.Event()
+    running: list[str] = []
 
-    asyncio.run(main())
-
-
-def test_callers_take_turns() -> None:
-    """One caller holds at most half of the slots, and those who wait are served in turns."""
-    order: list[str] = []
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        running.append(scope["path"])
+        await end.wait()
 
     async def main() -> None:
-        slots, end = FairSlots(4), asyncio.Event()
+        limited = LimitsMiddleware(app, concurrency=1)
 
-        async def hold(caller: str) -> None:
-            async with slots.take(caller):
-                order.append(caller)
-                await end.wait()
+        def start(path: str) -> asyncio.Task[None]:
+            return asyncio.create_task(limited(scope(path), arriving([part(b"{}")]), ignore))
 
-        greedy = [asyncio.create_task(hold("greedy")) for _ in range(20)]
-        await asyncio.sleep(0)
-        assert order == ["greedy"] * 2
-        others = [asyncio.create_task(hold(name)) for name in "abcd"]
-        await asyncio.sleep(0)
-        assert order == ["greedy"] * 2 + ["a", "b"]
+        async def settle() -> None:
+            for _ in range(10):
+                await asyncio.sleep(0)
+
+        first, second, third = (start(path) for path in ("/1", "/2", "/3"))
+        await settle()
+        refused = start("/4")
+        await settle()
+        error = refused.exception()
+        assert isinstance(error, Refused)
+        assert (error.reason, error.refusal.status, error.refusal.headers) == (
+            *("queue", 503),
+            (("Retry-After", "1"),),
+        )
+        second.cancel()
+        await settle()
+        last = start("/5")
+        await settle()
+        assert running == ["/1"]
         end.set()
-        await asyncio.gather(*greedy, *others)
-        assert sorted(order[4:7]) == ["c", "d", "greedy"], "no caller is served twice before the others"
-
-    asyncio.run(main())
-
-
-def test_a_caller_with_too_many_waiting_requests_is_refused() -> None:
-    async def main() -> None:
-        slots = FairSlots(1)
-        waiting = [asyncio.create_task(slots.acquire("a")) for _ in range(1 + MAX_WAITING)]
-        await asyncio.sleep(0)
-        with pytest.raises(Refused, match="at the same time") as refused:
-            await slots.acquire("a")
-        assert (refused.value.refusal.status, refused.value.reason) == (429, "queue")
-        for one in waiting:
-            slots.release("a") if one.done() else one.cancel()
-        async with asyncio.timeout(60), slots.take("a"):
-            pass
-
-    asyncio.run(main())
-
-
-def test_a_request_that_stops_waiting_keeps_no_slot() -> None:
-    async def main() -> None:
-        slots = FairSlots(1)
-        for given in (False, True):  # cancelled while it waits, or in the moment when it gets the slot
-            await slots.acquire("a")
-            waiting = asyncio.create_task(slots.acquire("b"))
-            await asyncio.sleep(0)
-            if given:
-                slots.release("a")
-            waiting.cancel()
-            await asyncio.wait([waiting])
-            if not given:
-                slots.release("a")
-            async with asyncio.timeout(60), slots.take("c"):  # the slot is free
-                pass
+        await asyncio.gather(first, third, last)
+        assert running == ["/1", "/3", "/5"]
 
     asyncio.run(main())
 
@@ -305,18 +274,27 @@ async def ignore(_message: Message) -> None:
     pass
 
 
+async def empty(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    pass
+
+
 def admitted(app: ASGIApp, receive: Receive, deadline: float, send: Send) -> tuple[CurrentRequest, str]:
     """Run an application behind the limits; return the request, and why it was refused."""
-    request = CurrentRequest("a")
+    requests: list[CurrentRequest] = []
+
+    async def tracked(scope: Scope, receive: Receive, send: Send) -> None:
+        requests.append(current_request())
+        await app(scope, receive, send)
 
     async def main() -> str:
         try:
-            await AdmissionLimits(deadline=deadline).admit(app, {"method": "POST"}, receive, send, request)
+            await LimitsMiddleware(tracked, deadline=deadline)(scope(), receive, send)
         except Refused as refused:
             return refused.reason
         return ""
 
-    return request, asyncio.run(main())
+    reason = asyncio.run(main())
+    return requests[0], reason
 
 
 @pytest.mark.parametrize(
@@ -377,6 +355,40 @@ def test_the_end_of_a_response_is_not_taken_for_a_client_that_left() -> None:
     assert not request.disconnected.is_set()
 
 
+def test_refusals_for_the_rate_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not wait would otherwise keep the service busy with refusals."""
+    pauses: list[float] = []
+
+    async def record(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(limits, "sleep", record)
+    monkeypatch.setattr(limits, "REFUSAL_SECONDS", 1.0)
+    limited = LimitsMiddleware(empty, RateLimiter(1))
+
+    async def main() -> None:
+        await limited(scope(), arriving([part(b"")]), ignore)
+        assert pauses == []
+        with pytest.raises(Refused, match="Too many requests"):
+            await limited(scope(), arriving([part(b"")]), ignore)
+
+    asyncio.run(main())
+    assert pauses == [1.0]
+
+
+def test_a_request_may_take_more_time() -> None:
+    """An answer streams its response for longer than other requests take."""
+    left: list[float] = []
+
+    async def app(scope: Scope, _receive: Receive, _send: Send) -> None:
+        set_deadline(scope, 1000)
+        when = scope[limits._DEADLINE].when()
+        left.append(when - asyncio.get_running_loop().time())
+
+    asyncio.run(LimitsMiddleware(app, deadline=60)(scope(), arriving([part(b"")]), ignore))
+    assert 900 < left[0] <= 1000
+
+
 def test_token_buckets_refill_and_a_costly_request_counts_as_several() -> None:
     now = 0.0
     rate = RateLimiter(60, lambda: now)
@@ -393,9 +405,26 @@ def test_token_buckets_refill_and_a_costly_request_counts_as_several() -> None:
     for _ in range(1000):
         RateLimiter(0).check("a")
     now = 5.0
-    rate.check("a")
-    rate.charge("a", 30)  # a batch
+    assert rate.check("a", 21) == -16
+    rate.charge("a", -16, 10)  # a batch
+    with pytest.raises(Refused):
+        rate.charge("a", 5, 1)  # a request that was admitted before the batch has emptied the bucket
     now = 30.0
     assert retry_after() == "2"
     now = 32.0
     rate.check("a")
+
+
+@pytest.mark.parametrize(
+    ("client", "address"),
+    [
+        (("198.51.100.7", 1), "198.51.100.7"),
+        (("::ffff:198.51.100.7", 1), "198.51.100.7"),
+        (("2001:db8:1:2::9", 1), "2001:db8:1:2::/64"),
+        (("fe80::1%eth0", 1), "fe80::/64"),
+        (("a-socket", 0), "a-socket"),
+        (None, "unknown"),
+    ],
+)
+def test_addresses_of_one_subscriber_are_one_caller(client: tuple[str, int] | None, address: str) -> None:
+    assert client_address({"client": client}) == address

@@ -119,8 +119,10 @@ def test_a_public_address_requires_a_key() -> None:
         with pytest.raises(ConfigurationError, match="RECTO_API_KEY"):
             options(host=host)
         assert options({"RECTO_API_KEY": KEY}, host=host).keys == (KEY,)
-        assert options(host=host, has_stored_keys=True).warnings() == []
-        assert options(host=host, allow_public=True).warnings()
+        assert options(host=host, has_stored_keys=True, rate=600).warnings() == []
+        (warning,) = options(host=host, has_stored_keys=True).warnings()
+        assert "set --rate" in warning
+        assert len(options(host=host, allow_public=True).warnings()) == 2
     for host in ("127.0.0.1", "localhost", "::1", "[::1]", "127.8.9.1"):
         assert is_loopback(host)
         assert options(host=host).warnings() == []

@@ -12,7 +12,7 @@ from typing import Any
 
 from recto.contracts import HTTP_COLLECTION
 from recto.errors import ConfigurationError
-from recto.server.auth import Network, api_keys, check_networks, key_required, local_hosts
+from recto.server.auth import api_keys, check_networks, key_required, local_hosts
 from recto.server.keys import check_origin
 from recto.server.limits import MAX_CONCURRENCY
 from recto.settings import check_collection_name, is_loopback
@@ -29,8 +29,8 @@ class ServeOptions:
     """Options of the HTTP server; its repr does not show keys.
 
     `default` is the collection if neither a request nor COLLECTION_NAME names one.
-    `rate` is the number of requests per minute for each caller (0: no limit); `timeout` and `drain` are
-    seconds. `has_stored_keys` tells whether `recto keys` has made keys before the start.
+    `rate` is the number of requests per minute for each admin key and client address (0: no limit);
+    `timeout` and `drain` are seconds. `has_stored_keys` says whether `recto keys` has made keys before.
     """
 
     host: str = "127.0.0.1"
@@ -42,7 +42,7 @@ class ServeOptions:
     allow_public: bool = False
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
-    proxies: tuple[Network, ...] = ()
+    proxies: tuple[str, ...] = ()
     rate: int = 0
     concurrency: int = MAX_CONCURRENCY
     timeout: float = 15.0
@@ -69,6 +69,8 @@ class ServeOptions:
         warnings = []
         if self.is_public and self.is_open:
             warnings.append(f"Anyone who can reach {self.host} can search: RECTO_API_KEY is not set")
+        if self.is_public and not self.rate:
+            warnings.append("One client can slow the service down for all others: set --rate, such as 600")
         if any(len(key) < _SHORT_KEY for key in self.keys):
             warnings.append(
                 f"A key in RECTO_API_KEY has fewer than {_SHORT_KEY} characters: it can be guessed"
@@ -105,10 +107,10 @@ def serve_options(
     return options
 
 
-def _listed(given: Iterable[str], values: Mapping[str, str], name: str) -> tuple[str, ...]:
+def _listed(flags: Iterable[str], values: Mapping[str, str], name: str) -> tuple[str, ...]:
     """Split flags, or else the variable, at commas."""
-    source = list(given) or [values.get(name, "")]
-    return tuple(dict.fromkeys(part.strip() for one in source for part in one.split(",") if part.strip()))
+    parts = ",".join(list(flags) or [values.get(name, "")]).split(",")
+    return tuple(dict.fromkeys(part.strip() for part in parts if part.strip()))
 
 
 def _rate(values: Mapping[str, str]) -> int:

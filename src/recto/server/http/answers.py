@@ -55,7 +55,7 @@ headings, links and images."""
 
 
 class EventStream(StreamingResponse):
-    """Server-sent events; when the reader leaves, what makes them is closed at once."""
+    """A response of server-sent events that closes its generator as soon as the client disconnects."""
 
     media_type = EVENTS
 

@@ -23,14 +23,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from recto import __version__
 from recto.errors import RectoError
 from recto.plugins import Notify
-from recto.server.auth import KEY_NAME, REFUSAL_REASON, AdmissionMiddleware, ApiKeys
+from recto.server.auth import ApiKeys
 from recto.server.http import ServeOptions
 from recto.server.http.errors import ENGINE_MESSAGES, UNEXPECTED, framework_refusal, refusal_of
 from recto.server.http.monitoring import LOG, Metrics, log_not_ready
 from recto.server.http.routes import contract_router, health_router, llms_router, v1_router
 from recto.server.http.service import SearchService
-from recto.server.limits import AdmissionLimits, RateLimiter
+from recto.server.limits import KEY, REFUSAL_REASON, LimitsMiddleware, RateLimiter
 from recto.server.listening import FIELDS
+from recto.server.middleware import HostMiddleware, KeyMiddleware, KeyOriginsMiddleware, RefusalMiddleware
 from recto.settings import Settings
 
 WEB = Path(__file__).parent.parent / "web"
@@ -160,7 +161,7 @@ def _described(app: FastAPI, *, secured: bool) -> dict[str, Any]:
     """Return the OpenAPI description, with the key if one is required."""
     if app.openapi_schema is None:
         schema = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        for operation in (one for item in schema["paths"].values() for one in item.values()):
+        for operation in (operation for item in schema["paths"].values() for operation in item.values()):
             if operation.get("description") == operation["summary"]:
                 del operation["description"]
         if secured:
@@ -179,22 +180,32 @@ def middleware(options: ServeOptions, metrics: Metrics, keys: ApiKeys) -> list[M
     """Return the middleware, the outermost first."""
     return [
         Middleware(RequestMiddleware, metrics),
+        Middleware(KeyOriginsMiddleware, options.origins, keys),
+        Middleware(RefusalMiddleware),
+        # Load balancers and the kubelet send the address of the machine as Host, and probes tell nothing
+        # about the book. On loopback, probes use a local name, and web pages must not find the service.
         Middleware(
-            AdmissionMiddleware,
-            keys,
-            AdmissionLimits(options.concurrency, options.timeout),
+            HostMiddleware, options.accepted_hosts, lambda path: options.is_public and path in _PROBES
+        ),
+        Middleware(KeyMiddleware, keys, options.origins, _is_open, _is_searchable),
+        Middleware(
+            LimitsMiddleware,
             RateLimiter(options.rate),
-            options.accepted_hosts,
-            options.origins,
-            options.proxies,
-            is_open=lambda path: path in _OPEN_PATHS or path.startswith(_STATIC),
-            is_searchable=lambda path: path in _SEARCHABLE or path.startswith("/v1/pages/"),
-            is_limited=lambda path: path not in (*_OPEN_PATHS, *_MONITORING) and not path.startswith(_STATIC),
-            # Load balancers and the kubelet send the address of the machine as Host, and probes tell nothing
-            # about the book. On loopback, probes use a local name, and web pages must not find the service.
-            is_any_host=lambda path: options.is_public and path in _PROBES,
+            options.concurrency,
+            options.timeout,
+            lambda path: not _is_open(path) and path not in _MONITORING,
         ),
     ]
+
+
+def _is_open(path: str) -> bool:
+    """Return whether a path needs no key."""
+    return path in _OPEN_PATHS or path.startswith(_STATIC)
+
+
+def _is_searchable(path: str) -> bool:
+    """Return whether a search key may use a path."""
+    return path in _SEARCHABLE or path.startswith("/v1/pages/")
 
 
 @dataclass
@@ -210,8 +221,8 @@ class RequestMiddleware:
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
             return
-        given, method, status = Headers(scope=scope).get("x-request-id", ""), scope["method"], 0
-        request_id = given if _REQUEST_ID.fullmatch(given) else os.urandom(8).hex()
+        sent_id, method, status = Headers(scope=scope).get("x-request-id", ""), scope["method"], 0
+        request_id = sent_id if _REQUEST_ID.fullmatch(sent_id) else os.urandom(8).hex()
         inner = {
             **scope,
             "method": "GET" if method == "HEAD" else method,  # the body is dropped below
@@ -225,8 +236,8 @@ class RequestMiddleware:
                 status = message["status"]
                 headers = Headers(raw=list(message.get("headers", ())))
                 more = (pair for pair in _HEADERS if pair[0].decode() not in headers)
-                own = (b"x-request-id", request_id.encode())
-                message = {**message, "headers": [*headers.raw, own, *more]}
+                request_header = (b"x-request-id", request_id.encode())
+                message = {**message, "headers": [*headers.raw, request_header, *more]}
             elif message["type"] == "http.response.body" and method == "HEAD":
                 message = {**message, "body": b""}
             await send(message)
@@ -251,8 +262,8 @@ class RequestMiddleware:
         self.metrics.seconds.labels(route).observe(seconds)
         fields: dict[str, object] = {"id": request_id, "method": method, "route": route, "status": status}
         fields["ms"] = round(seconds * 1e3, 2)
-        if name := scope.get(KEY_NAME):
-            fields["key"] = int(name) if name.isdecimal() else name  # a position in RECTO_API_KEY
+        if key := scope.get(KEY):
+            fields["key"] = int(key.name) if key.name.isdecimal() else key.name  # a position in RECTO_API_KEY
         if reason := scope.get(REFUSAL_REASON):
             self.metrics.refused.labels(reason).inc()
             fields["refused"] = reason

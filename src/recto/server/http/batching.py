@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,8 +17,8 @@ from recto.server.limits import CallCancelled, CurrentRequest, current_request
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
 
-_PAUSE = 1.0  # seconds
-_MAX_PAUSE = 5.0
+_PAUSE = 1.0  # seconds before the engine is called again
+_MAX_PAUSE = 5.0  # a service that asks for more is tried earlier, so that users do not wait for minutes
 
 
 class CircuitBreaker:
@@ -64,35 +63,36 @@ class CircuitBreaker:
             self._on_change(-1 if error is None else 1)
         self._error = error
         if error is not None:
-            asked = getattr(error, "retry_after", None)
-            self._until = self._clock() + min(_MAX_PAUSE, max(_PAUSE, asked or 0))
+            seconds = getattr(error, "retry_after", None) or 0
+            self._until = self._clock() + min(_MAX_PAUSE, max(_PAUSE, seconds))
 
 
 MAX_BATCH = 16
 _CHARACTERS_PER_TOKEN = 4  # an estimate: the tokenizer would cost more than it saves
 _PROMPT_TOKENS = 16  # before the query of a context
 _MAX_TOKENS = 512  # larger batches are not faster, and each query waits for the whole batch
-_MAX_CALLERS = 10_000
 _CALL_COST = 3.5  # overhead of a model call, in tokens; padding costs as much as text
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
-    """A text in the queue; `turn` orders the queue: what its caller has queued before it, in tokens."""
+class _QueuedText:
+    """A text that waits for the model."""
 
     text: str
-    tokens: float
-    turn: float
+    for_context: bool
     request: CurrentRequest
-    for_context: bool = False
     vector: Future[Vector] = field(default_factory=Future)
+
+    @property
+    def tokens(self) -> float:
+        """The estimated number of tokens."""
+        return 2 + len(self.text) / _CHARACTERS_PER_TOKEN + (_PROMPT_TOKENS if self.for_context else 0)
 
 
 class BatchingEmbedder:
     """Batches the queries of many threads without a timer: what arrives during a call is the next batch.
 
-    Callers share the model by tokens, as in fair queueing: a caller with much text does not delay others. The
-    texts of cancelled requests are dropped.
+    The texts of cancelled requests are dropped.
     """
 
     def __init__(self, inner: Embedder, on_batch: Callable[[int], None] = lambda _: None) -> None:
@@ -102,9 +102,7 @@ class BatchingEmbedder:
         self._on_batch = on_batch
         self._model_thread = ThreadPoolExecutor(1, thread_name_prefix="recto-model")
         self._lock = threading.Lock()
-        self._queue: list[_Waiting] = []
-        self._turns: dict[str, float] = {}  # of each caller's next text
-        self._served = 0.0  # the turn that is being served
+        self._queue: list[_QueuedText] = []
         self._others: dict[str, BatchingEmbedder] = {}
 
     @property
@@ -149,61 +147,52 @@ class BatchingEmbedder:
         return context_embedder(self._inner) is not None
 
     def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries of contexts, together with those of other threads."""
+        """Embed several queries of contexts, together with queries of other threads."""
         return self._wait(texts, for_context=True)
-
-    def _wait(self, texts: Sequence[str], *, for_context: bool) -> list[Vector]:
-        with self._lock:
-            waiting = [self._enqueue(text, current_request(), for_context=for_context) for text in texts]
-        self._model_thread.submit(self._embed_queue)
-        return [one.vector.result() for one in waiting]
-
-    def _enqueue(self, text: str, request: CurrentRequest, *, for_context: bool) -> _Waiting:
-        tokens = 2 + len(text) / _CHARACTERS_PER_TOKEN + (_PROMPT_TOKENS if for_context else 0)
-        turn = max(self._served, self._turns.get(request.caller, 0.0))
-        self._turns[request.caller] = turn + tokens
-        waiting = _Waiting(text, tokens, turn, request, for_context)
-        insort(self._queue, waiting, key=lambda one: one.turn)
-        return waiting
 
     def close(self) -> None:
         """Close connections."""
         self._model_thread.shutdown(wait=False)
         self._inner.close()
 
+    def _wait(self, texts: Sequence[str], *, for_context: bool) -> list[Vector]:
+        queued = [_QueuedText(text, for_context, current_request()) for text in texts]
+        with self._lock:
+            self._queue += queued
+        self._model_thread.submit(self._embed_queue)
+        return [text.vector.result() for text in queued]
+
     def _embed_queue(self) -> None:
         """Embed what waits, batch by batch."""
         while batch := self._next_batch():
             self._embed(batch)
 
-    def _next_batch(self) -> list[_Waiting]:
-        """Take the first text of the queue and those that fit to it; drop cancelled requests."""
+    def _next_batch(self) -> list[_QueuedText]:
+        """Take the first text of the queue and texts that fit to it; drop cancelled requests."""
         with self._lock:
-            for one in self._queue:
-                if one.request.cancelled.is_set():
-                    one.vector.set_exception(CallCancelled())
-            self._queue = [one for one in self._queue if not one.vector.done()]
-            batch = _best_batch(self._queue)
-            self._queue = [one for one in self._queue if one not in batch]
-            if batch:
-                self._served = max(self._served, batch[0].turn)
-            if not self._queue or len(self._turns) > _MAX_CALLERS:
-                self._turns = {name: turn for name, turn in self._turns.items() if turn > self._served}
+            for text in self._queue:
+                if text.request.cancelled.is_set():
+                    text.vector.set_exception(CallCancelled())
+            waiting = [text for text in self._queue if not text.vector.done()]
+            batch = _best_batch(waiting)
+            rest = [text for text in waiting if text not in batch]
+            # Requests take turns: other texts of this request wait, so that a long batch delays nobody.
+            self._queue = sorted(rest, key=lambda text: text.request is batch[0].request)
             return batch
 
-    def _embed(self, batch: list[_Waiting]) -> None:
+    def _embed(self, batch: list[_QueuedText]) -> None:
         """Give every text its vector or its error; raise nothing, because other threads wait."""
         try:
             self._on_batch(len(batch))
-            vectors = self._inner_call(for_context=batch[0].for_context)([one.text for one in batch])
-            for one, vector in list(zip(batch, vectors, strict=True)):
-                one.vector.set_result(vector)
+            vectors = self._inner_call(for_context=batch[0].for_context)([text.text for text in batch])
+            for text, vector in list(zip(batch, vectors, strict=True)):
+                text.vector.set_result(vector)
         except BaseException as error:  # noqa: BLE001 - each thread raises it for itself
-            for one in batch:
-                if isinstance(error, RectoError) and len(batch) > 1:  # one bad text must not fail the others
-                    self._embed([one])
+            for text in batch:
+                if isinstance(error, RectoError) and len(batch) > 1:  # a bad text must not fail the others
+                    self._embed([text])
                 else:
-                    one.vector.set_exception(error)
+                    text.vector.set_exception(error)
 
     def _inner_call(self, *, for_context: bool) -> Callable[[Sequence[str]], list[Vector]]:
         """Return the method of the model for one kind of queries."""
@@ -211,20 +200,20 @@ class BatchingEmbedder:
         return inner.embed_context_queries if inner else self._inner.embed_queries
 
 
-def _best_batch(waiting: list[_Waiting]) -> list[_Waiting]:
+def _best_batch(waiting: list[_QueuedText]) -> list[_QueuedText]:
     """Return the first text and others of its kind that cost less beside it than in a call of their own.
 
     All texts of a batch are padded to the longest: a short query is expensive next to a long one.
     """
     if not waiting:
         return []
-    same = (one for one in waiting if one.for_context == waiting[0].for_context)
+    same = (text for text in waiting if text.for_context == waiting[0].for_context)
     first, *others = islice(same, MAX_BATCH)
     batch, longest = [first], first.tokens
-    for one in sorted(others, key=lambda other: abs(other.tokens - first.tokens)):
-        padded = max(longest, one.tokens)
+    for text in sorted(others, key=lambda other: abs(other.tokens - first.tokens)):
+        padded = max(longest, text.tokens)
         added = padded * (len(batch) + 1) - longest * len(batch)
-        if added <= _CALL_COST + one.tokens and padded * (len(batch) + 1) <= _MAX_TOKENS:
-            batch.append(one)
+        if added <= _CALL_COST + text.tokens and padded * (len(batch) + 1) <= _MAX_TOKENS:
+            batch.append(text)
             longest = padded
     return batch

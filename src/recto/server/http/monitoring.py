@@ -30,10 +30,10 @@ LOG = logging.getLogger("recto.server.http")
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _BATCH_SIZES = (1, 2, 4, 8, 16)
-_RECENT = 1000
-_SHOWN = 60
-_READY_SECONDS = 1.0
-_READY_WAIT = 2.0
+_RECENT = 1000  # searches whose latencies are kept: percentiles of fewer would jump
+_SHOWN = 60  # bars of the chart in the web UI
+_READY_SECONDS = 1.0  # how long the result of a check is used
+_READY_WAIT = 2.0  # seconds: probes of Kubernetes and load balancers wait about as long
 _LABELS = ("collection", "generation")
 
 
@@ -94,10 +94,10 @@ class Metrics:
 
     def render(self, indexes: Mapping[str, IndexInfo | None]) -> bytes:
         """Return all metrics as text; a collection that cannot be searched has no index."""
-        shown = CollectorRegistry()
-        shown.register(_IndexCollector(indexes))
+        scrape = CollectorRegistry()
+        scrape.register(_IndexCollector(indexes))
         workers = _all_workers() if os.environ.get(METRICS_DIRECTORY) else generate_latest(self._registry)
-        return workers + generate_latest(shown)
+        return workers + generate_latest(scrape)
 
 
 def _percentiles(times: list[float]) -> dict[str, float | None]:

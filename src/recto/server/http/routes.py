@@ -49,6 +49,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 _MARKDOWN = "text/markdown"
 _CHARGED_ANSWER = 9  # further requests that an answer counts as for the rate limit
+_CHARGED_RESULTS = 15  # results that count as one more request: 100 of them take as long as seven searches
 _CHARGED_PAGES = 10  # of llms-full.txt, which count as one request for the rate limit
 _CACHED = {"cache-control": "private, no-cache", "vary": "Authorization, X-API-Key"}
 """Each browser keeps the response for itself, and asks before it uses it again."""
@@ -158,6 +159,7 @@ async def related(body: models.RelatedBody, service: Service) -> Response:
     async def arelated(retriever: Retriever) -> list[SearchResponse]:
         return [await retriever.arelated(body.selection, body.question, **options)]
 
+    current_request().charge(options["top_k"] // _CHARGED_RESULTS)
     return await service.find(
         service.name(body.collection),
         [body.selection],
@@ -404,6 +406,7 @@ async def _find(
     convert: Callable[[list[MarkedResponse]], Result],
 ) -> Result:
     options = body.options()
+    current_request().charge(len(queries) * options["top_k"] // _CHARGED_RESULTS)
     return await service.find(
         service.name(body.collection),
         queries,

@@ -56,6 +56,7 @@ def serve(settings: Settings, options: ServeOptions, notify: Notify) -> None:
             config = server_config(
                 partial(_make_app, _share_cores(settings, options.workers), options),
                 options.drain,
+                options.proxies,
                 factory=True,
                 workers=options.workers,
                 timeout_worker_healthcheck=_HEALTHCHECK_SECONDS,

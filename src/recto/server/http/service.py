@@ -28,14 +28,13 @@ from recto.server.http import ServeOptions
 from recto.server.http.answers import Answers
 from recto.server.http.batching import MAX_BATCH, BatchingEmbedder, CircuitBreaker
 from recto.server.http.monitoring import Metrics, Readiness
-from recto.server.limits import FairSlots, Refusal, Refused, current_request
+from recto.server.limits import Refusal, Refused, current_request
 from recto.settings import Settings
 from recto.types.index import IndexInfo, StoreProblem
 from recto.types.request import SearchRequest
 from recto.types.search import Mode, SearchResponse
 
 _ADDRESS = re.compile(r"https?://\S+")
-_THREADS_PER_CALLER = 5  # more would slow others down, because threads of Python take turns
 
 MarkedResponse = tuple[SearchResponse, tuple[QueryWord, ...]]
 """A response, and the query words to mark in the hits."""
@@ -73,7 +72,6 @@ class SearchService:
         self._query_log: QueryLog | None = None
         self.answers = Answers(settings) if settings.answer.url else None
         self._pool = ThreadPoolExecutor(MAX_BATCH, thread_name_prefix="recto-search")
-        self._threads = FairSlots(MAX_BATCH, _THREADS_PER_CALLER)
 
     def start(self) -> None:
         """Open the default collection, index the sample book on the first run, and load the model."""
@@ -122,22 +120,22 @@ class SearchService:
         allowed = current_request().collections
         return tuple(name for name in allowed if name in self.names) if allowed else self.names
 
-    def name(self, asked: str | None) -> str:
+    def name(self, requested: str | None) -> str:
         """Return the collection of a request.
 
         Raise `Refused` if its key is not for the collection, `CollectionMissing` if it is not served.
         """
         if allowed := current_request().collections:
-            asked = (*self.visible, *allowed)[0] if asked is None else asked
-            if asked not in allowed:  # the same error whether it exists or not
+            requested = (*self.visible, *allowed)[0] if requested is None else requested
+            if requested not in allowed:  # the same error whether it exists or not
                 hint = f"It is for: {', '.join(allowed)}."
                 raise Refused("collection", Refusal(403, "This API key is not for that collection", hint))
-        if asked in self.names:
-            return asked
-        if asked in (None, HTTP_COLLECTION):  # the contract's name means the configured collection
+        if requested in self.names:
+            return requested
+        if requested in (None, HTTP_COLLECTION):  # the contract's name means the configured collection
             return self.default
-        if asked in self._aliases():
-            return asked
+        if requested in self._aliases():
+            return requested
         raise CollectionMissing(
             "There is no such collection here", hint="GET /v1/collections lists the collections."
         )
@@ -162,7 +160,7 @@ class SearchService:
         if not isinstance(store, Preparable):
             return ()
         problems = await self.run(name, lambda _: store.problems(name))
-        return tuple(one._replace(message=_ADDRESS.sub("***", one.message)) for one in problems)
+        return tuple(problem._replace(message=_ADDRESS.sub("***", problem.message)) for problem in problems)
 
     async def search(self, name: str, request: SearchRequest) -> SearchResponse:
         """Search one collection."""
@@ -231,21 +229,9 @@ class SearchService:
             return await self.in_thread(call, self.retriever(name))
 
     async def in_thread(self, call: Callable[[Argument], Result], argument: Argument) -> Result:
-        """Call a function in a thread of the pool; callers take turns.
-
-        A thread whose request was cancelled keeps its slot until it ends.
-        """
-        caller, context = current_request().caller, contextvars.copy_context()
-        await self._threads.acquire(caller)
-        running = asyncio.get_running_loop().run_in_executor(self._pool, context.run, call, argument)
-
-        def ended(done: asyncio.Future[Result]) -> None:
-            self._threads.release(caller)
-            if not done.cancelled():
-                done.exception()  # if the request was cancelled, nobody else retrieves it
-
-        running.add_done_callback(ended)
-        return await asyncio.shield(running)
+        """Call a function in a thread of the pool; a cancelled request that still waits for one gets none."""
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, call, argument)
 
     async def _await(self, name: str, mode: Mode, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
         """Await a retriever, without a thread for each query."""

@@ -3,7 +3,6 @@
 import * as api from "./api.js";
 import { byId, h } from "./dom.js";
 import { NO_PAGE, NO_SEARCH, go, state, urlOf } from "./state.js";
-import { t } from "./texts.js";
 
 let books = []; // the default one first
 let view = ""; // what the window shows of the book
@@ -19,7 +18,7 @@ export function setTitle(text) {
 export function pagesByModule({ modules, pages }) {
   const titles = new Map(modules.map(({ name, title }) => [name, title]));
   const groups = [...Map.groupBy(pages, ({ module }) => module)];
-  return groups.map(([module, own]) => [titles.get(module) || module || t("Pages"), own]);
+  return groups.map(([module, own]) => [titles.get(module) || module || "Pages", own]);
 }
 
 export function start() {

@@ -6,7 +6,6 @@ import { STATES, heatmap, heatmapLegend, latencyChart, milliseconds, shareBar } 
 import { byId, formatDate, h, plural, withCode } from "./dom.js";
 import { announce, errorNotice } from "./messages.js";
 import { NO_PAGE, NO_SEARCH, linkTo, state } from "./state.js";
-import { t } from "./texts.js";
 
 const run = api.latestOnly();
 
@@ -19,7 +18,7 @@ export async function show(now, before) {
   }
   if (before?.view === "health" && before.collection === now.collection && view.hasChildNodes()) return;
   view.setAttribute("aria-busy", "true");
-  if (!view.hasChildNodes()) view.append(header(t("Loading…")));
+  if (!view.hasChildNodes()) view.append(header("Loading…"));
   try {
     const loaded = await run((signal) => Promise.all([api.health(now.collection, signal), outline(now)]));
     if (!loaded) return;
@@ -38,7 +37,7 @@ export async function show(now, before) {
 const outline = (now) => api.outline(now.collection).catch(() => ({ modules: [], pages: [] }));
 
 const header = (text) => {
-  const title = h("h2", { id: "health-title", tabindex: "-1" }, t("Health"));
+  const title = h("h2", { id: "health-title", tabindex: "-1" }, "Health");
   return h("header", {}, title, text && h("p", { class: "summary" }, text));
 };
 const section = (title, ...children) => h("section", {}, h("h3", {}, title), ...children);
@@ -51,17 +50,17 @@ const todo = ({ index, advice }) => [...(index?.warnings ?? []), ...advice];
 
 function summary(health) {
   const { validation, coverage, suite } = health;
-  if (!validation.collection_exists) return t("There is no index to search.");
-  if (!validation.sample_search_works) return t("A sample search finds nothing.");
+  if (!validation.collection_exists) return "There is no index to search.";
+  if (!validation.sample_search_works) return "A sample search finds nothing.";
   const failed = suite ? suite.total - suite.passed : 0;
   const unreached = coverage ? coverage.total - coverage.reached : 0;
   const things = todo(health).length;
   const problems = [
-    failed > 0 && t(failed === 1 ? "1 question of the last suite failed." : "{n} questions of the last suite failed.", { n: failed }),
-    unreached > 0 && t(unreached === 1 ? "1 section cannot be found well." : "{n} sections cannot be found well.", { n: unreached }),
-    things > 0 && t(things === 1 ? "1 thing to do." : "{n} things to do.", { n: things }),
+    failed > 0 && `${plural(failed, "question")} of the last suite failed.`,
+    unreached > 0 && `${plural(unreached, "section")} cannot be found well.`,
+    things > 0 && `${plural(things, "thing")} to do.`,
   ].filter(Boolean);
-  return `${t("A sample search works.")} ${problems.join(" ") || t("Nothing is missing.")}`;
+  return `A sample search works. ${problems.join(" ") || "Nothing is missing."}`;
 }
 
 function draw(health, book) {

@@ -8,7 +8,6 @@ import { announce, errorNotice, notice } from "./messages.js";
 import { NOT_COVERED, countResults, drawResponse, unfold } from "./results.js";
 import { showFilters } from "./search.js";
 import { NO_PAGE, linkTo, state } from "./state.js";
-import { counted, leftToRight, t } from "./texts.js";
 
 const MANY_PAGES = 80; // modules are folded beyond this number
 const MAX_QUOTE = 280; // characters
@@ -44,7 +43,7 @@ export async function show(now) {
   } catch (error) {
     if (!(error instanceof api.ApiError)) throw error;
     shown = ""; // the same search may be tried again
-    replaceList({ title: t("Error"), parts: [errorNotice(error, () => show(state()))] });
+    replaceList({ title: "Error", parts: [errorNotice(error, () => show(state()))] });
   }
 }
 
@@ -70,18 +69,18 @@ async function load(now, signal) {
   const kind = kindOf(now);
   if (kind === "contents") {
     const book = await api.outline(now.collection);
-    const announcement = `${t("Contents")}: ${counted(book.pages.length, "page")}`;
-    return { title: t("Contents"), parts: contents(book), announcement };
+    const announcement = `Contents: ${plural(book.pages.length, "page")}`;
+    return { title: "Contents", parts: contents(book), announcement };
   }
   const response = await api[kind](now, signal);
   if (api.dropOldOutline(now.collection, response.generation)) showFilters();
-  const title = t(kind === "search" ? "Passages" : "Related passages");
+  const title = kind === "search" ? "Passages" : "Related passages";
   const results = countResults(response);
   const head = kind === "related" ? selectionHead(now, response.selection) : [];
   return {
     kind,
     title,
-    note: `${results} · ${leftToRight(milliseconds(response.timings.total_ms))}`,
+    note: `${results} · ${milliseconds(response.timings.total_ms)}`,
     parts: [...head, ...drawResponse(response, now.top_k)],
     announcement: `${title}: ${response.covered ? "" : `${NOT_COVERED} `}${results}`,
   };
@@ -93,13 +92,12 @@ function selectionHead(now, { text, cut, left_out: leftOut }) {
     leftOut === 1 && "1 passage that contains this text is left out.",
     leftOut > 1 && `${leftOut} passages that contain this text are left out.`,
   ].filter(Boolean);
-  const asked = now.ask ? "Search without the question “{question}”" : "Search with the question “{question}”";
-  const question = t(asked, { question: now.q });
+  const question = `Search ${now.ask ? "without" : "with"} the question “${now.q}”`;
   return [
     h("blockquote", { class: "selected" }, text.length > MAX_QUOTE ? `${text.slice(0, MAX_QUOTE)}…` : text),
     notes.length > 0 && h("p", { class: "note" }, notes.join(" ")),
     h("p", { class: "actions" },
-      h("a", { id: "close-related", ...linkTo({ selection: "", ask: false }) }, t("Close related passages")),
+      h("a", { id: "close-related", ...linkTo({ selection: "", ask: false }) }, "Close related passages"),
       now.q && h("a", linkTo({ ask: !now.ask }), question)),
   ].filter(Boolean);
 }
@@ -107,14 +105,14 @@ function selectionHead(now, { text, cut, left_out: leftOut }) {
 function contents(outline) {
   const { modules, pages } = outline;
   if (!pages.length) {
-    return [notice(t("The book is empty."), ["Index it with `recto index PATH`, then reload this page."])];
+    return [notice("The book is empty.", ["Index it with `recto index PATH`, then reload this page."])];
   }
   const chunks = modules.reduce((sum, module) => sum + module.chunks, 0);
-  const size = { passages: counted(chunks, "passage"), pages: counted(pages.length, "page"), modules: counted(modules.length, "module") };
+  const size = `${plural(chunks, "passage")} on ${plural(pages.length, "page")} in ${plural(modules.length, "module")}`;
   const isFolded = pages.length > MANY_PAGES;
   const groups = pagesByModule(outline).map(([module, own]) => moduleContents(module, own, isFolded));
   return [
-    h("p", { class: "book-size" }, t("{passages} on {pages} in {modules}", size)),
+    h("p", { class: "book-size" }, size),
     h("div", { class: "contents" }, ...groups),
   ];
 }

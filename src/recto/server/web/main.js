@@ -8,7 +8,6 @@ import * as list from "./list.js";
 import * as page from "./page.js";
 import * as search from "./search.js";
 import { go, goTo, onChange, start, urlOf } from "./state.js";
-import { t, translatePage } from "./texts.js";
 
 function layoutOf(now) {
   if (now.view === "health") return "health";
@@ -19,7 +18,7 @@ function layoutOf(now) {
 onChange((now) => {
   document.body.dataset.layout = layoutOf(now);
   byId("list-panel").hidden = now.view === "health";
-  if (now.view || !now.page) book.setTitle(now.view ? t("Health") : now.q);
+  if (now.view || !now.page) book.setTitle(now.view ? "Health" : now.q);
   for (const [id, view] of [["nav-search", ""], ["nav-health", "health"]]) {
     byId(id).setAttribute("href", urlOf({ view }));
     if (now.view === view) byId(id).setAttribute("aria-current", "page");
@@ -58,7 +57,6 @@ function startTheme() {
   draw();
 }
 
-translatePage();
 startTheme();
 for (const part of [book, search, page, keys]) part.start();
 start();

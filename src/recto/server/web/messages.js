@@ -2,7 +2,6 @@
 
 import { byId, h, withCode } from "./dom.js";
 import { NO_PAGE, linkTo, state } from "./state.js";
-import { t } from "./texts.js";
 
 const DELAY = 100; // milliseconds: changes that happen together are announced together
 const TITLES = {
@@ -37,9 +36,8 @@ export function notice(title, sentences, action = null, role = null) {
 
 /** Return a notice for a failed request, with a way to continue. */
 export function errorNotice(error, retry) {
-  const english = TITLES[error.status] ?? "Something went wrong.";
-  const title = t(english);
-  let messages = [error.message, error.hint].filter(Boolean).map(asSentence).filter((text) => text !== english);
+  const title = TITLES[error.status] ?? "Something went wrong.";
+  let messages = [error.message, error.hint].filter(Boolean).map(asSentence).filter((text) => text !== title);
   const unknownBook = error.status === 404 && Boolean(state().collection);
   if (error.status === 401) messages = ["Ask the operator of this service for the value of RECTO_API_KEY."];
   if (unknownBook) messages = messages.slice(0, 1); // the service's hint is for programs
@@ -54,7 +52,7 @@ function defaultBookLink() {
 }
 
 function retryButton(status, retry) {
-  const button = h("button", { type: "button" }, t(status === 401 ? "Enter the key" : "Try again"));
+  const button = h("button", { type: "button" }, status === 401 ? "Enter the key" : "Try again");
   button.addEventListener("click", retry);
   return button;
 }

@@ -1,5 +1,5 @@
-// Embed queries in the browser with the body of recto-en-1, as its int8 graph does: bpe.py, weights.py and
-// scripts/make_graph.py explain the steps. Sums of int8 products are exact; the rest differs in the last digits.
+// Embed queries in the browser with the body of recto-en-1, as its int8 graph does: bpe.py and weights.py in
+// embedders/granite/ and scripts/make_graph.py explain the steps. Sums of int8 products are exact; the rest differs in the last digits.
 
 const HIDDEN = 384;
 const HEADS = 12;

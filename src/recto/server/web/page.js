@@ -7,7 +7,6 @@ import { highlightSelection, highlightWords, matchPattern } from "./highlight.js
 import { focusResult } from "./list.js";
 import { announce, errorNotice } from "./messages.js";
 import { NO_PAGE, go, linkTo, state, truncateSelection } from "./state.js";
-import { t } from "./texts.js";
 
 const MIN_SELECTION = 3; // characters
 const run = api.latestOnly();
@@ -29,7 +28,7 @@ export async function show(now, before) {
   if (key === requested) return;
   requested = key;
   panel.setAttribute("aria-busy", "true");
-  if (!panel.hasChildNodes()) panel.append(...head(t("Loading…"), null));
+  if (!panel.hasChildNodes()) panel.append(...head("Loading…", null));
   try {
     const loaded = await run((signal) => Promise.all([api.page(now, signal), api.outline(now.collection)]));
     if (!loaded) return;
@@ -40,12 +39,12 @@ export async function show(now, before) {
     const module = pagesByModule(outline).find(([, own]) => own.some(({ url }) => url === page.url))?.[0];
     panel.replaceChildren(...head(title, page, module), drawText(page, pages), pageNav(page.url, pages));
     markChunk(state(), true);
-    announce(`${t("Page")}: ${page.title}`);
+    announce(`Page: ${page.title}`);
   } catch (error) {
     if (!(error instanceof api.ApiError)) throw error;
     shown = "";
     const retry = () => show(state(), null);
-    panel.replaceChildren(...head(t("The page cannot be shown"), null), errorNotice(error, retry));
+    panel.replaceChildren(...head("The page cannot be shown", null), errorNotice(error, retry));
   }
   requested = "";
   panel.removeAttribute("aria-busy");
@@ -74,7 +73,7 @@ function head(title, page, module = "") {
   return [
     h("p", { class: "page-tools" },
       h("span", { class: "module" }, module),
-      h("a", closing, t(state().q ? "Back to the results" : "Back to the contents"))),
+      h("a", closing, state().q ? "Back to the results" : "Back to the contents")),
     h("header", { class: "page-head" },
       h("h2", { id: "page-title", tabindex: "-1" }, title),
       page && h("p", { class: "source" }, externalLink(page.url, page.url))),
@@ -113,7 +112,7 @@ function drawText(page, pages) {
 }
 
 function section(chunk, headings, body) {
-  const label = t("Passages related to “{section}”", { section: chunk.section });
+  const label = `Passages related to “${chunk.section}”`;
   const data = {
     "data-chunk": chunk.chunk_index,
     "data-anchors": JSON.stringify([chunk.anchor, ...chunk.anchors]),
@@ -122,16 +121,16 @@ function section(chunk, headings, body) {
   return h("section", { class: "chunk", tabindex: "-1", ...data },
     ...headings,
     body,
-    h("button", { type: "button", class: "quiet related-button", "aria-label": label }, t("Related")));
+    h("button", { type: "button", class: "quiet related-button", "aria-label": label }, "Related"));
 }
 
 function pageNav(url, pages) {
   const index = pages.findIndex((page) => page.url === url);
   const link = (page, rel, label) =>
     page && h("a", { ...linkTo({ ...NO_PAGE, page: page.url }), rel }, h("span", {}, label), page.title);
-  return h("nav", { class: "page-nav", "aria-label": t("Previous and next page") },
-    index > 0 && link(pages[index - 1], "prev", t("Previous")),
-    index >= 0 && link(pages[index + 1], "next", t("Next")));
+  return h("nav", { class: "page-nav", "aria-label": "Previous and next page" },
+    index > 0 && link(pages[index - 1], "prev", "Previous"),
+    index >= 0 && link(pages[index + 1], "next", "Next"));
 }
 
 /** Mark the chunk that the URL names, and scroll to it or to the top. */
@@ -147,7 +146,7 @@ function markChunk(now, scroll) {
     one.classList.toggle("current", one === target);
     one.querySelector(".chunk-label")?.remove();
   }
-  target?.prepend(h("p", { class: "chunk-label" }, t("This passage")));
+  target?.prepend(h("p", { class: "chunk-label" }, "This passage"));
   setTitle(byId("page-title").textContent);
   highlightWords(target, target ? matchPattern(JSON.parse(target.dataset.matches)) : null);
   const selected = highlightSelection(panel, now.selection);

@@ -2,21 +2,20 @@
 
 import { reportOpened } from "./api.js";
 import { scoreBar } from "./charts.js";
-import { directionOf, externalLink, h, parseHtml } from "./dom.js";
+import { directionOf, externalLink, h, parseHtml, plural } from "./dom.js";
 import { excerpt, markMatches, matchPattern } from "./highlight.js";
 import { notice } from "./messages.js";
 import { linkTo } from "./state.js";
-import { counted, language, t } from "./texts.js";
 
 const MAX_TOP_K = 100;
-export const NOT_COVERED = t("The book does not seem to cover this.");
+export const NOT_COVERED = "The book does not seem to cover this.";
 
 /** Return the elements for a response of the service. */
 export function drawResponse(response, topK) {
   const groups = groupHits(response);
   const parts = response.warnings.map((text) => h("p", { class: "warning" }, text));
   for (const [word, meant] of Object.entries(response.corrections)) {
-    const text = t("“{word}” is not in the book. Searched for {meant}.", { word, meant: disjunction(meant) });
+    const text = `“${word}” is not in the book. Searched for ${disjunction(meant)}.`;
     parts.push(h("p", { class: "correction" }, text));
   }
   if (!groups.length) return [...parts, noResults(response)];
@@ -27,24 +26,23 @@ export function drawResponse(response, topK) {
   const isFull = (response.groups.length || response.results.length) >= topK && topK < MAX_TOP_K;
   const changes = linkTo({ top_k: Math.min(MAX_TOP_K, topK + 10) });
   const more = isFull
-    && h("p", { class: "more" }, h("a", { class: "button", id: "more", ...changes }, t("More results")));
+    && h("p", { class: "more" }, h("a", { class: "button", id: "more", ...changes }, "More results"));
   if (!response.covered) {
-    const nearest = t("Show the nearest passages ({pages})", { pages: counted(groups.length, "page") });
+    const nearest = `Show the nearest passages (${plural(groups.length, "page")})`;
     return [...parts, h("p", { class: "not-covered" }, NOT_COVERED), fold(nearest, draw(groups), more)];
   }
   // Below the last page with a passage above the noise floor, nothing is likely to be relevant.
   const end = groups.findLastIndex((group) => !group.every(isWeak)) + 1 || groups.length;
   const weaker = groups.slice(end);
   if (!weaker.length) return [...parts, draw(groups), more].filter(Boolean);
-  const summary = t("Show {results}", { results: counted(weaker.length, "weaker result") });
+  const summary = `Show ${plural(weaker.length, "weaker result")}`;
   return [...parts, draw(groups.slice(0, end)), fold(summary, draw(weaker), more)];
 }
 
 /** Return the number of results in words. */
 export function countResults(response) {
-  if (!response.results.length) return t("No passages");
-  const passages = counted(response.results.length, "passage");
-  return t("{passages} on {pages}", { passages, pages: counted(groupHits(response).length, "page") });
+  if (!response.results.length) return "No passages";
+  return `${plural(response.results.length, "passage")} on ${plural(groupHits(response).length, "page")}`;
 }
 
 /** Open the details elements that contain a result. */
@@ -63,13 +61,13 @@ function groupHits({ results, groups }) {
 }
 
 function disjunction(words) {
-  return new Intl.ListFormat(language, { type: "disjunction" }).format(words.map((word) => `“${word}”`));
+  return new Intl.ListFormat("en", { type: "disjunction" }).format(words.map((word) => `“${word}”`));
 }
 
 function noResults({ outcome, message }) {
-  if (outcome !== "filtered_out") return notice(t("Nothing matches."), [message, t("Try other words.")]);
-  const link = h("a", { class: "button", ...linkTo({ modules: [], url: "", version: "" }) }, t("Search the whole book"));
-  return notice(t("The filters exclude every passage."), [message], link);
+  if (outcome !== "filtered_out") return notice("Nothing matches.", [message, "Try other words."]);
+  const link = h("a", { class: "button", ...linkTo({ modules: [], url: "", version: "" }) }, "Search the whole book");
+  return notice("The filters exclude every passage.", [message], link);
 }
 
 function entry([best, ...rest], noiseFloor) {
@@ -81,14 +79,14 @@ function entry([best, ...rest], noiseFloor) {
   const score = h("p", { class: "score" },
     h("span", {}, ...scoreText(best)),
     noiseFloor !== null && scoreBar(best.score, noiseFloor),
-    isWeak(best) && h("span", { class: "verdict" }, t("weak")));
+    isWeak(best) && h("span", { class: "verdict" }, "weak"));
   return h("li", { class: isWeak(best) ? "entry weak" : "entry", ...dataOf(best) },
     h("p", { class: "path" }, h("span", { class: "module" }, best.module_title), ...steps),
     h("h3", { dir: directionOf(best) }, resultLink(best, title)),
     score,
     ...chunkText(best, title),
     others.length > 0 && h("details", { class: "others" },
-      h("summary", {}, t("{sections} on this page", { sections: counted(others.length, "more section") })),
+      h("summary", {}, `${plural(others.length, "more section")} on this page`),
       h("ol", { role: "list" }, ...others.map(otherSection))));
 }
 
@@ -100,7 +98,7 @@ function otherSection(hit) {
     h("p", { class: "other-head" }, resultLink(hit, location(hit).title), score), snippet);
 }
 
-const scoreText = ({ score }) => [h("span", { class: "visually-hidden" }, `${t("Score")} `), score.toFixed(3)];
+const scoreText = ({ score }) => [h("span", { class: "visually-hidden" }, "Score "), score.toFixed(3)];
 const isWeak = (hit) => hit.above_noise === false;
 const dataOf = (hit) => ({ "data-page": hit.page_url, "data-chunk": hit.chunk_index });
 
@@ -113,7 +111,7 @@ function resultLink(hit, title) {
 
 /** Return the heading of a hit, and the headings above it. */
 function location({ headings, title: page }) {
-  const title = headings.at(-1) || page || t("Untitled");
+  const title = headings.at(-1) || page || "Untitled";
   const above = headings.slice(0, -1);
   return { title, path: above.length || title === page || !page ? above : [page] };
 }
@@ -131,7 +129,7 @@ function chunkText(hit, title) {
     box.className = before && !isWhole ? "chunk-text cut" : "chunk-text";
     box.replaceChildren(...(repeatsTitle ? visible.slice(1) : visible));
     button.setAttribute("aria-expanded", String(isWhole));
-    button.textContent = t(isWhole ? "Show less" : "Show the whole passage");
+    button.textContent = isWhole ? "Show less" : "Show the whole passage";
   };
   button.addEventListener("click", () => draw(button.getAttribute("aria-expanded") !== "true"));
   for (const block of blocks) markMatches(block, pattern);

@@ -4,7 +4,6 @@ import * as api from "./api.js";
 import { pagesByModule } from "./book.js";
 import { byId, h } from "./dom.js";
 import { NO_PAGE, go, state } from "./state.js";
-import { language, t } from "./texts.js";
 
 let drawn = "";
 
@@ -58,12 +57,12 @@ function drawModules(modules, chosen) {
   const unknown = chosen.filter((name) => !names.includes(name));
   const all = [...modules, ...unknown.map((name) => ({ name, title: name, chunks: 0 }))];
   const boxes = all.map(({ name, title, chunks }) => {
-    const hint = h("span", { class: "visually-hidden" }, " ", t("passages"));
+    const hint = h("span", { class: "visually-hidden" }, " passages");
     return h("label", { class: "module-filter" },
       h("input", { type: "checkbox", name: "module", value: name, checked: chosen.includes(name) }),
-      h("span", {}, title, " ", h("span", { class: "count" }, chunks.toLocaleString(language), hint)));
+      h("span", {}, title, " ", h("span", { class: "count" }, chunks.toLocaleString("en"), hint)));
   });
-  fieldset.replaceChildren(h("legend", {}, t("Modules")), ...boxes);
+  fieldset.replaceChildren(h("legend", {}, "Modules"), ...boxes);
   fieldset.hidden = boxes.length < 2 && !chosen.length;
   if (focused !== null) [...fieldset.querySelectorAll("input")].find((box) => box.value === focused)?.focus();
 }
@@ -74,7 +73,7 @@ function drawPages(book, { modules, url }) {
   const unknown = url && !listed.some((page) => page.url === url) ? [option({ url, title: url })] : [];
   const groups = pagesByModule({ ...book, pages: listed });
   const options = groups.map(([label, own]) => h("optgroup", { label }, ...own.map(option)));
-  byId("page-filter").replaceChildren(option({ url: "", title: t("All pages") }), ...unknown, ...options);
+  byId("page-filter").replaceChildren(option({ url: "", title: "All pages" }), ...unknown, ...options);
 }
 
 /** Offer the versions, if there are several. The listed pages are those of the current version. */
@@ -82,7 +81,7 @@ function drawVersions(versions, chosen) {
   const names = chosen && chosen !== "all" && !versions.includes(chosen) ? [...versions, chosen] : versions;
   const option = (value, title) => h("option", { value, selected: value === chosen }, title);
   const named = names.map((name) => option(name, name));
-  byId("version").replaceChildren(option("", t("Current version")), ...named, option("all", t("All versions")));
+  byId("version").replaceChildren(option("", "Current version"), ...named, option("all", "All versions"));
   byId("version-field").hidden = names.length < 2 && !chosen;
   byId("page-field").hidden = Boolean(chosen);
 }

@@ -1,5 +1,5 @@
 // Search a static copy of an index by meaning: load the model and the vectors of the chunks, and rank as the hybrid mode does.
-// pipeline.py, points.py and response.py explain the rules; semantic_export.py writes the files.
+// search/pipeline.py and search/response.py explain the rules; semantic_export.py writes the files.
 
 import { fileName, openCache, pause, runInSlices } from "./client.js";
 import { embed, readModel, Tokenizer } from "./model.js";
@@ -11,36 +11,10 @@ const GROUPS = 6; // scales of a token's row
 const SLOW = ["slow-2g", "2g"];
 const LEAST_MEMORY = 2; // GB
 
-/** Return what this device loads without being asked: "on" for the model, "light" for a small file instead of it, "off". */
-export function chooseTier() {
+/** Return whether this device loads the model without being asked. */
+export function isFast() {
   const { connection, deviceMemory = LEAST_MEMORY } = globalThis.navigator ?? {};
-  if (connection?.saveData) return "off";
-  return SLOW.includes(connection?.effectiveType) || deviceMemory < LEAST_MEMORY ? "light" : "on";
-}
-
-/** The light tier: the vector of a query is the mean of the chunks that its words find, weighted by their scores. */
-export class Light {
-  constructor({ light: [hash], light_rules: rules }, url) {
-    this.rules = rules;
-    this.ready = loadFile(new URL(fileName("light", hash), url), hash);
-  }
-
-  async similarity() {
-    const { dim, candidates, power } = this.rules;
-    const numbers = new Int8Array(await this.ready);
-    return (ranked) => {
-      if (!ranked.length) return null;
-      const query = new Float64Array(dim);
-      for (const [number, score] of ranked.slice(0, candidates)) {
-        for (let place = 0; place < dim; place += 1) query[place] += score ** power * numbers[number * dim + place];
-      }
-      const length = 127 * Math.hypot(...query) || 1;
-      return Array.from({ length: numbers.length / dim }, (_, number) => {
-        const own = numbers.subarray(number * dim, (number + 1) * dim);
-        return query.reduce((sum, value, place) => sum + value * own[place], 0) / length;
-      });
-    };
-  }
+  return !connection?.saveData && !SLOW.includes(connection?.effectiveType) && deviceMemory >= LEAST_MEMORY;
 }
 
 /** The model and the vectors of the chunks; `onProgress` is called with the loaded share of the bytes. */
@@ -52,7 +26,6 @@ export class Semantic {
   #tokenizer = null;
   #vectors = [];
   #shards = new Map();
-  rules = {};
 
   constructor(meta, url, onProgress) {
     this.#meta = meta;
@@ -78,14 +51,13 @@ export class Semantic {
     return loadFile(new URL(name, this.#url), hash, { key, onBytes });
   }
 
-  /** Return a function that returns the cosine similarity of a text and each chunk. */
+  /** Return the cosine similarity of a text and each chunk. */
   async similarity(text) {
     await this.ready;
     const tokens = this.#tokenizer.encode(text, this.#model.arrays.positions.length / HIDDEN);
     const rows = await Promise.all(tokens.map((token) => this.#row(token)));
     const vector = await runInSlices(embed(this.#model, rows));
-    const cosines = await runInSlices(compare(vector, this.#vectors));
-    return () => cosines;
+    return runInSlices(compare(vector, this.#vectors));
   }
 
   async #row(token) {
@@ -204,10 +176,8 @@ async function decode(bytes, hash) {
 
 // Ranking
 
-/** Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage; or null. */
-export function fuse(meta, similarity, query, words, ranked, limit, { passes, language }) {
-  const cosines = similarity(ranked);
-  if (!cosines) return null;
+/** Rank by words and meaning: return the best chunks with their scores, and what the response says about coverage. */
+export function fuse(meta, cosines, query, words, ranked, limit, { passes, language }) {
   const lexical = new Map(ranked);
   const isSingle = query.trim().split(/\s+/u).length === 1;
   const weight = Math.max(meta.lexical_weight, isSingle ? meta.single_word_weight : 0, meta.language_weights[language] ?? 0);

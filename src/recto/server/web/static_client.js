@@ -1,5 +1,5 @@
 // Search a static copy of an index without a service. `recto export --static` writes the copy, and this file as its client.js.
-// It ranks chunks as the lexical mode does: analyzer.py, lexical.py, display.py and selection.py explain the rules.
+// It ranks chunks as the lexical mode does: analyzer.py, lexical.py, display.py and selection.py in search/ explain the rules.
 // If the copy has vectors, semantic.js ranks them as the hybrid mode does, as soon as its files are loaded.
 
 const FORMAT = 2;
@@ -24,7 +24,7 @@ export class RectoError extends Error {
 /**
  * The part of the service's client that the widget uses. While the files for search by meaning are being loaded, responses
  * are lexical, and `improved` is a promise of the hybrid one. `onstatus` is called with the loaded share of the files, or
- * once with the error if hybrid search is not possible. `semantic` is "on", "light" or "off", or depends on the device.
+ * once with the error if hybrid search is not possible. `semantic` is "on" or "off", or depends on the device.
  */
 export class RectoClient {
   #index = null;
@@ -74,10 +74,9 @@ export class RectoClient {
       if (!opened || opened.isBroken) return search(index, null);
       const { semantic } = opened;
       const byMeaning = async () => {
-        const similarity = await semantic.similarity(text).catch((error) => this.#fail(error));
+        const cosines = await semantic.similarity(text).catch((error) => this.#fail(error));
         const { fuse } = await import("./semantic.js");
-        const rules = { ...index.meta.semantic, ...semantic.rules };
-        return search(index, similarity && ((...values) => fuse(rules, similarity, ...values)));
+        return search(index, cosines && ((...values) => fuse(index.meta.semantic, cosines, ...values)));
       };
       if (opened.isReady) return byMeaning();
       const improved = byMeaning();
@@ -90,11 +89,10 @@ export class RectoClient {
   async #openSemantic({ meta }) {
     if (!meta.semantic || this.semantic === "off") return null;
     try {
-      const { chooseTier, Light, Semantic } = await import("./semantic.js");
-      const tier = ["on", "light"].includes(this.semantic) ? this.semantic : chooseTier();
-      if (tier === "off" || (tier === "light" && !meta.semantic.light.length)) return null;
+      const { isFast, Semantic } = await import("./semantic.js");
+      if (this.semantic !== "on" && !isFast()) return null;
       if (this.#meaning?.generation !== meta.generation) {
-        const semantic = new (tier === "light" ? Light : Semantic)(meta.semantic, this.url, (loaded) => this.onstatus({ loaded }));
+        const semantic = new Semantic(meta.semantic, this.url, (loaded) => this.onstatus({ loaded }));
         const opened = { generation: meta.generation, semantic, isReady: false, isBroken: false };
         semantic.ready.then(() => { opened.isReady = true; }, () => { opened.isBroken = true; });
         this.#meaning = opened;
@@ -175,8 +173,7 @@ let cacheOfFiles;
 
 /** Remove what an earlier export of the book left in the cache. */
 async function forgetOthers(url, { files, semantic }) {
-  const own = Object.entries({ ...files, vectors: semantic?.vectors ?? [], light: semantic?.light ?? [] });
-  const names = own.flatMap(([kind, hashes]) => hashes.map((hash) => fileName(kind, hash)));
+  const names = Object.entries({ ...files, vectors: semantic?.vectors ?? [] }).flatMap(([kind, hashes]) => hashes.map((hash) => fileName(kind, hash)));
   const kept = new Set(["meta.bin", ...names].map((name) => url + name));
   const cache = await openCache();
   for (const { url: key } of (await cache?.keys()) ?? []) {
@@ -425,7 +422,7 @@ async function analyzeWord(index, word, analyzer, isSingle) {
   return { word, nearest, matches, exact, analyzer, idf, known };
 }
 
-// Filters: Filters.matches and text.py. A new one needs an entry here and in the table of static_export.py.
+// Filters: Filters in types/search.py. A new one needs an entry here and in the table of static_export.py.
 
 const FILTERS = {
   module: {
@@ -441,7 +438,7 @@ const FILTERS = {
   locale: { normalize: (name) => name },
 };
 
-/** Return filters with the versions and locales that they stand for: editions.py has the rules. */
+/** Return filters with the versions and locales that they stand for: search/query.py has the rules. */
 function narrowed({ editions }, { prefer, ...given }) {
   const { versions = [], locales = [] } = editions ?? {};
   const preferred = (prefer ?? "").split(",").map((name) => name.trim()).filter(Boolean);
