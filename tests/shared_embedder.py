@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from recto.embedders.granite import embedder as granite
-from recto.protocols import Embedder, Progress
+from recto.protocols import Embedder, Progress, embedder_abilities
 from recto.settings import BUILT_IN_MODEL, Precision
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
@@ -57,9 +58,7 @@ class RememberingEmbedder(ForwardingEmbedder):
 
     def __init__(self, embedder: granite.BuiltInEmbedder) -> None:
         super().__init__(embedder)
-        self.for_index = embedder.for_index
-        self.has_context_queries = embedder.has_context_queries
-        self.embed_context_queries = embedder.embed_context_queries
+        self.abilities = replace(embedder_abilities(embedder), token_counter=None, languages=())
         self._queries: dict[str, Vector] = {}
         self._documents: dict[str, Vector] = {}
         self._tokens: dict[str, int] = {}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkable
 
 from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         StoreProblem,
     )
 
+Abilities = TypeVar("Abilities", bound=Any)
 Progress = Callable[[int, int], None]
 """Called with the number of finished items and their total number."""
 
@@ -35,11 +37,6 @@ class Embedder(Protocol):
     Queries and chunks have different methods, because some models treat them differently. Constructing an
     embedder is cheap; `warm_up` or the first call loads the model. All methods are thread-safe. Failures are
     `RectoError`s.
-
-    An embedder may also have an attribute `batch_size`, the number of texts that one call of
-    `embed_documents` should have (96 without it), an attribute `languages`, the tags of the languages that
-    the model knows (all without it), and a method `describe()`, which asks the service about its model and
-    returns lines for `recto doctor`.
     """
 
     @property
@@ -73,60 +70,47 @@ class Embedder(Protocol):
         """Close all connections; the next call opens them again."""
 
 
-@runtime_checkable
-class AsyncEmbedder(Protocol):
-    """An embedder that calls a service, and can be awaited."""
+@dataclass(frozen=True, slots=True)
+class EmbedderAbilities:
+    """What an embedder can do besides embedding; None, or the default, if it cannot.
 
-    async def aembed_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries, in their order."""
+    An embedder has an ability if it has a method or an attribute of that name. A wrapper has an attribute
+    `abilities` instead: the abilities of the embedder inside, with its changes.
+    """
 
-    async def aclose(self) -> None:
-        """Close the running event loop's connections."""
-
-
-class ContextQueryEmbedder(Protocol):
-    """An embedder that embeds the query of a context in another way than the query of a search."""
-
-    @property
-    def has_context_queries(self) -> bool:
-        """Whether the vectors of both differ."""
-
-    def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
-        """Embed several queries, in their order; the vectors are compared with those of chunks."""
-
-
-def context_embedder(embedder: Embedder) -> ContextQueryEmbedder | None:
-    """Return the embedder if it embeds the queries of contexts in another way."""
-    return cast("ContextQueryEmbedder", embedder) if getattr(embedder, "has_context_queries", False) else None
-
-
-def known_languages(embedder: Embedder) -> tuple[str, ...]:
-    """Return the languages that the model of an embedder knows, or nothing if it is for all languages."""
-    return tuple(getattr(embedder, "languages", ()))
+    aembed_queries: Callable[[Sequence[str]], Awaitable[list[Vector]]] | None = None
+    """Embed queries without blocking the event loop, in their order: the embedder calls a service."""
+    aclose: Callable[[], Awaitable[None]] | None = None
+    """Close the running event loop's connections."""
+    embed_context_queries: Callable[[Sequence[str]], list[Vector]] | None = None
+    """Embed the queries of contexts, whose vectors differ from the vectors of searches."""
+    for_index: Callable[[EmbedderFingerprint], Embedder | None] | None = None
+    """Return the embedder of the model that made an index, or None if it is not available."""
+    token_counter: Callable[[], Callable[[str], int]] | None = None
+    """Return a function that counts like `count_tokens`, for other processes: it can be pickled."""
+    estimate: Callable[[int, int], CostEstimate] | None = None
+    """Estimate the cost of embedding a number of texts with a total number of tokens."""
+    describe: Callable[[], Iterable[str]] | None = None
+    """Ask the service about its model, and return lines for `recto doctor`."""
+    languages: tuple[str, ...] = ()
+    """The tags of the languages that the model knows; none: all."""
+    batch_size: int = 96
+    """How many texts a call of `embed_documents` should have; the default is Cohere's limit."""
 
 
-@runtime_checkable
-class MultiModel(Protocol):
-    """An embedder that can also embed queries with another model, for an index that the other model made."""
-
-    def for_index(self, made: EmbedderFingerprint) -> Embedder | None:
-        """Return the embedder of the model that made an index, or None if it is not available."""
+def embedder_abilities(embedder: Embedder) -> EmbedderAbilities:
+    """Return the abilities of an embedder."""
+    return _read_abilities(EmbedderAbilities, embedder)
 
 
-@runtime_checkable
-class PortableCounter(Protocol):
-    """An embedder whose tokens can be counted in other processes, which read a large book in parallel."""
-
-    def token_counter(self) -> Callable[[str], int]:
-        """Return a function that counts like `count_tokens`, and that can be pickled."""
-
-
-@runtime_checkable
-class Metered(Protocol):
-    """An embedder with rate limits and a price."""
-
-    def estimate(self, texts: int, tokens: int) -> CostEstimate:
-        """Estimate the cost of embedding a number of texts with a total number of tokens."""
+def _read_abilities(kind: type[Abilities], part: object) -> Abilities:
+    stated: Abilities | None = getattr(part, "abilities", None)
+    if stated is not None:
+        return stated
+    found: Abilities = kind(
+        **{field.name: getattr(part, field.name, field.default) for field in fields(kind)}
+    )
+    return found
 
 
 class Index(Protocol):
@@ -266,39 +250,15 @@ class Store(Protocol):
         """Close all open indexes."""
 
 
-@runtime_checkable
-class AsyncStore(Protocol):
-    """A store on a server, with connections that belong to an event loop."""
+class Restore(Protocol):
+    """Publishes the content of a file of `StoreAbilities.backup` as a new generation.
 
-    async def aclose(self) -> None:
-        """Close the running event loop's connections."""
+    `name` defaults to the name that was backed up. Raise `InvalidArgument` if the collection exists, unless
+    it is to be replaced. Aliases that are taken are not changed. If the file cannot be used, raise an error
+    and change nothing: it may come from someone else. `Store.build` explains `wait`.
+    """
 
-
-@runtime_checkable
-class Rollback(Protocol):
-    """A store that keeps earlier generations of a collection."""
-
-    def generations(self, name: str) -> tuple[GenerationInfo, ...]:
-        """Return the generations of a collection, newest first."""
-
-    def rollback(self, name: str, generation: str | None = None) -> IndexInfo:
-        """Make a generation the current one again: the one before the current one if none is given.
-
-        The next `publish` removes the generations that are newer than the one that was restored.
-        """
-
-
-@runtime_checkable
-class Archivable(Protocol):
-    """A store that can write a collection into one file, and read it on another machine."""
-
-    def backup(self, name: str, file: Path, progress: Progress | None = None) -> GenerationInfo:
-        """Write the current generation, its calibration and its aliases into a file, atomically.
-
-        What writers do meanwhile is not in the file. `bytes` of the result is the size of the file.
-        """
-
-    def restore(
+    def __call__(
         self,
         file: Path,
         name: str | None = None,
@@ -307,56 +267,52 @@ class Archivable(Protocol):
         progress: Progress | None = None,
         wait: Callable[[str], None] | None = None,
     ) -> IndexInfo:
-        """Publish the content of a file as a new generation; `name` defaults to the name that was backed up.
-
-        Raise `InvalidArgument` if the collection exists, unless it is to be replaced. Aliases that are taken
-        are not changed. If the file cannot be used, raise an error and change nothing: it may come from
-        someone else. `Store.build` explains `wait`.
-        """
+        """Return the new generation."""
 
 
-@runtime_checkable
-class Deletable(Protocol):
-    """A store that can delete a collection."""
+@dataclass(frozen=True, slots=True)
+class StoreAbilities:
+    """What a store can do besides `Store`: it has methods of these names; None if it cannot.
 
-    def delete(self, name: str) -> None:
-        """Delete all generations and aliases of a collection; `name` is not one of its aliases."""
+    Except for `aclose`, `restore` and `version`, the first argument is the name of a collection.
+    """
+
+    aclose: Callable[[], Awaitable[None]] | None = None
+    """Close the running event loop's connections."""
+    generations: Callable[[str], tuple[GenerationInfo, ...]] | None = None
+    """Return the generations of a collection, newest first."""
+    rollback: Callable[[str, str | None], IndexInfo] | None = None
+    """Make a generation the current one again: the one before the current one if none is given.
+
+    The next `publish` removes the generations that are newer than the one that was restored.
+    """
+    backup: Callable[[str, Path, Progress | None], GenerationInfo] | None = None
+    """Write the current generation, its calibration and its aliases into a file, atomically.
+
+    What writers do meanwhile is not in the file. `bytes` of the result is the size of the file.
+    """
+    restore: Restore | None = None
+    delete: Callable[[str], None] | None = None
+    """Delete all generations and aliases of a collection; the name is not one of its aliases."""
+    verify: Callable[[str], None] | None = None
+    """Compare every file of the current index with its digest; raise `IndexDamaged` if one differs."""
+    version: Callable[[], str] | None = None
+    """Return the engine's version; this calls the server if there is one."""
+    payload_schema: Callable[[str], PayloadSchema] | None = None
+    """Return how the payloads of a collection are read, which another pipeline may have written."""
+    missing_fields: Callable[[str], tuple[str, ...]] | None = None
+    """Return the fields that filters use and that have no payload index."""
+    prepare: Callable[[str], tuple[str, ...]] | None = None
+    """Create the missing payload indexes of a collection, and return their fields."""
+    redundancy: Callable[[str], str] | None = None
+    """Explain how many nodes the collection can lose."""
+    problems: Callable[[str], tuple[StoreProblem, ...]] | None = None
+    """Return what is wrong with the servers of a collection, such as a node that does not answer."""
 
 
-@runtime_checkable
-class Verifiable(Protocol):
-    """A store with files of its own, which can be damaged."""
-
-    def verify(self, name: str) -> None:
-        """Compare every file of the current index with its digest; raise `IndexDamaged` if one differs."""
-
-
-@runtime_checkable
-class Versioned(Protocol):
-    """A store that can tell the version of its engine."""
-
-    def version(self) -> str:
-        """Return the engine's version; this calls the server if there is one."""
-
-
-@runtime_checkable
-class Preparable(Protocol):
-    """A store on a server, whose filters need payload indexes, and whose nodes can fail."""
-
-    def payload_schema(self, name: str) -> PayloadSchema:
-        """Return how the payloads of a collection are read, which another pipeline may have written."""
-
-    def missing_fields(self, name: str) -> tuple[str, ...]:
-        """Return the fields that filters use and that have no payload index."""
-
-    def prepare(self, name: str) -> tuple[str, ...]:
-        """Create the missing payload indexes of a collection, and return their fields."""
-
-    def redundancy(self, name: str) -> str:
-        """Explain how many nodes the collection can lose."""
-
-    def problems(self, name: str) -> tuple[StoreProblem, ...]:
-        """Return what is wrong with the servers of a collection, such as a node that does not answer."""
+def store_abilities(store: Store) -> StoreAbilities:
+    """Return the abilities of a store."""
+    return _read_abilities(StoreAbilities, store)
 
 
 class Reader(Protocol):

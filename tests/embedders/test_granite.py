@@ -78,7 +78,8 @@ def test_the_graphs_are_up_to_date(precision: Precision) -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_vectors_equal_those_of_a_numpy_implementation(open_model: OpenModel, model: str) -> None:
     embedder, weights = open_model(2, model=model), MODELS[model].variants["fp32"].make(find_pack())
-    assert embedder.has_context_queries == (model == BUILT_IN_MODEL), "only the trained model has a prompt"
+    has_prompt = embedder.abilities.embed_context_queries is not None
+    assert has_prompt == (model == BUILT_IN_MODEL), "only the trained model has a prompt"
     for text in ("What is ROS 2?", "A node publishes messages to a topic. " * 3, "🤖 روبوت"):
         expected = reference(LIBRARY.encode(text).ids, weights)
         assert embedder.embed_query(text) == pytest.approx(expected.tolist(), abs=2e-5)
@@ -87,7 +88,9 @@ def test_vectors_equal_those_of_a_numpy_implementation(open_model: OpenModel, mo
 def test_queries_for_context_begin_with_the_prompt(open_model: OpenModel) -> None:
     embedder, weights = open_model(2), VARIANTS["fp32"].make(find_pack())
     texts = ["What is ROS 2?", "روبوت", "robot " * 600]
-    vectors = embedder.embed_context_queries(texts)
+    embed = embedder.abilities.embed_context_queries
+    assert embed is not None
+    vectors = embed(texts)
     assert LIBRARY.get_vocab_size() == PROMPT_TOKENS.start
     assert len(weights["word.q"]) == PROMPT_TOKENS.stop
     for text, vector in zip(texts, vectors, strict=True):
@@ -95,7 +98,7 @@ def test_queries_for_context_begin_with_the_prompt(open_model: OpenModel) -> Non
         ids = [start, *PROMPT_TOKENS, *rest]
         ids = ids if len(ids) <= 512 else [*ids[:511], ids[-1]]
         assert vector == pytest.approx(reference(ids, weights).tolist(), abs=2e-5)
-    assert embedder.embed_context_queries(texts[:1])[0] == pytest.approx(vectors[0], abs=1e-5)
+    assert embed(texts[:1])[0] == pytest.approx(vectors[0], abs=1e-5)
 
 
 def test_the_models_limit_is_exact(embedder: Embedder) -> None:

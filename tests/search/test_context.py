@@ -12,7 +12,7 @@ import pytest
 from recto.errors import InvalidArgument
 from recto.evaluation.integrity import embedded_text
 from recto.evaluation.suites import load_suite
-from recto.protocols import Embedder
+from recto.protocols import Embedder, EmbedderAbilities
 from recto.search.context import Context, build_context, context_scores, prefer_page
 from recto.search.markdown import _code_blocks, clean_markdown, one_line
 from recto.search.packing import OMISSION
@@ -89,12 +89,12 @@ def test_the_budget_holds_without_repetition(retriever: Retriever, max_tokens: i
 class ContextModel(ForwardingEmbedder):
     """Embeds every query of a context as one text."""
 
-    has_context_queries = True
-    languages: tuple[str, ...] = ("en",)
-
     def __init__(self, embedder: Embedder, chunk: Chunk) -> None:
         super().__init__(embedder)
         self.text, self.asked = embedded_text(chunk) or "", list[str]()
+        self.abilities = EmbedderAbilities(
+            embed_context_queries=self.embed_context_queries, languages=("en",)
+        )
 
     def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
         self.asked += texts
@@ -116,7 +116,7 @@ def test_the_query_of_a_context_has_its_own_scores(retriever: Retriever) -> None
 
     assert other.context(QUESTION, 100, top_k=20, mode="lexical").sections
     assert not context_scores(other.open_index(), context.response, None, "de"), "it does not know German"
-    model.has_context_queries = False
+    model.abilities = EmbedderAbilities(languages=("en",))
     assert other.context(QUESTION, 100, top_k=20).sections == before.sections
     assert model.asked == [QUESTION] * 3
 

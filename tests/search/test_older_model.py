@@ -57,10 +57,11 @@ def test_the_model_of_the_index_embeds_queries(older: EdgeStore, embedder: Embed
 
 
 def test_batches_of_the_other_model_are_shared(embedder: Embedder) -> None:
-    batching = BatchingEmbedder(embedder)
-    assert batching.for_index(GRANITE.fingerprint) is batching.for_index(GRANITE.fingerprint)
+    for_index = BatchingEmbedder(embedder).abilities.for_index
+    assert for_index is not None
+    assert for_index(GRANITE.fingerprint) is for_index(GRANITE.fingerprint)
     unknown = GRANITE.fingerprint.__class__("unknown", "1", 384)
-    assert batching.for_index(unknown) is None
+    assert for_index(unknown) is None
 
 
 def test_the_older_model_searches_new_indexes_too(small_book: Path, home: Path, embedder: Embedder) -> None:

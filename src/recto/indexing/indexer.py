@@ -24,7 +24,7 @@ from recto.indexing.planner import (
     Spool,
     current_state,
 )
-from recto.protocols import Build, Embedder, Metered, Store
+from recto.protocols import Build, Embedder, Store, embedder_abilities
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, unknown_languages
 from recto.settings import option_flags
@@ -33,7 +33,6 @@ from recto.types.search import Vector
 
 __all__ = ["IndexJob", "IndexProgress", "IndexReport", "ProgressCallback", "index_book", "plan_book"]
 
-_BATCH = 96  # texts per embedding call and journal entry, if the embedder states no size; Cohere's limit
 _READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded
 _WRITE_BEHIND = 2  # batches that are embedded before they can be written
 _WRITE_BATCH = 256  # chunks per write if nothing has to be embedded
@@ -126,7 +125,7 @@ def _publish(
     previous = current_state(store, collection, job.embedder, reuse=not job.rebuild)
     run = _Run(job, previous, journal, progress)
     reusable = previous is not None and previous.reusable
-    if reusable or isinstance(job.embedder, Metered):
+    if reusable or embedder_abilities(job.embedder).estimate:
         with Spool() as spool:
             plan = run.plan(spool.extend)
             fingerprint = _checked_fingerprint(job, plan)
@@ -326,7 +325,7 @@ class _Run:
 
     def _grouped(self, planned: Iterable[PlannedChunk]) -> Iterator[tuple[list[PlannedChunk], str]]:
         """Yield batches of chunks that need the same step."""
-        batch_size = int(getattr(self.job.embedder, "batch_size", _BATCH))
+        batch_size = embedder_abilities(self.job.embedder).batch_size
         sizes = {"unchanged": _WRITE_BATCH, "embedded": _WRITE_BATCH, "new": batch_size}
         groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
         for entry in planned:

@@ -25,7 +25,7 @@ from typing import Self
 from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
 from recto.book.parsing import formats, read
 from recto.errors import RectoError
-from recto.protocols import Embedder, PortableCounter, known_languages
+from recto.protocols import Embedder, embedder_abilities
 from recto.search.lexical import LexiconBuilder
 from recto.types.book import Page
 from recto.types.index import SparseVector
@@ -101,7 +101,7 @@ def read_in_order(
     This process reads the first pages itself. If there are more, `processes` workers read the rest, provided
     that the embedder's tokens can be counted in them.
     """
-    languages = known_languages(embedder)
+    languages = embedder_abilities(embedder).languages
     reader = PageReader(book, size, embedder.max_tokens, embedder.count_tokens, languages)
     jobs = iter(jobs)
     characters = 0
@@ -122,11 +122,11 @@ def read_in_order(
 
 def _pickled(reader: PageReader, embedder: Embedder) -> bytes:
     """Return what a worker needs, or nothing if it cannot be sent or a worker cannot be started."""
-    if not isinstance(embedder, PortableCounter) or multiprocessing.current_process().daemon:
+    token_counter = embedder_abilities(embedder).token_counter
+    if token_counter is None or multiprocessing.current_process().daemon:
         return b""
     try:
-        counter = embedder.token_counter()
-        return pickle.dumps(replace(reader, count_tokens=counter))
+        return pickle.dumps(replace(reader, count_tokens=token_counter()))
     except (pickle.PicklingError, AttributeError, TypeError):  # how pickle refuses depends on the object
         return b""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from recto.errors import InvalidArgument
-from recto.protocols import context_embedder, known_languages
+from recto.protocols import embedder_abilities
 from recto.search.packing import ContextSection, PageReader, Relevance, SectionPacker, pack_sections
 from recto.search.pipeline import OpenIndex, search_index, with_vectors
 from recto.search.query import check_range
@@ -124,8 +124,9 @@ def context_scores(
     There are none in lexical mode, and if the model has no other vectors for contexts or does not know the
     language of the query.
     """
-    embedder, known = context_embedder(opened.embedder), known_languages(opened.embedder)
-    if embedder is None or not response.hits or response.mode == "lexical":
+    abilities = embedder_abilities(opened.embedder)
+    embed, known = abilities.embed_context_queries, abilities.languages
+    if embed is None or not response.hits or response.mode == "lexical":
         return {}
     texts, searched = [response.query], [response]
     if on_page and prefer_page(response, on_page)[1]:
@@ -134,7 +135,7 @@ def context_scores(
     lexical = queries[0].lexical
     if known and lexical and lexical.language not in known:
         return {}
-    queries, scores = with_vectors(queries, embedder.embed_context_queries(texts)), dict[str, float]()
+    queries, scores = with_vectors(queries, embed(texts)), dict[str, float]()
     for found in searched:
         request = SearchRequest(top_k=MAX_TOP_K, mode=found.mode, filters=found.filters)
         (result,) = search_index(opened.index, queries, request)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from recto._util.languages import ENGLISH, UNSPACED_LANGUAGES
-from recto.protocols import Embedder, Index, known_languages
+from recto.protocols import Embedder, Index, embedder_abilities
 from recto.search.analyzer import (
     ANALYZER,
     EXACT_MARK,
@@ -258,7 +258,7 @@ def read_lexicon(index: Index) -> Lexicon | None:
 
 def unknown_languages(lexicon: Lexicon, embedder: Embedder) -> str:
     """Return a note about the languages of a book that the model does not know, or "" if it knows all."""
-    known = known_languages(embedder)
+    known = embedder_abilities(embedder).languages
     unknown = [f"'{language}'" for language in lexicon.languages if known and language not in known]
     if not unknown:
         return ""

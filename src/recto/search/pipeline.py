@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import NamedTuple
 
 from recto._util.languages import ENGLISH
-from recto.protocols import AsyncIndex, Embedder, Index, known_languages
+from recto.protocols import AsyncIndex, Embedder, Index, embedder_abilities
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, unknown_language_weight
 from recto.stores import no_lexical_vectors
 from recto.types.index import Candidates, Fingerprint, IndexQuery
@@ -81,7 +81,7 @@ class OpenIndex:
         if self.lexicon is None:
             return None
         query = analyze_query(text, self.lexicon, self.lexical_weight, language)
-        known = known_languages(self.embedder)
+        known = embedder_abilities(self.embedder).languages
         if query.language == ENGLISH or not known or query.language in known:
             return query
         return query._replace(weight=unknown_language_weight(query.language, query.weight))

@@ -243,16 +243,17 @@ class Retriever:
         """Do the same as `_find`, and await services; a model on this machine works in a thread."""
         from asyncio import to_thread
 
-        from recto.protocols import AsyncEmbedder, AsyncIndex
+        from recto.protocols import AsyncIndex, embedder_abilities
         from recto.search.pipeline import asearch_index, search_index, with_vectors
 
-        if not isinstance(self.embedder, AsyncEmbedder):
+        aembed_queries = embedder_abilities(self.embedder).aembed_queries
+        if aembed_queries is None:
             return await to_thread(self._find, texts, request)
         with self._hook(self.collection, texts, request) as record:
             run = await to_thread(self._start, texts, request)
             queries, index = run.queries, run.opened.index
             if run.request.mode != "lexical":
-                queries = with_vectors(queries, await self.embedder.aembed_queries(texts))
+                queries = with_vectors(queries, await aembed_queries(texts))
             embedded_at = perf_counter()
             if isinstance(index, AsyncIndex):
                 results = await asearch_index(index, queries, run.request)
@@ -305,11 +306,11 @@ class Retriever:
 
     async def aclose(self) -> None:
         """Close the connections of async searches in this event loop; call it before the loop ends."""
-        from recto.protocols import AsyncEmbedder, AsyncStore
+        from recto.protocols import embedder_abilities, store_abilities
 
-        for part in (self.embedder, self.store):
-            if isinstance(part, AsyncEmbedder | AsyncStore):
-                await part.aclose()
+        for aclose in (embedder_abilities(self.embedder).aclose, store_abilities(self.store).aclose):
+            if aclose is not None:
+                await aclose()
 
 
 def make_retriever(settings: Settings, embedder: Embedder, store: Store, collection: str) -> Retriever:
@@ -326,7 +327,7 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
 
     Raise an error if the index is empty, or if no embedder's vectors can be compared with the index's.
     """
-    from recto.protocols import MultiModel
+    from recto.protocols import embedder_abilities
 
     info, mine = index.info, embedder.fingerprint
     if info.chunks == 0:
@@ -342,7 +343,8 @@ def query_embedder(index: Index, embedder: Embedder) -> Embedder:
         )
     if info.fingerprint is not None and not info.fingerprint.embedder.is_compatible(mine):
         theirs = info.fingerprint.embedder
-        if isinstance(embedder, MultiModel) and (other := embedder.for_index(theirs)):
+        for_index = embedder_abilities(embedder).for_index
+        if for_index and (other := for_index(theirs)):
             return other
         same_name = (theirs.model, theirs.dim, theirs.variant) == (mine.model, mine.dim, mine.variant)
         raise FingerprintMismatch(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from recto import __version__
 from recto.errors import missing_extra
-from recto.protocols import AsyncEmbedder, AsyncIndex
+from recto.protocols import AsyncIndex, embedder_abilities
 from recto.search.pipeline import SearchedBatch
 from recto.types.request import SearchRequest
 
@@ -87,7 +87,7 @@ class SearchTracer:
                 "gen_ai.request.model": model.model,
                 "gen_ai.embeddings.dimension.count": model.dim,
             }
-            remote = isinstance(embedder, AsyncEmbedder)
+            remote = embedder_abilities(embedder).aembed_queries is not None
             self._step(f"embeddings {model.model}", run.opened_at, embedded_at, attributes, remote=remote)
         store = self._settings.store
         attributes = {

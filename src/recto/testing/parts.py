@@ -20,7 +20,7 @@ from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing import read
 from recto.errors import EmbeddingError, RectoError
 from recto.indexing.indexer import IndexJob, index_book
-from recto.protocols import AsyncEmbedder, Embedder, Metered, PortableCounter, Progress, Reader, Source, Store
+from recto.protocols import Embedder, Progress, Reader, Source, Store, embedder_abilities
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
 from recto.stores.edge import EdgeStore
@@ -218,32 +218,36 @@ class EmbedderConformance:
         assert embedder.embed_query(TEXTS[0]) == pytest.approx(before, abs=1e-4)
 
     def test_awaited_vectors_are_the_same(self, embedder: Embedder) -> None:
-        """Check `AsyncEmbedder`, if the embedder implements it."""
-        if not isinstance(embedder, AsyncEmbedder):
-            pytest.skip("the embedder is not an AsyncEmbedder")
+        """Check `aembed_queries`, if the embedder has it."""
+        abilities = embedder_abilities(embedder)
+        aembed_queries, aclose = abilities.aembed_queries, abilities.aclose
+        if aembed_queries is None or aclose is None:
+            pytest.skip("the embedder has no aembed_queries")
 
         async def embed() -> list[Vector]:
             try:
-                return await embedder.aembed_queries(TEXTS)
+                return await aembed_queries(TEXTS)
             finally:
-                await embedder.aclose()
+                await aclose()
 
         for vector, other in zip(asyncio.run(embed()), embedder.embed_queries(TEXTS), strict=True):
             assert vector == pytest.approx(other, abs=1e-4)
 
     def test_tokens_are_counted_in_other_processes(self, embedder: Embedder) -> None:
-        """Check `PortableCounter`, if the embedder implements it."""
-        if not isinstance(embedder, PortableCounter):
-            pytest.skip("the embedder is not a PortableCounter")
-        counter = pickle.loads(pickle.dumps(embedder.token_counter()))  # noqa: S301 - our own bytes
+        """Check `token_counter`, if the embedder has it."""
+        token_counter = embedder_abilities(embedder).token_counter
+        if token_counter is None:
+            pytest.skip("the embedder has no token_counter")
+        counter = pickle.loads(pickle.dumps(token_counter()))  # noqa: S301 - our own bytes
         for text in ("", *TEXTS, "Grüße — 机器人", "soil and water " * 400):
             assert counter(text) == embedder.count_tokens(text)
 
     def test_the_cost_is_estimated(self, embedder: Embedder) -> None:
-        """Check `Metered`, if the embedder implements it."""
-        if not isinstance(embedder, Metered):
-            pytest.skip("the embedder is not Metered")
-        nothing, much = embedder.estimate(0, 0), embedder.estimate(1000, 200_000)
+        """Check `estimate`, if the embedder has it."""
+        estimate = embedder_abilities(embedder).estimate
+        if estimate is None:
+            pytest.skip("the embedder has no estimate")
+        nothing, much = estimate(0, 0), estimate(1000, 200_000)
         assert (nothing.calls, nothing.minutes) == (0, 0)
         assert much.calls >= 1
         assert much.minutes >= 0

@@ -20,18 +20,7 @@ from recto.errors import (
     InvalidArgument,
     StoreBusy,
 )
-from recto.protocols import (
-    Archivable,
-    AsyncIndex,
-    AsyncStore,
-    Deletable,
-    Index,
-    Preparable,
-    Rollback,
-    Store,
-    Verifiable,
-    Versioned,
-)
+from recto.protocols import AsyncIndex, Index, Store, store_abilities
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, analyze_query
 from recto.search.pipeline import nearest_chunks
@@ -232,8 +221,8 @@ class _SearchConformance:
         async def ask() -> tuple[list[Candidates], dict[Hashable, Chunk]]:
             awaited = await index.acandidates(queries, 100, PAGE_A)
             chunks = await index.achunks(id for one in awaited for id in (*one.dense, *one.lexical))
-            if isinstance(store, AsyncStore):
-                await store.aclose()
+            if aclose := store_abilities(store).aclose:
+                await aclose()
             return awaited, chunks
 
         awaited, chunks = asyncio.run(ask())
@@ -382,26 +371,30 @@ class StoreConformance(_SearchConformance):
         assert dict(store.aliases()) == {}
 
     def test_earlier_generations_are_listed_and_restored(self, store: Store) -> None:
-        """Check `Rollback`, if the store implements it: kept generations are listed, newest first."""
-        if not isinstance(store, Rollback):
-            pytest.skip("the store has no Rollback")
+        """Check `generations` and `rollback`, if the store has them: the newest generation is first."""
+        abilities = store_abilities(store)
+        generations, rollback = abilities.generations, abilities.rollback
+        if generations is None or rollback is None:
+            pytest.skip("the store has no rollback")
         first = publish(store, "books", [chunk(number) for number in range(5)])
         second = publish(store, "books", [chunk(9)])
-        assert [(one.name, one.chunks, one.current) for one in store.generations("books")] == [
+        assert [(one.name, one.chunks, one.current) for one in generations("books")] == [
             (second.generation, 1, True),
             (first.generation, 5, False),
         ]
-        assert store.rollback("books").generation == first.generation
+        assert rollback("books", None).generation == first.generation
         assert store.open("books").count() == 5
-        assert [one.current for one in store.generations("books")] == [False, True]
-        assert store.rollback("books", second.generation).chunks == 1
+        assert [one.current for one in generations("books")] == [False, True]
+        assert rollback("books", second.generation).chunks == 1
         with pytest.raises(CollectionMissing):
-            store.rollback("books", "no-such-generation")
+            rollback("books", "no-such-generation")
 
     def test_a_backup_can_be_restored(self, store: Store, tmp_path: Path) -> None:
-        """Check `Archivable`, if the store implements it: a restored collection gives the same results."""
-        if not isinstance(store, Archivable):
-            pytest.skip("the store is not Archivable")
+        """Check `backup` and `restore`, if the store has them: a restored collection has the same results."""
+        abilities = store_abilities(store)
+        backup, restore = abilities.backup, abilities.restore
+        if backup is None or restore is None:
+            pytest.skip("the store has no backup")
         publish_lexical(store, "books", WORDS)
         store.set_aliases(["library"], "books")
         store.save_calibration(store.open("books").info, Calibration(0.5, 0.9, 10, 10))
@@ -409,56 +402,59 @@ class StoreConformance(_SearchConformance):
         queries = [IndexQuery(vector(3), terms(before, "compost")), IndexQuery(vector(4))]
         expected = [hit.chunk for hit in nearest(before, vector(1), 9)], before.lexicon()
         scores = [by_number(before, one.dense) for one in before.candidates(queries, 20)]
-        backup = store.backup("books", file)
-        assert (backup.name, backup.chunks, backup.bytes) == (before.info.generation, 60, file.stat().st_size)
+        written = backup("books", file, None)
+        assert (written.name, written.chunks) == (before.info.generation, 60)
+        assert written.bytes == file.stat().st_size
         with pytest.raises(InvalidArgument):
-            store.restore(file)
+            restore(file)
         publish(store, "books", [chunk(1)])
-        info = store.restore(file, replace=True)
+        info = restore(file, replace=True)
         after = store.open("library")
         assert (info.collection, info.chunks, info.fingerprint) == ("books", 60, before.info.fingerprint)
         assert ([hit.chunk for hit in nearest(after, vector(1), 9)], after.lexicon()) == expected
         for candidates, before_scores in zip(after.candidates(queries, 20), scores, strict=True):
             assert by_number(after, candidates.dense) == pytest.approx(before_scores, abs=1e-6)
         assert after.info.calibration == Calibration(0.5, 0.9, 10, 10)
-        assert store.restore(file, "others").collection == "others"
+        assert restore(file, "others").collection == "others"
         assert dict(store.aliases()) == {"library": "books"}
         file.write_bytes(file.read_bytes()[:-1])
         with pytest.raises(IndexDamaged):
-            store.restore(file, "shelf")
+            restore(file, "shelf")
         assert tuple(store.collections()) == ("books", "others")
 
     def test_a_collection_can_be_deleted(self, store: Store) -> None:
-        """Check `Deletable`, if the store implements it: nothing of the collection is left, others stay."""
-        if not isinstance(store, Deletable):
-            pytest.skip("the store is not Deletable")
+        """Check `delete`, if the store has it: nothing of the collection is left, others stay."""
+        delete = store_abilities(store).delete
+        if delete is None:
+            pytest.skip("the store has no delete")
         for _ in range(2):
             publish(store, "books", [chunk(number) for number in range(5)])
         publish(store, "other", [chunk(9)])
         store.set_aliases(["library"], "books")
         with pytest.raises(InvalidArgument):
-            store.delete("library")
-        store.delete("books")
+            delete("library")
+        delete("books")
         for name in ("books", "library"):
             with pytest.raises(CollectionMissing):
                 store.open(name)
         with pytest.raises(CollectionMissing):
-            store.delete("books")
+            delete("books")
         assert tuple(store.collections()) == ("other",)
         assert store.open("other").count() == 1
         publish(store, "books", [chunk(3)])
         assert store.open("books").count() == 1
 
     def test_optional_abilities(self, store: Store) -> None:
-        """Check `Preparable`, `Verifiable` and `Versioned`, if the store implements them."""
+        """Check `prepare`, `verify` and `version`, if the store has them."""
         publish(store, "books", [chunk(1)])
-        if isinstance(store, Preparable):
-            assert store.missing_fields("books") == store.prepare("books") == ()
-            assert store.payload_schema("books").own
-        if isinstance(store, Verifiable):
-            store.verify("books")
-        if isinstance(store, Versioned):
-            assert any(letter.isdigit() for letter in store.version())
+        abilities = store_abilities(store)
+        if abilities.missing_fields and abilities.prepare and abilities.payload_schema:
+            assert abilities.missing_fields("books") == abilities.prepare("books") == ()
+            assert abilities.payload_schema("books").own
+        if abilities.verify:
+            abilities.verify("books")
+        if abilities.version:
+            assert any(letter.isdigit() for letter in abilities.version())
 
 
 def nearest(index: Index, vector: Vector, limit: int, filters: Filters = NO_FILTERS) -> list[Hit]:

@@ -27,7 +27,6 @@ class Model:
     """Records its calls, which wait until `gate` is set; certain texts make it fail."""
 
     warm_up = count_tokens = embed_documents = None  # not called
-    has_context_queries = True
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -86,16 +85,15 @@ def test_queries_for_context_have_batches_of_their_own() -> None:
     with ThreadPoolExecutor(1 + len(texts)) as pool:
         first = pool.submit(model.batching.embed_query, "first")
         model.wait_for(1)
-        calls = [model.batching.embed_queries, model.batching.embed_context_queries]
+        for_contexts = model.batching.abilities.embed_context_queries
+        assert for_contexts is not None
+        calls = [model.batching.embed_queries, for_contexts]
         rest = [pool.submit(calls[number % 2], [text]) for number, text in enumerate(texts)]
         wait_until(lambda: len(model.batching._queue) == len(texts), 60)
         model.gate.set()
         assert first.result(60) == vector("first")
         for number, (text, one) in enumerate(zip(texts, rest, strict=True)):
             assert one.result(60) == [[-value if number % 2 else value for value in vector(text)]]
-    assert model.batching.has_context_queries
-    model.has_context_queries = False
-    assert not model.batching.has_context_queries
     assert list(map(sorted, model.calls[1:])) in ([texts[::2], texts[1::2]], [texts[1::2], texts[::2]])
 
 

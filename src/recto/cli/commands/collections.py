@@ -15,7 +15,7 @@ from recto._util.text import escape_controls, plural
 from recto.cli import Exit, close_later, confirm_endpoint, echo, emit, notify, options, progress_bar, warn
 from recto.errors import FingerprintMismatch, InvalidArgument, RectoError
 from recto.indexing import default_collection
-from recto.protocols import Archivable, Deletable, Preparable, Rollback, Store
+from recto.protocols import Store, store_abilities
 from recto.search.lexical import other_analyzer
 from recto.settings import Settings, check_collection_name, load_settings
 from recto.types.index import GenerationInfo
@@ -49,9 +49,10 @@ def collections(collection: str | None, as_json: bool) -> Exit:
     """
     store = open_configured_store(load_settings())
     if collection is not None:
-        if not isinstance(store, Rollback):
+        read_generations = store_abilities(store).generations
+        if read_generations is None:
             raise InvalidArgument(_NO_GENERATIONS, hint="Index the book again.")
-        generations = store.generations(collection)
+        generations = read_generations(collection)
         lines = [line for generation in generations for line in _generation_lines(generation)]
         emit([generation._asdict() for generation in generations], lines, as_json=as_json)
         return Exit.OK
@@ -113,10 +114,10 @@ def _row_lines(row: dict[str, Any]) -> Iterator[str]:
 @options.value_option("--to", "GENERATION", "Restore this generation.", "the previous one", name="generation")
 def rollback(collection: str, generation: str | None) -> Exit:
     """Restore the previous index of COLLECTION, or another generation that is kept."""
-    store = open_configured_store(load_settings())
-    if not isinstance(store, Rollback):
+    restore_generation = store_abilities(open_configured_store(load_settings())).rollback
+    if restore_generation is None:
         raise InvalidArgument(_NO_GENERATIONS, hint="Index the book again.")
-    info = store.rollback(collection, generation)
+    info = restore_generation(collection, generation)
     echo(f"Restored {info.generation} of '{info.collection}': {plural(info.chunks, 'chunk')}.")
     return Exit.OK
 
@@ -131,7 +132,8 @@ def delete(collection: str, yes: bool) -> Exit:
 
     settings = load_settings()
     store = open_configured_store(settings)
-    if not isinstance(store, Deletable):
+    delete_collection = store_abilities(store).delete
+    if delete_collection is None:
         hint = "Delete it with the tools of the store."
         raise InvalidArgument(f"The store '{settings.store}' cannot delete collections", hint=hint)
     chunks = plural(store.open(collection).info.chunks, "chunk")
@@ -141,7 +143,7 @@ def delete(collection: str, yes: bool) -> Exit:
         if not click.confirm(f"Delete '{escape_controls(collection)}' with {chunks}?", err=True):
             echo("Nothing was deleted.")
             return Exit.OK
-    store.delete(collection)
+    delete_collection(collection)
     journal_path(settings.home / "journal", collection).unlink(missing_ok=True)
     remove_reports(settings.home, collection)
     echo(f"Deleted '{collection}' with {chunks}.")
@@ -157,8 +159,11 @@ def backup(collection: str | None, output: Path, as_json: bool) -> Exit:
     settings = load_settings()
     store = open_configured_store(settings)
     name = collection or default_collection(settings, store)
+    write_backup = store_abilities(store).backup
+    if write_backup is None:
+        raise _no_backups()
     with progress_bar("Writing the backup") as progress:
-        written = _archivable(store).backup(name, output, progress)
+        written = write_backup(name, output, progress)
     summary = {"collection": name, "generation": written.name, "chunks": written.chunks}
     chunks, size = plural(written.chunks, "chunk"), megabytes(written.bytes or 0)
     line = f"Wrote {written.name} of '{name}' to {output}: {chunks}, {size}."
@@ -177,9 +182,11 @@ def restore(file: Path, collection: str | None, replace: bool, as_json: bool) ->
     """Restore a collection from FILE, which `recto backup` wrote."""
     if collection is not None:
         check_collection_name(collection, "--collection")
-    store = _archivable(open_configured_store(load_settings()))
+    read_backup = store_abilities(open_configured_store(load_settings())).restore
+    if read_backup is None:
+        raise _no_backups()
     with progress_bar("Reading the backup") as progress:
-        info = store.restore(file, collection, replace=replace, progress=progress, wait=notify)
+        info = read_backup(file, collection, replace=replace, progress=progress, wait=notify)
     summary = {"collection": info.collection, "generation": info.generation, "chunks": info.chunks}
     chunks = plural(info.chunks, "chunk")
     line = f"Restored '{info.collection}' from {file} as {info.generation}: {chunks}."
@@ -187,13 +194,11 @@ def restore(file: Path, collection: str | None, replace: bool, as_json: bool) ->
     return Exit.OK
 
 
-def _archivable(store: Store) -> Archivable:
-    if not isinstance(store, Archivable):
-        raise InvalidArgument(
-            "This store has no backups",
-            hint="Use the tools of the store, such as the snapshots of Qdrant: see docs/how-to/backup.md.",
-        )
-    return store
+def _no_backups() -> InvalidArgument:
+    return InvalidArgument(
+        "This store has no backups",
+        hint="Use the tools of the store, such as the snapshots of Qdrant: see docs/how-to/backup.md.",
+    )
 
 
 def _server_settings() -> Settings:
@@ -283,9 +288,9 @@ def prepare(collection: str | None) -> Exit:
     """Create the payload indexes that filters need on the Qdrant server at QDRANT_URL."""
     settings = _server_settings()
     store = open_configured_store(settings)
-    if not isinstance(store, Preparable):
+    create_indexes = store_abilities(store).prepare
+    if create_indexes is None:
         raise InvalidArgument("This store has no payload indexes", hint="Filters work without them.")
-    name = collection or default_collection(settings, store)
-    fields = store.prepare(name)
+    fields = create_indexes(collection or default_collection(settings, store))
     echo(f"Created payload indexes on {', '.join(fields)}." if fields else "Nothing had to be changed.")
     return Exit.OK

@@ -189,13 +189,14 @@ def open_runner(
 
 def show_plan(runner: IndexRunner, source: Source) -> tuple[Plan, CostEstimate | None]:
     """Plan a run with its progress; return the plan and, if the embedder is metered, what it would cost."""
-    from recto.protocols import Metered
+    from recto.protocols import embedder_abilities
 
     with index_progress() as progress:
         plan = runner.plan(source, progress)
     _print_notes(plan)
     embedder = runner.embedder
-    return plan, embedder.estimate(plan.texts, plan.tokens) if isinstance(embedder, Metered) else None
+    estimate = embedder_abilities(embedder).estimate
+    return plan, estimate(plan.texts, plan.tokens) if estimate else None
 
 
 def run_index(runner: IndexRunner, source: Source) -> IndexReport:

@@ -35,6 +35,7 @@ from recto.embedders.onnx import (
     has_int8_dot_product,
     new_tokenizer,
 )
+from recto.protocols import EmbedderAbilities
 from recto.settings import BUILT_IN_MODEL, GRANITE_MODEL, Precision
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
@@ -123,8 +124,6 @@ MODELS = {model.name: model for model in (RECTO_EN_1, GRANITE)}
 class BuiltInEmbedder(LocalEmbedder):
     """An embedder that also opens the other built-in model, for queries to an index that it made."""
 
-    languages = ("en",)
-
     def __init__(
         self,
         fingerprint: EmbedderFingerprint,
@@ -144,9 +143,16 @@ class BuiltInEmbedder(LocalEmbedder):
         )
         self._open_other = open_other
         self._others: dict[str, LocalEmbedder] = {}
-        self.has_context_queries = fingerprint.model == BUILT_IN_MODEL
+        self.abilities = EmbedderAbilities(
+            embed_context_queries=self._embed_context_queries
+            if fingerprint.model == BUILT_IN_MODEL
+            else None,
+            for_index=self.for_index,
+            token_counter=self.token_counter,
+            languages=("en",),
+        )
 
-    def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
+    def _embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries of contexts: recto-en-1 has a prompt for them."""
         rows = ([row[0], *PROMPT_TOKENS, *row[1:]] for row in self._query_tokens(texts))
         return self._embed_query_rows([self._truncated(row) for row in rows])

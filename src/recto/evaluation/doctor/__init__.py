@@ -26,7 +26,7 @@ from recto.evaluation.integrity import Issue, IssueKind, check_integrity
 from recto.indexing import default_collection
 from recto.indexing.indexer import IndexJob, plan_book
 from recto.indexing.planner import PageState
-from recto.protocols import Index, Preparable, Verifiable
+from recto.protocols import Index
 from recto.search.lexical import other_analyzer, read_lexicon, unknown_languages
 from recto.search.pipeline import nearest_chunks
 from recto.search.retriever import other_model, query_embedder
@@ -45,9 +45,9 @@ def collection(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     if context.store is None:
         return
     context.collection = context.collection or default_collection(settings, context.store)
-    if isinstance(context.store, Verifiable):
+    if verify := context.abilities.verify:
         with suppress(CollectionMissing, IndexDamaged):  # `open` reports it, or opens an older generation
-            context.store.verify(context.collection)
+            verify(context.collection)
     try:
         index = context.store.open(context.collection)
     except CollectionMissing:
@@ -110,9 +110,10 @@ def fingerprint(context: DoctorContext, index: Index) -> Iterator[Finding]:
 
 def payload_indexes(context: DoctorContext, _index: Index) -> Iterator[Finding]:
     """Check the payload indexes that filters use."""
-    if not isinstance(context.store, Preparable):
+    missing_fields = context.abilities.missing_fields
+    if missing_fields is None:
         return
-    if missing := context.store.missing_fields(context.collection):
+    if missing := missing_fields(context.collection):
         message = f"No payload index on {', '.join(missing)}: filters see only a part of the chunks"
         yield warning("missing", message, repair=f"recto prepare {context.collection}")
     else:
@@ -121,23 +122,25 @@ def payload_indexes(context: DoctorContext, _index: Index) -> Iterator[Finding]:
 
 def cluster(context: DoctorContext, _index: Index) -> Iterator[Finding]:
     """Check the nodes of the server, and the shards and replicas of the collection."""
-    if not isinstance(context.store, Preparable):
+    abilities = context.abilities
+    if abilities.problems is None or abilities.redundancy is None:
         return
-    problems = context.store.problems(context.collection)
+    problems = abilities.problems(context.collection)
     for problem in problems:
         if problem.serious:
             yield error(problem.kind, problem.message, repair=problem.repair, kind=ErrorKind.CONNECTION)
         else:
             yield warning(problem.kind, problem.message, repair=problem.repair)
     if not problems:
-        yield ok("All nodes and replicas work", context.store.redundancy(context.collection))
+        yield ok("All nodes and replicas work", abilities.redundancy(context.collection))
 
 
 def dialect(context: DoctorContext, _index: Index) -> Iterator[Finding]:
     """Check how payloads are read."""
-    if not isinstance(context.store, Preparable):
+    payload_schema = context.abilities.payload_schema
+    if payload_schema is None:
         return
-    schema = context.store.payload_schema(context.collection)
+    schema = payload_schema(context.collection)
     if schema.own:
         yield ok("Recto's own payloads")
     elif schema.missing:

@@ -20,7 +20,15 @@ from recto._util.text import plural
 from recto.errors import ConfigurationError, ErrorKind, RectoError, install_command
 from recto.indexing.planner import Plan
 from recto.plugins import open_embedder, open_store
-from recto.protocols import Embedder, Index, Source, Store, Versioned
+from recto.protocols import (
+    Embedder,
+    Index,
+    Source,
+    Store,
+    StoreAbilities,
+    embedder_abilities,
+    store_abilities,
+)
 from recto.settings import (
     BUILT_IN_MODEL,
     BUILT_IN_MODELS,
@@ -110,6 +118,11 @@ class DoctorContext:
     writers: dict[str, str] = field(default_factory=dict)
     """The collections that are being indexed now, with the ids of the processes."""
     messages: list[str] = field(default_factory=list)
+
+    @property
+    def abilities(self) -> StoreAbilities:
+        """The abilities of the store; none if it could not be opened."""
+        return store_abilities(self.store) if self.store else StoreAbilities()
 
     @property
     def name(self) -> str:
@@ -245,7 +258,7 @@ def model(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
         path = settings.home / "cache" / name
         yield note("repaired", f"The weights in {path} were damaged, and have been made again")
     yield ok(f"{embedder.fingerprint} is loaded", *evidence)
-    if describe := getattr(embedder, "describe", None):  # see `recto.protocols.Embedder`
+    if describe := embedder_abilities(embedder).describe:
         yield from map(ok, describe())
 
 
@@ -268,7 +281,8 @@ def engine(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     yield from (note("warning", line.removeprefix("[WARNING] ")) for line in context.messages)
     context.messages.clear()
     try:
-        version = store.version() if isinstance(store, Versioned) else type(store).__name__
+        read_version = store_abilities(store).version
+        version = read_version() if read_version else type(store).__name__
         names = store.collections()
     except RectoError as failure:
         store.close()

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from recto.errors import ErrorKind, RectoError, Unreachable
-from recto.protocols import Embedder, MultiModel, context_embedder, known_languages
+from recto.protocols import Embedder, embedder_abilities
 from recto.server.limits import CallCancelled, CurrentRequest, current_request
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
@@ -104,6 +104,12 @@ class BatchingEmbedder:
         self._lock = threading.Lock()
         self._queue: list[_QueuedText] = []
         self._others: dict[str, BatchingEmbedder] = {}
+        has = embedder_abilities(inner)
+        self.abilities = replace(
+            has,
+            embed_context_queries=self._embed_context_queries if has.embed_context_queries else None,
+            for_index=self._for_index if has.for_index else None,
+        )
 
     @property
     def fingerprint(self) -> EmbedderFingerprint:
@@ -120,14 +126,10 @@ class BatchingEmbedder:
         """The maximum number of tokens of a text."""
         return self._inner.max_tokens
 
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """The languages that the model knows, or nothing if it is for all languages."""
-        return known_languages(self._inner)
-
-    def for_index(self, fingerprint: EmbedderFingerprint) -> Embedder | None:
+    def _for_index(self, fingerprint: EmbedderFingerprint) -> Embedder | None:
         """Return the embedder of the model that made an index, which batches, too."""
-        other = self._inner.for_index(fingerprint) if isinstance(self._inner, MultiModel) else None
+        for_index = embedder_abilities(self._inner).for_index
+        other = for_index(fingerprint) if for_index else None
         if other is None:
             return None
         with self._lock:
@@ -141,12 +143,7 @@ class BatchingEmbedder:
         """Embed several queries, together with queries of other threads."""
         return self._wait(texts, for_context=False)
 
-    @property
-    def has_context_queries(self) -> bool:
-        """Whether the model embeds the queries of contexts in another way."""
-        return context_embedder(self._inner) is not None
-
-    def embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
+    def _embed_context_queries(self, texts: Sequence[str]) -> list[Vector]:
         """Embed several queries of contexts, together with queries of other threads."""
         return self._wait(texts, for_context=True)
 
@@ -196,8 +193,8 @@ class BatchingEmbedder:
 
     def _inner_call(self, *, for_context: bool) -> Callable[[Sequence[str]], list[Vector]]:
         """Return the method of the model for one kind of queries."""
-        inner = context_embedder(self._inner) if for_context else None
-        return inner.embed_context_queries if inner else self._inner.embed_queries
+        for_contexts = embedder_abilities(self._inner).embed_context_queries if for_context else None
+        return for_contexts or self._inner.embed_queries
 
 
 def _best_batch(waiting: list[_QueuedText]) -> list[_QueuedText]:

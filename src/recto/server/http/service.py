@@ -17,7 +17,7 @@ from recto.api import open_collection, open_embedder, open_store
 from recto.contracts import DEFAULT_COLLECTIONS, HTTP_COLLECTION
 from recto.errors import CollectionMissing, InvalidArgument
 from recto.plugins import Notify
-from recto.protocols import AsyncEmbedder, Preparable
+from recto.protocols import embedder_abilities, store_abilities
 from recto.search.context import Context
 from recto.search.display import response_words
 from recto.search.lexical import QueryWord
@@ -61,7 +61,7 @@ class SearchService:
         self.names = tuple(dict.fromkeys((self.default, *options.collections)))
         self._notify = notify
         embedder = open_embedder(settings, notify)
-        self._awaited = isinstance(embedder, AsyncEmbedder)
+        self._awaited = embedder_abilities(embedder).aembed_queries is not None
         self._embedder = (
             embedder if self._awaited else BatchingEmbedder(embedder, self.metrics.batches.observe)
         )
@@ -156,10 +156,10 @@ class SearchService:
 
     async def problems(self, name: str) -> tuple[StoreProblem, ...]:
         """Return what is wrong with the servers of a collection, without their addresses."""
-        store = self._store
-        if not isinstance(store, Preparable):
+        read_problems = store_abilities(self._store).problems
+        if read_problems is None:
             return ()
-        problems = await self.run(name, lambda _: store.problems(name))
+        problems = await self.run(name, lambda _: read_problems(name))
         return tuple(problem._replace(message=_ADDRESS.sub("***", problem.message)) for problem in problems)
 
     async def search(self, name: str, request: SearchRequest) -> SearchResponse:
