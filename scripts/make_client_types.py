@@ -60,7 +60,7 @@ def _comment(schema: dict[str, Any], indent: str) -> list[str]:
 
 
 def _short(name: str) -> str:
-    return name.removesuffix("Model")
+    return re.sub("Body$", "Request", name.removesuffix("Model"))
 
 
 def _type(schema: dict[str, Any]) -> str:

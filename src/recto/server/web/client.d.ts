@@ -85,6 +85,18 @@ export class RectoClient {
 
 // scripts/make_client_types.py writes the rest of this file from the OpenAPI description.
 
+/** The body of `/v1/answer`. */
+export interface AnswerRequest {
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
+  log?: boolean;
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
+}
+
 /** The body of `/v1/answer/feedback`: whether a reader found the answer to a question helpful. */
 export interface AnswerFeedback {
   /** The query: 1 to 2000 characters without surrounding white space. */
@@ -94,20 +106,14 @@ export interface AnswerFeedback {
   collection?: string | null;
 }
 
-/** The body of `/v1/answer`. */
-export interface AnswerRequest {
-  /** The query: 1 to 2000 characters without surrounding white space. */
-  query: string;
-  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
-  prefer?: string | null;
+/** The body of `/v1/batch`. */
+export interface BatchRequest {
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
   /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
   log?: boolean;
-}
-
-/** The body of `/v1/batch`. */
-export interface BatchRequest {
+  /** Together at most 16000 characters. The number of queries times `top_k` is at most 1000. */
+  queries: string[];
   /** The maximum number of results. */
   top_k?: number;
   /** Only this module, or any of these modules. */
@@ -120,16 +126,10 @@ export interface BatchRequest {
   version?: string | null;
   /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
   prefer?: string | null;
-  /** A collection that the server serves; default: the first. */
-  collection?: string | null;
+  /** Only results with at least this score; in dense mode it is a cosine, at most 1. */
+  min_score?: number | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
   mode?: "hybrid" | "dense" | "lexical";
-  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
-  log?: boolean;
-  /** Together at most 16000 characters. The number of queries times `top_k` is at most 1000. */
-  queries: string[];
-  /** Only results with at least this score; in the dense mode it is a cosine, at most 1. */
-  min_score?: number | null;
   /** "page": return the best `top_k` pages with their chunks instead of single chunks. */
   group_by?: "page" | null;
 }
@@ -141,23 +141,23 @@ export interface BatchResponse {
 
 /** A chunk of the book; `html` is present only if the request asks for it. */
 export interface Chunk {
+  id: string;
   /** Cite this: it opens the section. */
   url: string;
+  page_url: string;
+  anchor: string;
+  anchors: string[];
   /** The page's title. */
   title: string;
   /** The heading of the section. */
   section: string;
-  module: string;
-  module_title: string;
   /** The path from the page's title down to the section. */
   headings: string[];
-  /** Words of the text and its headings that match the query. */
-  matches: string[];
+  module: string;
+  module_title: string;
   text: string;
-  id: string;
-  page_url: string;
-  anchor: string;
-  anchors: string[];
+  /** `text` as HTML, without scripts, styles and images. */
+  html?: string;
   source: string;
   start_line: number;
   end_line: number;
@@ -166,8 +166,8 @@ export interface Chunk {
   version: string;
   locale: string;
   language: string;
-  /** `text` as HTML, without scripts, styles and images. */
-  html?: string;
+  /** Words of the text and its headings that match the query. */
+  matches: string[];
 }
 
 /** The body of `/v1/click`: a reader opened the result with this rank and URL. */
@@ -220,35 +220,24 @@ export interface HealthResponse {
 
 /** A chunk of the book with its rank and score. */
 export interface Hit {
+  rank: number;
+  id: string;
   /** Cite this: it opens the section. */
   url: string;
+  page_url: string;
+  anchor: string;
+  anchors: string[];
   /** The page's title. */
   title: string;
   /** The heading of the section. */
   section: string;
-  module: string;
-  module_title: string;
   /** The path from the page's title down to the section. */
   headings: string[];
-  /** Words of the text and its headings that match the query. */
-  matches: string[];
+  module: string;
+  module_title: string;
   text: string;
-  /** Ranks the results; compare it within one response only. */
-  score: number;
-  /** Cosine similarity to the query, if it was computed. */
-  dense: number | null;
-  /** Share of the largest BM25 score, 0 to 1, if it was computed. */
-  lexical: number | null;
-  /** False: as unrelated texts score in this book. Null: not measured. */
-  above_noise: boolean | null;
-  /** The part of the text around the best matches, in one line. */
-  snippet: string;
-  /** The section around the chunk as Markdown. Null: the request did not ask for it. */
-  section_text: string | null;
-  id: string;
-  page_url: string;
-  anchor: string;
-  anchors: string[];
+  /** `text` as HTML, without scripts, styles and images. */
+  html?: string;
   source: string;
   start_line: number;
   end_line: number;
@@ -257,9 +246,20 @@ export interface Hit {
   version: string;
   locale: string;
   language: string;
-  /** `text` as HTML, without scripts, styles and images. */
-  html?: string;
-  rank: number;
+  /** Ranks the results; compare it within one response only. */
+  score: number;
+  /** Cosine similarity to the query, if it was computed. */
+  dense: number | null;
+  /** Share of the largest BM25 score, 0 to 1, if it was computed. */
+  lexical: number | null;
+  /** False: as unrelated texts score in this book. Null: not measured. */
+  above_noise: boolean | null;
+  /** Words of the text and its headings that match the query. */
+  matches: string[];
+  /** The part of the text around the best matches, in one line. */
+  snippet: string;
+  /** The section around the chunk as Markdown. Null: the request did not ask for it. */
+  section_text: string | null;
 }
 
 /** A module of the book. */
@@ -309,6 +309,16 @@ export interface PagesResponse {
 
 /** The body of `/v1/related`. */
 export interface RelatedRequest {
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
+  log?: boolean;
+  /** The selected text; a long one is cut at a sentence. */
+  selection: string;
+  /** A question about the selected text; blank means none. */
+  question?: string | null;
+  /** Also return the text of each chunk as HTML that is safe to show in a page. */
+  html?: boolean;
   /** The maximum number of results. */
   top_k?: number;
   /** Only this module, or any of these modules. */
@@ -321,18 +331,10 @@ export interface RelatedRequest {
   version?: string | null;
   /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
   prefer?: string | null;
-  /** A collection that the server serves; default: the first. */
-  collection?: string | null;
+  /** Only results with at least this score; in dense mode it is a cosine, at most 1. */
+  min_score?: number | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
   mode?: "hybrid" | "dense" | "lexical";
-  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
-  log?: boolean;
-  /** The selected text; a long one is cut at a sentence. */
-  selection: string;
-  /** A question about the selected text; blank means none. */
-  question?: string | null;
-  /** Also return the text of each chunk as HTML that is safe to show in a page. */
-  html?: boolean;
 }
 
 /** The response of `/v1/related`. */
@@ -365,6 +367,14 @@ export interface RelatedResponse {
 
 /** The body of `/v1/search`. */
 export interface SearchRequest {
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
+  log?: boolean;
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  /** Also return the text of each chunk as HTML that is safe to show in a page. */
+  html?: boolean;
   /** The maximum number of results. */
   top_k?: number;
   /** Only this module, or any of these modules. */
@@ -377,20 +387,12 @@ export interface SearchRequest {
   version?: string | null;
   /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
   prefer?: string | null;
-  /** A collection that the server serves; default: the first. */
-  collection?: string | null;
+  /** Only results with at least this score; in dense mode it is a cosine, at most 1. */
+  min_score?: number | null;
   /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
   mode?: "hybrid" | "dense" | "lexical";
-  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
-  log?: boolean;
-  /** The query: 1 to 2000 characters without surrounding white space. */
-  query: string;
-  /** Only results with at least this score; in the dense mode it is a cosine, at most 1. */
-  min_score?: number | null;
   /** "page": return the best `top_k` pages with their chunks instead of single chunks. */
   group_by?: "page" | null;
-  /** Also return the text of each chunk as HTML that is safe to show in a page. */
-  html?: boolean;
   /** Also return `section_text`: the section around each chunk, of at most this many tokens. */
   section_tokens?: number | null;
 }
