@@ -24,7 +24,7 @@ from threading import Event, Thread
 from time import perf_counter, process_time
 
 from recto.api import SourceOptions, open_embedder, open_source, open_store, sample_source
-from recto.book.chunking import DEFAULT_SIZE, EmbeddingInput, chunk_page
+from recto.book.chunking import DEFAULT_SIZE, PlannedChunk, chunk_page
 from recto.book.parsing import read
 from recto.book.sources.tree import MarkdownTree
 from recto.embedders.onnx import LocalEmbedder
@@ -92,9 +92,9 @@ class _Nowhere:
         pass
 
 
-def stages(source: Source, embedder: Embedder, home: Path) -> tuple[Stages, int, list[EmbeddingInput]]:
+def stages(source: Source, embedder: Embedder, home: Path) -> tuple[Stages, int, list[PlannedChunk]]:
     """Run every stage but the model and the engine alone; return the times, the pages and the chunks."""
-    found, pages, inputs = Stages(), 0, list[EmbeddingInput]()
+    found, pages, inputs = Stages(), 0, list[PlannedChunk]()
     counting = 0.0
 
     def count(text: str) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bench.vectors import Vectors
-from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
+from recto.book.chunking import ChunkSize, PlannedChunk, chunk_page
 from recto.book.parsing import read
 from recto.types.book import Page
 from recto.types.search import Chunk
@@ -45,10 +45,10 @@ def chunk_pages(
     return found
 
 
-def _overlapping(inputs: list[EmbeddingInput], vectors: Vectors) -> list[EmbeddedChunk]:
+def _overlapping(inputs: list[PlannedChunk], vectors: Vectors) -> list[EmbeddedChunk]:
     """Prefix each chunk with the last sentence of the previous one of its section, if the model has room."""
     divided: list[EmbeddedChunk] = []
-    before: EmbeddingInput | None = None
+    before: PlannedChunk | None = None
     for one in inputs:
         chunk = one.chunk
         repeated = (

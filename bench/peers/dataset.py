@@ -12,7 +12,7 @@ from typing import Any
 from bench.chunk_quality import BookQuestion
 from bench.peers.runners.embedding import key
 from bench.vectors import Vectors
-from recto.book.chunking import DEFAULT_SIZE, EmbeddingInput, chunk_page
+from recto.book.chunking import DEFAULT_SIZE, PlannedChunk, chunk_page
 from recto.book.parsing import read
 from recto.protocols import Source
 from recto.types.search import Chunk
@@ -40,7 +40,7 @@ class Book:
     """A book's chunks, queries about it, and the module for filtered queries."""
 
     name: str
-    inputs: tuple[EmbeddingInput, ...]
+    inputs: tuple[PlannedChunk, ...]
     questions: tuple[str, ...]
     module: str
     share: float
@@ -133,7 +133,7 @@ def _write_vectors(folder: Path, names: Sequence[str], rows: Any) -> None:
     (folder / "texts.txt").write_text("\n".join(names), "ascii")
 
 
-def _pieces(base: Sequence[EmbeddingInput], size: int) -> Iterator[dict[str, Any]]:
+def _pieces(base: Sequence[PlannedChunk], size: int) -> Iterator[dict[str, Any]]:
     for number in range(size):
         one, copy = base[number % len(base)], number // len(base)
         chunk, text = one.chunk, one.embedded

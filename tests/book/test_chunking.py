@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page, page_language
+from recto.book.chunking import ChunkSize, PlannedChunk, chunk_page, page_language
 from recto.book.parsing import read
 from recto.book.parsing.markdown import parse
 from recto.errors import ConfigurationError
@@ -34,7 +34,7 @@ def words(text: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", text)) + 2
 
 
-def chunks(text: str, count: Count = words, limit: int = 512, size: ChunkSize = SIZE) -> list[EmbeddingInput]:
+def chunks(text: str, count: Count = words, limit: int = 512, size: ChunkSize = SIZE) -> list[PlannedChunk]:
     return chunk_page(page(text), parse(text, title="Page"), "book", count, limit, size)
 
 
@@ -208,7 +208,7 @@ def marks(text: str) -> str:
     return "".join(_REPEATED.sub("", text).split())
 
 
-def check(source: str, inputs: list[EmbeddingInput], limit: int, count: Count) -> None:
+def check(source: str, inputs: list[PlannedChunk], limit: int, count: Count) -> None:
     document = parse(source, title="T")
     expected = "".join(marks(block.text) for section in document.sections for block in section.blocks)
     assert "".join(marks(input_.chunk.text) for input_ in inputs) == expected

@@ -22,7 +22,7 @@ from recto.stores.edge import EdgeStore
 from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import Connection
 from recto.testing import HashEmbedder
-from recto.types.book import Failure, Page
+from recto.types.book import BookInfo, Failure, Page
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo
 from recto.types.search import Chunk, Vector
 from tests.conftest import QDRANT_KEY
@@ -66,7 +66,7 @@ class Indexed:
     def job(self, *unreadable: str, title: str = "", **options: Any) -> IndexJob:
         self.counting.embedded.clear()
         book = Book(self.root, *unreadable)
-        book.title = title
+        book.info = BookInfo(title)
         return IndexJob(book, self.counting, **options)
 
     def index(self, *unreadable: str, **options: Any) -> IndexReport:

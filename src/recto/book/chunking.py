@@ -17,6 +17,7 @@ from recto._util.languages import detect_language, is_between_characters, langua
 from recto.errors import ConfigurationError
 from recto.settings import CHUNK_TOKENS
 from recto.types.book import Block, Document, Page, Section
+from recto.types.index import SparseVector
 from recto.types.search import HEADING_SEPARATOR, Chunk
 
 Count = Callable[[str], int]
@@ -222,11 +223,20 @@ DEFAULT_SIZE = ChunkSize()
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingInput:
-    """A chunk and the text that is embedded for it: its heading path, then the text as written."""
+class PlannedChunk:
+    """A chunk of a new index; each step of an index run adds what it finds out.
+
+    The chunker sets `embedded`: the heading path, then the text as written. Reading the page adds the number
+    of `tokens` to embed and the `lexical` vector. The plan sets `unchanged` if the current index has the very
+    same chunk, and `tokens` to 0 if its text is not embedded again. A chunk that is kept from the current
+    index without being read has neither `embedded` nor `lexical`.
+    """
 
     chunk: Chunk
-    embedded: str
+    embedded: str = ""
+    tokens: int = 0
+    lexical: SparseVector | None = None
+    unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +270,7 @@ def chunk_page(
     max_tokens: int,
     size: ChunkSize,
     model_languages: Sequence[str] = (),
-) -> list[EmbeddingInput]:
+) -> list[PlannedChunk]:
     """Split a page into chunks that the model reads whole; a chunk never holds text of two sections.
 
     `model_languages` are the languages that the model knows; it is empty if it knows all.
@@ -308,7 +318,7 @@ def chunk_page(
             language=language,
             locales=page.locales,
         )
-        chunks.append(EmbeddingInput(chunk, embedded))
+        chunks.append(PlannedChunk(chunk, embedded))
     return chunks
 
 

@@ -32,7 +32,7 @@ from recto.book.sources.website.fetch import (
 from recto.errors import InvalidArgument, Unreachable
 from recto.plugins import Notify
 from recto.protocols import Progress
-from recto.types.book import Failure, Page
+from recto.types.book import BookInfo, Failure, Page
 
 _FILE = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|avif|ico|bmp|pdf|epub|mobi|zip|gz|tgz|bz2|xz|tar|7z|rar|exe|dmg|whl|jar|"
@@ -101,7 +101,8 @@ class WebsiteSource:
         parts = urlsplit(self.location)
         self.book = f"{parts.netloc}{parts.path}".rstrip("/")
         self.options, self.notify = options or CrawlOptions(), notify
-        self._title = self.title = title
+        self._title = title
+        self.info = BookInfo(title)
         self.failed: list[Failure] = []
         self.notes: list[str] = []
         self.progress: Progress | None = None
@@ -119,7 +120,7 @@ class WebsiteSource:
                 yield from crawl.run()
             finally:
                 self.notes += crawl.skipped()
-                self.title = self._title or crawl.title()
+                self.info = replace(self.info, title=self._title or crawl.title())
 
 
 class _Crawl:
