@@ -51,6 +51,24 @@ def test_short_page_is_one_chunk() -> None:
     assert chunk.source == "module-1-x/page.md"
 
 
+def test_a_chunk_is_counted_as_a_whole_if_it_may_exceed_the_limit() -> None:
+    """Tokens of the whole may outnumber the sum of its parts: here, the blank lines between paragraphs do."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return len(text.split()) + 6 * text.count("\n\n")
+
+    source = "# T\n\n" + "\n\n".join(f"word{number}" for number in range(60))
+    created = chunks(source, count, limit=64)
+    assert len(created) > 4
+    assert max(count(chunk.embedded) for chunk in created) <= 64, "nothing is silently cut"
+    assert all(chunk.embedded in counted for chunk in created)
+    counted.clear()
+    (small,) = chunks("# T\n\nOne.\n\nTwo.\n", count, limit=64)
+    assert small.embedded not in counted, "counting takes most of the time"
+
+
 def test_each_section_has_its_own_chunk_and_heading_path() -> None:
     source = "\n\n".join(f"{heading}\n\n{PROSE * 3}" for heading in ("# T", "## One", "### Deep", "## Two"))
     created = [(input_.chunk.heading_path, input_.chunk.anchor) for input_ in chunks(source)]

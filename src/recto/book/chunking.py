@@ -14,6 +14,7 @@ from functools import cache
 from itertools import islice, pairwise
 
 from recto._util.languages import detect_language, is_between_characters, language_tag
+from recto.book.parsing.fences import FENCE_MARKS, without_fences
 from recto.errors import ConfigurationError
 from recto.settings import CHUNK_TOKENS
 from recto.types.book import Block, Document, Page, Section
@@ -37,7 +38,6 @@ _OTHER_LANGUAGE_FACTOR = 2  # a model's tokens are half as long in languages tha
 _FIRST_MARK = "\u0300"  # the first character that belongs to the one before it
 _BLOCKS_TO_DETECT = 60  # blocks of a page that tell its language
 _WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
-_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _SMALL_GLUE = 3  # characters of white space that `_SEPARATOR_TOKENS` covers
 _LARGEST_GLUE = 64
 _GRAIN = 120  # characters; smaller parts are counted together, because tokenizing is slow
@@ -107,7 +107,7 @@ def _split_frame(block: Block, limit: int, count: Count) -> list[BlockPart]:
     elif block.kind == "code":
         opening, _, rest = block.text.partition("\n")
         body, _, last = rest.rpartition("\n")
-        opened, closed = _FENCE.match(opening), last.strip()
+        opened, closed = FENCE_MARKS.match(opening), last.strip()
         if opened and body.strip() and closed.startswith(opened[1]) and not closed.strip(opened[1][0]):
             head, closing = f"{opening}\n", f"\n{last}"
     around = limit if head == block.text else count(head) + (count(closing) if closing else 0)
@@ -397,7 +397,6 @@ def _heading_path(section: Section, limit: int, count: Count) -> str:
 
 
 # Markup of generators that no rule resolved, and that is left in the text of chunks.
-_FENCES = re.compile(r"^[ \t>]*(`{3,}|~{3,}).*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _ANY_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code\b[^<>\n]*>[^\n]*?</code>")
 _UNRESOLVED_ROLES = {
     "{…}`…` (role)": re.compile(r"(?<![\w`/=:-])\{[a-z][\w:+-]*\}`[^`\n]+`"),
@@ -418,7 +417,7 @@ def leftovers(text: str) -> Counter[str]:
     if not _MAY_BE_UNRESOLVED.search(text):
         return Counter()
     counts: Counter[str] = Counter()
-    text = _FENCES.sub("", text)
+    text = without_fences(text)
     for kind, mark in _UNRESOLVED_ROLES.items():  # their text looks like code
         text, counts[kind] = mark.subn("", text)
     text = _ANY_CODE.sub("", text)

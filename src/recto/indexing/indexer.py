@@ -34,11 +34,11 @@ from recto.types.search import Vector
 __all__ = ["IndexJob", "IndexProgress", "IndexReport", "ProgressCallback", "index_book", "plan_book"]
 
 _BATCH = 96  # texts per embedding call and journal entry, if the embedder states no size; Cohere's limit
-_READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded
-_WRITE_BEHIND = 2  # batches that are embedded before they can be written
-_WRITE_BATCH = 256  # chunks per write if nothing has to be embedded
+_READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded; a few MB of memory
+_WRITE_BEHIND = 2  # batches that are embedded before they can be written; more would only use memory
+_WRITE_BATCH = 256  # chunks per write if nothing has to be embedded; limits the memory for their vectors
 _MAX_TITLE = 200  # characters; a longer one is a mistake, and every search response carries it
-_FEW_NEW = 0.1  # up to this share of new chunks, the noise floor is not measured again
+_FEW_NEW = 0.1  # up to this share of new chunks, the noise floor is kept: measuring takes seconds
 
 
 @dataclass(frozen=True, slots=True)

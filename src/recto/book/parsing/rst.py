@@ -16,7 +16,7 @@ from docutils import nodes, utils
 from docutils.core import publish_doctree
 from docutils.parsers.rst import Directive, Parser, directives, states
 
-from recto.book.parsing.dialects import DIRECTIVE_TITLES, VERSIONS, role_text
+from recto.book.parsing.extended_markdown import DIRECTIVE_TITLES, VERSIONS, role_text
 from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table, ticks
 from recto.types.book import Document, Page
 

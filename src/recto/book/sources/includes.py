@@ -18,8 +18,8 @@ from pathlib import Path
 
 from recto._util.text import plural
 from recto.book.parsing import MARKDOWN, MDX
+from recto.book.parsing.fences import code_fences
 from recto.book.parsing.frontmatter import split_front_matter
-from recto.book.parsing.markdown.text import code_fences
 from recto.book.sources.options import is_inside
 
 _DEEPEST = 10  # files within files

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from recto.book.parsing.fences import code_fences
 from recto.book.parsing.markdown.headings import heading_texts, slugger
-from recto.book.parsing.markdown.text import code_fences
 from recto.book.sources.directory import any_of
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, find_containers, in_order, whole_line

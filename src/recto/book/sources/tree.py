@@ -16,7 +16,7 @@ from recto._util.text import nearest, plural
 from recto.book.parsing import HTML, LARGEST_PAGE, MARKDOWN, MDX, format_of, skip_advice, suffix_list
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.html.tokens import read_head, split_site_name
-from recto.book.sources import docusaurus, mkdocs
+from recto.book.sources import mkdocs
 from recto.book.sources.directory import (
     Generator,
     Navigation,
@@ -26,6 +26,8 @@ from recto.book.sources.directory import (
     is_file,
     module_titles,
 )
+from recto.book.sources.docusaurus import DocusaurusSite
+from recto.book.sources.docusaurus.config import CONFIG_FILES, DocusaurusConfig
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
 from recto.book.sources.hugo import HugoSite
 from recto.book.sources.includes import Includes
@@ -56,7 +58,7 @@ SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "
 GENERATORS: dict[str, type[Generator]] = {
     site.generator: site
     for site in (
-        docusaurus.DocusaurusSite,
+        DocusaurusSite,
         mkdocs.ZensicalSite,
         mkdocs.MkDocsSite,
         MdBookSite,
@@ -327,9 +329,9 @@ class MarkdownTree(BookTree):
         """Set title and logo as the site's configuration states them; else the first page gives the title."""
         title, logo = book_file.options.title, ""
         if site is not None:
-            file = next(site / name for name in docusaurus.CONFIG_FILES if (site / name).is_file())
+            file = next(site / name for name in CONFIG_FILES if (site / name).is_file())
             with suppress(ConfigurationError):  # the configuration cannot be read
-                config = docusaurus.DocusaurusConfig(file, book_file.options)
+                config = DocusaurusConfig(file, book_file.options)
                 title, logo = title or config.title(), config.logo()
         if not title:
             title = directory.index_title(book_file.module_root.rstrip("/"))
@@ -378,7 +380,7 @@ class _PlainRules(SiteRules):
 
 
 def _is_site(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in docusaurus.CONFIG_FILES)
+    return any((folder / name).is_file() for name in CONFIG_FILES)
 
 
 def _is_built_site(location: Path) -> bool:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from recto.book.parsing import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
-from recto.book.parsing.markdown.text import tag_end
+from recto.book.parsing.markdown.tags import tag_end
 from recto.book.sources.directory import Navigation, SiteRules, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get, read_exported, read_json
 from recto.book.sources.includes import (
