@@ -27,8 +27,8 @@ from recto.book.sources.website.fetch import (
     RedirectRefused,
     WrongContentType,
     decode,
-    resolve_host,
 )
+from recto.book.sources.website.network import resolve_host
 from recto.errors import InvalidArgument, Unreachable
 from recto.plugins import Notify
 from recto.protocols import Progress
