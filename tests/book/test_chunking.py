@@ -57,7 +57,7 @@ def test_a_chunk_is_counted_as_a_whole_if_it_may_exceed_the_limit() -> None:
 
     def count(text: str) -> int:
         counted.append(text)
-        return len(text.split()) + 6 * text.count("\n\n")
+        return len(text.split()) + 4 * text.count("\n\n")
 
     source = "# T\n\n" + "\n\n".join(f"word{number}" for number in range(60))
     created = chunks(source, count, limit=64)

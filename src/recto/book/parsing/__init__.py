@@ -156,8 +156,9 @@ def page_suffixes() -> tuple[str, ...]:
 def skip_advice(suffix: str) -> str:
     """Return what to do about files that cannot be pages, by their suffix; "" if they hold no text."""
     for format in formats():
-        if suffix in format.suffixes and not format.is_available:
-            return f"reading them needs the extra `{format.extra}`: {install_command(format.extra)}"
+        if suffix in format.suffixes:
+            needed = f"reading them needs the extra `{format.extra}`: {install_command(format.extra)}"
+            return "" if format.is_available else needed
     return next((advice for suffixes, advice in _NOT_READ.items() if suffix in suffixes), "")
 
 

@@ -24,7 +24,7 @@ import httpcore
 from recto._util.files import make_private, replace_text
 from recto._util.retry import retry, retry_after
 from recto.book.sources.website import CrawlOptions, Resolve, normal
-from recto.book.sources.website.network import AddressRefused, GuardedBackend
+from recto.book.sources.website.network import AddressRefused, GuardedBackend, is_public
 from recto.errors import StorageError
 
 HTML = frozenset({"text/html", "application/xhtml+xml"})
