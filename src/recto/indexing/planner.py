@@ -389,9 +389,9 @@ class Planner:
 
     def _no_such_module(self) -> InvalidArgument:
         modules = sorted(self._other_modules)
-        asked = ", ".join(repr(name) for name in sorted(self._modules))
+        requested = ", ".join(repr(name) for name in sorted(self._modules))
         near = nearest(min(self._modules), modules)
         return InvalidArgument(
-            f"There is no page of module {asked} in {self._source.location}",
+            f"There is no page of module {requested} in {self._source.location}",
             hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(modules) or 'none'}.",
         )

@@ -47,12 +47,12 @@ class SourceOptions:
     def stated(self) -> tuple[tuple[str, Any], ...]:
         """The options that are not the default."""
         defaults = SourceOptions()
-        values = [(one.name, getattr(self, one.name)) for one in fields(self)]
+        values = [(option.name, getattr(self, option.name)) for option in fields(self)]
         return tuple((name, value) for name, value in values if value != getattr(defaults, name))
 
     def repeating(self, recorded: Iterable[tuple[str, Any]]) -> SourceOptions:
         """Return these options, with recorded ones for those that are not stated."""
-        names = {one.name for one in fields(self)} - {name for name, _ in self.stated}
+        names = {option.name for option in fields(self)} - {name for name, _ in self.stated}
         return replace(self, **{name: value for name, value in recorded if name in names})
 
 

@@ -137,7 +137,7 @@ def _generators(name: str) -> list[type[Generator]]:
         guess = nearest(name, names)
         hint = f"Did you mean {guess}? " if guess else ""
         raise InvalidOption(f"There is no generator {name!r}", hint=f"{hint}There are: {', '.join(names)}.")
-    return [one for key, one in GENERATORS.items() if name in ("", key)]
+    return [generator for key, generator in GENERATORS.items() if name in ("", key)]
 
 
 def _config_file(folder: Path, generator: type[Generator]) -> Path | None:

@@ -149,17 +149,19 @@ class _Crawl:
         self._fetcher.delay = max(self._options.delay, min(self._robots.delay, self._options.max_delay))
         self._fetcher.cache.begin()
         self._discover(self._fetch_first())
-        asked = yielded = 0
-        while self._queue and asked < self._options.max_pages:
-            asked += 1
+        requested = yielded = 0
+        while self._queue and requested < self._options.max_pages:
+            requested += 1
             page = self._page(self._queue.popleft())
             if page is not None:
                 yielded += 1
                 yield page
             if self._source.progress is not None:
-                self._source.progress(asked, asked + len(self._queue))
-            if asked % _REPORT_EVERY == 0:
-                self._source.notify(f"{plural(asked, 'page')} of {self._url} read, {len(self._queue)} left")
+                self._source.progress(requested, requested + len(self._queue))
+            if requested % _REPORT_EVERY == 0:
+                self._source.notify(
+                    f"{plural(requested, 'page')} of {self._url} read, {len(self._queue)} left"
+                )
         if self._queue:
             limit = f"the limit is {plural(self._options.max_pages, 'page')}"
             self._source.notes.append(f"At least {len(self._queue)} more pages were not read: {limit}.")
@@ -237,7 +239,9 @@ class _Crawl:
         self._seen.add(self._scope.path(address))
         note = self._source.notes.append
         listed = sitemap_pages(self._fetcher, self._scope, self._robots, self._admit, note)
-        inside = [own for url in listed if (own := self._scope.own(url)) and self._scope.contains(own)]
+        inside = [
+            address for url in listed if (address := self._scope.own(url)) and self._scope.contains(address)
+        ]
         for url in sorted(inside, key=self._scope.path):
             self._add(url)
         if listed and not inside:

@@ -89,8 +89,8 @@ class Fetcher:
         self._sleep = sleep
         self._last: float | None = None
         # The user allowed this website to be private, not the hosts that it redirects to.
-        own = _hosts_and_ports(url) if options.allow_private else ()
-        self._backend = GuardedBackend(resolve, is_public, own)
+        trusted = _hosts_and_ports(url) if options.allow_private else ()
+        self._backend = GuardedBackend(resolve, is_public, trusted)
         context = httpcore.default_ssl_context()
         context.load_default_certs()  # the system's certificates, beside the usual authorities
         self._pool = httpcore.ConnectionPool(
