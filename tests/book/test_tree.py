@@ -305,7 +305,7 @@ def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
     ],
 )
 def test_title_of_a_book(tmp_path: Path, files: dict[str, str | bytes], title: str) -> None:
-    assert book(tmp_path, files).title == title
+    assert book(tmp_path, files).info.title == title
 
 
 def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
