@@ -341,6 +341,6 @@ def test_title_of_a_website(titles: tuple[str, ...], site_name: str, title: str)
 def test_a_given_title_counts(tmp_path: Path) -> None:
     docusaurus(tmp_path, "title: 'Robots'")
     source = open_source(str(tmp_path), SourceOptions(title="My robots"), None, print)
-    assert getattr(source, "title", "") == "My robots"
+    assert source.info.title == "My robots"
     with pytest.raises(InvalidArgument, match="--title"):
         open_source("zip://book.zip", SourceOptions(title="x"), None, print)
