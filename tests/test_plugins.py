@@ -17,11 +17,12 @@ from recto.settings import BUILT_IN_MODEL, Settings, load_settings
 Install = Callable[..., None]
 FACTORIES = """
 from recto.errors import EmbeddingError
-from recto.types.book import Failure
+from recto.types.book import BookInfo, Failure
 from recto.testing import HashEmbedder
 
 class Memory:
     book, location, failed, notes = "memory", "demo:somewhere", (), ()
+    info = BookInfo()
     def pages(self):
         return iter(())
 

@@ -1,10 +1,12 @@
 """Find embedders, stores, readers and sources, built in or from installed plugins.
 
-A plugin is a distribution with entry points in one of four groups:
+A plugin is a distribution with entry points in one of five groups:
 
 - `recto.embedders` and `recto.stores`: `factory(settings, notify)` returns an `Embedder` or a `Store`.
   Its name in `RECTO_EMBEDDER` or `RECTO_STORE` selects it.
 - `recto.readers`: the name is a file suffix without the dot, the value is a `Reader`.
+- `recto.volumes`: the name is the suffix of a reader whose files hold many pages, such as EPUB;
+  `split(data)` returns the `Volume` of a file, and the reader parses each of its parts.
 - `recto.sources`: the name is the scheme of a location, such as `zip` in `zip:book.zip`;
   `factory(location, settings, notify)` returns a `Source`.
 
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from recto.protocols import Embedder, Reader, Source, Store
+    from recto.types.book import Volume
 
 EMBEDDERS, STORES, READERS, SOURCES = "recto.embedders", "recto.stores", "recto.readers", "recto.sources"
+VOLUMES = "recto.volumes"
 BUILT_IN: dict[str, dict[str, str]] = {
     EMBEDDERS: {
         "local": "recto.embedders.local:open_local",
@@ -73,6 +77,12 @@ def load_reader(name: str) -> Reader:
     """Return the reader of a file suffix that a plugin adds."""
     reader: Reader = _load(READERS, name)
     return reader
+
+
+def load_splitter(name: str) -> Callable[[bytes], Volume]:
+    """Return the function of a plugin that splits files of a suffix into pages."""
+    split: Callable[[bytes], Volume] = _load(VOLUMES, name)
+    return split
 
 
 def plugin_names(group: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, runtime_checkabl
 from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
 
 if TYPE_CHECKING:
-    from recto.types.book import Document, Failure, Page
+    from recto.types.book import BookInfo, Document, Failure, Page
     from recto.types.index import (
         Calibration,
         Candidates,
@@ -330,11 +330,7 @@ class Reader(Protocol):
 
 
 class Source(Protocol):
-    """A book: the pages to index.
-
-    A source may also have the attributes `title` and `logo` (a small image as a `data:` URL) of the book,
-    which are read after its pages.
-    """
+    """A book: the pages to index."""
 
     @property
     def book(self) -> str:
@@ -343,6 +339,10 @@ class Source(Protocol):
     @property
     def location(self) -> str:
         """The path or URL of the book, for messages."""
+
+    @property
+    def info(self) -> BookInfo:
+        """What else is known about the book, such as its title; it is read after the pages."""
 
     def pages(self) -> Iterator[Page]:
         """Yield the pages in a stable order; skip those that cannot be read, and add them to `failed`."""

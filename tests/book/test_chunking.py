@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page, page_language
+from recto.book.chunking import ChunkSize, PlannedChunk, chunk_page, page_language
 from recto.book.parsing import read
 from recto.book.parsing.markdown import parse
 from recto.errors import ConfigurationError
@@ -21,6 +21,7 @@ from recto.protocols import Embedder
 from recto.types.book import Page
 
 SIZE = ChunkSize()
+SIZE_100 = ChunkSize(100)
 Count = Callable[[str], int]
 
 
@@ -34,7 +35,7 @@ def words(text: str) -> int:
     return len(re.findall(r"\w+|[^\w\s]", text)) + 2
 
 
-def chunks(text: str, count: Count = words, limit: int = 512, size: ChunkSize = SIZE) -> list[EmbeddingInput]:
+def chunks(text: str, count: Count = words, limit: int = 512, size: ChunkSize = SIZE) -> list[PlannedChunk]:
     return chunk_page(page(text), parse(text, title="Page"), "book", count, limit, size)
 
 
@@ -49,6 +50,63 @@ def test_short_page_is_one_chunk() -> None:
     assert (chunk.title, chunk.module, chunk.headings, chunk.anchor) == ("Title", "x", ("Title",), "")
     assert (chunk.chunk_index, chunk.total_chunks, chunk.start_line, chunk.end_line) == (0, 1, 3, 5)
     assert chunk.source == "module-1-x/page.md"
+
+
+def test_a_chunk_is_counted_as_a_whole_if_it_may_exceed_the_limit() -> None:
+    """Tokens of the whole may outnumber the sum of its parts: here, the blank lines between paragraphs do."""
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return len(text.split()) + 4 * text.count("\n\n")
+
+    source = "# T\n\n" + "\n\n".join(f"word{number}" for number in range(56))
+    created = chunks(source, count, limit=64)
+    assert len(created) == 6, "four would do if the sum of the parts were right"
+    assert max(count(chunk.embedded) for chunk in created) <= 64, "nothing is silently cut"
+    counted.clear()
+    (small,) = chunks("# T\n\nOne.\n\nTwo.\n", count, limit=64)
+    assert small.embedded not in counted, "counting takes most of the time"
+
+
+def test_room_is_left_for_the_heading_path_and_for_joining_blocks() -> None:
+    """Of 64 tokens, the path takes 1, the margin 4, and the separator of each of both paragraphs 3."""
+
+    def count(text: str) -> int:
+        return len(text.split())
+
+    def number_of_chunks(first: int, second: int) -> int:
+        return len(chunks(f"# T\n\n{'word ' * first}\n\n{'word ' * second}\n", count, limit=64))
+
+    assert [number_of_chunks(26, 27), number_of_chunks(27, 27)] == [1, 2]
+
+
+def test_chunks_have_twice_the_tokens_in_a_language_that_the_model_does_not_know() -> None:
+    text = f"# Regler\n\n{'Der Regler liest jedes Gelenk und wartet auf den nächsten Befehl. ' * 40}"
+    document = parse(text, title="Page")
+    assert page_language(page(text), document) == "de"
+    sizes = [
+        max(
+            words(chunk.embedded)
+            for chunk in chunk_page(page(text), document, "b", words, 512, SIZE_100, languages)
+        )
+        for languages in ((), ("de",), ("en",))
+    ]
+    assert sizes[0] == sizes[1] <= SIZE_100.max_tokens
+    assert 1.5 * SIZE_100.max_tokens < sizes[2] <= 2 * SIZE_100.max_tokens
+
+
+def test_the_first_sixty_blocks_of_a_page_tell_its_language() -> None:
+    english = "The controller reads every joint and waits for the next command."
+    german = "Der Regler liest jedes Gelenk und wartet auf den nächsten Befehl."
+    text = "\n\n".join(["# T", *[english] * 10, *[german] * 50, *[english] * 90])
+    assert page_language(page(text), parse(text, title="T")) == "de"
+
+
+def test_a_word_that_is_longer_than_a_chunk_is_split() -> None:
+    created = chunks(f"# T\n\n{'x' * 500}\n", len, limit=64)
+    assert "".join(chunk.chunk.text for chunk in created) == "x" * 500
+    assert max(len(chunk.embedded) for chunk in created) <= 64
 
 
 def test_each_section_has_its_own_chunk_and_heading_path() -> None:
@@ -208,7 +266,7 @@ def marks(text: str) -> str:
     return "".join(_REPEATED.sub("", text).split())
 
 
-def check(source: str, inputs: list[EmbeddingInput], limit: int, count: Count) -> None:
+def check(source: str, inputs: list[PlannedChunk], limit: int, count: Count) -> None:
     document = parse(source, title="T")
     expected = "".join(marks(block.text) for section in document.sections for block in section.blocks)
     assert "".join(marks(input_.chunk.text) for input_ in inputs) == expected

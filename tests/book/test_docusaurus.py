@@ -83,7 +83,7 @@ def test_urls_of_several_versions_and_locales(tmp_path: Path, variant: str) -> N
     seen = Counter((locale, page.version) for page in loaded for locale in page.locales or ["en"])
     assert seen == Counter((page["locale"], page["version"]) for page in expected.values())
     last = {page["version"] for page in expected.values() if page["last"]}
-    assert {name for name, is_current in source.versions if is_current} == last  # type: ignore[attr-defined]
+    assert {name for name, is_current in source.info.versions if is_current} == last
     first = {page.path: page.url for page in pages(tmp_path / "torture")}
     assert {page.path: page.url for page in loaded if page.path in first} == first
 
@@ -282,8 +282,8 @@ def test_an_empty_route_is_repeated_in_the_next_run(tmp_path: Path) -> None:
     root = small_site(tmp_path, CONFIG.replace("/b/", "/"), "docs/a.md")
     source = open_source(str(root), SourceOptions(route_base_path="", title=""), None, print)
     assert [page.url for page in source.pages()] == ["https://x.org/a"]
-    assert source.index_options == (("route_base_path", ""),)  # type: ignore[attr-defined]
-    assert option_flags(source.index_options) == ["--route-base-path ''"]  # type: ignore[attr-defined]
+    assert source.info.options == (("route_base_path", ""),)
+    assert option_flags(source.info.options) == ["--route-base-path ''"]
 
 
 JSON = {"./data.json": '{"name": "book", "list": [1, "two"], "deep": {"er": null}}'}

@@ -92,6 +92,35 @@ def test_a_new_version_reads_pages_again(book: Path, tmp_path: Path, install_plu
     assert write_index(book, HashEmbedder(), tmp_path, "book").plan.pages[0].state is PageState.CHANGED
 
 
+VOLUMES = """
+from recto.types.book import Part, Volume
+
+def split(data):
+    title, *parts = data.decode().split("\\n")
+    if title == "list":
+        return parts
+    return Volume(title, tuple(Part(f"{n}.txt", text.title(), text) for n, text in enumerate(parts)))
+"""
+
+
+def test_a_plugin_reads_files_that_hold_many_pages(tmp_path: Path, install_plugin: Install) -> None:
+    groups = {**ORG, "recto.volumes": "org = demo_reader:split"}
+    install_plugin("demo-reader", groups, READER + VOLUMES)
+    file = write(tmp_path / "book", {"all.org": "Bees\nhive\nhoney"}) / "all.org"
+    volume = open_book(file)
+    assert volume.info.title == "Bees"
+    assert [(page.path, page.title, page.format) for page in volume.pages()] == [
+        ("all.org/0.txt", "Hive", "org"),
+        ("all.org/1.txt", "Honey", "org"),
+    ]
+    (tmp_path / "book" / "index.md").write_text("# Home\n\nText.\n")
+    report = write_index(tmp_path / "book", HashEmbedder(), tmp_path, "book")
+    assert [page.path for page in report.plan.pages] == ["all.org/0.txt", "all.org/1.txt", "index.md"]
+    file.write_text("list\nhive")
+    with pytest.raises(InvalidArgument, match="the plugin returned list instead of a Volume"):
+        open_book(file)
+
+
 @pytest.mark.parametrize("suffix", ["md", ".MDX", "html"])
 def test_a_plugin_cannot_replace_a_built_in_format(book: Path, install_plugin: Install, suffix: str) -> None:
     install_plugin("demo-reader", {"recto.readers": f"{suffix} = demo_reader:read"}, READER)

@@ -167,7 +167,7 @@ class TestYaml:
     def test_a_page_that_cannot_be_used_is_reported_and_the_others_are_read(self, tmp_path: Path) -> None:
         site = write(tmp_path, {"mkdocs.yml": "site_name: x\n", "docs/a.md": "# A", "docs/b.md": "# B"})
         book = open_book(site)
-        ((directory, _),) = book._directories  # type: ignore[attr-defined]
+        ((directory, _),) = book._directories  # type: ignore[union-attr]
         other = replace(next(iter(book.pages())), path="b.md")
         with patch.object(directory.rules, "page", side_effect=[OverflowError("too large"), other]):
             assert [found.path for found in book.pages()] == ["b.md"]

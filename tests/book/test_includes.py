@@ -106,7 +106,7 @@ def test_directive_is_replaced_by_its_file(tmp_path: Path, directive: str, expec
     assert expanded.lines[-2] == page.count("\n")
     count = 2 if directive.startswith("--8<--\n") else 1
     assert f"{count} included file{'s' * (count > 1)} resolved in 1 page." in source.notes
-    assert source.unresolved_includes == 0
+    assert source.info.unresolved_includes == 0
 
 
 def test_include_in_a_fence_keeps_the_indentation(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_unresolved_include_is_removed_and_reported(tmp_path: Path, path: str, r
     assert stored(expanded) == "Words.\n\nMore."
     shown = path.partition(":")[0] if path.startswith("code") else path
     assert unresolved(root) == f"1 included file could not be resolved: guide/page.md: {shown} ({reason})."
-    assert source.unresolved_includes == 1
+    assert source.info.unresolved_includes == 1
 
 
 def test_without_a_repository_files_must_be_in_the_site(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_include_cycles_and_depth_are_limited(tmp_path: Path, directive: str) ->
     assert "Deep 11." not in expanded.text
     assert "a.md (it includes itself)" in unresolved(root)
     assert "deep11.md (more than 10 files deep)" in unresolved(root)
-    assert source.unresolved_includes == 2
+    assert source.info.unresolved_includes == 2
 
 
 def test_included_text_is_limited(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_included_text_is_limited(tmp_path: Path) -> None:
     files = {f"f{n}.md": f"{{! f{n + 1}.md !}}\n" * 10 for n in range(9)} | {"f9.md": ""}
     source, expanded = opened(mkdocs(tmp_path, "{! f0.md !}\n", files))
     assert len(expanded.text) < 4 << 20
-    assert source.unresolved_includes > 0
+    assert source.info.unresolved_includes > 0
 
 
 MANY = 99_999
@@ -258,7 +258,7 @@ def test_changed_include_changes_the_revision(tmp_path: Path) -> None:
 def test_include_counts_are_those_of_the_last_run(tmp_path: Path) -> None:
     source, _ = opened(mkdocs(tmp_path, "{! a.md !}\n\n{! gone.md !}\n", {"a.md": "One."}))
     list(source.pages())
-    assert (source.unresolved_includes, source.notes[0]) == (1, "1 included file resolved in 1 page.")
+    assert (source.info.unresolved_includes, source.notes[0]) == (1, "1 included file resolved in 1 page.")
     assert source.included_files.keys() == {tmp_path.resolve() / "a.md"}
 
 
@@ -305,7 +305,7 @@ def test_partial_adds_text_and_anchors_to_the_page(tmp_path: Path) -> None:
     assert {"install", "deeper", "after"} <= anchors
     assert "secret" not in text
     assert page.text.count("Use the package.") == 2, "alone, and in the tab, but not in the example"
-    assert source.unresolved_includes == 4, "one is missing, one outside, and one includes itself, twice"
+    assert source.info.unresolved_includes == 4, "one is missing, one outside, and one includes itself, twice"
     check_lines(PARTIALS, page)
 
 
@@ -336,7 +336,7 @@ def test_raw_file_becomes_a_fence(tmp_path: Path, shown: str, fence: str) -> Non
     page = f"{IMPORT}{shown}\n\nEnd.\n"
     source, expanded = opened(docusaurus(tmp_path, page, {"docs/guide/x.js": "a = 1;\n"}))
     assert expanded.text == f"{IMPORT}{fence}\n\nEnd.\n"
-    assert source.unresolved_includes == 0
+    assert source.info.unresolved_includes == 0
     assert "a = 1;" in stored(expanded)
     assert expanded.lines[-2] == page.count("\n")
 

@@ -101,7 +101,7 @@ def test_locales_have_the_urls_that_mkdocs_static_i18n_built(tmp_path: Path, str
     source = open_book(root, SiteOptions(locale="all"))
     both = {page.url.removeprefix("https://x.org/"): page for page in source.pages()}
     assert set(both) == {*ENGLISH, "fr/", "fr/guide/install/", "fr/extra/"}
-    assert source.locales == ("en", "fr")  # type: ignore[attr-defined]
+    assert source.info.locales == ("en", "fr")
     assert (both[""].locales, both["fr/"].locales) == (("en",), ("fr",))
     assert both["guide/english/"].locales == both["about/"].locales == ("en", "fr")
     assert both["guide/install/"].module == both["fr/guide/install/"].module == "guide"

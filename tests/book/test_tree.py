@@ -263,12 +263,12 @@ def docusaurus(root: Path, values: str, **files: str | bytes) -> BookTree:
 def test_logo_of_a_docusaurus_site_else_its_icon(tmp_path: Path) -> None:
     logo = "favicon: 'icon.png', themeConfig: {navbar: {logo: {src: '/logo.svg'}}}"
     both = docusaurus(tmp_path / "both", logo, static_logo_svg=SVG, static_icon_png=b"png")
-    kind, _, data = both.logo.partition(",")
+    kind, _, data = both.info.logo.partition(",")
     assert (kind, b64decode(data)) == ("data:image/svg+xml;base64", SVG)
     icon = docusaurus(tmp_path / "icon", logo, static_icon_png=b"png")
-    assert icon.logo.startswith("data:image/png;base64,")
+    assert icon.info.logo.startswith("data:image/png;base64,")
     other = "staticDirectories: ['public', 'static'], favicon: 'icon.png'"
-    assert docusaurus(tmp_path / "other", other, public_icon_png=b"png").logo == icon.logo
+    assert docusaurus(tmp_path / "other", other, public_icon_png=b"png").info.logo == icon.info.logo
 
 
 @pytest.mark.parametrize(
@@ -280,13 +280,13 @@ def test_logos_that_are_not_read(tmp_path: Path, src: str) -> None:
     (tmp_path / "site" / "static" / "link.png").symlink_to(tmp_path / "a.png")
     values = f"themeConfig: {{navbar: {{logo: {{src: '{src}'}}}}}}"
     files = {"static_large_png": b"x" * 40_000, "static_a_html": b"<p>"}
-    assert docusaurus(tmp_path / "site", values, **files).logo == ""
+    assert docusaurus(tmp_path / "site", values, **files).info.logo == ""
 
 
 def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
     values = "site_name: Bees\ntheme:\n  name: material\n  logo: img/bee.webp\n"
     source = book(tmp_path, {"mkdocs.yml": values, "docs/img/bee.webp": b"webp"})
-    assert (source.title, source.logo) == ("Bees", "data:image/webp;base64,d2VicA==")
+    assert (source.info.title, source.info.logo) == ("Bees", "data:image/webp;base64,d2VicA==")
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
     ],
 )
 def test_title_of_a_book(tmp_path: Path, files: dict[str, str | bytes], title: str) -> None:
-    assert book(tmp_path, files).title == title
+    assert book(tmp_path, files).info.title == title
 
 
 def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "docusaurus.config.js").write_text("module.exports = make();", "utf-8")
     source = open_book(tmp_path / "docs")
     assert isinstance(source, BookTree)
-    assert (source.title, source.logo) == ("Bees", "")
+    assert (source.info.title, source.info.logo) == ("Bees", "")
 
 
 @pytest.mark.parametrize(
@@ -335,12 +335,12 @@ def test_title_of_a_website(titles: tuple[str, ...], site_name: str, title: str)
         for given, expected in (("", title), ("Mine", "Mine")):
             source = WebsiteSource(f"{site.url}/docs/", None, options, title=given)
             assert len(list(source.pages())) == len(titles)
-            assert source.title == expected
+            assert source.info.title == expected
 
 
 def test_a_given_title_counts(tmp_path: Path) -> None:
     docusaurus(tmp_path, "title: 'Robots'")
     source = open_source(str(tmp_path), SourceOptions(title="My robots"), None, print)
-    assert getattr(source, "title", "") == "My robots"
+    assert source.info.title == "My robots"
     with pytest.raises(InvalidArgument, match="--title"):
         open_source("zip://book.zip", SourceOptions(title="x"), None, print)

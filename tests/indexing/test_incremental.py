@@ -15,15 +15,15 @@ from recto.embedders.granite.embedder import built_in_embedder
 from recto.errors import FingerprintMismatch, InvalidArgument
 from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 from recto.indexing.planner import PageState, Plan
-from recto.protocols import Embedder, Store
+from recto.protocols import Embedder, Index, Store
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
 from recto.stores.edge import EdgeStore
 from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import ServerConnection
 from recto.testing import HashEmbedder
-from recto.types.book import Failure, Page
-from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo
+from recto.types.book import BookInfo, Failure, Page
+from recto.types.index import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo
 from recto.types.search import Chunk, Vector
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
@@ -68,7 +68,7 @@ class Indexed:
     def job(self, *unreadable: str, title: str = "", **options: Any) -> IndexJob:
         self.counting.embedded.clear()
         book = Book(self.root, *unreadable)
-        book.title = title
+        book.info = BookInfo(title)
         return IndexJob(book, self.counting, **options)
 
     def index(self, *unreadable: str, **options: Any) -> IndexReport:
@@ -123,6 +123,28 @@ def test_an_unchanged_book_is_not_published_again(indexed: Indexed) -> None:
     assert indexed.counting.embedded == []
     assert set(states(second.plan).values()) == {PageState.UNCHANGED}
     assert indexed.chunks() == before
+
+
+def test_the_noise_floor_is_measured_again_if_more_than_a_tenth_is_new(indexed: Indexed) -> None:
+    measured: list[int] = []
+
+    def calibrate(_embedder: Embedder, index: Index) -> Calibration:
+        measured.append(index.info.chunks)
+        return Calibration(len(measured) / 10, 0.9, 20, 20)
+
+    def noise_floor_with_new(*pages: int) -> float | None:
+        for number in pages:
+            indexed.write(
+                f"more/{number}.md", f"# Page {number}\n\nText {number}, edition {len(measured)}{pages}.\n"
+            )
+        report = indexed.index(calibrate=calibrate)
+        assert report.published
+        return report.info.noise_floor
+
+    assert noise_floor_with_new(*range(6)) == 0.1
+    assert measured == [10]
+    assert noise_floor_with_new(0) == 0.1, "one chunk of ten is new"
+    assert noise_floor_with_new(0, 1) == 0.2, "two of ten are new"
 
 
 PARTS = [f"## Part {number}\n\n" + f"Sentence {number} tells of beans. " * 20 for number in range(5)]

@@ -18,7 +18,7 @@ from recto.protocols import Progress
 from recto.stores.edge import EdgeStore
 from recto.stores.edge.build import EdgeBuild
 from recto.testing import HashEmbedder
-from recto.types.book import Failure, Page
+from recto.types.book import BookInfo, Failure, Page
 from recto.types.index import CostEstimate
 from recto.types.search import Chunk, Vector
 
@@ -29,7 +29,7 @@ BATCH = 96
 class Book:
     """A book of short pages; `before` is called with the number of each page."""
 
-    book, location = "book", "somewhere"
+    book, location, info = "book", "somewhere", BookInfo()
     failed: Sequence[Failure] = ()
     notes: Sequence[str] = ()
 

@@ -18,13 +18,13 @@ import psutil
 import pytest
 
 from recto.book import parsing
-from recto.book.chunking import DEFAULT_SIZE
+from recto.book.chunking import DEFAULT_SIZE, PlannedChunk
 from recto.book.parsing import Format
 from recto.book.sources.tree import MarkdownTree
 from recto.errors import ConfigurationError
 from recto.indexing import reading
 from recto.indexing.journal import Journal
-from recto.indexing.planner import IndexJob, Plan, PlannedChunk, Planner
+from recto.indexing.planner import IndexJob, Plan, Planner
 from recto.indexing.reading import PageJob, read_in_order
 from recto.protocols import Embedder
 from recto.search.lexical import LexiconBuilder
@@ -226,7 +226,7 @@ def test_a_format_that_only_this_process_knows(monkeypatch: pytest.MonkeyPatch) 
         parsing.formats.cache_clear()
     (odd,) = [read for job, read in results if job.page.format == "odd"]
     assert odd is not None
-    assert odd.chunks[0].input.chunk.text == f"read in {os.getpid()}"
+    assert odd.chunks[0].chunk.text == f"read in {os.getpid()}"
 
 
 def test_readers_of_plugins_work_in_workers(tmp_path: Path, install_plugin: Callable[..., None]) -> None:
@@ -243,7 +243,7 @@ def test_readers_of_plugins_work_in_workers(tmp_path: Path, install_plugin: Call
         (tmp_path / f"page{number}.rst").write_text("x" * 3_000)
     plan, chunks = planned(tmp_path, processes=1)
     assert (plan.chunks, plan.failed) == (6, ())
-    where = [entry.input.chunk.text.rpartition(" ")[2] for entry in chunks]
+    where = [entry.chunk.text.rpartition(" ")[2] for entry in chunks]
     assert where[0] == str(os.getpid())
     assert str(os.getpid()) not in where[1:]
 

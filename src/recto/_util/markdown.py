@@ -1,5 +1,32 @@
-"""What all modules that read Markdown agree on: the marks of a code fence, and where a sentence ends."""
+"""What all modules that read Markdown agree on: code fences, and where a sentence ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
 
 FENCE_MARKS = r"`{3,}|~{3,}"
 SENTENCE_END = r"(?<=[.!?…])[\"'”’)\]]*\s+|[。！？｡؟۔।॥።။។][\"'”’」』）)\]]*\s*"
 """In scripts without spaces, a sentence may end without white space after it."""
+FENCE_START = re.compile(rf"[ ]{{0,3}}({FENCE_MARKS})")
+"""The marks at the start of a line that opens a fence, outside of lists and quotes."""
+_FENCE = re.compile(r"^[ \t>]*+(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`\s]*+)[^`\n]*+$", re.MULTILINE)
+_WHOLE_FENCE = re.compile(rf"^[ \t>]*({FENCE_MARKS}).*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
+
+
+def code_fences(text: str) -> Iterator[tuple[re.Match[str], re.Match[str] | None]]:
+    """Yield the opening and the closing line of each fence; an unclosed one has no closing line."""
+    opened: re.Match[str] | None = None
+    for line in _FENCE.finditer(text):
+        if opened is None:
+            opened = line
+        elif line["marks"].startswith(opened["marks"]) and not line[0].strip(" \t>`~"):
+            yield opened, line
+            opened = None
+    if opened is not None:
+        yield opened, None
+
+
+def without_fences(text: str) -> str:
+    """Return a text without its fences; a chunk may begin or end within one."""
+    return _WHOLE_FENCE.sub("", text)

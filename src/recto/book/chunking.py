@@ -14,10 +14,11 @@ from functools import cache
 from itertools import islice, pairwise
 
 from recto._util.languages import detect_language, is_between_characters, language_tag
-from recto._util.markdown import FENCE_MARKS, SENTENCE_END
+from recto._util.markdown import FENCE_START, SENTENCE_END, without_fences
 from recto.errors import ConfigurationError
 from recto.settings import CHUNK_TOKENS
 from recto.types.book import Block, Document, Page, Section
+from recto.types.index import SparseVector
 from recto.types.search import HEADING_SEPARATOR, Chunk
 
 Count = Callable[[str], int]
@@ -37,7 +38,6 @@ _OTHER_LANGUAGE_FACTOR = 2  # a model's tokens are half as long in languages tha
 _FIRST_MARK = "\u0300"  # the first character that belongs to the one before it
 _BLOCKS_TO_DETECT = 60  # blocks of a page that tell its language
 _WHOLE = re.compile(r"`[^`\n]+`|\$[^$\n]+\$")
-_FENCE = re.compile(rf"[ ]{{0,3}}({FENCE_MARKS})")
 _SMALL_GLUE = 3  # characters of white space that `_SEPARATOR_TOKENS` covers
 _LARGEST_GLUE = 64
 _GRAIN = 120  # characters; smaller parts are counted together, because tokenizing is slow
@@ -107,7 +107,7 @@ def _split_frame(block: Block, limit: int, count: Count) -> list[BlockPart]:
     elif block.kind == "code":
         opening, _, rest = block.text.partition("\n")
         body, _, last = rest.rpartition("\n")
-        opened, closed = _FENCE.match(opening), last.strip()
+        opened, closed = FENCE_START.match(opening), last.strip()
         if opened and body.strip() and closed.startswith(opened[1]) and not closed.strip(opened[1][0]):
             head, closing = f"{opening}\n", f"\n{last}"
     around = limit if head == block.text else count(head) + (count(closing) if closing else 0)
@@ -223,11 +223,20 @@ DEFAULT_SIZE = ChunkSize()
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingInput:
-    """A chunk and the text that is embedded for it: its heading path, then the text as written."""
+class PlannedChunk:
+    """A chunk of a new index; each step of an index run adds what it finds out.
+
+    The chunker sets `embedded`: the heading path, then the text as written. Reading the page adds the number
+    of `tokens` to embed and the `lexical` vector. The plan sets `unchanged` if the current index has the very
+    same chunk, and `tokens` to 0 if its text is not embedded again. A chunk that is kept from the current
+    index without being read has neither `embedded` nor `lexical`.
+    """
 
     chunk: Chunk
-    embedded: str
+    embedded: str = ""
+    tokens: int = 0
+    lexical: SparseVector | None = None
+    unchanged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +270,7 @@ def chunk_page(
     max_tokens: int,
     size: ChunkSize,
     model_languages: Sequence[str] = (),
-) -> list[EmbeddingInput]:
+) -> list[PlannedChunk]:
     """Split a page into chunks that the model reads whole; a chunk never holds text of two sections.
 
     `model_languages` are the languages that the model knows; it is empty if it knows all.
@@ -309,7 +318,7 @@ def chunk_page(
             language=language,
             locales=page.locales,
         )
-        chunks.append(EmbeddingInput(chunk, embedded))
+        chunks.append(PlannedChunk(chunk, embedded))
     return chunks
 
 
@@ -388,7 +397,6 @@ def _heading_path(section: Section, limit: int, count: Count) -> str:
 
 
 # Markup of generators that no rule resolved, and that is left in the text of chunks.
-_FENCES = re.compile(rf"^[ \t>]*({FENCE_MARKS}).*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _ANY_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code\b[^<>\n]*>[^\n]*?</code>")
 _UNRESOLVED_ROLES = {
     "{…}`…` (role)": re.compile(r"(?<![\w`/=:-])\{[a-z][\w:+-]*\}`[^`\n]+`"),
@@ -409,7 +417,7 @@ def leftovers(text: str) -> Counter[str]:
     if not _MAY_BE_UNRESOLVED.search(text):
         return Counter()
     counts: Counter[str] = Counter()
-    text = _FENCES.sub("", text)
+    text = without_fences(text)
     for kind, mark in _UNRESOLVED_ROLES.items():  # their text looks like code
         text, counts[kind] = mark.subn("", text)
     text = _ANY_CODE.sub("", text)

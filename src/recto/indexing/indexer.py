@@ -11,6 +11,7 @@ from pathlib import Path
 
 from recto import __version__
 from recto._util.text import plural
+from recto.book.chunking import PlannedChunk
 from recto.errors import EmbeddingError, InvalidArgument, RectoError, UrlsChange
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.pipeline import Check, ReadAhead, WriteBehind
@@ -19,7 +20,6 @@ from recto.indexing.planner import (
     IndexJob,
     IndexSnapshot,
     Plan,
-    PlannedChunk,
     Planner,
     Spool,
     current_state,
@@ -33,11 +33,11 @@ from recto.types.search import Vector
 
 __all__ = ["IndexJob", "IndexProgress", "IndexReport", "ProgressCallback", "index_book", "plan_book"]
 
-_READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded
-_WRITE_BEHIND = 2  # batches that are embedded before they can be written
-_WRITE_BATCH = 256  # chunks per write if nothing has to be embedded
-_MAX_TITLE = 200  # characters
-_FEW_NEW = 0.1  # up to this share of new chunks, the noise floor is not measured again
+_READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded; a few MB of memory
+_WRITE_BEHIND = 2  # batches that are embedded before they can be written; more would only use memory
+_WRITE_BATCH = 256  # chunks per write if nothing has to be embedded; limits the memory for their vectors
+_MAX_TITLE = 200  # characters; a longer one is a mistake, and every search response carries it
+_FEW_NEW = 0.1  # up to this share of new chunks, the noise floor is kept: measuring takes seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +198,7 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
         problem = "No page can be read" if plan.failed and not plan.indexed else "There is no text"
         failures = "; ".join(map(str, plan.failed[:3]))
         raise InvalidArgument(f"{problem} in {job.source.location}", hint=failures or "All pages are empty.")
+    info = job.source.info
     return Fingerprint(
         embedder=job.embedder.fingerprint,
         chunker=str(job.size),
@@ -209,12 +210,12 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         analyzer=ANALYZER,
         modules=plan.module_titles(),
-        unresolved_includes=getattr(job.source, "unresolved_includes", 0),
-        title=" ".join(getattr(job.source, "title", "").split())[:_MAX_TITLE],
-        logo=getattr(job.source, "logo", ""),
-        options=getattr(job.source, "index_options", ()),
-        versions=getattr(job.source, "versions", ()),
-        locales=getattr(job.source, "locales", ()),
+        unresolved_includes=info.unresolved_includes,
+        title=" ".join(info.title.split())[:_MAX_TITLE],
+        logo=info.logo,
+        options=info.options,
+        versions=info.versions,
+        locales=info.locales,
     )
 
 
@@ -264,7 +265,7 @@ def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None
         moved.clear()
 
     for entry in spool:
-        name = entry.input.chunk.content_hash
+        name = entry.chunk.content_hash
         if not entry.unchanged and name not in journal and (id := previous.id_of(name)) is not None:
             moved[name] = id
             if len(moved) >= _WRITE_BATCH:
@@ -316,7 +317,7 @@ class _Run:
             for entries, step in self._grouped(planned):
                 done, vectors = self._done, None
                 if step == "embedded":
-                    vectors = self.journal.vectors([entry.input.chunk.content_hash for entry in entries])
+                    vectors = self.journal.vectors([entry.chunk.content_hash for entry in entries])
                 elif step == "new":
                     vectors = self._embed(entries)
                 writing.put((entries, vectors))
@@ -329,7 +330,7 @@ class _Run:
         sizes = {"unchanged": _WRITE_BATCH, "embedded": _WRITE_BATCH, "new": batch_size}
         groups: dict[str, list[PlannedChunk]] = {step: [] for step in sizes}
         for entry in planned:
-            is_embedded = entry.input.chunk.content_hash in self.journal
+            is_embedded = entry.chunk.content_hash in self.journal
             step = "unchanged" if entry.unchanged else "embedded" if is_embedded else "new"
             groups[step].append(entry)
             if len(groups[step]) >= sizes[step]:
@@ -339,7 +340,7 @@ class _Run:
 
     def _embed(self, entries: Sequence[PlannedChunk]) -> dict[str, Vector]:
         """Embed the texts of a batch; the journal has their vectors before the store gets them."""
-        texts = {entry.input.chunk.content_hash: entry.input.embedded for entry in entries}
+        texts = {entry.chunk.content_hash: entry.embedded for entry in entries}
         tokens, done, written = sum(entry.tokens for entry in entries), self._tokens, self._done
 
         def share(now: int, total: int) -> None:
@@ -355,8 +356,8 @@ class _Run:
     def _write(
         self, entries: Sequence[PlannedChunk], vectors: Mapping[str, Vector] | None, build: Build
     ) -> None:
-        chunks = [entry.input.chunk for entry in entries]
-        lexical = [entry.lexical or self.lexicon.vectors([entry.input.chunk])[0] for entry in entries]
+        chunks = [entry.chunk for entry in entries]
+        lexical = [entry.lexical or self.lexicon.vectors([entry.chunk])[0] for entry in entries]
         if vectors is not None:
             build.add(chunks, [vectors[chunk.content_hash] for chunk in chunks], lexical)
         elif self.previous is not None:

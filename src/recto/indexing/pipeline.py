@@ -32,7 +32,7 @@ class Stopped(BaseException):
 
 
 class ReadAhead(Generic[Item, Result]):
-    """Runs a producer in a thread, and yields what it emits; `result` is what it returned in the end."""
+    """Runs a producer in a thread, and yields what it emits; `result` is its return value."""
 
     result: Result
 

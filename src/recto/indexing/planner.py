@@ -13,15 +13,15 @@ from enum import StrEnum
 from typing import Self
 
 from recto._util.text import filter_keys, nearest
-from recto.book.chunking import DEFAULT_SIZE, ChunkSize, EmbeddingInput, describe_leftovers, leftovers
+from recto.book.chunking import DEFAULT_SIZE, ChunkSize, PlannedChunk, describe_leftovers, leftovers
 from recto.book.parsing import reader_version
 from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument
 from recto.indexing.journal import Journal
-from recto.indexing.reading import PageJob, ReadChunk, ReadPage, read_in_order
+from recto.indexing.reading import PageJob, ReadPage, read_in_order
 from recto.protocols import Embedder, Index, Source, Store
 from recto.search.lexical import LexiconBuilder
 from recto.types.book import Failure, Page
-from recto.types.index import Calibration, SparseVector
+from recto.types.index import Calibration
 from recto.types.search import Chunk
 
 Calibrate = Callable[[Embedder, Index], Calibration]
@@ -121,19 +121,6 @@ def current_state(
 
 _IN_MEMORY = 4 << 20  # bytes
 _EMITTED = 64  # chunks at a time
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedChunk:
-    """A chunk of the new index; it is `unchanged` if the current index has the very same one.
-
-    A chunk that was not read now has no lexical vector yet.
-    """
-
-    input: EmbeddingInput
-    unchanged: bool
-    tokens: int = 0
-    lexical: SparseVector | None = None
 
 
 Emit = Callable[[list[PlannedChunk]], None]
@@ -313,7 +300,7 @@ class Planner:
         if not read.chunks:
             self._notes.append(f"{page.path} has no text.")
         for chunk in read.chunks:
-            self._leftovers.update(leftovers(chunk.input.chunk.text))
+            self._leftovers.update(leftovers(chunk.chunk.text))
         unchanged = [self._add(chunk) for chunk in read.chunks]
         state = PageState.NEW
         if before is not None:
@@ -338,9 +325,9 @@ class Planner:
             everything += (version,)
         return hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
 
-    def _add(self, read: ReadChunk) -> bool:
+    def _add(self, read: PlannedChunk) -> bool:
         """Emit a chunk; return whether the current index has it already."""
-        chunk = read.input.chunk
+        chunk = read.chunk
         previous, name = self.previous, chunk.content_hash
         unchanged = previous is not None and previous.has(chunk)
         has_vector = name in self.journal or (previous is not None and previous.id_of(name) is not None)
@@ -352,11 +339,11 @@ class Planner:
             self._new_texts.add(key)
             tokens = read.tokens
             self._tokens += tokens
-        self._emit_chunk(PlannedChunk(read.input, unchanged, tokens, read.lexical))
+        self._emit_chunk(replace(read, unchanged=unchanged, tokens=tokens))
         return unchanged
 
     def _emit_chunk(self, entry: PlannedChunk) -> None:
-        chunk = entry.input.chunk
+        chunk = entry.chunk
         digest = hashlib.sha256(f"{chunk.id} {chunk.content_hash}".encode()).digest()
         self._content ^= int.from_bytes(digest)  # independent of the order of the chunks
         self._chunks += 1
@@ -384,7 +371,7 @@ class Planner:
         for chunk in self.previous.index.scroll() if self._kept else ():
             if chunk.source in self._kept:
                 self._reused += 1
-                self._emit_chunk(PlannedChunk(EmbeddingInput(chunk, ""), unchanged=True))
+                self._emit_chunk(PlannedChunk(chunk, unchanged=True))
 
     def _unread(self, path: str, previous: IndexSnapshot) -> PageState:
         """Return the state of a page that was not read: it failed, is of another module, or is gone."""
@@ -402,9 +389,9 @@ class Planner:
 
     def _no_such_module(self) -> InvalidArgument:
         modules = sorted(self._other_modules)
-        asked = ", ".join(repr(name) for name in sorted(self._modules))
+        requested = ", ".join(repr(name) for name in sorted(self._modules))
         near = nearest(min(self._modules), modules)
         return InvalidArgument(
-            f"There is no page of module {asked} in {self._source.location}",
+            f"There is no page of module {requested} in {self._source.location}",
             hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(modules) or 'none'}.",
         )

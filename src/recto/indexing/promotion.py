@@ -66,8 +66,8 @@ def _compare(source: Index, copy: Index, samples: Sequence[tuple[Chunk, Vector]]
     vectors, headings = [vector for _, vector in samples], [chunk.heading_path for chunk, _ in samples]
     for mode in shared_modes(source, copy):
         results = search_both((source, copy), mode, vectors, headings, _TOP_K)
-        for one, other in zip(*results, strict=True):
-            if difference := differs(one, other):
+        for hits, copied_hits in zip(*results, strict=True):
+            if difference := differs(hits, copied_hits):
                 raise IndexDamaged(
                     f"The copy returns other results in {mode} mode: {difference}",
                     hint="Run `recto promote` again.",
@@ -99,12 +99,13 @@ def differs(left: list[Hit], right: list[Hit]) -> str:
     """Describe how two results differ; order within a tie and the fifth digit of scores do not count."""
     if len(left) != len(right):
         return f"{plural(len(left), 'result')} against {len(right)}"
-    for number, (one, other) in enumerate(zip(left, right, strict=True), 1):
-        if abs(one.score - other.score) > SCORE_TOLERANCE:
-            return f"rank {number}: score {one.score:.5f} against {other.score:.5f}"
-        tied = {hit.chunk.id for hit in right if abs(hit.score - one.score) <= SCORE_TOLERANCE}
-        at_the_end = abs(one.score - left[-1].score) <= SCORE_TOLERANCE  # a tie may extend beyond the top k
-        if one.chunk.id not in tied and not at_the_end:
-            pages = [f"{hit.chunk.page_url} ({hit.chunk.chunk_index})" for hit in (one, other)]
+    for number, (left_hit, right_hit) in enumerate(zip(left, right, strict=True), 1):
+        if abs(left_hit.score - right_hit.score) > SCORE_TOLERANCE:
+            return f"rank {number}: score {left_hit.score:.5f} against {right_hit.score:.5f}"
+        tied = {hit.chunk.id for hit in right if abs(hit.score - left_hit.score) <= SCORE_TOLERANCE}
+        # A tie may extend beyond the top k.
+        at_the_end = abs(left_hit.score - left[-1].score) <= SCORE_TOLERANCE
+        if left_hit.chunk.id not in tied and not at_the_end:
+            pages = [f"{hit.chunk.page_url} ({hit.chunk.chunk_index})" for hit in (left_hit, right_hit)]
             return f"rank {number}: {' against '.join(pages)}"
     return ""

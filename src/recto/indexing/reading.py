@@ -22,13 +22,12 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Self
 
-from recto.book.chunking import ChunkSize, EmbeddingInput, chunk_page
+from recto.book.chunking import ChunkSize, PlannedChunk, chunk_page
 from recto.book.parsing import formats, read
 from recto.errors import RectoError
 from recto.protocols import Embedder, embedder_abilities
 from recto.search.lexical import LexiconBuilder
 from recto.types.book import Page
-from recto.types.index import SparseVector
 
 MAX_PROCESSES = 8
 """Eight processes read 8 700 chunks a second (measured once), more than a store writes."""
@@ -38,19 +37,10 @@ _AHEAD = 2  # messages per worker that are read before their turn
 
 
 @dataclass(frozen=True, slots=True)
-class ReadChunk:
-    """A chunk of a page, the number of tokens to embed, and its lexical vector."""
-
-    input: EmbeddingInput
-    tokens: int
-    lexical: SparseVector
-
-
-@dataclass(frozen=True, slots=True)
 class ReadPage:
     """The chunks of a page and their vocabulary, or the `failure` to read it."""
 
-    chunks: tuple[ReadChunk, ...] = ()
+    chunks: tuple[PlannedChunk, ...] = ()
     lexicon: LexiconBuilder | None = None
     failure: str = ""
 
@@ -79,13 +69,12 @@ class PageReader:
         page, count, chunks = job.page, self.count_tokens, []
         lexicon = LexiconBuilder()
         try:
-            inputs = chunk_page(
+            for planned in chunk_page(
                 page, read(page), self.book, count, self.max_tokens, self.size, self.model_languages
-            )
-            for one in inputs:
-                chunk = replace(one.chunk, revision=job.revision, module_title=page.module_title)
+            ):
+                chunk = replace(planned.chunk, revision=job.revision, module_title=page.module_title)
                 (lexical,) = lexicon.vectors([chunk])
-                chunks.append(ReadChunk(EmbeddingInput(chunk, one.embedded), count(one.embedded), lexical))
+                chunks.append(PlannedChunk(chunk, planned.embedded, count(planned.embedded), lexical))
         except RectoError:
             raise
         except Exception as error:  # noqa: BLE001 - one broken page must not stop the run

@@ -24,7 +24,7 @@ from recto.protocols import Embedder, Progress, Reader, Source, Store, embedder_
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import LexiconBuilder
 from recto.stores.edge import EdgeStore
-from recto.types.book import Document, Failure, Page
+from recto.types.book import BookInfo, Document, Failure, Page
 from recto.types.index import EmbedderFingerprint, Fingerprint, IndexInfo
 from recto.types.search import Chunk, Vector
 
@@ -342,6 +342,7 @@ class SourceConformance:
         assert all(before)
         list(source.pages())
         assert (source.book, source.location) == before
+        assert isinstance(source.info, BookInfo)
 
     def test_pages_are_complete(self, source: Source) -> None:
         """Check the fields of every page, and that a reader can parse it."""

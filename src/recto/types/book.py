@@ -102,6 +102,24 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class BookInfo:
+    """What a source knows about a book besides its pages; the fingerprint of the index has the same fields.
+
+    `title` and `logo` (a small image as a `data:` URL) are for readers. A book with several versions has
+    their names in `versions`, each with whether it is current, and a book with several locales has their
+    names in `locales`. `options` are the options that the source was opened with, so that the next run can
+    repeat them. `unresolved_includes` counts the included files that could not be read in the last run.
+    """
+
+    title: str = ""
+    logo: str = ""
+    versions: tuple[tuple[str, bool], ...] = ()
+    locales: tuple[str, ...] = ()
+    options: tuple[tuple[str, str | float | bool], ...] = ()
+    unresolved_includes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A page of a file that holds many: its name in the file, its title, and the part of the book."""
 

@@ -55,7 +55,7 @@ def test_a_book_is_one_file(tmp_path: Path) -> None:
     (tmp_path / "small.epub").write_bytes(BOOK)
     book = open_book(tmp_path / "small.epub")
     pages = list(book.pages())
-    assert (book.book, getattr(book, "title", ""), len(pages)) == ("small", "A small book", 3)
+    assert (book.book, book.info.title, len(pages)) == ("small", "A small book", 3)
     assert [page.url for page in pages][1] == "local://docs/docs/small/OEBPS/text/one"
     assert [(page.module, page.module_title) for page in pages] == [
         ("intro", "A small book"),

@@ -12,13 +12,13 @@ from typing import Any
 
 from recto._util.text import MARKDOWN_SUFFIXES, MDX_SUFFIXES
 from recto.errors import ConfigurationError, install_command
-from recto.plugins import READERS, load_reader, plugin_names, plugin_version
+from recto.plugins import READERS, VOLUMES, load_reader, load_splitter, plugin_names, plugin_version
 from recto.protocols import Reader
 from recto.types.book import Document, Page, Volume
 
 LARGEST_PAGE = 2 << 20  # bytes; far more than any hand-written page has
 _LARGEST_NOTEBOOK = 32 << 20  # bytes; most of them are pictures
-_LARGEST_VOLUME = 512 << 20  # bytes
+_LARGEST_VOLUME = 512 << 20  # bytes; a book with many pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Format:
 
     `plugin` is the name of the entry point if a plugin has the reader. A file may have `largest` bytes.
     `extra` installs the `package` that the reader needs; without it, files of the format are not pages.
-    `split` reads a file that holds many pages. A format that is not `common` is read in plain trees, and in
-    sites whose rules name it.
+    `split` reads a file that holds many pages, each of which `read` then parses. A format that is not
+    `common` is read in plain trees, and in sites whose rules name it.
     """
 
     name: str
@@ -73,13 +73,13 @@ def _lazy(module: str, name: str) -> Any:
     return call
 
 
-_read_dialect = _lazy("dialects", "read_dialect")
+_read_extended = _lazy("extended_markdown", "read_extended_markdown")
 MARKDOWN = Format("markdown", MARKDOWN_SUFFIXES, _read_markdown, common=True)
 MDX = Format("mdx", MDX_SUFFIXES, _read_markdown, common=True)
 HTML = Format("html", (), _read_html)  # websites and built sites; HTML files beside Markdown are build output
-MYST = Format("myst", (), _read_dialect)  # Markdown files of a site that uses MyST
-D2L = Format("d2l", (), _read_dialect)  # Markdown files of a d2lbook
-QUARTO = Format("qmd", (".qmd", ".rmd"), _read_dialect)
+MYST = Format("myst", (), _read_extended)  # Markdown files of a site that uses MyST
+D2L = Format("d2l", (), _read_extended)  # Markdown files of a d2lbook
+QUARTO = Format("qmd", (".qmd", ".rmd"), _read_extended)
 NOTEBOOK = Format("ipynb", (".ipynb",), _lazy("notebook", "read_notebook"), largest=_LARGEST_NOTEBOOK)
 RST = Format("rst", (".rst", ".rest"), _lazy("rst", "read_rst"), largest=1 << 20)
 EPUB = Format(
@@ -102,6 +102,7 @@ _NOT_READ = {
 def formats() -> tuple[Format, ...]:
     """Return all formats; readers of plugins are imported when they are first used."""
     by_name = {format.name: format for format in BUILT_IN}
+    volumes = plugin_names(VOLUMES)
     fixed = {name for format in _FIXED for name in (format.name, *format.suffixes)}
     for plugin in plugin_names(READERS):
         name = plugin.lower().lstrip(".")
@@ -110,7 +111,10 @@ def formats() -> tuple[Format, ...]:
                 f"{plugin_version(READERS, plugin)} has a reader for .{name}, which Recto reads itself",
                 hint="Uninstall the plugin, or rename its entry point.",
             )
-        by_name[name] = Format(name, (f".{name}",), _plugin_reader(plugin), plugin, common=True)
+        format = Format(name, (f".{name}",), _plugin_reader(plugin), plugin, common=True)
+        if plugin in volumes:
+            format = replace(format, largest=_LARGEST_VOLUME, split=_plugin_splitter(plugin))
+        by_name[name] = format
     return tuple(by_name.values())
 
 
@@ -134,6 +138,16 @@ def _plugin_reader(plugin: str) -> Reader:
     return read
 
 
+def _plugin_splitter(plugin: str) -> Callable[[bytes], Volume]:
+    def split(data: bytes) -> Volume:
+        volume = load_splitter(plugin)(data)
+        if not isinstance(volume, Volume):
+            raise TypeError(f"the plugin returned {type(volume).__name__} instead of a Volume")
+        return volume
+
+    return split
+
+
 def page_suffixes() -> tuple[str, ...]:
     """Return the suffixes of all files that can be pages."""
     return tuple(suffix for format in formats() if format.is_available for suffix in format.suffixes)
@@ -142,8 +156,9 @@ def page_suffixes() -> tuple[str, ...]:
 def skip_advice(suffix: str) -> str:
     """Return what to do about files that cannot be pages, by their suffix; "" if they hold no text."""
     for format in formats():
-        if suffix in format.suffixes and not format.is_available:
-            return f"reading them needs the extra `{format.extra}`: {install_command(format.extra)}"
+        if suffix in format.suffixes:
+            needed = f"reading them needs the extra `{format.extra}`: {install_command(format.extra)}"
+            return "" if format.is_available else needed
     return next((advice for suffixes, advice in _NOT_READ.items() if suffix in suffixes), "")
 
 

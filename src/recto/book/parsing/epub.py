@@ -67,7 +67,7 @@ class _Reader:
         folder = posixpath.dirname(path)
         items = {item.get("id", ""): item for item in _named(package, "item")}
         titles = self._titles(items, folder)
-        title = next((_words(one) for one in _named(package, "title")), "")
+        title = next((_words(element) for element in _named(package, "title")), "")
         parts: dict[str, Part] = {}
         section, groups = "", {above for _, above in titles.values()}
         for reference in list(_named(package, "itemref"))[:_MOST_PAGES]:
@@ -103,7 +103,7 @@ class _Reader:
             return {}
         titles: dict[str, tuple[str, str]] = {}
         tree = self._xml(path)
-        contents = next((one for one in _named(tree, "nav") if "toc" in _kind(one)), tree)
+        contents = next((nav for nav in _named(tree, "nav") if "toc" in _kind(nav)), tree)
         for label, target, above in list(_entries(contents))[:_MOST_ENTRIES_OF_NAVIGATION]:
             page = _inside(posixpath.dirname(path), target.partition("#")[0])
             titles.setdefault(page, (label, above))
@@ -143,7 +143,7 @@ class _Reader:
 
 def _named(tree: Element, name: str) -> Iterator[Element]:
     """Yield the elements of a name in any namespace."""
-    return (one for one in tree.iter() if _local(one) == name)
+    return (element for element in tree.iter() if _local(element) == name)
 
 
 def _body(document: str) -> str:
@@ -185,8 +185,10 @@ def _entries(contents: Element) -> Iterator[tuple[str, str, str]]:
         element, above = stack.pop()
         outer = above
         if _local(element) in ("li", "navPoint"):
-            label = next((one for one in element.iter() if _local(one) in ("a", "span", "navLabel")), None)
-            link = next((one for one in element.iter() if _local(one) in ("a", "content")), None)
+            label = next(
+                (inner for inner in element.iter() if _local(inner) in ("a", "span", "navLabel")), None
+            )
+            link = next((inner for inner in element.iter() if _local(inner) in ("a", "content")), None)
             target = (link.get("href") or link.get("src") or "") if link is not None else ""
             words = _words(label)[:500] if label is not None else ""
             if words and target:

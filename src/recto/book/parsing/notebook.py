@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from recto._util.text import encodable
-from recto.book.parsing.dialects import MYST, plain_markdown
+from recto.book.parsing.extended_markdown import MYST, plain_markdown
 from recto.book.parsing.markdown import parse
 from recto.book.parsing.rendered import fenced
 from recto.types.book import Block, Document, Page, Section

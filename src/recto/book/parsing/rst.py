@@ -16,7 +16,7 @@ from docutils import nodes, utils
 from docutils.core import publish_doctree
 from docutils.parsers.rst import Directive, Parser, directives, states
 
-from recto.book.parsing.dialects import DIRECTIVE_TITLES, VERSIONS, role_text
+from recto.book.parsing.extended_markdown import DIRECTIVE_TITLES, VERSIONS, role_text
 from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table, ticks
 from recto.types.book import Document, Page
 
@@ -264,7 +264,11 @@ class _Renderer:
             return []
         if kind in _INVISIBLE:
             return []
-        line = node.line or next((one.line for one in node.findall() if getattr(one, "line", None)), 0) or 0
+        line = (
+            node.line
+            or next((inner.line for inner in node.findall() if getattr(inner, "line", None)), 0)
+            or 0
+        )
         anchors = [*self._pending, *sorted(node.get("ids", []), key=_is_numbered)]
         self._pending = []
         render = getattr(self, f"_{kind}", None)
@@ -272,8 +276,8 @@ class _Renderer:
         blocks: list[TextBlock] = render(node, level) if render else self._other(node, level)
         if blocks:
             blocks[0].source = (line or blocks[0].source[0], 0)
-            own = [(0, name) for name in dict.fromkeys(anchors)]
-            blocks[0].anchors = [*own, *(one for one in blocks[0].anchors if one not in own)]
+            labels = [(0, name) for name in dict.fromkeys(anchors)]
+            blocks[0].anchors = [*labels, *(anchor for anchor in blocks[0].anchors if anchor not in labels)]
         else:
             self._pending = anchors
         return blocks
@@ -336,9 +340,11 @@ class _Renderer:
     def _definition_list(self, node: Any, level: int) -> list[TextBlock]:
         items = []
         for child in node.children:
-            terms = [one for one in child.children if one.tagname in ("term", "field_name", "option_group")]
+            terms = [
+                term for term in child.children if term.tagname in ("term", "field_name", "option_group")
+            ]
             item = TextBlock("item", [" ".join(map(self._words, terms))])
-            item.anchors = [(0, name) for one in terms for name in one.get("ids", [])]
+            item.anchors = [(0, name) for term in terms for name in term.get("ids", [])]
             for body in child.children[len(terms) :]:
                 if body.tagname != "classifier" and (blocks := self.children(body, level + 1)):
                     item.append(indented(joined("item", blocks), ": "))
@@ -374,7 +380,7 @@ class _Renderer:
 
     def _table(self, node: Any, level: int) -> list[TextBlock]:
         rows: list[list[str]] = []
-        for row in node.findall(lambda one: one.tagname == "row"):
+        for row in node.findall(lambda element: element.tagname == "row"):
             cells = []
             for entry in row.children:
                 text = " ".join(block.as_cell() for block in self.children(entry, level + 1))

@@ -10,13 +10,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recto import plugins
 from recto.errors import InvalidArgument, missing_extra
 from recto.plugins import Notify
 from recto.protocols import Source
 from recto.settings import SAMPLE_COLLECTION, Settings, load_settings
+
+if TYPE_CHECKING:
+    from recto.book.sources.website.crawl import WebsiteSource
 
 SAMPLE = Path(__file__).parents[2] / "sample" / "docs"
 WEBSITE_SCHEMES = ("http", "https")
@@ -44,12 +47,12 @@ class SourceOptions:
     def stated(self) -> tuple[tuple[str, Any], ...]:
         """The options that are not the default."""
         defaults = SourceOptions()
-        values = [(one.name, getattr(self, one.name)) for one in fields(self)]
+        values = [(option.name, getattr(self, option.name)) for option in fields(self)]
         return tuple((name, value) for name, value in values if value != getattr(defaults, name))
 
     def repeating(self, recorded: Iterable[tuple[str, Any]]) -> SourceOptions:
         """Return these options, with recorded ones for those that are not stated."""
-        names = {one.name for one in fields(self)} - {name for name, _ in self.stated}
+        names = {option.name for option in fields(self)} - {name for name, _ in self.stated}
         return replace(self, **{name: value for name, value in recorded if name in names})
 
 
@@ -80,7 +83,9 @@ def open_source(
         _refuse(options, _ON_DISK, "books on disk")
         _check_range("--max-pages", options.max_pages, 1, 1_000_000)
         _check_range("--delay", options.delay, 0, 60)
-        return _recorded(_open_website(location, options, cache, notify), options)
+        website = _open_website(location, options, cache, notify)
+        website.info = replace(website.info, options=_recorded(options))
+        return website
     _refuse(options, _CRAWLING, "websites")
     if scheme and (scheme in plugins.plugin_names(plugins.SOURCES) or "://" in location):
         _refuse(options, _ON_DISK, "books on disk")
@@ -90,15 +95,15 @@ def open_source(
     from recto.book.sources.tree import open_book
 
     site = SiteOptions(**{name.removeprefix("site_"): value for name, value in options.stated})
-    return _recorded(open_book(Path(location), site), options)
-
-
-def _recorded(source: Source, options: SourceOptions) -> Source:
-    """Record the options that a source was opened with: they are stored with its index."""
-    # An empty text is the default of all options, except that an empty route is the root of the site.
-    stated = tuple(pair for pair in options.stated if pair[1] != "" or pair[0] == "route_base_path")
-    source.index_options = stated  # type: ignore[attr-defined]
+    source = open_book(Path(location), site)
+    source.info = replace(source.info, options=_recorded(options))
     return source
+
+
+def _recorded(options: SourceOptions) -> tuple[tuple[str, Any], ...]:
+    """Return the options that are stored with the index."""
+    # An empty text is the default of all options, except that an empty route is the root of the site.
+    return tuple(pair for pair in options.stated if pair[1] != "" or pair[0] == "route_base_path")
 
 
 def sample_source() -> Source:
@@ -108,7 +113,7 @@ def sample_source() -> Source:
     return MarkdownTree(SAMPLE, book=SAMPLE_COLLECTION)
 
 
-def _open_website(url: str, options: SourceOptions, cache: Path | None, notify: Notify) -> Source:
+def _open_website(url: str, options: SourceOptions, cache: Path | None, notify: Notify) -> WebsiteSource:
     from hashlib import sha256
 
     try:

@@ -78,7 +78,7 @@ def _glob(pattern: str, *, braces: bool = True) -> MatchesParts:
     """
     pattern = pattern[:_LONGEST_PATTERN].replace("[^", "[!")
     expanded = _expand_braces(pattern) if braces else [pattern]
-    globs = [[_compiled(part) for part in one.split("/")] for one in expanded]
+    globs = [[_compiled(part) for part in alternative.split("/")] for alternative in expanded]
     return lambda parts: any(_parts_match(glob, parts) for glob in globs)
 
 
@@ -118,9 +118,9 @@ def _expand_braces(pattern: str) -> list[str]:
     expanded = [pattern]
     for _ in range(_DEEPEST_BRACES):
         alternatives: dict[str, None] = {}  # a set that keeps their order
-        for one in expanded:
+        for alternative in expanded:
             # Text and the content of braces in turn: "a{b,c}d" is split into "a", "b,c" and "d".
-            parts = _INNER_BRACES.split(one)
+            parts = _INNER_BRACES.split(alternative)
             choices = [part.split(",") if index % 2 else [part] for index, part in enumerate(parts)]
             if len(alternatives) + prod(map(len, choices)) > _MOST_ALTERNATIVES:
                 return [pattern]
@@ -279,8 +279,8 @@ class PageDirectory:
             here = self._name(Path(folder))
             names[:] = [name for name in names if self.rules.enters(here + name)]
             for link in (name for name in names if Path(folder, name).is_symlink()):
-                shown = _printable(self.prefix + here + link)
-                self.notes.append(f"{shown}/ is a symbolic link to a directory; such links are not followed.")
+                name = _printable(self.prefix + here + link)
+                self.notes.append(f"{name}/ is a symbolic link to a directory; such links are not followed.")
             yield from (here + name for name in files)
 
     def _name(self, folder: Path) -> str:
@@ -411,11 +411,11 @@ def module_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> di
             if titles.get(module):
                 continue
             top = book_file.module_directory(name)
-            own = not directory.prefix and module == (short_name(top) if top else ROOT_MODULE)
-            label = directory.rules.label(top) if own and top else ""
+            is_own = not directory.prefix and module == (short_name(top) if top else ROOT_MODULE)
+            label = directory.rules.label(top) if is_own and top else ""
             folder = f"{book_file.edition}{book_file.module_root}{top}".rstrip("/")
-            title = label or sections.get(module, "") or (directory.index_title(folder) if own else "")
-            titles[module] = title or (root_title if own and not top else humanised(module))
+            title = label or sections.get(module, "") or (directory.index_title(folder) if is_own else "")
+            titles[module] = title or (root_title if is_own and not top else humanised(module))
     return titles
 
 
@@ -442,7 +442,7 @@ def _section_titles(directories: Sequence[tuple[PageDirectory, Navigation]]) -> 
     owners = Counter(path for module, paths in most.items() for path in paths if module != ROOT_MODULE)
     titles = {}
     for module, paths in most.items():
-        own = [path for path in paths if owners[path] == (module != ROOT_MODULE)]
-        if own:
-            titles[module] = min(own, key=len)[-1]
+        candidates = [path for path in paths if owners[path] == (module != ROOT_MODULE)]
+        if candidates:
+            titles[module] = min(candidates, key=len)[-1]
     return titles

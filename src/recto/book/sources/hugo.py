@@ -70,10 +70,14 @@ class HugoSite(Site):
         languages = _lower(config.get("languages"))
         if language != default and language.lower() not in languages:
             raise unknown_choice(f"There is no locale {language} of this site", language, languages)
-        own = _lower(languages.get(language.lower()))
-        content = text_of(own, "contentdir") or text_of(config, "contentdir") or _mounted(config, language)
+        language_config = _lower(languages.get(language.lower()))
+        content = (
+            text_of(language_config, "contentdir")
+            or text_of(config, "contentdir")
+            or _mounted(config, language)
+        )
         self.root = self.directory / (content or "content")
-        self.title = text_of(own, "title") or self.title
+        self.title = text_of(language_config, "title") or self.title
         in_subdirectory = language != default or config.get("defaultcontentlanguageinsubdir") is True
         self._prefix = f"{language}/" if in_subdirectory and languages else ""
         self._languages = {key for key in languages if key != language.lower()} | ({default} - {language})
@@ -123,9 +127,12 @@ class HugoSite(Site):
         """Return what a section states for the pages below it."""
         values = self.head(f"{section}_index.md").get("cascade")
         merged: dict[str, Any] = {}
-        for one in values if isinstance(values, list) else [values]:
-            if isinstance(one, dict) and not one.get("target") and not one.get("_target"):
-                merged |= {**one, **(one["params"] if isinstance(one.get("params"), dict) else {})}
+        for cascade in values if isinstance(values, list) else [values]:
+            if isinstance(cascade, dict) and not cascade.get("target") and not cascade.get("_target"):
+                merged |= {
+                    **cascade,
+                    **(cascade["params"] if isinstance(cascade.get("params"), dict) else {}),
+                }
         return merged if name != f"{section}_index.md" or "build" in merged else {}
 
     def address(self, name: str, head: dict[str, Any]) -> str:
@@ -161,8 +168,8 @@ class HugoSite(Site):
 
     def _sort_key(self, name: str) -> list[tuple[float, str]]:
         folders = [f"{section}_index.md" for section in _sections_above(name)][::-1][1:]
-        own = [] if name.endswith("_index.md") else [name]
-        return [self._weight(one) for one in (*folders, *own)]
+        page = [] if name.endswith("_index.md") else [name]
+        return [self._weight(part) for part in (*folders, *page)]
 
     def _weight(self, name: str) -> tuple[float, str]:
         head = self.head(name)
@@ -229,8 +236,8 @@ def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
     directives, fences = [], list[str]()
     for match in _SHORTCODE.finditer(text):
         if match["comment"]:  # an example: it is shown without the marks of the comment
-            shown = re.sub(r"/\*|\*/", "", match[0])
-            directives.append(Directive(*match.span(), new=shown))
+            literal = re.sub(r"/\*|\*/", "", match[0])
+            directives.append(Directive(*match.span(), new=literal))
             continue
         start, end, prefix = whole_line(text, *match.span())
         name, arguments = match["name"], list(_arguments(match["arguments"]))
@@ -259,9 +266,9 @@ def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
         elif name in ("ref", "relref"):
             directives.append(Directive(*match.span(), new=next((value for _, value in arguments), "")))
         else:
-            shown = ". ".join(value for key, value in arguments if key in _SHOWN and value)
+            label = ". ".join(value for key, value in arguments if key in _SHOWN and value)
             words = [value for key, value in arguments if not key and match["mark"] == "%" and " " in value]
-            new = (prefix or "") + (shown or " ".join(words[:1]))
+            new = (prefix or "") + (label or " ".join(words[:1]))
             directives.append(_line(text, start, end, prefix, new))
     return in_order(directives)
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from recto._util.markdown import code_fences
 from recto._util.text import plural
 from recto.book.parsing import MARKDOWN, MDX
 from recto.book.parsing.frontmatter import split_front_matter
-from recto.book.parsing.markdown.text import code_fences
 from recto.book.sources.options import is_inside
 
 _DEEPEST = 10  # files within files
@@ -209,8 +209,11 @@ class Includes:
 
 def notes(includes: Sequence[Includes]) -> list[str]:
     """Return notes on how many files were included and which were not."""
-    resolved, pages = sum(one.resolved for one in includes), sum(one.pages for one in includes)
-    unresolved = [line for one in includes for line in one.unresolved]
+    resolved, pages = (
+        sum(expander.resolved for expander in includes),
+        sum(expander.pages for expander in includes),
+    )
+    unresolved = [line for expander in includes for line in expander.unresolved]
     lines = [f"{plural(resolved, 'included file')} resolved in {plural(pages, 'page')}."] * bool(resolved)
     if unresolved:
         more = f", and {len(unresolved) - _SHOWN} more" if len(unresolved) > _SHOWN else ""
@@ -304,8 +307,8 @@ def find_containers(text: str) -> list[Directive]:
         if in_code(mark.start()):
             continue
         kind, title = mark["kind"] or "", (mark["label"] or mark["title"] or "").strip()
-        shown = title or ("" if kind in _SILENT else kind.capitalize())
-        new = f"{mark['prefix']}**{shown}**\n\n" if shown else ""
+        label = title or ("" if kind in _SILENT else kind.capitalize())
+        new = f"{mark['prefix']}**{label}**\n\n" if label else ""
         directives.append(Directive(mark.start(), min(mark.end() + 1, len(text)), new=new))
     return directives
 

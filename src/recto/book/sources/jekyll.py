@@ -136,10 +136,10 @@ class JekyllSite(Site):
     def _default_permalink(self, name: str, kind: str) -> str:
         """Return the permalink that the configuration states for a directory, the nearest one."""
         defaults, stated_for = self._config.get("defaults"), dict[str, str]()
-        for one in defaults if isinstance(defaults, list) else ():
-            path, type = text_of(one, "scope", "path").strip("/"), text_of(one, "scope", "type")
+        for default in defaults if isinstance(defaults, list) else ():
+            path, type = text_of(default, "scope", "path").strip("/"), text_of(default, "scope", "type")
             if type in ("", kind) and (not path or f"{name}/".startswith(f"{path}/")):
-                stated_for[path] = text_of(one, "values", "permalink")
+                stated_for[path] = text_of(default, "values", "permalink")
         return next((stated_for[path] for path in sorted(stated_for, key=len)[::-1] if stated_for[path]), "")
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
@@ -165,8 +165,12 @@ class JekyllSite(Site):
             elif tag in ("link", "post_url"):
                 yield Directive(*match.span(), new=path)
             elif tag != "comment":
-                shown = (one[2] or one[3] for one in _ARGUMENT.finditer(arguments) if one[1] in _SHOWN)
-                words = ". ".join(filter(None, shown))
+                texts = (
+                    argument[2] or argument[3]
+                    for argument in _ARGUMENT.finditer(arguments)
+                    if argument[1] in _SHOWN
+                )
+                words = ". ".join(filter(None, texts))
                 yield Directive(*match.span(), new=words or self._value(match["output"] or "", file))
 
     def _value(self, output: str, file: Path) -> str:
@@ -196,7 +200,7 @@ def _path(head: dict[str, Any], titled: Mapping[str | None, list[dict[str, Any]]
     path = [head]
     while (parent := stated(path[0], "parent")) and len(path) < _DEEPEST:
         named = titled.get(parent, [])
-        nearest = [one for one in named if one.get("parent") == path[0].get("grand_parent")] or named
+        nearest = [page for page in named if page.get("parent") == path[0].get("grand_parent")] or named
         if not nearest:
             break
         path.insert(0, nearest[0])

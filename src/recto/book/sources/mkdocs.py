@@ -137,17 +137,17 @@ class MkDocsSite(Site):
         if self._translations.has_fallback and default not in locales:
             editions.append(self._edition(locales[0], default, self._translations))
         return [
-            PageDirectory(self.root, one, self.bounds, below, includes=Includes(self.find, self.bounds))
-            for one in editions
+            PageDirectory(self.root, edition, self.bounds, below, includes=Includes(self.find, self.bounds))
+            for edition in editions
         ]
 
     def _edition(self, locale: str, files_of: str, translations: _Translations) -> MkDocsSite:
         """Return the rules of a locale for the files of the same or of the default locale."""
-        own = copy(self)
-        own.language, own.files_of = locale, files_of
+        rules = copy(self)
+        rules.language, rules.files_of = locale, files_of
         edition = f"{files_of}/" if translations.by_folder else ""
-        own.book_file = replace(self.book_file, edition=edition)
-        return own
+        rules.book_file = replace(self.book_file, edition=edition)
+        return rules
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find included files."""
@@ -198,7 +198,9 @@ class MkDocsSite(Site):
         if not self.locales:
             return ()
         others = self.locales[1:] if translations.has_fallback and self.language == self.locales[0] else ()
-        return self.language, *(one for one in others if not self.exists(translations.file(plain, one)))
+        return self.language, *(
+            locale for locale in others if not self.exists(translations.file(plain, locale))
+        )
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page: a directory, or a file without `use_directory_urls`."""
@@ -248,10 +250,16 @@ def _translations(options: dict[str, Any]) -> _Translations | None:
     languages, stated = options.get("languages"), options.get("default_language")
     if isinstance(languages, dict):  # before version 1 of the plugin
         languages = [{"locale": name, "default": name == stated} for name in languages]
-    listed = [one for one in (languages if isinstance(languages, list) else []) if isinstance(one, dict)]
-    listed = sorted(listed, key=lambda one: one.get("default") is not True)
-    names = [one["locale"] for one in listed if isinstance(one.get("locale"), str)]
-    unpublished = tuple(one["locale"] for one in listed if one.get("build") is False and "locale" in one)
+    listed = [
+        language
+        for language in (languages if isinstance(languages, list) else [])
+        if isinstance(language, dict)
+    ]
+    listed = sorted(listed, key=lambda language: language.get("default") is not True)
+    names = [language["locale"] for language in listed if isinstance(language.get("locale"), str)]
+    unpublished = tuple(
+        language["locale"] for language in listed if language.get("build") is False and "locale" in language
+    )
     built = tuple(name for name in names if name not in unpublished)
     by_folder, fallback = options.get("docs_structure") == "folder", options.get("fallback_to_default")
     return _Translations(built, unpublished, by_folder, fallback is not False) if built else None
@@ -346,8 +354,8 @@ class MkDocsIncludes:
         for syntax, find in used.items():
             for directive in find(text, in_code, syntax in self.bases):
                 near = (file.parent,) if syntax == _TAGS and directive.path.startswith(".") else ()
-                own = (folder or file.parent for folder in self.bases.get(syntax, ()))
-                bases = dict.fromkeys((*near, *own, *self.usual[:2], file.parent, *self.usual[2:]))
+                stated = (folder or file.parent for folder in self.bases.get(syntax, ()))
+                bases = dict.fromkeys((*near, *stated, *self.usual[:2], file.parent, *self.usual[2:]))
                 counted = syntax in self.bases or not in_code(directive.start)
                 directives.append(replace(directive, bases=tuple(bases), counted=counted))
         return in_order(directives)

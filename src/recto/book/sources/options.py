@@ -115,8 +115,10 @@ class SiteOptions:
 
     def over(self, other: SiteOptions) -> SiteOptions:
         """Return these options, with `other` for those that are not stated."""
-        own = {one.name: getattr(self, one.name) for one in fields(self)}
-        return replace(other, **{name: own[name] for name in own if own[name] != getattr(NO_OPTIONS, name)})
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        return replace(
+            other, **{name: values[name] for name in values if values[name] != getattr(NO_OPTIONS, name)}
+        )
 
 
 NO_OPTIONS = SiteOptions()
@@ -183,7 +185,7 @@ def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFil
         ) from error
     _check_keys(path, "", data, ("site", "modules"))
     site, modules = _table(path, data, "site"), _table(path, data, "modules")
-    _check_keys(path, "site.", site, (*(one.name for one in fields(SiteOptions)), "exclude"))
+    _check_keys(path, "site.", site, (*(option.name for option in fields(SiteOptions)), "exclude"))
     exclude = _texts(path, "site.exclude", site.pop("exclude", []))
     for key, value in site.items():
         if key == "trailing_slash" and not isinstance(value, bool):
@@ -195,7 +197,10 @@ def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFil
     return BookFile(
         options.over(SiteOptions(**site)),
         exclude,
-        {name.strip().lower(): tuple(one.strip("/") for one in given) for name, given in folders_of.items()},
+        {
+            name.strip().lower(): tuple(folder.strip("/") for folder in folders)
+            for name, folders in folders_of.items()
+        },
     )
 
 
@@ -241,9 +246,9 @@ def check_url(url: str, origin: str) -> str:
     return url
 
 
-def unknown_choice(message: str, asked: str, names: Collection[str]) -> ConfigurationError:
+def unknown_choice(message: str, requested: str, names: Collection[str]) -> ConfigurationError:
     """Return the error for a version or a language that a site does not have."""
-    guess = nearest(asked, list(names))
+    guess = nearest(requested, list(names))
     hint = f"Did you mean {guess}? " if guess else ""
     return ConfigurationError(message, hint=f"{hint}The site has: {', '.join(names) or 'only one'}.")
 

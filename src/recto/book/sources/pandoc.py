@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from recto._util.markdown import code_fences
 from recto.book.parsing.markdown.headings import heading_texts, slugger
-from recto.book.parsing.markdown.text import code_fences
 from recto.book.sources.directory import any_of
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, find_containers, in_order, whole_line
@@ -51,13 +51,17 @@ class QuartoSite(Site):
         self.url = text_of(site, "site-url")
         self.set_logo(text_of(site, "favicon"))
         render = texts_of(get(project, "render"))
-        self._rendered = any_of([one for one in render if not one.startswith("!")] or ["**"])
-        self._not_rendered = any_of(one.removeprefix("!") for one in render if one.startswith("!"))
+        self._rendered = any_of([pattern for pattern in render if not pattern.startswith("!")] or ["**"])
+        self._not_rendered = any_of(
+            pattern.removeprefix("!") for pattern in render if pattern.startswith("!")
+        )
         self.only_listed = kind == "book"
         sidebars = get(site, "sidebar")
-        contents = [get(one, "contents") for one in (sidebars if isinstance(sidebars, list) else [sidebars])]
+        contents = [
+            get(sidebar, "contents") for sidebar in (sidebars if isinstance(sidebars, list) else [sidebars])
+        ]
         lists = (get(site, "chapters"), get(site, "appendices"), *contents)
-        self.list_pages(entry for one in lists for entry in _entries(one, ()))
+        self.list_pages(entry for entries in lists for entry in _entries(entries, ()))
 
     def file_of(self, target: str) -> str | None:
         """Return the name of a page, which may begin with a slash."""
@@ -101,8 +105,8 @@ class QuartoSite(Site):
             for match in _CALLOUT.finditer(text):
                 if not in_code(match.start()):
                     kind, title = _KIND.search(match["attributes"]), _TITLE.search(match["attributes"])
-                    shown = title[1] if title else kind[1].capitalize() if kind else ""
-                    new = f"{match['prefix']}**{shown}**\n\n" if shown else ""
+                    label = title[1] if title else kind[1].capitalize() if kind else ""
+                    new = f"{match['prefix']}**{label}**\n\n" if label else ""
                     directives.append(Directive(match.start(), min(match.end() + 1, len(text)), new=new))
             directives += find_containers(text)
         return in_order(directives)
@@ -117,7 +121,7 @@ def _entries(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
             file = _first_text(item, "href", "file", "part", "section")
             title = _first_text(item, "text", "section", "part")
             lists = (item.get(key) for key in ("chapters", "contents"))
-            below = next((one for one in lists if isinstance(one, list)), None)
+            below = next((item for item in lists if isinstance(item, list)), None)
             inner = (*sections, title) if below and title and "." not in title else sections
             if "." in file:
                 yield file, text_of(item, "text"), inner

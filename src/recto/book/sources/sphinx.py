@@ -136,10 +136,10 @@ class SphinxSite(Site):
             self._autodoc += len(_AUTODOC.findall(text))
             trees = list(_toctrees(text)) if "toctree" in text else []
             title = _title(text) if trees and document != self.first else ""
-            own = (*sections, title) if title else sections
-            yield name, "", own
+            above = (*sections, title) if title else sections
+            yield name, "", above
             below = [
-                (target, (*own, caption) if caption else own)
+                (target, (*above, caption) if caption else above)
                 for caption, entries in trees
                 for entry in entries
                 for target in self._targets(entry, document)
@@ -173,19 +173,19 @@ class SphinxSite(Site):
 
     def _substituted(self, text: str) -> Iterator[Directive]:
         """Find the names for which the configuration or the front matter has a text."""
-        own = get(split_front_matter(text)[0], "myst", "substitutions")
-        values = {**self._substitutions, **(own if isinstance(own, dict) else {})}
+        page_values = get(split_front_matter(text)[0], "myst", "substitutions")
+        values = {**self._substitutions, **(page_values if isinstance(page_values, dict) else {})}
         in_code, added = code_ranges(text), 0
-        for one in _SUBSTITUTION.finditer(text):
-            value = values.get(one["name"]) if one["name"] else None
-            if not isinstance(value, str | int | float) or in_code(one.start()):
+        for substitution in _SUBSTITUTION.finditer(text):
+            value = values.get(substitution["name"]) if substitution["name"] else None
+            if not isinstance(value, str | int | float) or in_code(substitution.start()):
                 continue
-            is_block = whole_line(text, *one.span())[2] is not None
+            is_block = whole_line(text, *substitution.span())[2] is not None
             new = str(value).strip() if is_block else " ".join(str(value).split())
             added += len(new) + _CHARGE
             if added > _LARGEST:
                 return
-            yield Directive(*one.span(), new=new)
+            yield Directive(*substitution.span(), new=new)
 
 
 class JupyterBookSite(SphinxSite):
@@ -205,7 +205,9 @@ class JupyterBookSite(SphinxSite):
         file = config_file.with_name("_config.yml")
         config = self.read_yaml(file) if file.is_file() else {}
         values = (config.get("parse"), get(config, "sphinx", "config"))
-        self.set_options({key: one[key] for one in values if isinstance(one, dict) for key in one})
+        self.set_options(
+            {key: options[key] for options in values if isinstance(options, dict) for key in options}
+        )
         self.suffixes = (".md", ".ipynb", ".rst")
         self.title = text_of(config, "title")
         self.url = text_of(config, "html", "baseurl") or self.url
@@ -239,8 +241,8 @@ class MystSite(Site):
             return ""
         folder, slash, file = name.rpartition("/")
         parts = [
-            re.sub(r"[^a-z0-9-]+", "-", re.sub(r"^\d+[-_.]", "", one.lower())).strip("-")
-            for one in [*folder.split("/"), file.rpartition(".")[0]]
+            re.sub(r"[^a-z0-9-]+", "-", re.sub(r"^\d+[-_.]", "", part.lower())).strip("-")
+            for part in [*folder.split("/"), file.rpartition(".")[0]]
         ]
         return "/".join(filter(None, parts)) if self._folders and slash else parts[-1]
 
@@ -378,7 +380,7 @@ def _python_object(name: str, text: str) -> str:
         heads = list(re.finditer(definition, inside, re.MULTILINE))
         if not heads:
             return ""
-        head = min(heads, key=lambda one: len(one[1]))  # the outermost one
+        head = min(heads, key=lambda head: len(head[1]))  # the outermost one
         outside = rf"^(?![ \t]{{{len(head[1]) + 1}}}|[ \t]*$|[ \t]*[)\]}}])"
         outer = re.compile(outside, re.MULTILINE).search(inside, head.end())
         start, end = head.start(), outer.start() if outer else len(inside)

@@ -105,8 +105,8 @@ def _read_summary(text: str) -> Iterator[Entry]:
         above = [(depth, upper) for depth, upper in above if depth < indent]
         path = unquote(line["path"].strip("<>")).partition("#")[0].removeprefix("./")
         listed = line[0].lstrip()[0] in "-*+"
-        own = (title,) if listed and not above and not part else ()
-        yield path, title, (*filter(None, [part]), *(upper for _, upper in above), *own)
+        chapter = (title,) if listed and not above and not part else ()
+        yield path, title, (*filter(None, [part]), *(upper for _, upper in above), *chapter)
         above.append((indent, title))
 
 
@@ -155,16 +155,16 @@ class NextraSite(Site):
         if len(sections) > _DEEPEST:
             return
         meta, entries = self._meta(folder), list(folder.iterdir())
-        folders = {one.name for one in entries if one.is_dir() and not one.is_symlink()}
+        folders = {entry.name for entry in entries if entry.is_dir() and not entry.is_symlink()}
         folders -= {name for name in folders if name.startswith((".", "_", "node_modules"))}
-        names = folders | {one.stem for one in entries if one.name.endswith(self.suffixes)}
+        names = folders | {entry.stem for entry in entries if entry.name.endswith(self.suffixes)}
         unlisted = sorted(names - set(meta), key=lambda name: (name != "index", name))
         for key in (*(key for key in meta if key in names), *unlisted):
             value = meta.get(key)
             title = value if isinstance(value, str) else text_of(value, "title")
             files = (folder / f"{key}{end}" for end in (".mdx", ".md"))
             inner = (*sections, title or key.replace("-", " ").capitalize()) if key in folders else sections
-            if file := next((one for one in files if one.is_file()), None):
+            if file := next((file for file in files if file.is_file()), None):
                 yield file.relative_to(self.root).as_posix(), title, inner
             if key in folders:
                 yield from self._entries(folder / key, inner)

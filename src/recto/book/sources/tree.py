@@ -16,7 +16,7 @@ from recto._util.text import nearest, plural
 from recto.book.parsing import HTML, LARGEST_PAGE, MARKDOWN, MDX, format_of, skip_advice, suffix_list
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.html.tokens import read_head, split_site_name
-from recto.book.sources import docusaurus, mkdocs
+from recto.book.sources import mkdocs
 from recto.book.sources.directory import (
     Generator,
     Navigation,
@@ -26,6 +26,8 @@ from recto.book.sources.directory import (
     is_file,
     module_titles,
 )
+from recto.book.sources.docusaurus import DocusaurusSite
+from recto.book.sources.docusaurus.config import CONFIG_FILES, DocusaurusConfig
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
 from recto.book.sources.hugo import HugoSite
 from recto.book.sources.includes import Includes
@@ -48,16 +50,15 @@ from recto.book.sources.pandoc import BookdownSite, QuartoSite
 from recto.book.sources.sphinx import JupyterBookSite, MystSite, SphinxSite
 from recto.book.sources.summary import D2lBookSite, GitBookSite, MdBookSite, NextraSite
 from recto.book.sources.vite import StarlightSite, VitePressSite
-from recto.book.sources.volume import open_volume
+from recto.book.sources.volume import VolumeSource, open_volume
 from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
-from recto.protocols import Source
-from recto.types.book import Failure, Page
+from recto.types.book import BookInfo, Failure, Page
 
 SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
 GENERATORS: dict[str, type[Generator]] = {
     site.generator: site
     for site in (
-        docusaurus.DocusaurusSite,
+        DocusaurusSite,
         mkdocs.ZensicalSite,
         mkdocs.MkDocsSite,
         MdBookSite,
@@ -77,6 +78,7 @@ GENERATORS: dict[str, type[Generator]] = {
 }
 """The generators of sites, in the order in which they are tried."""
 NO_GENERATOR = "plain"
+NO_INFO = BookInfo()
 _DOCS = "docs/"
 _UNPUBLISHED = "the site does not publish them as pages; index their directory as a book of its own"
 _PAGE_TITLES = frozenset({"home", "introduction", "overview", "readme", "welcome", "contents", "preface"})
@@ -92,7 +94,7 @@ _NOT_PAGES = frozenset({"404", "search", "genindex", "py-modindex", "print", "to
 _MOST_FILES = 100_000  # that are looked at to find out whether a directory is a built site
 
 
-def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> Source:
+def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> BookTree | VolumeSource:
     """Open a book: a site if it has a configuration, else a plain tree; `options` override `recto.toml`."""
     check_url(options.url, "--site-url")
     with _readable(path):
@@ -124,7 +126,7 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
             book_file = read_book_file(location, options=options)
             rules = _BuiltSiteRules(book or book_name(location), book_file, location)
             directory = PageDirectory(location, rules, location)
-            return BookTree([directory], rules.book, location, title=rules.title)
+            return BookTree([directory], rules.book, location, info=BookInfo(rules.title))
         return MarkdownTree(path, book, options, _sites_below(location))
 
 
@@ -135,7 +137,7 @@ def _generators(name: str) -> list[type[Generator]]:
         guess = nearest(name, names)
         hint = f"Did you mean {guess}? " if guess else ""
         raise InvalidOption(f"There is no generator {name!r}", hint=f"{hint}There are: {', '.join(names)}.")
-    return [one for key, one in GENERATORS.items() if name in ("", key)]
+    return [generator for key, generator in GENERATORS.items() if name in ("", key)]
 
 
 def _config_file(folder: Path, generator: type[Generator]) -> Path | None:
@@ -148,7 +150,7 @@ def _config_file(folder: Path, generator: type[Generator]) -> Path | None:
 
 def _open_site(
     site: Path, location: Path, options: SiteOptions, book: str, generators: Sequence[type[Generator]]
-) -> Source | None:
+) -> BookTree | None:
     """Open a path as part of the site in a directory; return None if it is not part of one."""
     folder = location if location.is_dir() else location.parent
     for generator in generators:
@@ -160,10 +162,13 @@ def _open_site(
         opened = generator(config, book_file, name)
         if directories := opened.directories(location):
             _refuse_flags(options, location, opened.options)
-            title = book_file.options.title or opened.title
-            tree = BookTree(directories, name, location, opened.notes, title, opened.logo)
-            tree.versions, tree.locales = tuple(opened.versions), tuple(opened.locales)
-            return tree
+            info = BookInfo(
+                title=book_file.options.title or opened.title,
+                logo=opened.logo,
+                versions=tuple(opened.versions),
+                locales=tuple(opened.locales),
+            )
+            return BookTree(directories, name, location, opened.notes, info)
     return None
 
 
@@ -218,16 +223,12 @@ class BookTree:
         book: str,
         location: Path,
         notes: Sequence[str] = (),
-        title: str = "",
-        logo: str = "",
+        info: BookInfo = NO_INFO,
     ) -> None:
         """Find the files; raise an error if there are none."""
         self.book = book
-        self.title = title
-        self.logo = logo
+        self.info = info
         self.location = str(location)
-        self.versions: tuple[tuple[str, bool], ...] = ()
-        self.locales: tuple[str, ...] = ()
         with _readable(location):
             self._directories = [
                 (directory, directory.rules.navigation(directory.names())) for directory in directories
@@ -258,11 +259,6 @@ class BookTree:
             raise InvalidArgument(f"{problem} in {location}", hint=hint)
 
     @property
-    def unresolved_includes(self) -> int:
-        """The number of included files that could not be read in the last run."""
-        return sum(len(includes.unresolved) for includes in self._includes)
-
-    @property
     def included_files(self) -> dict[Path, tuple[int, int]]:
         """The files that pages included in the last run, with the time and size that they had."""
         return {file: seen for includes in self._includes for file, seen in includes.files.items()}
@@ -289,6 +285,8 @@ class BookTree:
                     self.failed.append(page)
                 else:
                     skipped[page] += 1
+        unresolved = sum(len(includes.unresolved) for includes in self._includes)
+        self.info = replace(self.info, unresolved_includes=unresolved)
         shared = [(url, count) for url, count in addresses.items() if count > 1]
         self.notes[:] = [
             *self._open_notes,
@@ -329,15 +327,16 @@ class MarkdownTree(BookTree):
 
     def _name_book(self, site: Path | None, directory: PageDirectory, book_file: BookFile) -> None:
         """Set title and logo as the site's configuration states them; else the first page gives the title."""
-        self.title = book_file.options.title
+        title, logo = book_file.options.title, ""
         if site is not None:
-            file = next(site / name for name in docusaurus.CONFIG_FILES if (site / name).is_file())
+            file = next(site / name for name in CONFIG_FILES if (site / name).is_file())
             with suppress(ConfigurationError):  # the configuration cannot be read
-                config = docusaurus.DocusaurusConfig(file, book_file.options)
-                self.title, self.logo = self.title or config.title(), config.logo()
-        if not self.title:
+                config = DocusaurusConfig(file, book_file.options)
+                title, logo = title or config.title(), config.logo()
+        if not title:
             title = directory.index_title(book_file.module_root.rstrip("/"))
-            self.title = "" if title.lower() in _PAGE_TITLES else title
+            title = "" if title.lower() in _PAGE_TITLES else title
+        self.info = BookInfo(title, logo)
 
 
 class _PlainRules(SiteRules):
@@ -381,7 +380,7 @@ class _PlainRules(SiteRules):
 
 
 def _is_site(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in docusaurus.CONFIG_FILES)
+    return any((folder / name).is_file() for name in CONFIG_FILES)
 
 
 def _is_built_site(location: Path) -> bool:

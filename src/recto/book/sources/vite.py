@@ -75,8 +75,8 @@ class VitePressSite(Site):
         self.left_out = texts_of(config.get("srcExclude"))
         self._set_rewrites(config.get("rewrites"))
         self.choose_locale(config.get("locales"))
-        own = get(config, "locales", self.book_file.options.locale or "root", "themeConfig", "sidebar")
-        sidebar = own or get(config, "themeConfig", "sidebar")
+        sidebar = get(config, "locales", self.book_file.options.locale or "root", "themeConfig", "sidebar")
+        sidebar = sidebar or get(config, "themeConfig", "sidebar")
         self.list_pages(_entries(sidebar, "", ()))
         if sidebar is not None and not self.sections:
             self.notes.append(
@@ -127,7 +127,7 @@ class VitePressSite(Site):
             directives += _files(text, self.root, file)
         if "{{" in text:
             in_code = code_ranges(text)
-            values = (one for one in _INTERPOLATION.finditer(text) if one["value"])
+            values = (match for match in _INTERPOLATION.finditer(text) if match["value"])
             directives += [Directive(*value.span()) for value in values if not in_code(value.start())]
         directives += [Directive(*code.span()) for code in _PLAYGROUND.finditer(text)]
         return in_order(directives)
@@ -218,9 +218,15 @@ class StarlightSite(Site):
         """Read the options of Starlight among the integrations."""
         config = self.read_javascript(config_file)
         listed = config.get("integrations")
-        integrations = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        integrations = (
+            [integration for integration in listed if isinstance(integration, dict)]
+            if isinstance(listed, list)
+            else []
+        )
         keys = ("sidebar", "title", "locales", "defaultLocale")
-        options = next((one for one in integrations if any(key in one for key in keys)), {})
+        options = next(
+            (integration for integration in integrations if any(key in integration for key in keys)), {}
+        )
         self.root = self.directory / (text_of(config, "srcDir") or "src") / "content" / "docs"
         self.title = text_of(options, "title")
         self.set_logo(text_of(options, "logo", "src"), text_of(options, "favicon"))

@@ -13,7 +13,7 @@ from recto._util.text import ROOT_MODULE, slug
 from recto.book.parsing import Format, format_of, skip_advice
 from recto.book.sources.options import SiteOptions, humanised, local_url
 from recto.errors import InvalidArgument, RectoError
-from recto.types.book import Failure, Page, Volume
+from recto.types.book import BookInfo, Failure, Page, Volume
 
 
 def volume_format(name: str) -> Format | None:
@@ -79,8 +79,7 @@ class VolumeSource:
         self._url = site if not site or site.endswith(file.suffix) else f"{site}/{quote(file.name)}"
         self.book = book or file.stem
         self.location = str(file)
-        self.title = options.title or volume.title or humanised(file.stem)
-        self.logo = ""
+        self.info = BookInfo(options.title or volume.title or humanised(file.stem))
         self.failed: list[Failure] = []
         self.notes = list(volume.notes)
 
@@ -91,4 +90,4 @@ class VolumeSource:
     def pages(self) -> Iterator[Page]:
         """Yield the pages in reading order."""
         for page in volume_pages(self._volume, self._file.name, self._format, self._url):
-            yield replace(page, module_title=page.module_title or self.title)
+            yield replace(page, module_title=page.module_title or self.info.title)

@@ -142,7 +142,7 @@ def watch(
         began = perf_counter()
         try:
             source = runner.open(path, chosen, notify, cached=False)
-            chosen = chosen.repeating(getattr(source, "index_options", ()))
+            chosen = chosen.repeating(source.info.options)
             report = run_index(runner, source)
         except RectoError as error:
             warn(f"{error}. {error.hint}".strip())

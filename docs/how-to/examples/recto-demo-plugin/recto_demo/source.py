@@ -9,7 +9,7 @@ from zipfile import ZipFile, is_zipfile
 
 from recto import InvalidArgument, Settings
 from recto.plugins import Notify
-from recto.types.book import Failure, Page
+from recto.types.book import BookInfo, Failure, Page
 
 FORMATS = {".md": "markdown", ".mdx": "mdx", ".rst": "rst"}
 
@@ -20,6 +20,7 @@ class ZipSource:
     def __init__(self, path: Path) -> None:
         self.book = path.stem
         self.location = f"zip:{path}"
+        self.info = BookInfo(title=path.stem)
         self.failed: list[Failure] = []
         self.notes: list[str] = []
         self._path = path

@@ -212,13 +212,13 @@ class _Renderer:
         ):
             return ""
         around = _around(node, _TAB_LEVELS)
-        labels = next((waiting for one in around if (waiting := self._labels.get(one.mem_id))), None)
+        labels = next((waiting for near in around if (waiting := self._labels.get(near.mem_id))), None)
         return labels.popleft() if labels else ""
 
     def _is_permalink(self, node: LexborNode, attributes: Attributes) -> bool:
         named = attributes.get("id") or attributes.get("name")
-        shown = node.text().translate(_INVISIBLE).strip()
-        return self._top.kind == "heading" and not named and shown in _PERMALINKS
+        visible = node.text().translate(_INVISIBLE).strip()
+        return self._top.kind == "heading" and not named and visible in _PERMALINKS
 
     def _inline(self, node: LexborNode, tag: str, attributes: Attributes) -> str:
         """Return the text of a line break, inline code or math."""
@@ -284,10 +284,10 @@ class _Renderer:
         if not text:
             self._pending = dict.fromkeys([*extra, *([frame.id] if frame.id else [])])
             return
-        own = frame.id or (extra[-1] if extra else "")
-        anchors = [(0, name) for name in dict.fromkeys((*extra, own)) if name]
+        anchor = frame.id or (extra[-1] if extra else "")
+        anchors = [(0, name) for name in dict.fromkeys((*extra, anchor)) if name]
         if len(self._frames) == 1:
-            block = TextBlock("heading", [text], anchors=anchors, level=frame.level, id=own)
+            block = TextBlock("heading", [text], anchors=anchors, level=frame.level, id=anchor)
         else:
             block = TextBlock("paragraph", [f"{'#' * frame.level} {text}"], anchors=anchors)
         self._top.blocks += [block, *frame.blocks]
@@ -360,7 +360,9 @@ def _number(attributes: Attributes, name: str) -> int:
 
 def _cell_text(blocks: list[TextBlock]) -> tuple[str, list[tuple[int, str]]]:
     """Return blocks as the text of a table cell, and their anchors."""
-    return " ".join(block.as_cell() for block in blocks), [one for block in blocks for one in block.anchors]
+    return " ".join(block.as_cell() for block in blocks), [
+        anchor for block in blocks for anchor in block.anchors
+    ]
 
 
 def _begins_with_heading(node: LexborNode) -> bool:

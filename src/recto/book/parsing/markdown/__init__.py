@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from recto._util.markdown import code_fences
 from recto.book.parsing.frontmatter import split_front_matter, stated
 from recto.book.parsing.markdown.headings import LONGEST_HEADING, heading_texts, slugger, split_explicit_id
-from recto.book.parsing.markdown.text import PageLines, code_fences
+from recto.book.parsing.markdown.text import PageLines
 from recto.types.book import AnchorStyle, Block, Document, Section
 
 if TYPE_CHECKING:

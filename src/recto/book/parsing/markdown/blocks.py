@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from recto.book.parsing.markdown.text import LONGEST_TAG, tag_end
+from recto.book.parsing.markdown.tags import LONGEST_TAG, tag_end
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

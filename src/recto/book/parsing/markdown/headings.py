@@ -43,22 +43,22 @@ def heading_texts(
     """Return the visible text of a heading, and the text for its anchor, with alt texts if `alt`."""
     if len(markdown) > LONGEST_HEADING or not _MARKUP.search(markdown):
         return markdown.strip(), markdown
-    shown, slugged = [], []
+    visible, slugged = [], []
     (inline,) = _heading_parser(mdx).parseInline(markdown, {"references": references or {}})
     for child in inline.children or ():
         if child.type in ("text", "code_inline", "math", "image"):
-            shown.append(child.content)
+            visible.append(child.content)
             if child.type == "text" and mdx:
                 # Docusaurus reads `:word` in a heading as a directive and omits it from the anchor.
                 slugged.append(_DIRECTIVE.sub("", child.content))
             elif child.type != "image" or alt:
                 slugged.append(child.content)
         elif child.type in ("softbreak", "hardbreak"):
-            shown.append(" ")
+            visible.append(" ")
             slugged.append("\n")
         elif child.type == "comment":
             slugged.append(child.content)
-    return "".join(shown).strip(), "".join(slugged)
+    return "".join(visible).strip(), "".join(slugged)
 
 
 @cache

@@ -1,40 +1,28 @@
-"""The lines of a page without tags, comments and other markup that readers do not see; labels of diagrams."""
+"""The lines of a page as they are stored: without tags, comments and other markup that readers do not see.
+
+`PageLines` has the lines as written. The parser calls `edit` for each block of the page, which replaces or
+drops lines but never moves them. Then `block` makes a block of the lines that are left, with the numbers that
+they have in the source.
+"""
 
 from __future__ import annotations
 
-import html
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from recto.book.parsing.markdown.diagrams import diagram_labels
 from recto.book.parsing.markdown.headings import SHORTCODE
+from recto.book.parsing.markdown.tags import TagReader, sentences, unescaped, without
 from recto.types.book import Block
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-LONGEST_TAG = 4_000
-_BUDGET = 1_000_000  # characters that may be searched for tag ends that do not exist
 _LONGEST = 200_000  # characters; a longer paragraph is generated, and too slow to edit
-_FENCE = re.compile(r"^[ \t>]*+(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`\s]*+)[^`\n]*+$", re.MULTILINE)
-_QUOTES = re.compile(r"[\"'`{}>]")
-_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*(?<!:))?(?=[\s/>{])")
-_SEEN = re.compile(r"\b(?:label|title|alt|summary|caption|header)=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
-_STRING = re.compile(r"(?:(?<![\w-])([\w-]+)\s*[=:]\s*\{?\s*)?(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)")
-_TECHNICAL = re.compile(r"\w*[cC]lass\w*|code|d|href|id|key|path|src|style|to|url")
-_WORD = re.compile(r"[^\W\d_]{2}")
 _DATA = re.compile(r"\s*export\s+const\s+\w+\s*=\s*[\[{]")
-_INLINE_TAG = re.compile(r"</?[a-z][^<>\n]*>")
-_EAST_ASIAN = re.compile(r"[\u3040-\u9fff\uac00-\ud7a3]{4}")
-_VALUE = re.compile(r"\bvalue=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
-_CHOICE = re.compile(r"\{[^{}]*\}")
-_PROPERTY = re.compile(r"\b(label|value)\s*:\s*(?:\"([^\"]*)\"|'([^']*)')")
-_ID = re.compile(r"\sid=(?:\{\s*)?(?:\"([^\"\s]+)\"|'([^'\s]+)'|([^\s\"'>{}/]+))")
-_NAME = re.compile(r"\sname=(?:\"([^\"\s]+)\"|'([^'\s]+)')")
-_SPACES = re.compile(r"[ \t]{2,}")
-_HIDDEN_ELEMENTS = ("script", "style", "template", "head")
 _HAS_MARKUP = re.compile(r"[&{]|<!--|8<-")
 _CODE = re.compile(r"`+")
 _INCLUDE = re.compile(r"[ \t>]*(?:\{!.*!(?:lines=[0-9 -]+)?\}|\{\*[ \t]*[^\s*{}]+\.\w.*\*\}|-+8<-+.*)[ \t]*")
@@ -50,53 +38,6 @@ _ATTRIBUTE_ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
 _ANCHOR = re.compile(r"\[\]\([^)]*\)\{:?[ \t]*#([\w:.-]+)[^{}]*\}")
 _NO_ALT = re.compile(r"(?:!\[\s*\]\([^()\n]*\)(?:\{[^{}]*\})?\s*)+")
 _PREFIX = re.compile(r"[ \t>]*")
-_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-
-
-def code_fences(text: str) -> Iterator[tuple[re.Match[str], re.Match[str] | None]]:
-    """Yield the opening and the closing line of each fence; an unclosed one has no closing line."""
-    opened: re.Match[str] | None = None
-    for line in _FENCE.finditer(text):
-        if opened is None:
-            opened = line
-        elif line["marks"].startswith(opened["marks"]) and not line[0].strip(" \t>`~"):
-            yield opened, line
-            opened = None
-    if opened is not None:
-        yield opened, None
-
-
-def tag_end(text: str, position: int) -> int | None:
-    """Return where a tag ends; quotes and braces in its attributes may hold a `>`."""
-    depth, quote = 0, ""
-    limit = min(len(text), position + LONGEST_TAG)
-    while match := _QUOTES.search(text, position, limit):
-        mark, position = match[0], match.end()
-        if quote:
-            quote = "" if mark == quote else quote
-        elif mark in "\"'`":
-            quote = mark
-        elif mark == "{":
-            depth += 1
-        elif mark == "}":
-            depth -= 1
-        elif depth <= 0:
-            return position
-    return None
-
-
-def _without(text: str, opening: str, closing: str, *, to_the_end: bool = False) -> str:
-    """Drop the text between two marks but keep its line ends; unclosed text stays unless `to_the_end`."""
-    kept, position = [], 0
-    folded = text.lower()
-    while (start := folded.find(opening, position)) >= 0:
-        end = folded.find(closing, start)
-        if end < 0 and not to_the_end:
-            break
-        end = len(text) if end < 0 else end + len(closing)
-        kept += [text[position:start], "\n" * text.count("\n", start, end)]
-        position = end
-    return "".join([*kept, text[position:]])
 
 
 def _code_spans(text: str) -> Iterator[tuple[int, int]]:
@@ -147,115 +88,19 @@ def _prose(lines: Sequence[str], *, mdx: bool, table: bool = False) -> list[str 
 def _without_markup(text: str, mdx: bool, table: bool) -> str:
     """Remove markup from text that is not code; the number of lines stays the same."""
     if "<!--" in text:
-        text = _without(SHORTCODE.sub(r"`\1`", text), "<!--", "-->")
+        text = without(SHORTCODE.sub(r"`\1`", text), "<!--", "-->")
     if mdx and "{/*" in text:
-        text = _without(text, "{/*", "*/}")
+        text = without(text, "{/*", "*/}")
     text = _unescaped_snippets(text)
     if "{{" in text or "{%" in text:
         text = _TEMPLATE.sub(_template_text, text)
-    return _unescaped(text.replace("&#124;", "\\|").replace("&vert;", "\\|") if table else text)
+    return unescaped(text.replace("&#124;", "\\|").replace("&vert;", "\\|") if table else text)
 
 
 def _template_text(tag: re.Match[str]) -> str:
     """Return the visible text of a template tag, if it has any."""
     text = _TEMPLATE_TEXT.search(tag[0])
     return (text[1] if text else "") + "\n" * tag[0].count("\n")
-
-
-def _sentences(code: str, known: str = "") -> str:
-    """Return the sentences in the strings of JSX or data, except one that is `known`, on their lines."""
-    shown: list[str] = []
-    position = 0
-    for string in _STRING.finditer(code):
-        start, end = string.start(string.lastindex or 0), string.end() - 1
-        if code[start - 2] == "(" or _TECHNICAL.fullmatch(string[1] or ""):  # an argument of a function
-            continue
-        text = _INLINE_TAG.sub("", code[start:end])
-        if text != known and _is_sentence(text):
-            shown += ["\n" * code.count("\n", position, start) or " ", text]
-            position = end
-    return "".join([*shown, "\n" * code.count("\n", position)])
-
-
-def _is_sentence(text: str) -> bool:
-    """Return whether a string is text for readers, not code, a name or an address."""
-    if text.startswith(("http://", "https://")) or any(mark in text for mark in ("=>", "{", "}", "</")):
-        return False
-    return sum(bool(_WORD.search(word)) for word in text.split()) > 2 or bool(_EAST_ASIAN.search(text))
-
-
-class _TagReader:
-    """Reads the tags of one page in order and remembers the labels of its tabs."""
-
-    def __init__(self) -> None:
-        self._labels: dict[str, str] = {}
-        self._budget = _BUDGET
-
-    def _tags(self, text: str) -> Iterator[tuple[re.Match[str], int]]:
-        """Yield each tag and where it ends; give up on a page with too many broken tags."""
-        position = 0
-        for tag in _TAG.finditer(text):
-            if tag.start() < position or self._budget < 0:
-                continue
-            end = tag_end(text, tag.end())
-            if end is None:
-                self._budget -= LONGEST_TAG
-            else:
-                position = end
-                yield tag, end
-
-    def words(self, text: str, *, components_only: bool = False) -> list[str]:
-        """Return the text of each line without tags and comments."""
-        text = _without(SHORTCODE.sub(r"`\1`", text), "<!--", "-->", to_the_end=True)
-        for name in _HIDDEN_ELEMENTS:
-            if f"<{name}" in text.lower():
-                text = _without(text, f"<{name}", f"</{name}>", to_the_end=True)
-        kept, position = [], 0
-        for match, end in self._tags(text):
-            if components_only and not (match[2] or "X")[0].isupper():
-                continue
-            tag = text[match.start() : end]
-            kept += [text[position : match.start()], self._shown(tag, match[2] or "")]
-            position = end
-        lines = _unescaped("".join([*kept, text[position:]])).split("\n")
-        if "<pre" in text.lower():
-            return [line.rstrip() for line in lines]
-        return [_SPACES.sub(" ", line).strip() for line in lines]
-
-    def _shown(self, tag: str, name: str) -> str:
-        """Return the visible text of a tag with as many lines: its label, and sentences of a component."""
-        label = self._label(tag, name)
-        component = name[:1].isupper() and name != "Tabs"
-        return f" {label} " + (_sentences(tag, label) if component else "\n" * tag.count("\n"))
-
-    def _label(self, tag: str, name: str) -> str:
-        """Return the visible label of a tag."""
-        if name == "Tabs":
-            for choice in _CHOICE.findall(tag[1:]):
-                pairs = {match[1]: match[2] or match[3] or "" for match in _PROPERTY.finditer(choice)}
-                if "value" in pairs:
-                    self._labels[pairs["value"]] = pairs.get("label", pairs["value"])
-            return ""
-        if seen := _SEEN.search(tag):
-            return seen[1] or seen[2] or ""
-        if name == "TabItem" and (value := _VALUE.search(tag)):
-            written = value[1] or value[2] or ""
-            return self._labels.get(written, written)
-        return ""
-
-    def ids(self, text: str) -> Iterator[tuple[int, str]]:
-        """Yield the ids of HTML tags (not components) with their line numbers, from zero."""
-        if "id=" not in text and "name=" not in text:
-            return
-        line = counted = 0
-        for tag, end in self._tags(text):
-            if tag[1] or not tag[2] or not tag[2][0].islower():
-                continue
-            attributes = text[tag.end() : end]
-            stated = _ID.search(attributes) or (_NAME.search(attributes) if tag[2] == "a" else None)
-            if stated:
-                line, counted = line + text.count("\n", counted, tag.start()), tag.start()
-                yield line, next(filter(None, stated.groups()))
 
 
 class PageLines:
@@ -265,7 +110,7 @@ class PageLines:
         self.written = source.split("\n")
         self._kept: list[str | None] = list(self.written)
         self._mdx = mdx
-        self._tag_reader = _TagReader()
+        self._tag_reader = TagReader()
         self.ids: list[tuple[int, str]] = []
         """The ids in tags and attribute lists, with their line numbers."""
 
@@ -276,7 +121,7 @@ class PageLines:
         first, last = token.map[0], min(token.map[1], len(self.written))
         if token.type in ("mdx_code", "stray"):
             code = "\n".join(self.written[first:last])
-            self._put(first, last, _sentences(code).split("\n") if _DATA.match(code) else ())
+            self._put(first, last, sentences(code).split("\n") if _DATA.match(code) else ())
         elif token.type in ("html_block", "mdx_tag"):
             self._note_ids(token.content, first)
             self._put(first, last, self._tag_reader.words(token.content))
@@ -303,7 +148,7 @@ class PageLines:
 
     def _edit_fence(self, token: Token, first: int, last: int) -> None:
         content = token.content.removesuffix("\n").split("\n")
-        words = _diagram_labels(content) if token.info.strip().startswith("mermaid") else None
+        words = diagram_labels(content) if token.info.strip().startswith("mermaid") else None
         if words is not None:
             self._put(first, last, ["", *words])
         elif all(_is_include(line) or not line.strip() for line in content) and any(
@@ -357,140 +202,3 @@ class PageLines:
         text, numbers = "\n".join(line for _, line in kept), tuple(number for number, _ in kept)
         whole = numbers[-1] - numbers[0] == len(numbers) - 1
         return Block(kind, text, numbers[0], numbers[-1], cuts, () if whole else numbers)
-
-
-# Mermaid diagrams.
-_FLOW = ("graph", "flowchart")
-_OUTLINES = ("mindmap", "timeline", "kanban")
-_PLANS = ("gantt", "journey")
-_SKIPPED = re.compile(
-    r"(?:%%|---|style\b|classDef\b|class\s+[\w,]+\s+\w+$|click\b|linkStyle\b|direction\b|end\b|autonumber\b|activate\b|deactivate\b|"
-    r"dateFormat\b|axisFormat\b|tickInterval\b|excludes\b|todayMarker\b|hide\b|cssClass\b|\}$|\{$|\[\*\]\s*-->\s*\[\*\]$)"
-)
-_EDGE_TEXT = re.compile(
-    r"\|\"?([^|\"]+)\"?\||(?:--|==|-\.)\s*\"?([^-=.>|\"\s][^=>|\"]*?)\"?\s*(?:-->|---|==>|===|\.->|\.-)"
-)
-_ARROW = re.compile(r"[<ox]?(?:--+|==+|-\.+-?)[>ox]?|~~~|&")
-_NODE = re.compile(
-    r"([\w.-]*\w)?\s?(?:@\{[^}]*?label:\s*\"([^\"]*)\"[^}]*\}|\({1,3}\[?\"?([^\"()\[\]]+)\"?\]?\){1,3}|"
-    r"\[{1,2}[(/\\]?\"([^\"]*)\"[)/\\]?\]{1,2}|"
-    r"\[{1,2}[(/\\]?([^\[\]\"]+?)[)/\\]?\]{1,2}|\{{1,2}\"?([^{}\"]+)\"?\}{1,2}|(?<=\w)>\"?([^\[\]\"]+)\"?\])(?::::\w+)?"
-)  # bounded repeats, so that a line of brackets does not backtrack for ever
-_NODE_NAME = re.compile(r"[A-Za-z_][\w.-]*")
-_SEQUENCE = re.compile(r"(\w[\w .]*?)\s*(?:<<)?(?:--?>>?|--?x|--?\))[+-]?\s*(\w[\w .]*?)\s*:\s*(.*)")
-_PARTICIPANT = re.compile(r"(?:create\s+)?(?:participant|actor)\s+(\w[\w .]*?)(?:\s+as\s+(.+))?")
-_KEYWORD = re.compile(
-    r"(?:title|accTitle:?|accDescr:?|section|loop|alt|else|opt|par|and|critical|option|break|rect|box|state|subgraph|namespace|note|Note|x-axis|"
-    r"y-axis|quadrant-\d|class)\s+(?:(?:over|left of|right of)\s+[\w, ]+:?\s*)?(.*)"
-)
-_QUOTED = re.compile(r"\"([^\"]+)\"")
-_DIAGRAM_TAG = re.compile(r"<[^<>]*>")
-_SYNTAX = re.compile(r"[<>|o}{*.=~-]{2,}|[{}\[\]()|*;]|\bas\b|:::\w+")
-_LONGEST_DIAGRAM_LINE = 2_000
-
-
-def _diagram_labels(lines: Sequence[str]) -> list[str] | None:
-    """Return the labels of each line of a diagram; None if no line has any."""
-    kind, first = _kind(lines)
-    if not kind:
-        return None
-    read: Callable[[str], str]
-    if kind.startswith(_FLOW):
-        read = _flow_reader("\n".join(lines[first + 1 :]))
-    elif kind == "sequenceDiagram":
-        read = _sequence_reader(lines)
-    else:
-        read = _outline if kind in _OUTLINES else _plan if kind in _PLANS else _any
-    words = ["" for _ in lines]
-    for number in range(first, len(lines)):
-        line = lines[number].strip().rstrip(";")
-        if number == first:
-            line = line[len(kind) :].strip() if kind == "pie" else ""
-        if line and len(line) <= _LONGEST_DIAGRAM_LINE and not _SKIPPED.match(line):
-            words[number] = " ".join(
-                _unescaped(_DIAGRAM_TAG.sub(" ", read(line))).replace("\\n", " ").split()
-            )
-    return words if any(words) else None
-
-
-def _kind(lines: Sequence[str]) -> tuple[str, int]:
-    """Return the type of a diagram and the line that states it, after comments and front matter."""
-    settings = False
-    for number, line in enumerate(lines):
-        text = line.strip()
-        if text == "---":
-            settings = not settings
-        elif text and not settings and not text.startswith("%%"):
-            return text.split()[0].rstrip(";:"), number
-    return "", 0
-
-
-def _flow_reader(text: str) -> Callable[[str], str]:
-    """Return a reader of a flow chart's lines; a node without a label is shown by its name."""
-    shown = {match[1] for match in _NODE.finditer(text) if match[1]} if len(text) < 100_000 else set[str]()
-
-    def read(line: str) -> str:
-        if line.startswith("subgraph"):
-            labelled = _NODE.search(line[8:])
-            return next(filter(None, labelled.groups()[1:]), "") if labelled else line[8:].strip().strip('"')
-        labels: list[tuple[int, str]] = []
-
-        def note(match: re.Match[str]) -> str:
-            label = next((group for group in match.groups()[match.re is _NODE :] if group), "")
-            labels.append((match.start(), label.strip()))
-            return " " * len(match[0])
-
-        rest = _EDGE_TEXT.sub(note, _NODE.sub(note, line))
-        for name in _NODE_NAME.finditer(_ARROW.sub(lambda match: " " * len(match[0]), rest)):
-            if name[0] not in shown:
-                shown.add(name[0])
-                labels.append((name.start(), name[0]))
-        return ", ".join(label for _, label in sorted(labels) if label)
-
-    return read
-
-
-def _sequence_reader(lines: Sequence[str]) -> Callable[[str], str]:
-    """Return a reader of a sequence diagram's lines; a participant is shown by its alias."""
-    named = (_PARTICIPANT.fullmatch(line.strip()) for line in lines if len(line) <= _LONGEST_DIAGRAM_LINE)
-    names = {match[1]: match[2] for match in named if match and match[2]}
-
-    def read(line: str) -> str:
-        if participant := _PARTICIPANT.fullmatch(line):
-            return participant[2] or participant[1]
-        if message := _SEQUENCE.fullmatch(line):
-            sender, receiver = (names.get(name, name) for name in (message[1], message[2]))
-            return f"{sender}, {receiver}: {message[3]}"
-        keyword = _KEYWORD.fullmatch(line)
-        return keyword[1] if keyword else line
-
-    return read
-
-
-def _outline(text: str) -> str:
-    """Return the text of a line of a mind map or a timeline."""
-    if shaped := _NODE.fullmatch(text):
-        return next(filter(None, shaped.groups()[1:]), text)
-    return re.sub(r"^(?:title|section)\s+|::icon\(.*\)", "", text)
-
-
-def _plan(text: str) -> str:
-    """Return the name of a task, without its dates and scores."""
-    return re.sub(r"^(?:title|section)\s+", "", text).split(":")[0]
-
-
-def _any(text: str) -> str:
-    """Return the words of a line of any other diagram."""
-    keyword = _KEYWORD.fullmatch(text)
-    text = keyword[1] if keyword else text
-    return _SYNTAX.sub(" ", _QUOTED.sub(r" \1 ", text)).replace(" : ", ": ")
-
-
-def _unescaped(text: str) -> str:
-    """Replace HTML entities by their characters, except those that would break the line."""
-
-    def character(entity: re.Match[str]) -> str:
-        written = html.unescape(entity[0])
-        return written.replace("\xa0", " ") if written.isprintable() or written == "\xa0" else entity[0]
-
-    return _ENTITY.sub(character, text) if "&" in text else text

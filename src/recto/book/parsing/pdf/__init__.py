@@ -262,7 +262,7 @@ def _pitch(text_page: PdfTextPage, start: int, text: str) -> float:
     name, flags = create_string_buffer(128), c_int()
     raw.FPDFText_GetFontInfo(text_page, start, name, len(name), flags)
     positions = [_origin(text_page, start + index)[0] for index in range(min(len(text), _MOST_UNIFORM))]
-    widths = [other - one for one, other in pairwise(positions)]
+    widths = [end - start for start, end in pairwise(positions)]
     if flags.value & 1 or _MONO.search(name.value.decode("utf-8", "replace")):
         left, _, right, _ = text_page.get_charbox(start, loose=True)
         return max(widths[0] if widths else right - left, 0.0)
@@ -359,9 +359,9 @@ def _matching(entry: _Entry, rows: Sequence[Row]) -> list[Row]:
     top = entry.top
     return max(
         candidates,
-        key=lambda shown: (
-            max(row.size for row in shown),
-            -abs(shown[0].bottom - top) if top is not None else 0.0,
+        key=lambda rows: (
+            max(row.size for row in rows),
+            -abs(rows[0].bottom - top) if top is not None else 0.0,
         ),
     )
 
@@ -370,7 +370,7 @@ def _parts(runs: Sequence[TextRun], count: int, title: str) -> Iterator[Part]:
     """Yield a page for each chapter; for each of their sections if chapters are long."""
     tops = [run.level for run in runs if run.kind == "heading"]
     level = 1
-    while tops and level < 3 and count / max(1, sum(one <= level for one in tops)) > _PAGES_PER_PART:
+    while tops and level < 3 and count / max(1, sum(top <= level for top in tops)) > _PAGES_PER_PART:
         level += 1
     names: Counter[str] = Counter()
     section, label, blocks = "", title or "Front matter", list[TextRun]()

@@ -1,4 +1,10 @@
-"""Find the rows, columns and paragraphs of the pages of a PDF, from the positions of their words."""
+"""Find the rows, columns and paragraphs of the pages of a PDF, from the positions of their words.
+
+A PDF has words with positions, and nothing else. `in_reading_order` joins the words of a page into rows,
+column by column. `without_running_heads` drops what repeats on every page. `paragraphs` groups the rows of
+all pages into paragraphs, lists, tables and blocks of code. Distances are measured in sizes of the font, so
+that they hold for every book.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +27,18 @@ _PAGE_NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlcdm]{1,8}|page \d+(?: of \d+)?)\W
 _BULLET = re.compile(r"(?:[•‣◦▪●○■–*]|\(?(?:\d{1,2}|[a-z])[.)])\s+(?=\S)")
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _ENDS_SENTENCE = (".", "!", "?", ":", "”", ")", "。")
+_SAME_LINE = 0.4  # sizes; the bottoms of words on one line differ less, as in an index or an exponent
+_SAME_SIZE = 0.15  # of the size above; a larger difference begins another block
+_NEXT_LINE = 1.45  # usual distances of lines; a larger one is a space between paragraphs
+_NEXT_CODE_LINE = 2.6  # usual distances of lines; a block of code may have a blank line
+_INDENT = 0.8  # sizes; the first line of a paragraph is indented by more
+_SHORT_LINE = 8  # sizes that the last line of a paragraph is shorter than the longest one
+_COLUMN_GAP = 1.5  # sizes between the starts of two columns of a table
 UNKNOWN = -1.0
+"""The pitch of a row whose words are too short to tell."""
 LARGE = 1.15  # sizes of body text, from which a row is a heading
-_LONGEST_HEAD = 150
-_COMMON_HEAD = 3  # pages that have the same first or last row
+_LONGEST_HEAD = 150  # characters of a running head
+_COMMON_HEAD = 3  # pages that have the same first or last row, from which it is a running head
 
 
 @dataclass(slots=True)
@@ -68,7 +82,7 @@ def in_reading_order(segments: Sequence[Row]) -> list[Row]:
         return _rows(segments)
     ordered: list[Row] = []
     band: list[Row] = []
-    for segment in sorted(segments, key=lambda one: -one.bottom):
+    for segment in sorted(segments, key=lambda segment: -segment.bottom):
         if segment.left < gutter < segment.right:
             ordered += [*_columns(band, gutter), segment]
             band = []
@@ -78,23 +92,25 @@ def in_reading_order(segments: Sequence[Row]) -> list[Row]:
 
 
 def _columns(band: Sequence[Row], gutter: float) -> list[Row]:
-    left = [one for one in band if one.right <= gutter]
-    return [*_rows(left), *_rows([one for one in band if one.right > gutter])]
+    """Return the rows of a band that no segment crosses: left of the gutter, then right of it."""
+    left = [segment for segment in band if segment.right <= gutter]
+    right = [segment for segment in band if segment.right > gutter]
+    return [*_rows(left), *_rows(right)]
 
 
 def _gutter(segments: Sequence[Row]) -> float | None:
     """Return where the space between two columns of text is; None if the page has one column."""
-    start, end = min(one.left for one in segments), max(one.right for one in segments)
+    start, end = min(row.left for row in segments), max(row.right for row in segments)
     width = end - start
     best: tuple[float, float] | None = None
     for step in range(21):
         x = start + width * (_GUTTER[0] + (_GUTTER[1] - _GUTTER[0]) * step / 20)
-        left = [one for one in segments if one.right <= x]
-        right = [one for one in segments if one.left >= x]
+        left = [row for row in segments if row.right <= x]
+        right = [row for row in segments if row.left >= x]
         crossing = len(segments) - len(left) - len(right)
         if min(len(left), len(right)) < _FEWEST_ROWS or crossing > len(segments) * _MOST_CROSSING:
             continue
-        narrow = min(median(one.right - one.left for one in side) for side in (left, right))
+        narrow = min(median(row.right - row.left for row in side) for side in (left, right))
         if narrow >= width * _NARROWEST and (best is None or crossing < best[0]):
             best = (crossing, x)
     return best[1] if best else None
@@ -103,9 +119,9 @@ def _gutter(segments: Sequence[Row]) -> float | None:
 def _rows(segments: Sequence[Row]) -> list[Row]:
     """Join segments on the same line into rows, from top to bottom."""
     rows: list[Row] = []
-    for segment in sorted(segments, key=lambda one: (-one.bottom, one.left)):
+    for segment in sorted(segments, key=lambda segment: (-segment.bottom, segment.left)):
         above = rows[-1] if rows else None
-        if above and abs(above.bottom - segment.bottom) < 0.4 * max(above.size, segment.size):
+        if above and abs(above.bottom - segment.bottom) < _SAME_LINE * max(above.size, segment.size):
             above.cells = sorted([*above.cells, *segment.cells])
             above.left, above.right = min(above.left, segment.left), max(above.right, segment.right)
             above.size, above.pitch = max(above.size, segment.size), min(above.pitch, segment.pitch)
@@ -156,7 +172,7 @@ def _normalized(text: str) -> str:
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(one or other) for one, other in _END_NUMBERS.findall(text)]
+    return [int(first or last) for first, last in _END_NUMBERS.findall(text)]
 
 
 def paragraphs(rows: Iterable[Row], headings: dict[int, tuple[int, str]], hyphens: Hyphens) -> list[TextRun]:
@@ -189,9 +205,9 @@ def paragraphs(rows: Iterable[Row], headings: dict[int, tuple[int, str]], hyphen
 def _pitch(rows: Sequence[Row]) -> float:
     """Return the usual distance between two lines, in sizes of their font."""
     steps = [
-        (one.bottom - other.bottom) / one.size
-        for one, other in pairwise(rows)
-        if one.page == other.page and one.size and 0.5 < (one.bottom - other.bottom) / one.size < 3
+        step
+        for row, below in pairwise(rows)
+        if row.page == below.page and row.size and 0.5 < (step := (row.bottom - below.bottom) / row.size) < 3
     ]
     return median(steps) if steps else 1.2
 
@@ -200,10 +216,10 @@ def _continues(run: TextRun, row: Row, kind: str, pitch: float) -> bool:
     """Return whether a row belongs to the block above it."""
     above = run.rows[-1]
     step = (above.bottom - row.bottom) / max(above.size, row.size, 1)
-    near = above.page == row.page and -0.5 < step < pitch * 1.45
+    near = above.page == row.page and -0.5 < step < pitch * _NEXT_LINE
     if run.kind == "code" or kind == "code":
-        return run.kind == kind and (near or (above.page == row.page and 0 < step < pitch * 2.6))
-    if abs(above.size - row.size) > 0.15 * above.size:
+        return run.kind == kind and (near or (above.page == row.page and 0 < step < pitch * _NEXT_CODE_LINE))
+    if abs(above.size - row.size) > _SAME_SIZE * above.size:
         return False
     if kind == "list":
         return run.kind == "list" and near
@@ -212,13 +228,14 @@ def _continues(run: TextRun, row: Row, kind: str, pitch: float) -> bool:
     starts_low = row.text[:1].islower()
     if not near:  # the next column or page
         return starts_low and not above.text.endswith(_ENDS_SENTENCE) and run.kind == "paragraph"
-    indent = row.left - min(one.left for one in run.rows)
-    is_indented = run.kind == "paragraph" and indent > 0.8 * row.size and len(run.rows) > 1
-    is_short = above.right < max(one.right for one in run.rows) - 8 * above.size
+    indent = row.left - min(other.left for other in run.rows)
+    is_indented = run.kind == "paragraph" and indent > _INDENT * row.size and len(run.rows) > 1
+    is_short = above.right < max(other.right for other in run.rows) - _SHORT_LINE * above.size
     return not is_indented and not (is_short and above.text.endswith(_ENDS_SENTENCE) and not starts_low)
 
 
 def _set_text(run: TextRun, hyphens: Hyphens) -> None:
+    """Set the text of a run; a paragraph whose rows have several cells turns out to be a table."""
     rows = run.rows
     if run.kind == "code":
         left = min(row.left for row in rows)
@@ -226,19 +243,23 @@ def _set_text(run: TextRun, hyphens: Hyphens) -> None:
     elif sum(len(row.cells) > 1 for row in rows) >= max(3, 0.6 * len(rows)):
         run.kind, run.text = "table", _table(rows)
     elif run.kind == "list":
-        items = list[list[str]]()
-        for row in rows:
-            if mark := _BULLET.match(row.text):
-                number = mark[0].strip()
-                text = row.text[mark.end() :]
-                items.append([f"{number} {text}" if number[-1] in ".)" else f"- {text}"])
-            elif items:
-                items[-1].append(row.text)
-            else:
-                items.append([row.text])
-        run.text = "\n".join(hyphens.joined(item) for item in items)
+        run.text = "\n".join(hyphens.joined(item) for item in _items(rows))
     else:
         run.text = hyphens.joined([row.text for row in rows])
+
+
+def _items(rows: Sequence[Row]) -> list[list[str]]:
+    """Return the lines of each item of a list; any bullet becomes a hyphen."""
+    items: list[list[str]] = []
+    for row in rows:
+        if mark := _BULLET.match(row.text):
+            number, text = mark[0].strip(), row.text[mark.end() :]
+            items.append([f"{number} {text}" if number[-1] in ".)" else f"- {text}"])
+        elif items:
+            items[-1].append(row.text)
+        else:
+            items.append([row.text])
+    return items
 
 
 def _table(rows: Sequence[Row]) -> str:
@@ -247,7 +268,7 @@ def _table(rows: Sequence[Row]) -> str:
     columns: list[float] = []
     last = float("-inf")
     for x in sorted(x for row in rows for x, _ in row.cells):
-        columns += [x] if x - last > 1.5 * size else []
+        columns += [x] if x - last > _COLUMN_GAP * size else []
         last = x
     lines: list[list[str]] = []
     for row in rows:
@@ -256,7 +277,7 @@ def _table(rows: Sequence[Row]) -> str:
             column = max((index for index, start in enumerate(columns) if start <= x + 0.1), default=0)
             cells[column] = f"{cells[column]} {text}".strip().replace("|", "\\|")
         if lines and sum(map(bool, cells)) == 1 and not cells[0]:  # the second line of a cell
-            lines[-1] = [f"{one} {more}".strip() for one, more in zip(lines[-1], cells, strict=True)]
+            lines[-1] = [f"{cell} {more}".strip() for cell, more in zip(lines[-1], cells, strict=True)]
         else:
             lines.append(cells)
     return "\n".join(table(lines))

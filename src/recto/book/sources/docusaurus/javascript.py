@@ -410,9 +410,9 @@ class _Evaluator:
         """Evaluate the calls that name files."""
         callee, arguments = _compact(_field(node, "function")), _field(node, "arguments")
         if callee in ("require", "require.resolve", "path.join", "path.resolve") and arguments:
-            given = [self._value(child) for child in _children(arguments)]
-            words = [value for value in given if isinstance(value, str)]
-            if words and len(words) == len(given):
+            values = [self._value(child) for child in _children(arguments)]
+            words = [value for value in values if isinstance(value, str)]
+            if words and len(words) == len(values):
                 if callee == "require":
                     return self._json(words[0], _source(node))
                 return words[0] if callee == "require.resolve" else "/".join(words)

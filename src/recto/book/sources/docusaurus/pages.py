@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from recto.book.parsing import MARKDOWN, MDX, format_of
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
-from recto.book.parsing.markdown.text import tag_end
+from recto.book.parsing.markdown.tags import tag_end
 from recto.book.sources.directory import Navigation, SiteRules, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get, read_exported, read_json
 from recto.book.sources.includes import (
@@ -62,9 +62,9 @@ def split_number(name: str) -> tuple[float, str]:
 
 def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> str:
     """Return the path of a page relative to its docs, with a leading slash."""
-    own = stated(front_matter, "slug")
-    if own and own.startswith("/"):
-        return own
+    address = stated(front_matter, "slug")
+    if address and address.startswith("/"):
+        return address
     directory, file = posixpath.split(name)
     stem = file.rpartition(".")[0]
     is_index = stem.lower() in ("index", "readme", directory.rpartition("/")[2].lower() or ".")
@@ -72,9 +72,9 @@ def slug(name: str, front_matter: dict[str, Any], *, numbered: bool = True) -> s
         directory = "/".join(split_number(part)[1] for part in directory.split("/"))
         stem = split_number(stem)[1]
     folder = f"/{directory}/" if directory else "/"
-    if is_index and not own:
+    if is_index and not address:
         return folder
-    return _resolved(folder + (own or stated(front_matter, "id") or stem))
+    return _resolved(folder + (address or stated(front_matter, "id") or stem))
 
 
 def _resolved(path: str) -> str:
@@ -258,8 +258,8 @@ class DocsRules(SiteRules):
         by_suffix = format_of(name) or MDX
         if by_suffix not in (MARKDOWN, MDX):
             return by_suffix.name
-        own = front_matter.get("mdx")
-        chosen = own.get("format") if isinstance(own, dict) else None
+        options = front_matter.get("mdx")
+        chosen = options.get("format") if isinstance(options, dict) else None
         chosen = chosen if chosen in ("md", "mdx", "detect") else self._published.format
         return (by_suffix if chosen == "detect" else MARKDOWN if chosen == "md" else MDX).name
 
@@ -338,7 +338,9 @@ class DocusaurusIncludes:
         partials = {name for name in pages if "!" not in paths[name]}
         if not partials and not raw and "raw-loader" not in text:
             return ()
-        directives = [replace(one, path=paths[name]) for name, one in _partials(text, in_code, partials)]
+        directives = [
+            replace(directive, path=paths[name]) for name, directive in _partials(text, in_code, partials)
+        ]
         if raw or "raw-loader" in text:
             directives += _raw_files(text, in_code, raw, partials)
         return [self._placed(directive, file) for directive in in_order(directives)]
@@ -381,12 +383,16 @@ def _raw_files(text: str, in_code: InCode, raw: Mapping[str, str], partials: set
         )
 
     for tag, end in _tags(text, in_code, lambda name: name not in partials):
-        shown = _EXPRESSION.match(text, end, end + _LONGEST_EXPRESSION)
-        path = (_raw_path(shown["path"] or "") or raw.get(shown["name"] or "", "")) if shown else ""
-        if not shown or not path:
+        expression = _EXPRESSION.match(text, end, end + _LONGEST_EXPRESSION)
+        path = (
+            (_raw_path(expression["path"] or "") or raw.get(expression["name"] or "", ""))
+            if expression
+            else ""
+        )
+        if not expression or not path:
             continue
         closing = f"</{tag['name']}>"
-        close = text.find(closing, shown.end(), shown.end() + _LONGEST_EXPRESSION)
+        close = text.find(closing, expression.end(), expression.end() + _LONGEST_EXPRESSION)
         if close >= 0:
             start, stop, prefix = whole_line(text, tag.start(), close + len(closing))
             info = _fence_info(text[tag.end() : end])

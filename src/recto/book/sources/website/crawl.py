@@ -27,12 +27,12 @@ from recto.book.sources.website.fetch import (
     RedirectRefused,
     WrongContentType,
     decode,
-    resolve_host,
 )
+from recto.book.sources.website.network import resolve_host
 from recto.errors import InvalidArgument, Unreachable
 from recto.plugins import Notify
 from recto.protocols import Progress
-from recto.types.book import Failure, Page
+from recto.types.book import BookInfo, Failure, Page
 
 _FILE = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|avif|ico|bmp|pdf|epub|mobi|zip|gz|tgz|bz2|xz|tar|7z|rar|exe|dmg|whl|jar|"
@@ -101,7 +101,8 @@ class WebsiteSource:
         parts = urlsplit(self.location)
         self.book = f"{parts.netloc}{parts.path}".rstrip("/")
         self.options, self.notify = options or CrawlOptions(), notify
-        self._title = self.title = title
+        self._title = title
+        self.info = BookInfo(title)
         self.failed: list[Failure] = []
         self.notes: list[str] = []
         self.progress: Progress | None = None
@@ -119,7 +120,7 @@ class WebsiteSource:
                 yield from crawl.run()
             finally:
                 self.notes += crawl.skipped()
-                self.title = self._title or crawl.title()
+                self.info = replace(self.info, title=self._title or crawl.title())
 
 
 class _Crawl:
@@ -148,17 +149,19 @@ class _Crawl:
         self._fetcher.delay = max(self._options.delay, min(self._robots.delay, self._options.max_delay))
         self._fetcher.cache.begin()
         self._discover(self._fetch_first())
-        asked = yielded = 0
-        while self._queue and asked < self._options.max_pages:
-            asked += 1
+        requested = yielded = 0
+        while self._queue and requested < self._options.max_pages:
+            requested += 1
             page = self._page(self._queue.popleft())
             if page is not None:
                 yielded += 1
                 yield page
             if self._source.progress is not None:
-                self._source.progress(asked, asked + len(self._queue))
-            if asked % _REPORT_EVERY == 0:
-                self._source.notify(f"{plural(asked, 'page')} of {self._url} read, {len(self._queue)} left")
+                self._source.progress(requested, requested + len(self._queue))
+            if requested % _REPORT_EVERY == 0:
+                self._source.notify(
+                    f"{plural(requested, 'page')} of {self._url} read, {len(self._queue)} left"
+                )
         if self._queue:
             limit = f"the limit is {plural(self._options.max_pages, 'page')}"
             self._source.notes.append(f"At least {len(self._queue)} more pages were not read: {limit}.")
@@ -236,7 +239,9 @@ class _Crawl:
         self._seen.add(self._scope.path(address))
         note = self._source.notes.append
         listed = sitemap_pages(self._fetcher, self._scope, self._robots, self._admit, note)
-        inside = [own for url in listed if (own := self._scope.own(url)) and self._scope.contains(own)]
+        inside = [
+            address for url in listed if (address := self._scope.own(url)) and self._scope.contains(address)
+        ]
         for url in sorted(inside, key=self._scope.path):
             self._add(url)
         if listed and not inside:

@@ -90,8 +90,8 @@ _ICON_ROLE = re.compile(r"octicon|fa[bsr]?|material-\w+")
 _INVISIBLE_ROLES = frozenset({"label", "eqlabel", "width", "height"})
 
 
-def read_dialect(page: Page) -> Document:
-    """Parse a page that is written in a dialect of Markdown, whose name is the page's format."""
+def read_extended_markdown(page: Page) -> Document:
+    """Parse a page in MyST, Quarto or d2lbook."""
     from recto.book.parsing.markdown import parse
 
     markdown, labels = plain_markdown(page.text, page.format)
@@ -101,11 +101,11 @@ def read_dialect(page: Page) -> Document:
     return parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
 
 
-def plain_markdown(text: str, dialect: str) -> tuple[str, list[tuple[int, str]]]:
+def plain_markdown(text: str, format: str) -> tuple[str, list[tuple[int, str]]]:
     """Return a page as plain Markdown with the same lines, and its labels with their line numbers."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     _, body, count = split_front_matter(text)
-    rewriter = _Rewriter(dialect, offset=count)
+    rewriter = _Rewriter(format, offset=count)
     for line in body.split("\n"):
         rewriter.add(line)
     rewriter.finish()
@@ -133,9 +133,9 @@ def role_text(name: str, text: str) -> str:  # noqa: PLR0911 - a table
         return f"[{text}]"
     stated = text[:-1].rpartition("<")[0].strip() if text.endswith(">") else ""
     if last in _CODE_ROLES or name.startswith(("py:", "c:", "cpp:", "js:", "rst:")):
-        shown = stated or text.lstrip("!")
-        shown = shown.rpartition(".")[2] if shown.startswith("~") else shown
-        return f"`{shown.lstrip('~')}`"
+        name = stated or text.lstrip("!")
+        name = name.rpartition(".")[2] if name.startswith("~") else name
+        return f"`{name.lstrip('~')}`"
     if stated:
         return stated.replace("%s", "").strip()
     if last in ("ref", "numref", "eq", "eqref", "doc", "any", "prf", "nb", "secref"):
@@ -161,7 +161,7 @@ class _Opened:
 class _Rewriter:
     """Rewrites the lines of a page in order; prose is kept until its paragraph ends."""
 
-    dialect: str
+    format: str
     offset: int
     lines: list[str] = field(default_factory=list)
     labels: list[tuple[int, str]] = field(default_factory=list)
@@ -215,12 +215,12 @@ class _Rewriter:
     def _text(self, line: str, top: _Opened | None) -> None:
         if line.strip() and top:
             top.options = False
-        if self.dialect == MYST and (target := _TARGET.fullmatch(line)):
+        if self.format == MYST and (target := _TARGET.fullmatch(line)):
             self.pending.append(docutils_id(target[1]))
             self._put("")
             return
-        if (self.dialect == MYST and (line.startswith("%") or re.fullmatch(r"\+\+\+.*", line))) or (
-            self.dialect == D2L and _TABS.fullmatch(line)
+        if (self.format == MYST and (line.startswith("%") or re.fullmatch(r"\+\+\+.*", line))) or (
+            self.format == D2L and _TABS.fullmatch(line)
         ):
             self._put("")
             return
@@ -238,11 +238,11 @@ class _Rewriter:
     def _heading(self, line: str, heading: re.Match[str], top: _Opened | None) -> None:
         """Rewrite a heading; in a callout it is the title, and among tabs it names one."""
         attributes = _HEADING_ATTRIBUTES.search(line)
-        if attributes and self.dialect != MYST:
+        if attributes and self.format != MYST:
             name = _ID.search(attributes[1])
             line = line[: attributes.start()] + (f" {{#{name[1]}}}" if name else "")
             heading = _HEADING.fullmatch(line) or heading
-        if top and self.dialect == QUARTO and (top.kind == "tabs" or not top.titled):
+        if top and self.format == QUARTO and (top.kind == "tabs" or not top.titled):
             top.titled = True
             line = f"{heading['before']}**{_HEADING_ATTRIBUTES.sub('', heading['text'])}**"
         self.prose.append(line)
@@ -250,7 +250,7 @@ class _Rewriter:
 
     def _closes(self, marks: re.Match[str], top: _Opened) -> bool:
         same = marks["marks"][0] == top.marks[0] and not marks["info"].strip()
-        loose = self.dialect == QUARTO and top.marks[0] == ":"  # Pandoc does not compare the lengths
+        loose = self.format == QUARTO and top.marks[0] == ":"  # Pandoc does not compare the lengths
         return same and (loose or len(marks["marks"]) >= len(top.marks))
 
     def _close(self, top: _Opened) -> None:
@@ -262,7 +262,7 @@ class _Rewriter:
 
     def _open(self, marks: re.Match[str]) -> None:
         before, info = marks["before"], marks["info"].strip()[:_LONGEST_INFO]
-        directive = _DIRECTIVE.fullmatch(info) if self.dialect == MYST else None
+        directive = _DIRECTIVE.fullmatch(info) if self.format == MYST else None
         attributes = _ATTRIBUTES.search(info)
         if directive:
             kind, line = self._directive(directive[1].lower(), directive[2].strip(), marks)
@@ -282,7 +282,7 @@ class _Rewriter:
         else:
             kind, line = "code", f"{marks['marks']}{info}"
         self._put(before + line if line else "")
-        options = directive is not None or (kind == "code" and self.dialect != MYST)
+        options = directive is not None or (kind == "code" and self.format != MYST)
         fence = _MARKS.fullmatch(line) if kind == "code" else None
         closing = before + ("$$" if kind == "math" else fence["marks"] if fence else "")
         titled, kind = kind != "callout", "directive" if kind == "callout" else kind
@@ -342,7 +342,7 @@ class _Rewriter:
         """Note a label; return the value of an option that is shown, else ""."""
         value = (stated or "").strip().strip("\"'")
         if name in _NAME_OPTIONS and value:  # the label of an exercise or a proof is its id as it is
-            as_written = self.dialect == QUARTO or (name == "label" and not prefix)
+            as_written = self.format == QUARTO or (name == "label" and not prefix)
             self._label(value if as_written else docutils_id(prefix + value))
         return value if name in _SHOWN_OPTIONS else ""
 
@@ -355,14 +355,14 @@ class _Rewriter:
                 line = ""
             top.rows.append(line)
             return line
-        is_mark = line.strip() == "---" and top.options and self.dialect == MYST
+        is_mark = line.strip() == "---" and top.options and self.format == MYST
         if top.is_yaml or is_mark:
             if is_mark:
                 top.is_yaml = top.options = not top.is_yaml
             return ""
         if top.options:
             option = _CELL_OPTION.fullmatch(line)
-            if self.dialect == MYST:
+            if self.format == MYST:
                 option = option or _OPTION.fullmatch(line)
             if option:
                 caption = self._option(option[1], option[2], _EQUATION * (top.kind == "math"))
@@ -387,7 +387,7 @@ class _Rewriter:
             name = match["myst"] or match["rst"]
             if not name:
                 return "" if match["raw"] else match[0]
-            if match["rst"] and self.dialect == QUARTO:
+            if match["rst"] and self.format == QUARTO:
                 return match[0]
             if name in _INVISIBLE_ROLES:
                 if name in ("label", "eqlabel"):
@@ -398,9 +398,9 @@ class _Rewriter:
             return words + "\n" * (match[0].count("\n") - words.count("\n"))
 
         resolved = _INLINE.sub(resolve, text) if "`" in text else text
-        if self.dialect == D2L:
+        if self.format == D2L:
             resolved = _SLIDES.sub(r"\1\2\1", resolved)
-        if self.dialect != QUARTO:
+        if self.format != QUARTO:
             return resolved
         return "\n".join(self._quarto(line, start + index) for index, line in enumerate(resolved.split("\n")))
 
@@ -416,7 +416,7 @@ class _Rewriter:
             line = _SHORTCODE.sub(lambda code: code[2].strip() if code[1] == "kbd" else "", line)
             line = _SPAN.sub(r"\1", line)
             line = line if line.lstrip(" >").startswith("#") else _ATTACHED.sub(attached, line)
-        return _REFERENCE.sub(lambda one: reference_words(f"{one[1]}-{one[2]}"), line)
+        return _REFERENCE.sub(lambda reference: reference_words(f"{reference[1]}-{reference[2]}"), line)
 
 
 def _list_table(rows: list[str]) -> list[str]:
@@ -434,6 +434,6 @@ def _list_table(rows: list[str]) -> list[str]:
     if not cells:
         return rows
     width = max(map(len, cells))
-    lines = [f"| {' | '.join(one.replace('|', chr(92) + '|') for one in row)} |" for row in cells]
+    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
     lines.insert(1, "|" + " --- |" * width)
     return [*[""] * (len(rows) - len(lines)), *lines] if len(lines) <= len(rows) else rows

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.book.parsing import read
-from recto.book.parsing.dialects import D2L, MYST, QUARTO, plain_markdown
+from recto.book.parsing.extended_markdown import D2L, MYST, QUARTO, plain_markdown
 from tests.book.parsing.builders import page_of
 
 
