@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 from recto.embedders.granite import embedder as granite
-from recto.protocols import Embedder, Progress, embedder_abilities
+from recto.protocols import Embedder, EmbedderAbilities, Progress, embedder_abilities
 from recto.settings import BUILT_IN_MODEL, Precision
 from recto.types.index import EmbedderFingerprint
 from recto.types.search import Vector
@@ -56,12 +56,18 @@ class ForwardingEmbedder:
 class RememberingEmbedder(ForwardingEmbedder):
     """Embeds each text once with the real model; commands that tests run in this process share it."""
 
+    batch_size = 96
+
     def __init__(self, embedder: granite.BuiltInEmbedder) -> None:
         super().__init__(embedder)
-        self.abilities = replace(embedder_abilities(embedder), token_counter=None, languages=())
         self._queries: dict[str, Vector] = {}
         self._documents: dict[str, Vector] = {}
         self._tokens: dict[str, int] = {}
+
+    @property
+    def abilities(self) -> EmbedderAbilities:
+        inner = embedder_abilities(self.real)
+        return replace(inner, token_counter=None, languages=(), batch_size=self.batch_size)
 
     def count_tokens(self, text: str) -> int:
         if text not in self._tokens:

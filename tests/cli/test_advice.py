@@ -147,7 +147,7 @@ def test_an_interrupted_run_says_what_is_kept(
         return embed(self, texts, *more)
 
     with monkeypatch.context() as patch:
-        patch.setattr("recto.indexing.indexer._BATCH", 1)
+        patch.setattr(RememberingEmbedder, "batch_size", 1)
         patch.setattr(RememberingEmbedder, "embed_documents", interrupted)
         done = recto(home, "index", str(small_book), "--collection", "garden")
     assert done.returncode == 130

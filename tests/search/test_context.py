@@ -18,7 +18,7 @@ from recto.search.markdown import _code_blocks, clean_markdown, one_line
 from recto.search.packing import OMISSION
 from recto.search.pages import to_markdown
 from recto.search.retriever import Retriever
-from recto.types.search import MODES, Chunk, Filters, Hit, Mode, Vector
+from recto.types.search import HEADING_SEPARATOR, MODES, Chunk, Filters, Hit, Mode, Vector
 from tests.running import ROOT
 from tests.shared_embedder import ForwardingEmbedder
 
@@ -323,3 +323,35 @@ def test_expected_pages_are_preferred_and_others_are_not(retriever: Retriever) -
         wrong += prefer_page(book, retriever.search(question.query, filters={"url": other}))[1]
     assert right == len(questions) == 50
     assert wrong <= 3
+
+
+def test_a_long_introduced_chunk_does_not_displace_other_hits(retriever: Retriever) -> None:
+    """From a quarter of the budget on, a lead-in is shown without what it introduces if others need the room."""
+    count, pages = retriever.embedder.count_tokens, [retriever.page(url).chunks for url in retriever.pages()]
+    sizes = {chunk.id: count(clean_markdown(chunk.text, all_tabs=True)) for page in pages for chunk in page}
+    titles = {
+        chunk.id: count(f"# {HEADING_SEPARATOR.join(chunk.headings)}") for page in pages for chunk in page
+    }
+    pairs = [
+        (before, after)
+        for page in pages
+        for before, after in pairwise(page)
+        if before.headings == after.headings and before.text.endswith(":") and sizes[after.id] > 80
+    ]
+    tried = 0
+    for lead_in, introduced in pairs[:10]:
+        other = next(
+            chunk
+            for page in pages
+            for chunk in page
+            if chunk.page_url != lead_in.page_url and not chunk.text.endswith(":") and sizes[chunk.id] > 80
+        )
+        needed = sum(table[chunk.id] for table in (sizes, titles) for chunk in (lead_in, other))
+        budget = needed + min(sizes[introduced.id], 40) - 10
+        if sizes[lead_in.id] + sizes[introduced.id] <= budget / 4:
+            continue
+        tried += 1
+        chosen = chunk_ids(context_of(retriever, [Hit(1.0, lead_in, 0.9), Hit(0.9, other, 0.8)], budget))
+        assert {lead_in.id, other.id} <= set(chosen)
+        assert introduced.id not in chosen
+    assert tried

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import NAMESPACE_URL, uuid4, uuid5
 
 import pytest
 
@@ -25,7 +25,7 @@ from recto.search.markdown import plain_text
 from recto.search.pipeline import rank, to_hits
 from recto.search.retriever import Retriever
 from recto.server.http.models import HitModel, RelatedResponseModel
-from recto.server.static_export import _analysis, export_static
+from recto.server.static_export import _SHARD, _analysis, _cut, export_static
 from recto.settings import SAMPLE_COLLECTION
 from recto.stores.edge import EdgeStore
 from recto.testing.parts import chunk, publish, publish_lexical
@@ -403,3 +403,17 @@ def test_snippets_are_cut_between_characters(tmp_path: Path) -> None:
         assert inner != text
         for cut in (start, start + len(inner)):
             assert not is_inside_character(text, cut), snippet
+
+
+def test_a_change_of_the_book_moves_the_ends_of_few_shards() -> None:
+    """The hashes of ids choose where shards end, so that most files keep their content and their names."""
+    ids = [str(uuid5(NAMESPACE_URL, str(number))) for number in range(2000)]
+    sizes = [400 + 7 * (number % 50) for number in range(2000)]
+
+    def shards(ids: Sequence[str], sizes: Sequence[int]) -> set[tuple[str, ...]]:
+        return {tuple(ids[start:end]) for start, end in _cut(ids, sizes, _SHARD)}
+
+    before, after = shards(ids, sizes), shards(["new", *ids[1:]], [1500, *sizes[1:]])
+    assert all(sum(sizes[start:end]) <= _SHARD for start, end in _cut(ids, sizes, _SHARD))
+    assert len(before) >= 20
+    assert len(before & after) >= 0.8 * len(before)

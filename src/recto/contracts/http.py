@@ -22,12 +22,12 @@ _PREVIEW = 200  # characters
 _EXAMPLE: dict[str, Any] = {"query": "What is ROS 2?", "limit": 5, "collection": HTTP_COLLECTION}
 
 
-def _whole(value: Any) -> Any:
+def to_whole(value: Any) -> Any:
     """Convert 5.0 to 5: JSON does not distinguish them."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Count = Annotated[int, BeforeValidator(_whole)]
+Count = Annotated[int, BeforeValidator(to_whole)]
 QueryText = Annotated[
     str,
     Field(

@@ -8,16 +8,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from recto._util.retry import Call, Steps, TransientEmbeddingError, redacted, retry_after
 from recto.embedders import normalize_vectors
-from recto.embedders.service import QUERY, Connection, ServiceEmbedder, connection_error
+from recto.embedders.service import QUERY, ServiceClient, ServiceEmbedder, connection_error
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.plugins import Notify
 from recto.settings import Settings
 from recto.types.index import CostEstimate, EmbedderFingerprint
 from recto.types.search import Vector
+
+if TYPE_CHECKING:
+    import cohere
 
 _NOTIFY_FROM = 2.0  # seconds; shorter waits are not worth a message
 _LARGEST_RESPONSE = 8 << 20  # bytes: 96 vectors of 1536 numbers take less than 4 MiB
@@ -157,7 +160,13 @@ class CohereEmbedder(ServiceEmbedder):
             (len(piece) + 3) // 4 if piece.isascii() else len(piece.encode()) for piece in _WORD.findall(text)
         )
 
-    def _connect(self, *, is_async: bool = False) -> Connection:
+    @property
+    def client(self) -> cohere.ClientV2:
+        """The SDK's client."""
+        client: cohere.ClientV2 = self._connected().sdk
+        return client
+
+    def _connect(self, *, is_async: bool = False) -> ServiceClient:
         """Open the SDK's client, with its own retries off."""
         try:
             from cohere import AsyncClientV2, ClientV2
@@ -171,7 +180,7 @@ class CohereEmbedder(ServiceEmbedder):
         client: Any = httpx.AsyncClient(**options) if is_async else httpx.Client(**options)
         new_sdk: Any = AsyncClientV2 if is_async else ClientV2
         sdk = new_sdk(self._api_key, base_url=self._url or None, max_retries=0, httpx_client=client)
-        return Connection(client, sdk.embed)
+        return ServiceClient(client, sdk.embed, sdk)
 
     def _wait_for_turn(self, texts: Sequence[str]) -> None:
         self._throttle.wait(len(texts), sum(map(self.count_tokens, texts)))

@@ -28,7 +28,7 @@ from recto._util.retry import (
 )
 from recto.embedders import normalize_vectors, text_too_long
 from recto.embedders.model_cards import model_card
-from recto.embedders.service import DOCUMENT, QUERY, Connection, ServiceEmbedder, connection_error
+from recto.embedders.service import DOCUMENT, QUERY, ServiceClient, ServiceEmbedder, connection_error
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError, missing_extra
 from recto.plugins import Notify
 from recto.protocols import Progress
@@ -115,9 +115,9 @@ class OpenAIEmbedder(ServiceEmbedder):
             raise text_too_long(too_long, self.count_tokens(too_long), self.max_tokens)
         return super().embed_documents(texts, progress)
 
-    def _connect(self, *, is_async: bool = False) -> Connection:
+    def _connect(self, *, is_async: bool = False) -> ServiceClient:
         client = self._endpoint.new_client(self.document_seconds, is_async=is_async)
-        return Connection(client, client.request)
+        return ServiceClient(client, client.request)
 
     def _probe(self) -> Steps[EmbedderFingerprint]:
         """Ask for the vectors of the fixed texts, and wait for a server that loads its model."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from recto.errors import InvalidArgument
 from recto.protocols import embedder_abilities
-from recto.search.packing import ContextSection, PageReader, Relevance, SectionPacker, pack_sections
+from recto.search.packing import ContextSection, PageCache, Relevance, SectionPacker, pack_sections
 from recto.search.pipeline import OpenIndex, search_index, with_vectors
 from recto.search.query import check_range
 from recto.types.request import MAX_TOKENS, MAX_TOP_K, MIN_TOKENS, SearchRequest
@@ -92,7 +92,7 @@ def build_context(
     preferred = on_page.filters.page_url if on_page and page_used else None
     packer = SectionPacker(max_tokens, opened.embedder.count_tokens)
     relevance = Relevance(hits, scores or {}, preferred)
-    pack_sections(relevance, PageReader(opened.index), packer, short_page=short_page and not neighbors)
+    pack_sections(relevance, PageCache(opened.index), packer, short_page=short_page and not neighbors)
     if neighbors:
         packer.add_neighbors(neighbors)
     sections = packer.sections()
@@ -153,7 +153,7 @@ def sections_of(opened: OpenIndex, response: SearchResponse, max_tokens: int) ->
 
 def with_sections(opened: OpenIndex, response: SearchResponse, section_tokens: int) -> SearchResponse:
     """Return a response whose hits have `section_text`: their section, or the part that fits."""
-    reader, texts = PageReader(opened.index), {}
+    reader, texts = PageCache(opened.index), {}
     for hit in response.hits:
         packer = SectionPacker(section_tokens, opened.embedder.count_tokens)
         pack_sections(Relevance([hit]), reader, packer, short_page=False)

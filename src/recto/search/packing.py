@@ -93,7 +93,7 @@ class _Unit(NamedTuple):
     hit: Hit | None = None
 
 
-class PageReader:
+class PageCache:
     """Reads each page once; pages in `whole` count as one section."""
 
     def __init__(self, index: Index) -> None:
@@ -178,7 +178,7 @@ def _section_key(chunk: Chunk) -> tuple[str, ...]:
 
 
 def pack_sections(
-    relevance: Relevance, reader: PageReader, packer: SectionPacker, *, short_page: bool
+    relevance: Relevance, reader: PageCache, packer: SectionPacker, *, short_page: bool
 ) -> None:
     """Offer hits and other chunks of their sections to a packer, most relevant first, while it has room.
 

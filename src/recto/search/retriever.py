@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # importing the class is fast; opening an index loads the sea
     from recto.protocols import Embedder, Index, Store
     from recto.search.context import Context
     from recto.search.lexical import LexicalQuery
-    from recto.search.packing import ContextSection
     from recto.search.pages import BookPage
     from recto.search.pipeline import OpenIndex, SearchedBatch, SearchHook, SearchRun
     from recto.settings import Settings
@@ -196,12 +195,6 @@ class Retriever:
         on_page = await self.asearch(page_request) if page_request else None
         opened = await to_thread(self.open_index)
         return await to_thread(make_context, opened, request, response, on_page, max_tokens, neighbors)
-
-    def sections(self, response: SearchResponse, max_tokens: int) -> tuple[ContextSection, ...]:
-        """Return the sections of the hits of a response, best first, within a budget of tokens."""
-        from recto.search.context import sections_of
-
-        return sections_of(self.open_index(), response, max_tokens)
 
     def analyze(self, query: str) -> LexicalQuery | None:
         """Return a query as lexical search sees it, or None if the index has no lexical vectors."""

@@ -18,7 +18,7 @@ from recto._util.text import plural, shortened, with_anchor
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.plugins import Notify
 from recto.search import display
-from recto.search.context import MAX_NEIGHBORS, Context
+from recto.search.context import MAX_NEIGHBORS, Context, sections_of
 from recto.search.markdown import clean_markdown, one_line
 from recto.search.pages import read_page
 from recto.search.query import DEFAULT_CONTEXT_TOKENS, DEFAULT_CONTEXT_TOP_K
@@ -334,7 +334,7 @@ def _search_data(
     results = [result | {"text": clean_markdown(result["text"])} for result in data["results"]]
     if max_tokens is not None:
         best = {result["id"]: result for result in results}
-        sections = retriever.sections(response, max_tokens)
+        sections = sections_of(retriever.open_index(), response, max_tokens)
         results = [best[section.hits[0].chunk.id] | {"text": section.text} for section in sections]
     return _about(response, data) | {
         "results": [display.pick(result, McpHit.model_fields) for result in results],

@@ -15,7 +15,7 @@ from pydantic import (
     create_model,
 )
 
-from recto.contracts.http import Count
+from recto.contracts.http import to_whole
 from recto.search.packing import OMISSION
 from recto.types.request import EntryPoint, Operation, Option, options_of
 from recto.types.search import HIT_FIELDS, Coverage, Mode, View, fields_of
@@ -62,17 +62,18 @@ def option_types(entry_point: EntryPoint, operation: Operation) -> dict[str, tup
 
 def _option_type(option: Option, entry_point: EntryPoint) -> Any:
     text = option.for_agents if entry_point == "mcp" else option.help
-    limits: dict[str, Any] = {"description": text}
     kind = option.type
     if kind is tuple:
         return _names(text, option.max_length, entry_point)
     if kind is str:
-        kind = Name if entry_point == "mcp" else str
-        limits |= {} if entry_point == "mcp" else {"pattern": _NAME, "max_length": option.max_length}
+        limits = Field(pattern=_NAME, max_length=option.max_length)
+        kind = Name if entry_point == "mcp" else Annotated[str, limits]
     elif kind in (int, float):
-        limits |= {"ge": option.minimum, "le": option.maximum}
-        kind = Count if kind is int else kind
-    return Annotated[kind if option.default is not None else kind | None, Field(**limits)]
+        kind = Annotated[kind, Field(ge=option.minimum, le=option.maximum)]
+    optional = kind if option.default is not None else kind | None
+    if option.type is int and entry_point == "http":
+        return Annotated[optional, BeforeValidator(to_whole), Field(description=text)]
+    return Annotated[optional, Field(description=text)]
 
 
 def _names(text: str, most: int | None, entry_point: EntryPoint) -> Any:

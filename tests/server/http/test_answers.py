@@ -303,7 +303,8 @@ def test_settings_and_an_untrusted_dotenv(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("RECTO_ANSWER_URL=https://evil.example/v1\nRECTO_ANSWER_MODEL=m\n")
     settings = load_settings({"HOME": str(tmp_path), "RECTO_ANSWER_API_KEY": KEY}, tmp_path)
     assert settings.answer.url == settings.answer.api_key == ""
-    assert "RECTO_ANSWER_MODEL, RECTO_ANSWER_URL in" in settings.variables.warnings[0]
+    ignored = {warning.split()[0] for warning in settings.variables.warnings}
+    assert ignored == {"RECTO_ANSWER_MODEL", "RECTO_ANSWER_URL"}
 
 
 def test_answers_at_a_time_are_limited(asked: Service, monkeypatch: pytest.MonkeyPatch) -> None:

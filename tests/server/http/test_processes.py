@@ -171,11 +171,12 @@ def test_a_project_and_many_connections_cannot_harm_the_service(sample_home: Pat
     limited = ("bash", "-c", 'ulimit -n 256 && exec "$@"', "bash")
     with Program(sample_home, directory=tmp_path, prefix=limited) as program, ExitStack() as clients:
         reply = program.get("/v1/collections", Origin=evil)
-        assert not [name for name in reply.headers if name.startswith("access-control")]
+        assert "access-control-allow-origin" not in reply.headers
         assert program.get("/v1/collections", Host="evil.example").status == 400
         told = program.read()
         assert f"Settings were read from {tmp_path / '.env'}" in told
-        assert "RECTO_ALLOWED_HOSTS, RECTO_CORS_ORIGINS in" in told
+        for name in ("RECTO_ALLOWED_HOSTS", "RECTO_CORS_ORIGINS"):
+            assert f"{name} in {tmp_path / '.env'} is ignored" in told
         for _ in range(400):
             client = socket.create_connection(("127.0.0.1", program.port), timeout=60)
             clients.callback(client.close)
