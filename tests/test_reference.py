@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from typing import get_args
 
 import pytest
 from click import Command, Context, Group, Option
@@ -17,12 +18,15 @@ from recto.cli.retrieve import retrieve
 from recto.stores import to_payload
 from recto.stores.qdrant.dialects import ALIASES
 from recto.testing.parts import chunk
+from recto.types.request import OPTIONS, Operation, options_of
+from recto.types.search import fields_of
 from tests.running import ROOT
 from tests.server.http.service import described
 
 REFERENCE = ROOT / "docs" / "reference"
 SOURCE = ROOT / "src" / "recto"
 VARIABLE = r"(?:RECTO|QDRANT|COHERE)_[A-Z_]+|COLLECTION_NAME|NO_COLOR"
+FLAG = re.compile(r"`(--[a-z-]+)")
 SETTINGS_MODULES = ("settings.py", "server/http/__init__.py", "server/auth.py", "cli/__init__.py")
 
 
@@ -53,17 +57,44 @@ COMMANDS = {**dict(commands(product, "recto")), "retrieve.py": retrieve}
 
 
 def flags_of(command: Command) -> set[str]:
-    options = (one for one in command.params if isinstance(one, Option))
-    return {flag for one in options for flag in (*one.opts, *one.secondary_opts)}
+    options = (option for option in command.params if isinstance(option, Option))
+    return {flag for option in options for flag in (*option.opts, *option.secondary_opts)}
+
+
+def search_flags_of(command: Command) -> set[str]:
+    """Return the flags that are search options of the table; others may have the same name."""
+    table = {(option.flag, option.flag_help or option.help) for option in OPTIONS}
+    return {
+        option.opts[0]
+        for option in command.params
+        if isinstance(option, Option) and (option.opts[0], option.help) in table
+    }
+
+
+def search_rows(section: str) -> set[str]:
+    """Return the names and flags in the first two cells of a table of search.md."""
+    rows = re.findall(r"^\| (`[^|]*\|[^|]*)\|", sections(page("search.md"))[section], re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`([\w-]+)`", row)}
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_of_a_command_is_in_its_table(name: str) -> None:
-    section = sections(page("commands.md")).get(name, "")
+def test_every_option_of_a_command_is_documented(name: str) -> None:
+    """Its section has a row for an option, or names it if another table of the reference has the row."""
+    command, commands_page = COMMANDS[name], sections(page("commands.md"))
+    section = commands_page.get(name, "")
     assert section, f"commands.md has no section '## {name}'"
     rows = re.findall(r"^\| (`--.*?) \|", section, re.MULTILINE)
-    documented = {flag for row in rows for flag in re.findall(r"--[a-z-]+", row)}
-    assert documented == flags_of(COMMANDS[name])
+    documented = {flag for row in rows for flag in FLAG.findall(row)}
+    common = set(FLAG.findall(commands_page["Common options"]))
+    search = search_flags_of(command) & search_rows("Options")
+    for line in re.findall(r"^(?:Also|Options:) (.*)$", section, re.MULTILINE):
+        named, _, left_out = line.partition(" except ")
+        assert set(FLAG.findall(named)) <= common | search
+        documented |= set(FLAG.findall(named))
+        if "(search.md#options)" in line:
+            assert set(FLAG.findall(left_out)) == {option.flag for option in options_of("cli")} - search
+            documented |= search
+    assert documented == flags_of(command)
 
 
 def test_every_documented_command_exists() -> None:
@@ -102,16 +133,31 @@ def test_every_route_is_documented() -> None:
     assert documented == routes
 
 
+def shared_fields(properties: set[str]) -> set[str]:
+    """Return the search options of a request, or the fields of a result, that search.md has in its tables."""
+    options = [{option.name for option in options_of("http", operation)} for operation in get_args(Operation)]
+    results = [{field.name for field in fields_of(view)} for view in ("search", "page")]
+    return set().union(
+        *(names & search_rows("Options") for names in options if names <= properties),
+        *(names & search_rows("Fields") for names in results if names <= properties),
+    )
+
+
 def test_every_field_of_the_http_api_is_documented() -> None:
     """One section has all fields of a request or a response: a field of another one does not count."""
-    documented = sections(page("http.md")).values()
-    missing = {
-        name: min(
-            ({field for field in properties if f"`{field}`" not in text} for text in documented), key=len
+    documented = [*sections(page("http.md")).values(), sections(page("search.md"))["Response"]]
+    missing = {}
+    for name, schema in described()["components"]["schemas"].items():
+        properties = set(schema.get("properties", ()))
+        shared = shared_fields(properties)
+        missing[name] = min(
+            (
+                {field for field in properties - shared if f"`{field}`" not in text}
+                for text in documented
+                if not shared or "(search.md" in text
+            ),
+            key=len,
         )
-        for name, schema in described()["components"]["schemas"].items()
-        if (properties := schema.get("properties"))
-    }
     assert {name: fields for name, fields in missing.items() if fields} == {}
 
 

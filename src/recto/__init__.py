@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 _EXPORTS = {
     "recto.api": "SourceOptions aconnect aevaluate aindex connect evaluate index",
