@@ -76,12 +76,9 @@ def connect(
 
     `changed` settings override the environment. The first run of all indexes the sample book.
     """
-    from recto.contracts import DEFAULT_COLLECTIONS
-    from recto.settings import check_collection_name, load_settings
-
-    if collection is not None:
-        check_collection_name(collection, "--collection")
     from recto.api import open_retriever
+    from recto.contracts import DEFAULT_COLLECTIONS
+    from recto.settings import load_settings
 
     settings = load_settings({**os.environ, **changed} if changed else None)
     confirm_endpoint(settings)

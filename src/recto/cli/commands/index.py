@@ -171,12 +171,10 @@ def open_runner(
     """Open the configured embedder and store for indexing; they are closed at the end of the command."""
     from recto.api import IndexRunner, open_embedder, open_store
     from recto.contracts import DEFAULT_COLLECTIONS
-    from recto.settings import check_collection_name, load_settings
+    from recto.settings import load_settings
 
     if sample and collection is not None:
         raise InvalidArgument("--sample has its own collection", hint="Leave out --collection.")
-    if collection is not None:
-        check_collection_name(collection, "--collection")
     settings = load_settings()
     confirm_endpoint(settings)
     embedder, store = open_embedder(settings, notify), open_store(settings, notify, close_at_exit=True)

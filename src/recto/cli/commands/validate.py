@@ -15,7 +15,6 @@ from recto._util.text import plural
 from recto.cli import Exit, connect, echo_json, echo_text, one_line, options, save_report, table
 from recto.cli.retrieve import VALIDATE, check_book, command_line, validate_contract, warm_up
 from recto.errors import InvalidArgument
-from recto.settings import check_collection_name
 from recto.types.request import DEFAULT_TOP_K
 from recto.types.search import Mode
 
@@ -61,7 +60,7 @@ class _Request(NamedTuple):
 @options.file_option("--baseline", "Compare with the results in this file.")
 @click.option("--update-baseline", is_flag=True, help="Write the results of this run to the baseline file.")
 @options.repeated("--gate", "gates", "EXPR", 'Fail if a measure is too low: "Hit@5>=0.9".')
-@click.option("--compare", metavar="COLLECTION", help="Compare with the results of this collection.")
+@options.collection_option("Compare with the results of this collection.", flag="--compare")
 @options.repeated(
     "--compare-setting",
     "compare_settings",
@@ -180,9 +179,7 @@ def _check(request: _Request) -> None:
         )
     if request.update_baseline and request.tags:
         raise InvalidArgument("--update-baseline writes all questions", hint="Leave out --tag.")
-    if request.compare is not None:
-        check_collection_name(request.compare, "--compare")
-    elif request.compare_settings:
+    if request.compare_settings and request.compare is None:
         raise InvalidArgument("--compare-setting needs --compare", hint="Add --compare COLLECTION.")
     for setting in request.compare_settings:
         if not setting.partition("=")[0].isidentifier() or "=" not in setting:
