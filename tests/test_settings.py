@@ -27,13 +27,6 @@ CLOUD = {"COHERE_API_KEY": "co_x", "QDRANT_URL": "https://x.cloud.qdrant.io:6333
 OPENAI = {"RECTO_EMBEDDER": "openai", "RECTO_MODEL": "m", "RECTO_OPENAI_URL": "http://localhost:11434/v1"}
 
 
-def test_nothing_set_is_embedded(tmp_path: Path) -> None:
-    settings = load_settings({}, tmp_path)
-    assert (settings.embedder, settings.store, settings.collection) == ("local", "edge", None)
-    assert settings.home == Path.home() / ".recto"
-    assert (settings.model, settings.extras, settings.secrets) == ("recto-en-1", (), ())
-
-
 def documented_rows() -> dict[str, str]:
     page = (ROOT / "docs" / "reference" / "settings.md").read_text("utf-8")
     return dict(re.findall(r"^\| `([A-Z_]+)` \| (.*) \|$", page, re.MULTILINE))
@@ -100,16 +93,22 @@ def load_error(values: dict[str, str], directory: Path) -> ConfigurationError:
 @pytest.mark.parametrize(
     ("values", "parts"),
     [
-        (CLOUD, ("cohere", "server")),
-        ({**CLOUD, "RECTO_PROFILE": "embedded"}, ("local", "edge")),
-        ({"QDRANT_URL": "http://127.0.0.1:6333", "RECTO_EMBEDDER": "local"}, ("local", "server")),
-        ({"COHERE_API_KEY": "  ", "QDRANT_URL": ""}, ("local", "edge")),
+        ({}, ("local", "edge", "recto-en-1", ())),
+        (CLOUD, ("cohere", "server", "embed-english-v3.0", ("cloud",))),
+        ({**CLOUD, "RECTO_PROFILE": "embedded"}, ("local", "edge", "recto-en-1", ())),
+        (
+            {"QDRANT_URL": "http://127.0.0.1:6333", "RECTO_EMBEDDER": "local"},
+            ("local", "server", "recto-en-1", ("cloud",)),
+        ),
+        ({"COHERE_API_KEY": "  ", "QDRANT_URL": ""}, ("local", "edge", "recto-en-1", ())),
+        (OPENAI, ("openai", "edge", "m", ("openai",))),
     ],
-    ids=["cloud", "embedded wins", "one half", "blank is not set"],
+    ids=["nothing", "cloud", "embedded wins", "one half", "blank is not set", "OpenAI"],
 )
-def test_parts_of_a_profile(tmp_path: Path, values: dict[str, str], parts: tuple[str, str]) -> None:
+def test_parts_of_a_profile(tmp_path: Path, values: dict[str, str], parts: tuple[object, ...]) -> None:
     settings = load_settings(values, tmp_path)
-    assert (settings.embedder, settings.store) == parts
+    assert (settings.embedder, settings.store, settings.model, settings.extras) == parts
+    assert (settings.home, settings.collection) == (Path.home() / ".recto", None)
     assert "co_x" not in repr(settings)
     assert "q_x" not in repr(settings)
 
@@ -135,13 +134,9 @@ def test_dotenv_is_found_up_to_the_projects_root_and_not_beyond(tmp_path: Path) 
     (tmp_path / ".env").write_text("COLLECTION_NAME=stranger\n", "utf-8")
     (project / "pyproject.toml").touch()
     assert read_variables({}, project / "backend") == {}
-    (project / ".env").write_text("COLLECTION_NAME=mine\n", "utf-8")
-    assert read_variables({}, project / "backend") == {"COLLECTION_NAME": "mine"}
-
-
-def test_a_dollar_in_a_key_stays(tmp_path: Path) -> None:
-    (tmp_path / ".env").write_text("COHERE_API_KEY=a${HOME}b\n", "utf-8")
-    assert read_variables({}, tmp_path) == {"COHERE_API_KEY": "a${HOME}b"}
+    (project / ".env").write_text("COHERE_API_KEY=a${HOME}b\n", "utf-8")
+    expected = {"COHERE_API_KEY": "a${HOME}b"}
+    assert read_variables({}, project / "backend") == expected, "a dollar in a key stays"
 
 
 def test_a_dotenv_that_cannot_be_read(tmp_path: Path) -> None:
@@ -181,11 +176,8 @@ def test_wrong_addresses(tmp_path: Path, name: str) -> None:
     assert f"{name} contains a user name or a password" in str(error)
     assert "hunter2" not in f"{error} {error.hint}", "a password is not printed"
     assert error.hint == f"Set {name.partition('_')[0]}_API_KEY instead."
-
-
-def test_a_wrong_address_among_several_is_named(tmp_path: Path) -> None:
-    values = {"QDRANT_URL": "http://10.1.2.3:6333,nonsense", "RECTO_EMBEDDER": "local"}
-    assert "Address 2 in QDRANT_URL is not an http" in str(load_error(values, tmp_path))
+    several = {**CLOUD, "QDRANT_URL": "http://10.1.2.3:6333,nonsense"}
+    assert "Address 2 in QDRANT_URL is not an http" in str(load_error(several, tmp_path))
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "-x", "a b", "x" * 129, "a\0b", "ü"])
@@ -270,12 +262,6 @@ class TestOpenAI:
     def test_what_is_required(self, tmp_path: Path, missing: str) -> None:
         values = {name: value for name, value in OPENAI.items() if name != missing}
         assert f"{missing} is required but not set" in str(load_error(values, tmp_path))
-
-    def test_defaults(self, tmp_path: Path) -> None:
-        settings = load_settings(OPENAI, tmp_path)
-        assert (settings.embedder, settings.store, settings.model) == ("openai", "edge", "m")
-        assert (settings.openai.api_key, settings.openai.batch_size) == ("", 32)
-        assert settings.extras == ("openai",)
 
     def test_the_key_of_openai_is_for_openai_only(self, tmp_path: Path) -> None:
         values = {**OPENAI, "OPENAI_API_KEY": "sk-x"}

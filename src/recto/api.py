@@ -318,7 +318,7 @@ def _first_run(
             store.set_aliases(sample_names, SAMPLE_COLLECTION)
 
 
-class Connection:
+class LazyConnection:
     """Opens the embedder, the store and collections on first use, and again after `close`; thread-safe."""
 
     def __init__(self, settings: Settings | None, notify: Notify, sample_names: Collection[str] = ()) -> None:

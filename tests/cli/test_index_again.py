@@ -80,7 +80,7 @@ def test_progress_on_a_pipe(home: Path, small_book: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("recto.cli.commands.index._LOG_SECONDS", 0.0)
     lines = recto(home, *command).stderr.splitlines()
     assert {"Reading: 1 page, 1 chunk", "Reading: 4 pages, 4 chunks"} <= set(lines)
-    assert re.fullmatch(r"4 pages, 4 of 4 chunks, [\d,]+ tokens/s, 0:00 left", lines[-1])
+    assert lines[-1] == "4 pages, 4 of 4 chunks"
     assert recto(home, *command[:-1]).stderr.splitlines()[-1] == "Reading: 4 pages, 0 chunks"
 
 
@@ -90,7 +90,6 @@ def test_progress_bar(home: Path, small_book: Path) -> None:
         assert terminal.end(120) == 0
     assert "4 pages, " in terminal.text
     assert " of 4 chunks" in terminal.text
-    assert "tokens/s" in terminal.text
     assert "Indexed 4 pages as 4 chunks" in terminal.text
 
 

@@ -47,7 +47,7 @@ def test_explain_json(house: Path) -> None:
     assert set(data["timings_ms"]) == steps
 
 
-def test_coverage_and_its_page(house: Path, tmp_path: Path) -> None:
+def test_coverage_its_page_and_its_json(house: Path, tmp_path: Path) -> None:
     page = tmp_path / "coverage.html"
     done = recto(house / "home", "coverage", "--collection", "house", "--html", str(page))
     assert done.returncode == 0, done.stderr
@@ -56,9 +56,6 @@ def test_coverage_and_its_page(house: Path, tmp_path: Path) -> None:
     assert "garden" in done.stdout
     assert "local://docs/docs/module-3-workshop/04-electricity" in done.stdout
     assert "<h1>Coverage of house</h1>" in page.read_text("utf-8")
-
-
-def test_coverage_json(house: Path) -> None:
     more = ("--mode", "dense", "--fail-under", "99")
     done = recto(house / "home", "coverage", "--collection", "house", "--json", *more)
     assert done.returncode == 0, done.stderr
@@ -134,13 +131,10 @@ def test_gaps_as_text_json_html_and_on_the_health_page(house: Path, queries: Pat
     assert saved["clusters"] == data["gaps"]
 
 
-def test_gaps_of_the_configured_log(house: Path, log: Path) -> None:
-    done = recto(house / "home", "gaps", "--collection", "house", RECTO_QUERY_LOG=str(log))
-    assert done.returncode == 0, done.stderr
-    assert "5 queries about 'house' (2 distinct) in 2 clusters" in done.stdout
-
-
 def test_lines_that_are_no_entries_are_skipped_and_counted(house: Path, log: Path, tmp_path: Path) -> None:
+    done = recto(house / "home", "gaps", "--collection", "house", RECTO_QUERY_LOG=str(log))
+    assert (done.returncode, done.stderr) == (0, ""), "the configured log"
+    assert "5 queries about 'house' (2 distinct) in 2 clusters" in done.stdout
     (path,) = log.iterdir()
     with path.open("ab") as file:
         file.write(b"[" * 50_000 + b'\n{"time": 1}\n{"time": "2026-11-16T10:00:00Z", "collection": [""]}\n')

@@ -174,25 +174,18 @@ def test_errors(home: Path, line: str) -> None:
     assert_clean_output(done)
 
 
-def test_settings(home: Path) -> None:
-    for name in ("RECTO_STORE", "RECTO_MODEL", "RECTO_THREADS", "COLLECTION_NAME"):
-        for command in ("search x", "doctor"):
-            assert_clean_output(recto(home, *command.split(), **{name: NASTY}))
-
-
-def test_messages_of_a_server(home: Path, qdrant: QdrantDouble) -> None:
+def test_settings_and_messages_of_a_server(home: Path, qdrant: QdrantDouble) -> None:
     qdrant.always(status(400, {"status": {"error": NASTY}}))
-    cloud = {"RECTO_STORE": "server", "QDRANT_URL": qdrant.url, "QDRANT_API_KEY": "x"}
-    for command in (["collections"], ["doctor"], ["search", "x"]):
-        assert_clean_output(recto(home, *command, RECTO_EMBEDDER="local", **cloud))
+    server = {"RECTO_STORE": "server", "QDRANT_URL": qdrant.url, "QDRANT_API_KEY": "x"}
+    names = ("RECTO_STORE", "RECTO_MODEL", "RECTO_THREADS", "COLLECTION_NAME")
+    for variables in (*({name: NASTY} for name in names), server | {"RECTO_EMBEDDER": "local"}):
+        for command in (["collections"], ["doctor"], ["search", "x"]):
+            assert_clean_output(recto(home, *command, **variables))
 
 
-def test_the_query_contract(nasty_home: Path) -> None:
+def test_the_query_contract_and_the_shell(nasty_home: Path) -> None:
     for more in ([], ["--verbose"], ["--json"]):
         assert_clean_output(retrieve(nasty_home, f"pump {NASTY}", "--collection", "nasty", *more))
-
-
-def test_the_shell(nasty_home: Path) -> None:
     lines = ["pump", ":verbose", "pump", ":module", ":select 1 pump"]  # `:page` prints lines as written
     lines += [f":{command} x\x1b" for command in ("module", "top", "mode", "page", "select", "x\x9b")]
     done = piped(nasty_home, "\n".join(lines), "--collection", "nasty")

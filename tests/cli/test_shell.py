@@ -121,7 +121,7 @@ def test_help_and_unknown_commands(session: Session) -> None:
         session.shell.run(":quit")
 
 
-def test_a_script(sample_home: Path) -> None:
+def test_a_script_and_the_exit_code_of_its_first_failure(sample_home: Path) -> None:
     done = piped(sample_home, f"{QUERY}\n:quit\nnever asked\n", TERM="xterm-256color")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith(f'Query: "{QUERY}"\n5 results in ')
@@ -129,9 +129,6 @@ def test_a_script(sample_home: Path) -> None:
     for absent in ("recto>", "\x1b", "never"):
         assert absent not in done.stdout
     assert not (sample_home / "shell-history").exists(), "only a terminal has a history"
-
-
-def test_the_exit_code_of_the_first_failure(sample_home: Path) -> None:
     done = piped(sample_home, f"\ufeff:top 1\r\n:mode fast\nWhat is ROS 2?\n:page 7\n{'a' * 2001}\nrobot")
     assert done.returncode == 4
     errors = [line for line in done.stderr.split("\n") if line.startswith("[ERROR]")]
@@ -163,12 +160,9 @@ def test_exit_codes(sample_home: Path, lines: bytes, arguments: tuple[str, ...],
     assert "\x1b" not in done.stdout + done.stderr
 
 
-def test_the_guide_has_all_commands() -> None:
+def test_the_guide_has_all_commands_and_its_scripts_run(sample_home: Path, tmp_path: Path) -> None:
     rows = re.findall(r"^\| `:(\w+) ?(.*?)` \| (.*?) \|$", GUIDE, re.MULTILINE)
     assert {name: (usage.replace("\\|", "|"), summary) for name, usage, summary in rows} == COMMANDS
-
-
-def test_the_scripts_of_the_guide_run(sample_home: Path, tmp_path: Path) -> None:
     (tmp_path / "questions.txt").write_text("What is ROS 2?\nsensors\n")
     (script,) = re.findall(r"```text\n(printf .*?)```", GUIDE, re.DOTALL)
     for line in script.strip().split("\n"):

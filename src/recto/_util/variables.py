@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,33 +25,19 @@ class VariableSource(NamedTuple):
     """A place that variables were read from: the environment, or a file."""
 
     name: str
-    values: Mapping[str, str]
+    values: dict[str, str]
     ignored: tuple[str, ...] = ()
     """Variables that this place has but cannot set."""
     is_project: bool = False
     """Whether it belongs to the project, so that others may have written it."""
 
 
-class Variables(Mapping[str, str]):
+class Variables(ChainMap[str, str]):
     """Variables and the places that they were read from, the most trusted first."""
 
     def __init__(self, *sources: VariableSource) -> None:
+        super().__init__(*(source.values for source in sources))
         self.sources = sources
-        self._values: dict[str, str] = {}
-        for source in reversed(sources):
-            self._values |= source.values
-
-    def __getitem__(self, name: str) -> str:
-        """Return the value of a variable from the most trusted place that sets it."""
-        return self._values[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the names."""
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        """Count the variables."""
-        return len(self._values)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -84,7 +71,7 @@ class Variables(Mapping[str, str]):
         return self.sources[self._rank(name)].name
 
     def _rank(self, name: str) -> int:
-        return next(rank for rank, source in enumerate(self.sources) if name in source.values)
+        return next(rank for rank, values in enumerate(self.maps) if name in values)
 
 
 def read_sources(

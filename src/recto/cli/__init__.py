@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from enum import IntEnum
 from pathlib import Path
@@ -76,12 +76,9 @@ def connect(
 
     `changed` settings override the environment. The first run of all indexes the sample book.
     """
-    from recto.contracts import DEFAULT_COLLECTIONS
-    from recto.settings import check_collection_name, load_settings
-
-    if collection is not None:
-        check_collection_name(collection, "--collection")
     from recto.api import open_retriever
+    from recto.contracts import DEFAULT_COLLECTIONS
+    from recto.settings import load_settings
 
     settings = load_settings({**os.environ, **changed} if changed else None)
     confirm_endpoint(settings)
@@ -123,22 +120,6 @@ def confirm_endpoint(settings: Settings) -> None:
     with suppress(OSError):  # without a writable home, the question is asked again
         make_private(path.parent)
         replace_text(path, "".join(f"{endpoint}\n" for endpoint in [*trusted, address]))
-
-
-@contextmanager
-def connect_all(
-    collection: str | None, others: Sequence[tuple[str, Mapping[str, str]]]
-) -> Iterator[list[Retriever]]:
-    """Open the configured collection and others, each with its own settings if it has any."""
-    with ExitStack() as stack:
-        first = stack.enter_context(connect(collection))
-        yield [
-            first,
-            *(
-                stack.enter_context(connect(name, changed)) if changed else first.with_collection(name)
-                for name, changed in others
-            ),
-        ]
 
 
 def close_later(*parts: Embedder | Store) -> None:

@@ -12,6 +12,7 @@ import click
 
 from recto.errors import InvalidArgument
 from recto.search.query import FLAGS, check_top_k, make_options, make_request
+from recto.settings import check_collection_name
 from recto.types.request import OPTIONS, Option, options_of
 from recto.types.search import MODES, GroupBy, Mode
 
@@ -49,15 +50,18 @@ def number(
     return click.option(flag, type=kind, default=default, show_default=True, metavar=metavar, help=help)
 
 
-def port(default: int) -> Callable[[Command], Command]:
-    """Return the option for the port to listen on."""
-    help = "Port to listen on; 0 chooses a free one."
-    return number("--port", click.IntRange(0, 65535), default, "INT", help)
+def collection_option(
+    help: str, default: str = "", flag: str = "--collection"
+) -> Callable[[Command], Command]:
+    """Return an option that takes the name of a collection."""
+
+    def check(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+        return None if name is None else check_collection_name(name, flag)
+
+    return value_option(flag, "NAME", help, default, callback=check)
 
 
-collection = click.option(
-    "--collection", metavar="NAME", help="Use this collection instead of COLLECTION_NAME."
-)
+collection = collection_option("Use this collection instead of COLLECTION_NAME.")
 verbose = click.option("--verbose", is_flag=True, help="Show detailed output including chunk text.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Output as JSON.")
 suite = file_option("--suite", "Use the questions in this file.")
@@ -131,9 +135,7 @@ def index_options(command: Command) -> Command:
     """Add the options that say what to index, under which name, and how the site is published."""
     return _add(
         command,
-        value_option(
-            "--collection", "NAME", "Publish under this name.", "COLLECTION_NAME, else the name of the book"
-        ),
+        collection_option("Publish under this name.", "COLLECTION_NAME, else the name of the book"),
         value_option("--title", "TEXT", "Title of the book.", "the title of the site, or of the first page"),
         repeated("--module", "modules", "NAME", "Index only this module again and keep the others."),
         value_option("--site-url", "URL", "Published URL of the book, such as https://example.org/book/."),

@@ -113,7 +113,7 @@ def command(
     **suite_options: Any,
 ) -> ExitCode:
     """Search the book, or run a test suite, and print JSON."""
-    with logging_to(Path(), notify, verbose=verbose) as log, _logging_errors():
+    with logging_to(Path(), notify, verbose=verbose) as log:
         if output is not None:
             check_target(output, "--output")
             state.output = output
@@ -335,15 +335,6 @@ def write_file(path: Path, text: str, flag: str) -> None:
         raise InvalidArgument(message, hint="Name another file.") from None
 
 
-@contextmanager
-def _logging_errors() -> Iterator[None]:
-    try:
-        yield
-    except RectoError as error:
-        _LOG.getChild("cli").error("%s", error)
-        raise
-
-
 class LineFormatter(logging.Formatter):
     """Formats a record as `[timestamp] [level] [component] message`, always on one line, without `secrets`.
 
@@ -364,7 +355,7 @@ class LineFormatter(logging.Formatter):
 def logging_to(
     directory: Path, notify: Notify, *, verbose: bool, today: date | None = None
 ) -> Iterator[LineFormatter]:
-    """Write the log to a file that rotates daily, and with `verbose` to standard error as well.
+    """Write the log, errors included, to a file that rotates daily, and with `verbose` to standard error.
 
     If the file cannot be written, warn and continue without it.
     """
@@ -390,6 +381,9 @@ def logging_to(
         _LOG.addHandler(handler)
     try:
         yield formatter
+    except RectoError as error:
+        _LOG.getChild("cli").error("%s", error)
+        raise
     finally:
         for handler in handlers:
             _LOG.removeHandler(handler)

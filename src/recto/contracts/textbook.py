@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from recto._util import clamp
-from recto.api import Connection, in_thread
+from recto.api import LazyConnection, in_thread
 from recto.contracts import CLASS_COLLECTION, DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, RectoError
 from recto.search.query import CONTRACT_MODES, check_mode, check_top_k, to_filters
@@ -68,7 +68,7 @@ class TextbookRetriever:
         self.mode: Mode = mode
         self.collection_name: str = collection_name or self._settings.collection_or(CLASS_COLLECTION)
         self.connection_error: RectoError | None = None
-        self._connection = Connection(self._settings, _LOG.info, DEFAULT_COLLECTIONS)
+        self._connection = LazyConnection(self._settings, _LOG.info, DEFAULT_COLLECTIONS)
 
     @property
     def qdrant_client(self) -> Any:

@@ -107,13 +107,7 @@ class QueryLog:
             self._on_drop(1)
             return
         self._waiting.append((time.time(), entry))
-        if not self._wake.is_set():
-            self._wake.set()
-
-    @property
-    def waiting(self) -> int:
-        """How many entries are not yet taken to be written."""
-        return len(self._waiting)
+        self._wake.set()
 
     def close(self) -> None:
         """Write what is waiting, and stop."""
@@ -138,17 +132,15 @@ class QueryLog:
     def _write(self, entries: list[tuple[float, dict[str, Any]]]) -> None:
         if not entries:
             return
-        lines = [_line({"time": _time(at), **self._with_text(entry)}) for at, entry in entries]
         try:
-            self._append(lines)
+            self._append([_line({"time": _time(at), **self._with_text(entry)}) for at, entry in entries])
+            self._has_failed = False
         except OSError as error:
             self._leave_file()  # its last line may be incomplete
             self._on_drop(len(entries))
             if not self._has_failed:
                 _LOG.warning("the query log cannot be written: %s", error.strerror)
             self._has_failed = True
-        else:
-            self._has_failed = False
 
     def _with_text(self, entry: dict[str, Any]) -> dict[str, Any]:
         """Return an entry with as much of the texts as is kept that a visitor sent."""
@@ -178,24 +170,22 @@ class QueryLog:
         # What is written to a file that someone has deleted would be lost.
         if self._file is not None and (today != self._day or os.fstat(self._file).st_nlink == 0):
             self._leave_file()
-        while lines:
+        for line in lines:
+            if self._file is not None and self._size + len(line) > self._max_file:
+                self._leave_file()
             if self._file is None:
                 remove_old_files(self._options, reserve=self._max_file)
-                name = f"queries-{today}-{os.urandom(4).hex()}.jsonl"
                 make_private(self._directory)
+                name = f"queries-{today}-{os.urandom(4).hex()}.jsonl"
                 self._file = os.open(self._directory / name, _APPEND, 0o600)
                 self._day, self._size = today, 0
-                lines = [_line({"format": QUERY_LOG_FORMAT}), *lines]
-            count, size = 0, self._size
-            while count < len(lines) and (count == 0 or size + len(lines[count]) <= self._max_file):
-                size += len(lines[count])
-                count += 1
-            data, lines = b"".join(lines[:count]), lines[count:]
-            self._size = size
-            while data:
-                data = data[os.write(self._file, data) :]
-            if lines:
-                self._leave_file()
+                self._write_line(self._file, _line({"format": QUERY_LOG_FORMAT}))
+            self._write_line(self._file, line)
+
+    def _write_line(self, file: int, line: bytes) -> None:
+        self._size += len(line)
+        while line:
+            line = line[os.write(file, line) :]
 
     def _leave_file(self) -> None:
         if self._file is not None:

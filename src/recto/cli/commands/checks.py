@@ -31,7 +31,7 @@ from recto.cli import (
     warn,
 )
 from recto.errors import ErrorKind, InvalidArgument, RectoError
-from recto.settings import check_collection_name, load_settings
+from recto.settings import load_settings
 from recto.types.search import Mode
 
 if TYPE_CHECKING:
@@ -316,8 +316,6 @@ def doctor(collection: str | None, everything: bool, as_json: bool) -> Exit:
     Exits with 1 if there are warnings, 2 for a configuration error, 3 if a service or the disk cannot be
     used, and 5 if the index is damaged.
     """
-    if collection is not None:
-        check_collection_name(collection, "--collection")
     from recto.evaluation.doctor import examine
 
     try:

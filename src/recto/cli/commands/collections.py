@@ -17,7 +17,7 @@ from recto.errors import FingerprintMismatch, InvalidArgument, RectoError
 from recto.indexing import default_collection
 from recto.protocols import Store, store_abilities
 from recto.search.lexical import other_analyzer
-from recto.settings import Settings, check_collection_name, load_settings
+from recto.settings import Settings, load_settings
 from recto.types.index import GenerationInfo
 from recto.types.search import MODES
 
@@ -173,15 +173,11 @@ def backup(collection: str | None, output: Path, as_json: bool) -> Exit:
 
 @click.command()
 @options.file_argument("file")
-@click.option(
-    "--collection", metavar="NAME", show_default="the name that was backed up", help="Restore as NAME."
-)
+@options.collection_option("Restore as NAME.", "the name that was backed up")
 @click.option("--replace", is_flag=True, help="Replace the index of a collection that exists.")
 @options.as_json
 def restore(file: Path, collection: str | None, replace: bool, as_json: bool) -> Exit:
     """Restore a collection from FILE, which `recto backup` wrote."""
-    if collection is not None:
-        check_collection_name(collection, "--collection")
     read_backup = store_abilities(open_configured_store(load_settings())).restore
     if read_backup is None:
         raise _no_backups()
@@ -208,7 +204,7 @@ def _server_settings() -> Settings:
 
 @click.command()
 @options.collection
-@click.option("--to", metavar="NAME", show_default="the same", help="Name of the collection on the server.")
+@options.collection_option("Name of the collection on the server.", "the same", "--to")
 @options.as_json
 def promote(collection: str | None, to: str | None, as_json: bool) -> Exit:
     """Copy an embedded index to the Qdrant server at QDRANT_URL, and compare the results of both."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from recto.cli import (
     notify,
     one_line,
     options,
+    table,
     use_exit_codes,
     warn,
 )
@@ -84,6 +85,7 @@ def index(
             "Give either the path or URL of a book, or --sample", hint="Try `recto index ./docs`."
         )
     from recto.api import SourceOptions, sample_source
+    from recto.protocols import embedder_abilities
 
     names = options.split_names(modules)
     runner = open_runner(collection, names, sample=sample, rebuild=rebuild, new_urls=new_urls)
@@ -92,10 +94,13 @@ def index(
     else:
         source = runner.open(location, SourceOptions(**source_options), notify, cached=not dry_run)
     if dry_run:
-        plan, estimate = show_plan(runner, source)
-        name = runner.collection(source)
-        data = plan_data(plan, name, estimate)
-        lines = plan_lines(plan, name, estimate, verbose=verbose)
+        with index_progress() as progress:
+            plan = runner.plan(source, progress)
+        _print_notes(plan)
+        name, estimate = runner.collection(source), embedder_abilities(runner.embedder).estimate
+        cost = estimate(plan.texts, plan.tokens) if estimate else None
+        data = plan_data(plan, name, cost)
+        lines = plan_lines(plan, name, cost, verbose=verbose)
     else:
         began = perf_counter()
         report = run_index(runner, source)
@@ -149,7 +154,9 @@ def watch(
         else:
             if report.published:
                 echo(report_line(report, perf_counter() - began))
-            state = files.include(getattr(source, "included_files", {})) | state
+            included = getattr(source, "included_files", {})
+            files.included = {str(file): seen for file, seen in included.items()}
+            state = files.included | state
         files.wait_for_change(state, interval)
 
 
@@ -164,12 +171,10 @@ def open_runner(
     """Open the configured embedder and store for indexing; they are closed at the end of the command."""
     from recto.api import IndexRunner, open_embedder, open_store
     from recto.contracts import DEFAULT_COLLECTIONS
-    from recto.settings import check_collection_name, load_settings
+    from recto.settings import load_settings
 
     if sample and collection is not None:
         raise InvalidArgument("--sample has its own collection", hint="Leave out --collection.")
-    if collection is not None:
-        check_collection_name(collection, "--collection")
     settings = load_settings()
     confirm_endpoint(settings)
     embedder, store = open_embedder(settings, notify), open_store(settings, notify, close_at_exit=True)
@@ -185,18 +190,6 @@ def open_runner(
         rebuild=rebuild,
         new_urls=new_urls,
     )
-
-
-def show_plan(runner: IndexRunner, source: Source) -> tuple[Plan, CostEstimate | None]:
-    """Plan a run with its progress; return the plan and, if the embedder is metered, what it would cost."""
-    from recto.protocols import embedder_abilities
-
-    with index_progress() as progress:
-        plan = runner.plan(source, progress)
-    _print_notes(plan)
-    embedder = runner.embedder
-    estimate = embedder_abilities(embedder).estimate
-    return plan, estimate(plan.texts, plan.tokens) if estimate else None
 
 
 def run_index(runner: IndexRunner, source: Source) -> IndexReport:
@@ -240,7 +233,7 @@ class WatchedFiles:
                 f"{path} does not exist", hint="Give the directory that contains the pages of the book."
             )
         self.root = path.resolve()
-        self._included: tuple[str, ...] = ()
+        self.included: _FileState = {}
 
     def state(self) -> _FileState:
         """Return the modification time and the size of every file."""
@@ -250,11 +243,6 @@ class WatchedFiles:
                 status = os.stat(file)
                 state[file] = (status.st_mtime_ns, status.st_size)
         return state
-
-    def include(self, files: Mapping[Path, tuple[int, int]]) -> _FileState:
-        """Also watch included files; return the state in which they were read."""
-        self._included = tuple(map(str, files))
-        return {str(file): seen for file, seen in files.items()}
 
     def wait_for_change(self, before: _FileState, interval: float) -> None:
         """Return when the files differ from a state and no longer change."""
@@ -266,22 +254,21 @@ class WatchedFiles:
                 return
 
     def _files(self) -> Iterator[str]:
+        from recto.book.parsing import page_suffixes
+        from recto.book.sources.tree import SKIPPED
+
+        watched = (*page_suffixes(), *_SITE_SETTINGS)
         if self.root.is_file():
             yield str(self.root)
-        else:
-            from recto.book.parsing import page_suffixes
-            from recto.book.sources.tree import SKIPPED
-
-            watched = (*page_suffixes(), *_SITE_SETTINGS)
-            for folder, names, files in os.walk(self.root):
-                names[:] = [name for name in names if name not in SKIPPED and not name.startswith(".")]
-                for name in files:
-                    if name.lower().endswith(watched):
-                        yield os.path.join(folder, name)  # noqa: PTH118 - faster than Path
+        for folder, names, files in os.walk(self.root):
+            names[:] = [name for name in names if name not in SKIPPED and not name.startswith(".")]
+            for name in files:
+                if name.lower().endswith(watched):
+                    yield os.path.join(folder, name)  # noqa: PTH118 - faster than Path
         for entry in os.scandir(self.root.parent):
             if entry.name.lower().endswith(_SITE_SETTINGS):
                 yield entry.path
-        yield from self._included
+        yield from self.included
 
 
 def plan_lines(plan: Plan, collection: str, estimate: CostEstimate | None, *, verbose: bool) -> Iterator[str]:
@@ -331,14 +318,13 @@ def _change_lines(plan: Plan) -> list[str]:
     ]
 
 
-def _module_lines(plan: Plan) -> Iterator[str]:
-    counts, titles = plan.modules(), plan.module_titles()
-    width = max([len("Module"), *(len(name) for name, _ in titles)])
-    yield f"  {'Module':<{width}}  Pages  Chunks  Title"
-    for name, title in titles:
-        pages, chunks = counts[name]
-        other_title = one_line(title) if title != name else ""
-        yield f"  {name:<{width}}  {pages:>5}  {chunks:>6}  {other_title}".rstrip()
+def _module_lines(plan: Plan) -> list[str]:
+    counts = plan.modules()
+    rows = [
+        (name, *map(str, counts[name]), one_line(title) if title != name else "")
+        for name, title in plan.module_titles()
+    ]
+    return table(("Module", ">Pages", ">Chunks", "Title"), rows, "  ")
 
 
 def _page_lines(plan: Plan) -> list[str]:
@@ -384,46 +370,37 @@ def _counts(plan: Plan) -> dict[str, Any]:
 
 
 @contextmanager
-def index_progress() -> Iterator[ProgressCallback | None]:
-    """Show the progress of an index run."""
-    if sys.stderr.isatty():
-        with _index_bar() as show:
-            yield show
-    else:
-        yield _LogLines()
+def index_progress() -> Iterator[ProgressCallback]:
+    """Show the progress of an index run: a bar on a terminal, else a line every few seconds."""
+    if not sys.stderr.isatty():
+        yield _progress_lines()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    text = TextColumn("{task.description}")
+    columns = (SpinnerColumn(), text, BarColumn(bar_width=24), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Reading the book", total=None)
+
+        def update(now: IndexProgress) -> None:
+            tokens = now.plan.tokens if now.plan else None  # they take the time
+            bar.update(task, description=_progress_text(now), total=tokens, completed=now.tokens)
+
+        yield update
 
 
-class _Speed:
-    """Measures tokens per second and the remaining time."""
+def _progress_lines() -> ProgressCallback:
+    """Return a callback that prints a line every few seconds; a short run prints none."""
+    printed_at = monotonic()
 
-    def __init__(self) -> None:
-        self._began = 0.0
+    def update(now: IndexProgress) -> None:
+        nonlocal printed_at
+        if monotonic() >= printed_at + _LOG_SECONDS:
+            notify(_progress_text(now))
+            printed_at = monotonic()
 
-    def text(self, now: IndexProgress) -> str:
-        if not now.tokens:
-            self._began = monotonic()
-            return "nothing embedded yet" if now.plan is None or now.plan.tokens else "nothing to embed"
-        speed = now.tokens / max(monotonic() - self._began, 1e-3)
-        if now.plan is None:
-            return f"{speed:,.0f} tokens/s"
-        minutes, seconds = divmod(round(max(0, now.plan.tokens - now.tokens) / speed), 60)
-        return f"{speed:,.0f} tokens/s, {minutes}:{seconds:02} left"
-
-
-class _LogLines:
-    """Prints a line every few seconds; a short run prints none."""
-
-    def __init__(self) -> None:
-        self._next = monotonic() + _LOG_SECONDS
-        self._speed = _Speed()
-
-    def __call__(self, now: IndexProgress) -> None:
-        """Print the progress if it is time for a line."""
-        speed = self._speed.text(now)
-        if monotonic() < self._next:
-            return
-        notify(f"{_progress_text(now)}{f', {speed}' if now.plan or now.tokens else ''}")
-        self._next = monotonic() + _LOG_SECONDS
+    return update
 
 
 def _progress_text(now: IndexProgress) -> str:
@@ -431,30 +408,3 @@ def _progress_text(now: IndexProgress) -> str:
     if now.plan is not None:
         return f"{pages}, {now.done} of {chunks}"
     return f"Reading: {pages}, {chunks}{f', {now.done} embedded' if now.done else ''}"
-
-
-@contextmanager
-def _index_bar() -> Iterator[ProgressCallback]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[speed]}"),
-    )
-    speed = _Speed()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Reading the book", total=None, speed="")
-
-        def update(now: IndexProgress) -> None:
-            text = speed.text(now)
-            if now.plan is None:
-                bar.update(task, description=_progress_text(now), speed=text if now.tokens else "")
-                return
-            # Tokens take the time, so the bar counts them if there are any.
-            total, completed = (now.plan.tokens, now.tokens) if now.plan.tokens else (now.chunks, now.done)
-            bar.update(task, description=_progress_text(now), total=total, completed=completed, speed=text)
-
-        yield update

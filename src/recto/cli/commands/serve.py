@@ -15,12 +15,13 @@ from recto.cli import Exit, confirm_endpoint, echo, echo_json, emit, notify, opt
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, missing_extra
 from recto.server.keys import Key, KeyScope, add_key, key_file, read_keys, revoke_key
-from recto.settings import Settings, check_collection_name, load_settings
+from recto.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from recto.server.semantic_export import Semantic
 
 _NEEDS_KEY = "Addresses other than loopback need RECTO_API_KEY."
+_PORT = click.IntRange(0, 65535)
 _DIRECTORY: dict[str, Any] = {"type": click.Path(path_type=Path, file_okay=False), "metavar": "DIR"}
 
 
@@ -32,7 +33,7 @@ _DIRECTORY: dict[str, Any] = {"type": click.Path(path_type=Path, file_okay=False
     metavar="ADDRESS",
     help=f"Address to listen on. {_NEEDS_KEY}",
 )
-@options.port(8000)
+@options.number("--port", _PORT, 8000, "INT", "Port to listen on; 0 chooses a free one.")
 @options.number("--workers", click.IntRange(1, 64), 1, "INT", "Number of processes.")
 @options.repeated(
     "--collection",
@@ -95,16 +96,12 @@ def _report_files(settings: Settings) -> None:
 @click.command()
 @click.option("--http", is_flag=True, help="Serve over HTTP at /mcp, not over standard input and output.")
 @options.value_option("--host", "ADDRESS", f"With --http: address to listen on. {_NEEDS_KEY}", "127.0.0.1")
-@options.value_option(
-    "--port", "INT", "With --http: port to listen on.", "8001", type=click.IntRange(0, 65535)
-)
+@options.value_option("--port", "INT", "With --http: port to listen on.", "8001", type=_PORT)
 @options.collection
 def mcp(http: bool, host: str | None, port: int | None, collection: str | None) -> Exit:
     """Serve a book to agents over the Model Context Protocol."""
     if not http and (host is not None or port is not None):
         raise InvalidArgument("--host and --port need --http", hint="Add --http, or leave them out.")
-    if collection is not None:
-        check_collection_name(collection, "--collection")
     settings = load_settings()
     try:
         from recto.server.mcp_server import build_server, run_http, run_stdio

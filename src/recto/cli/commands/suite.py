@@ -17,7 +17,7 @@ def suite() -> None:
 
 @suite.command()
 @options.file_argument("file")
-@click.option("--collection", metavar="NAME", help="Also check that this collection has every expected page.")
+@options.collection_option("Also check that this collection has every expected page.")
 @options.as_json
 def lint(file: Path, collection: str | None, as_json: bool) -> Exit:
     """List the problems of the suite in FILE, with their positions.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +12,9 @@ import click
 from click.core import ParameterSource
 
 from recto._util.text import plural
-from recto.cli import Exit, connect_all, echo_json, echo_text, one_line, options, save_report, table, warn
+from recto.cli import Exit, connect, echo_json, echo_text, one_line, options, save_report, table
 from recto.cli.retrieve import VALIDATE, check_book, command_line, validate_contract, warm_up
 from recto.errors import InvalidArgument
-from recto.settings import check_collection_name
 from recto.types.request import DEFAULT_TOP_K
 from recto.types.search import Mode
 
@@ -61,7 +60,7 @@ class _Request(NamedTuple):
 @options.file_option("--baseline", "Compare with the results in this file.")
 @click.option("--update-baseline", is_flag=True, help="Write the results of this run to the baseline file.")
 @options.repeated("--gate", "gates", "EXPR", 'Fail if a measure is too low: "Hit@5>=0.9".')
-@click.option("--compare", metavar="COLLECTION", help="Compare with the results of this collection.")
+@options.collection_option("Compare with the results of this collection.", flag="--compare")
 @options.repeated(
     "--compare-setting",
     "compare_settings",
@@ -102,27 +101,24 @@ def _validate(request: _Request, *, verbose: bool, as_json: bool) -> Exit:
         save_baseline,
     )
     from recto.evaluation.report import keep_run
+    from recto.evaluation.runs import Options, run_suite
 
     _check(request)
     thresholds = tuple(map(parse_threshold, request.gates))
     whole, suite = _suites(request)
     measures = _measures(request, thresholds)
     before = load_baseline(request.baseline) if request.baseline and not request.update_baseline else None
-    settings = dict(setting.partition("=")[::2] for setting in request.compare_settings)
-    others = [] if request.compare is None else [(request.compare, settings)]
-    with connect_all(request.collection, others) as (retriever, *compared):
+    run_options = Options(request.top_k, measures, request.mode)
+    with connect(request.collection) as retriever:
         if request.suite is None:
             check_book(retriever)
         warm_up(retriever)
-        for other in compared:
-            for warning in other.open().info.warnings:
-                warn(warning)
-        from recto.evaluation.runs import Options, run_suite
-
-        run_options = Options(request.top_k, measures, request.mode)
         run = run_suite(retriever, suite, run_options)
         info = retriever.open().info
-        for other in compared:
+    if request.compare is not None:
+        settings = dict(setting.partition("=")[::2] for setting in request.compare_settings)
+        with connect(request.compare, settings) as other:
+            warm_up(other)
             before = make_baseline(run_suite(other, suite, run_options))
     if not request.tags:  # a part of a suite says little about the index
         command = command_line(VALIDATE, request.suite, run.collection, *_result_options(request))
@@ -152,14 +148,11 @@ def _write_reports(
     from recto._util.files import not_written, write_file
     from recto.evaluation.report import junit_xml, validation_markdown, validation_page
 
-    reports: tuple[tuple[Path | None, Callable[[], str]], ...] = (
-        (request.junit, lambda: junit_xml(run, gate)),
-        (request.markdown, lambda: validation_markdown(run, gate, comparison)),
-    )
-    for path, make_text in reports:
+    markdown = validation_markdown(run, gate, comparison)
+    for path, text in ((request.junit, junit_xml(run, gate)), (request.markdown, markdown)):
         if path:
             try:
-                path.write_text(make_text(), "utf-8")
+                path.write_text(text, "utf-8")  # not `write_file`: it may be /dev/stdout
             except OSError as error:
                 raise not_written(error, path) from error
     if request.html:
@@ -186,9 +179,7 @@ def _check(request: _Request) -> None:
         )
     if request.update_baseline and request.tags:
         raise InvalidArgument("--update-baseline writes all questions", hint="Leave out --tag.")
-    if request.compare is not None:
-        check_collection_name(request.compare, "--compare")
-    elif request.compare_settings:
+    if request.compare_settings and request.compare is None:
         raise InvalidArgument("--compare-setting needs --compare", hint="Add --compare COLLECTION.")
     for setting in request.compare_settings:
         if not setting.partition("=")[0].isidentifier() or "=" not in setting:

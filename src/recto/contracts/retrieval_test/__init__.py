@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from recto._util import clamp
 from recto._util.text import absolute_url, encodable, is_absolute_url
-from recto.api import Connection
+from recto.api import LazyConnection
 from recto.contracts import DEFAULT_COLLECTIONS, TEST_COLLECTION
 from recto.errors import ErrorKind, InvalidArgument, RectoError
 from recto.plugins import Notify
@@ -118,7 +118,7 @@ class FormattedResponse:
     latency_ms: dict[str, float]
 
 
-class Backend(Connection):
+class Backend(LazyConnection):
     """Embeds queries and searches collections with the configured embedder and store."""
 
     def __init__(self, settings: Settings | None = None, notify: Notify = _SEARCH.info) -> None:
