@@ -93,9 +93,7 @@ class EdgeStore:
         self._close_at_exit = close_at_exit
         self._keep_generations = keep_generations
         self._aliases = _AliasFile(home / "aliases.json")
-        self._aliases_path = str(self._aliases.path)  # a string is faster to stat, at every search
         self._open: dict[str, _OpenGeneration] = {}
-        self._names: dict[str, tuple[FileState | None, str]] = {}
         self._opening = threading.Lock()
         self._process = os.getpid()
         self._parents_indexes: list[object] = []
@@ -116,7 +114,7 @@ class EdgeStore:
     def open(self, name: str) -> EdgeIndex:
         """Return the current generation of a collection or alias."""
         try:
-            collection = self._resolve(name)
+            collection = self._collection(name)
             opened = self._open.get(collection)
             if opened and opened.pointer == file_state(opened.path) and self._process == os.getpid():
                 return opened.index
@@ -264,14 +262,6 @@ class EdgeStore:
 
     def _directory(self, collection: str) -> CollectionDirectory:
         return CollectionDirectory(self._home / "collections" / collection)
-
-    def _resolve(self, name: str) -> str:
-        """Return the collection behind a name; cached until the aliases change, for fast searches."""
-        aliases = file_state(self._aliases_path)
-        cached = self._names.get(name)
-        if cached is None or cached[0] != aliases:
-            cached = self._names[name] = (aliases, self._collection(name))
-        return cached[1]
 
     def _collection(self, name: str) -> str:
         """Return the name of the collection that a name or alias refers to."""
