@@ -23,14 +23,16 @@ from recto.stores.qdrant.collections import (
     read_vectors,
 )
 from recto.stores.qdrant.connection import IndexRequired, ServerConnection
-from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, choose
-from recto.stores.qdrant.filters import (
+from recto.stores.qdrant.dialects import (
+    RECTO,
+    SAMPLE,
+    Dialect,
     FieldFilters,
     Stored,
+    detect,
     field_filters,
     matches,
     stored_modules,
-    to_server_filter,
 )
 from recto.types.index import Candidates, IndexInfo, IndexQuery, PayloadSchema, SparseVector
 from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
@@ -146,10 +148,12 @@ def open_index(
     fingerprint, calibration = read_fingerprint(config)
     is_own = fingerprint is not None
     sample = []
-    if not is_own:
+    if is_own:
+        dialect = dialect or RECTO
+    else:
         points, _ = connection.read(QdrantClient.scroll, physical, limit=SAMPLE, with_payload=True)
         sample = [point.payload or {} for point in points]
-    dialect = choose(dialect, sample, is_own=is_own)
+        dialect = dialect or detect(sample)
     modules: list[Stored] = []
     if not is_own and dialect.module in (collection.payload_schema or {}):
         field = dialect.module
@@ -238,7 +242,7 @@ class ServerIndex:
         self._check_lexical(queries)
         conditions = self._conditions(filters)
         if conditions is not None and self.schema.is_own:
-            batches = self._candidate_requests(queries, limit, to_server_filter(conditions), limit)
+            batches = self._candidate_requests(queries, limit, _to_server_filter(conditions), limit)
             with suppress(IndexRequired):
                 requests = list(chain(*batches))
                 read, name = self.connection.aread, self.schema.collection
@@ -325,7 +329,7 @@ class ServerIndex:
         conditions = self._conditions(filters)
         if conditions is not None:
             try:
-                return search(to_server_filter(conditions), False)
+                return search(_to_server_filter(conditions), False)
             except IndexRequired as error:
                 self._unindexed.add(error.field)
                 self._warn(
@@ -396,6 +400,19 @@ class ServerIndex:
     def _check_lexical(self, queries: Sequence[IndexQuery]) -> None:
         if not self.schema.lexical and any(query.lexical is not None for query in queries):
             raise no_lexical_vectors(self.info)
+
+
+def _to_server_filter(fields: FieldFilters) -> models.Filter | None:
+    """Return the server's filter; a condition compares either strings or numbers."""
+
+    def any_of(field: str, values: Sequence[Stored]) -> models.Filter:
+        words = [value for value in values if isinstance(value, str)]
+        numbers = [value for value in values if isinstance(value, int)]
+        either = [models.MatchAny(any=words)] if words or not numbers else []
+        either += [models.MatchAny(any=numbers)] if numbers else []
+        return models.Filter(should=[models.FieldCondition(key=field, match=match) for match in either])
+
+    return models.Filter(must=[any_of(*condition) for condition in fields.items()]) if fields else None
 
 
 def payload_schema(schema: CollectionSchema) -> PayloadSchema:
