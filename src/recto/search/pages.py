@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, takewhile
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
+from weakref import WeakKeyDictionary
 
 from recto._util.files import export_errors, staging
 from recto._util.markdown import FENCE_MARKS
@@ -114,15 +117,39 @@ def read_page(index: Index, url: str, collection: str) -> BookPage:
     return BookPage(first.page_url, first.title, first.module, page_chunks)
 
 
+@dataclass(frozen=True, slots=True)
+class _PageNames:
+    """The pages of an index in alphabetical order, and by the last part of their URLs."""
+
+    ordered: list[str]
+    by_last_part: Mapping[str, list[str]]
+
+
+_page_names: WeakKeyDictionary[Index, _PageNames] = WeakKeyDictionary()  # listing all pages takes long
+
+
 def nearest_page(index: Index, url: str) -> str | None:
     """Return the page that was probably meant: one whose URL ends with the given one, or a similar one.
 
-    Only pages next to it in alphabetical order are compared: comparing takes longer than listing all pages.
+    Only pages next to it in alphabetical order are compared, so the work does not grow with the book.
     """
-    pages, key = sorted(index.pages()), page_key(url).strip("/")
-    start = max(0, bisect_left(pages, key) - _MOST_COMPARED // 2)
-    same_end = next((page for page in pages if page.endswith(f"/{key}")), None)
-    return same_end or nearest(key, pages[start : start + _MOST_COMPARED])
+    names: _PageNames | None = None
+    with suppress(TypeError):  # an index of a plugin may not support weak references
+        names = _page_names.get(index)
+    if names is None:
+        ordered = sorted(index.pages())
+        by_last_part = defaultdict(list)
+        for page in ordered:
+            by_last_part[page.rpartition("/")[2]].append(page)
+        names = _PageNames(ordered, by_last_part)
+        with suppress(TypeError):
+            _page_names[index] = names
+    key = page_key(url).strip("/")
+    same_end = names.by_last_part.get(key.rpartition("/")[2], [])[:_MOST_COMPARED]
+    start = max(0, bisect_left(names.ordered, key) - _MOST_COMPARED // 2)
+    return next((page for page in same_end if page.endswith(f"/{key}")), None) or nearest(
+        key, names.ordered[start : start + _MOST_COMPARED]
+    )
 
 
 def _blocks(chunks: Sequence[Chunk], path: tuple[str, ...]) -> Iterator[str]:
