@@ -302,7 +302,7 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
 
 
 def _damage(context: DoctorContext, issue: Issue, *, by_recto: bool) -> Finding:
-    message, evidence = issue.message, issue.places
+    message, evidence = issue.message, tuple(issue.places)
     if issue.kind is IssueKind.NOT_AS_PUBLISHED:
         pages = context.plan.pages if context.plan else ()
         evidence = tuple(f"not in the index: {page.path}" for page in pages if page.state is PageState.NEW)
