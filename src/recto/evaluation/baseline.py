@@ -118,6 +118,12 @@ class Change:
     rank_before: int | None
     rank_now: int | None
 
+    @property
+    def direction(self) -> int:
+        """Whether the target came earlier (-1), later (1), or at the same rank (0)."""
+        before, now = self.rank_before or math.inf, self.rank_now or math.inf
+        return (now > before) - (now < before)
+
 
 @dataclass(frozen=True, slots=True)
 class Delta:

@@ -189,13 +189,8 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
     """Read the queries about a collection, which may have several names, from a query log."""
     queries: dict[str, LoggedQuery] = defaultdict(LoggedQuery)
     accepted, without_text = frozenset(names), 0
-    skipped = 0
-
-    def skip() -> None:
-        nonlocal skipped
-        skipped += 1
-
-    for entry in read_query_log(log, since, skip):
+    skipped: list[None] = []
+    for entry in read_query_log(log, since, lambda: skipped.append(None)):
         if entry.get("collection") not in accepted:
             continue
         text = entry.get("query")
@@ -209,7 +204,7 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
             query.forms[text] += 1
             query.clickable += entry.get("via") in _CLICKABLE
     searched = {key: query for key, query in queries.items() if query.forms}
-    return LoggedQueries(searched, without_text, skipped)
+    return LoggedQueries(searched, without_text, len(skipped))
 
 
 def names_of(store: Store, collection: str) -> set[str]:
