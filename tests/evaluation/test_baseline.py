@@ -67,7 +67,7 @@ def test_a_damaged_baseline(tmp_path: Path, content: bytes, words: str) -> None:
 
 def test_what_entered_and_left_is_told() -> None:
     ((change,),) = [compare(run_of([1, 7, 2]), make_baseline(run_of([1, 2, 2]))).changes]
-    assert (change.key, change.rank_before, change.rank_now) == ("q0001", 2, 7)
+    assert (change.id, change.rank_before, change.rank_now) == ("q0001", 2, 7)
     assert (change.entered, change.left) == (("wrong-1",), ("right",))
 
 

@@ -53,15 +53,13 @@ def test_questions_that_the_book_speaks_of_are_left_out() -> None:
     assert len(set(asked)) == 32
 
 
-def test_a_book_about_everything_cannot_be_measured(tmp_path: Path, embedder: Embedder) -> None:
+def test_what_cannot_be_measured(tmp_path: Path, embedder: Embedder) -> None:
     store = EdgeStore(tmp_path)
     words = " ".join(word for subject in all_probes().values() for word in subject)
     publish(store, "books", [chunk(0, text=words)])
     with pytest.raises(EmbeddingError, match="Too few off-topic queries"):
         calibrate(embedder, store.open("books"))
 
-
-def test_an_empty_collection_cannot_be_measured(embedder: Embedder) -> None:
     empty = SimpleNamespace(scroll=lambda: iter(()), info=SimpleNamespace(collection="books"))
     with pytest.raises(CollectionEmpty, match="'books' is empty"):
         calibrate(embedder, cast(Index, empty))

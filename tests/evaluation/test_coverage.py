@@ -105,6 +105,7 @@ def test_a_section_is_asked_for_by_its_first_passage() -> None:
     assert section.queries == ("A > B", "Part 0 of it is a whole sentence.")
     assert all(section.holds(part) for part in parts)
     assert not section.holds(replace(parts[0], page_url="local://docs/docs/other"))
+    assert heading_question(replace(chunk(0), headings=())) == "A", "without headings, by its page"
 
 
 @pytest.mark.parametrize(
@@ -125,10 +126,6 @@ def test_a_section_is_asked_for_by_its_first_passage() -> None:
 )
 def test_first_sentences(text: str, sentence: str) -> None:
     assert first_sentence(text) == sentence
-
-
-def test_a_passage_without_headings_is_asked_for_by_its_page() -> None:
-    assert heading_question(replace(chunk(0), headings=())) == "A"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": 99}', '{"format": 1}', "\0"])

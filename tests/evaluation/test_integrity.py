@@ -69,7 +69,7 @@ def test_lines_that_are_wrong_are_told_from_texts_that_are_gone(house: Path, hou
     index = breaking.publish_broken(house_copy, moved)
     issues = check_integrity(index, None, open_book(house / "book")).issues
     (issue,) = [issue for issue in issues if issue.kind is IssueKind.OTHER_LINES]
-    assert issue.places == ("module-3-workshop/04-electricity.md, lines 1 to 1",)
+    assert issue.places == ["module-3-workshop/04-electricity.md, lines 1 to 1"]
 
 
 def test_a_part_of_a_large_index_is_checked(house: Path, monkeypatch: pytest.MonkeyPatch) -> None:

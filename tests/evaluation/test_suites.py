@@ -101,8 +101,7 @@ REFUSED: dict[str, list[dict[str, Any]]] = {
     '"more"': [{"more": 1}],
     '"filters" must be': [{"filters": "ros2"}],
     '"tag"': [{"filters": {"tag": "b"}}],
-    "one address": [{"filters": {"url": ["a", "b"]}}],
-    "one version": [{"filters": {"version": ["1.0", "2.0"]}}],
+    '"url" must be a name': [{"filters": {"url": ["a", "b"]}}],
 }
 NOT_IN_THE_SCHEMA = {"not a language": [{"filters": {"lang": "???"}}], "grade": grading({"b": 1}, {"a": 0})}
 INVALID = [

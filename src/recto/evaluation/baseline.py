@@ -52,6 +52,7 @@ Baseline = dict[str, Any]
 def make_baseline(run: Run) -> Baseline:
     """Keep what a later run is compared with."""
     made_with = run.fingerprint
+    answers = sorted(run.answers, key=lambda result: result.key)
     return {
         "format": BASELINE_FORMAT,
         "suite": {"name": run.suite, "digest": run.suite_digest},
@@ -65,9 +66,7 @@ def make_baseline(run: Run) -> Baseline:
         else {},
         "top_k": run.top_k,
         "depth": run.depth,
-        "queries": [
-            _entry(answer, run.top_k) for answer in sorted(run.answers, key=lambda result: result.key)
-        ],
+        "queries": [_entry(answer, run.top_k) for answer in answers],
     }
 
 
@@ -93,46 +92,37 @@ def load_baseline(path: Path) -> Baseline:
     if not isinstance(data, dict) or data.get("format") != BASELINE_FORMAT:
         raise InvalidArgument(f"{path} is not a baseline of the format {BASELINE_FORMAT}", hint=_HINT)
     try:
-        problem = "" if _is_complete(data) else "a field has no valid value"
+        texts = [data["suite"]["digest"], data["collection"]]
+        numbers = [data["top_k"], data["depth"]]
+        for entry in data["queries"]:
+            places = [found["place"] for found in entry["found"]]
+            texts += [entry["id"], entry["query"], *entry["expect"], *places]
+            numbers += [entry["rank"] or 0, *entry["measures"].values()]
+        for value, kind in (*((text, str) for text in texts), *((number, int | float) for number in numbers)):
+            if not isinstance(value, kind):
+                raise TypeError(f"{value!r} is not valid here")
     except (KeyError, TypeError, AttributeError) as error:
         problem = f"{type(error).__name__}: {error}"
-    if problem:
-        raise InvalidArgument(f"The baseline {path} is damaged: {problem}", hint=_HINT)
+        raise InvalidArgument(f"The baseline {path} is damaged: {problem}", hint=_HINT) from error
     return data
-
-
-def _is_complete(data: Baseline) -> bool:
-    """Return whether everything that a comparison needs is there; raise an error if it is not."""
-    texts = [data["suite"]["digest"], data["collection"]]
-    numbers = [data["top_k"], data["depth"]]
-    for entry in data["queries"]:
-        texts += [
-            entry["id"],
-            entry["query"],
-            *entry["expect"],
-            *(found["place"] for found in entry["found"]),
-        ]
-        numbers += [entry["rank"] or 0, *entry["measures"].values()]
-    return all(isinstance(text, str) for text in texts) and all(
-        isinstance(number, int | float) for number in numbers
-    )
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """How one question's results changed: links that entered or left the top k, and the target's rank."""
 
-    key: str
+    id: str
     query: str
     entered: tuple[str, ...]
     left: tuple[str, ...]
     rank_before: int | None
     rank_now: int | None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
-        values = asdict(self)
-        return {"id": values.pop("key"), **values}
+    @property
+    def direction(self) -> int:
+        """Whether the target came earlier (-1), later (1), or at the same rank (0)."""
+        before, now = self.rank_before or math.inf, self.rank_now or math.inf
+        return (now > before) - (now < before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,16 +164,9 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
-        return {
-            "against": self.against,
-            "same_suite": self.same_suite,
-            "compared": self.compared,
-            "measures": {delta.measure: delta.to_dict() for delta in self.deltas},
-            "changes": [change.to_dict() for change in self.changes],
-            "only_before": list(self.only_before),
-            "only_now": list(self.only_now),
-            "expected_otherwise": list(self.expected_otherwise),
-        }
+        values = asdict(self)
+        del values["deltas"]
+        return values | {"measures": {delta.measure: delta.to_dict() for delta in self.deltas}}
 
 
 def compare(run: Run, baseline: Baseline) -> Comparison:

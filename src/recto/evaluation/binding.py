@@ -218,41 +218,36 @@ def heading_key(heading: str) -> str:
 
 
 class _Book:
-    """The modules, pages, anchors, headings and passages of an index that a suite needs.
+    """The modules, pages and passages of an index that a suite names.
 
     A look-up returns the target, or the name that is not in the index.
     """
 
     def __init__(self, suite: Suite, chunks: Iterable[Chunk]) -> None:
+        passages = {passage for expectation in suite.expectations for passage in expectation.passages}
+        named = {
+            key
+            for expectation in suite.expectations
+            for name in expectation.pages
+            for key in _page_keys(name, expectation.filters)
+        }
+        self._suggested = 0
         self._modules: dict[str, str] = {}
         self._pages: dict[str, str] = {}
-        self._anchors: dict[str, set[str]] = defaultdict(set)
-        self._headings: dict[str, set[str]] = defaultdict(set)
-        self._words: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
-        named = (name for expectation in suite.expectations for name in expectation.pages)
-        self._named = {page_key(split_target(name)[0]) for name in named}
-        self._suggested = 0
-        passages = {passage for expectation in suite.expectations for passage in expectation.passages}
+        self._chunks: dict[str, list[Chunk]] = defaultdict(list)
         texts: dict[str, list[_Part]] = defaultdict(list)
         for chunk in chunks:
-            self._read(chunk)
+            for name in chunk.module_keys:
+                self._modules.setdefault(name, chunk.module)
+            key, path = page_key(chunk.page_url), page_key(chunk.source)
+            self._pages[key] = key
+            if path:
+                self._pages.setdefault(path, key)
+            if key in named or path in named:
+                self._chunks[key].append(chunk)
             if passages:
                 texts[chunk.page_url].append((chunk.chunk_index, chunk.id, without_space(chunk.text)))
         self._passages = find_passages(passages, texts.values())
-
-    def _read(self, chunk: Chunk) -> None:
-        for name in chunk.module_keys:
-            self._modules.setdefault(name, chunk.module)
-        key = page_key(chunk.page_url)
-        if key not in self._anchors:
-            self._pages[key] = key
-            if chunk.source:
-                self._pages.setdefault(page_key(chunk.source), key)
-        self._anchors[key] |= anchors_of(chunk)
-        self._headings[key].update(chunk.headings)
-        if not self._named.isdisjoint((key, page_key(chunk.source))):
-            section = chunk.anchor, chunk.headings[-1] if chunk.headings else ""
-            self._words[key][section].update(_WORD.findall(f"{section[1]} {chunk.text}".casefold()))
 
     def bound(self, expectation: Expectation) -> Bound:
         """Look up the finest targets of a question, and its modules."""
@@ -284,23 +279,13 @@ class _Book:
         return Target(name, module=short if short in self._modules else key)
 
     def _page(self, name: str, filters: Filters) -> Target | str:
-        key, anchor, heading = self._parts(name, filters)
-        if key is None or (anchor and anchor not in self._anchors[key]):
-            return name
-        if heading and heading not in map(heading_key, self._headings[key]):
-            return name
-        return Target(name, page=key, anchor=anchor, heading=heading)
+        _, anchor, heading = split_target(name)
+        target = Target(name, page=self._key(name, filters), anchor=anchor, heading=heading)
+        return target if any(map(target.holds, self._chunks[target.page])) else name
 
-    def _parts(self, name: str, filters: Filters) -> tuple[str | None, str, str]:
-        """Return the key of a target's page, its anchor, and its heading for comparison.
-
-        A path means the page of the filters' language and version, if there is one.
-        """
-        page, anchor, heading = split_target(name)
-        editions = [f"@{name}/" for name in (filters.language, *filters.versions) if name]
-        keys = (page_key(f"{prefix}{page}") for prefix in ("".join(editions), *editions, ""))
-        key = next((self._pages[key] for key in keys if key in self._pages), None)
-        return key, anchor, heading
+    def _key(self, name: str, filters: Filters) -> str:
+        """Return the key of a target's page, or an empty string."""
+        return next((self._pages[key] for key in _page_keys(name, filters) if key in self._pages), "")
 
     def _passage(self, passage: str) -> Target | str:
         chunks = self._passages[passage]
@@ -312,35 +297,48 @@ class _Book:
             return ""
         if name in expectation.modules:
             return nearest(name, sorted(set(self._modules.values()))) or ""
-        page = split_target(name)[0]
-        key, _, heading = self._parts(name, expectation.filters)
-        if key is not None:
-            if similar := self._similar_section(
-                key, f"{heading or name.partition('#')[2]} {expectation.query}"
-            ):
-                return f"{page}{HEADING_SEPARATOR}{similar[1]}" if heading else with_anchor(page, similar[0])
-            names = [with_anchor(page, anchor) for anchor in self._anchors[key]]
-            if heading:
-                names = [f"{page}{HEADING_SEPARATOR}{title}" for title in self._headings[key]]
-            return nearest(name, sorted(names)) or page
-        last = page_key(page).rpartition("/")[2]
-        namesakes = sorted(name for name in self._pages if name.rpartition("/")[2] == last)
-        return namesakes[0] if namesakes else nearest(page_key(page), sorted(self._pages)) or ""
+        page, anchor, heading = split_target(name)
+        chunks = self._chunks[self._key(name, expectation.filters)]
+        if not chunks:
+            return nearest_page(page, self._pages)
+        sections: dict[str, set[str]] = defaultdict(set)
+        for chunk in chunks:
+            title = chunk.headings[-1] if chunk.headings else chunk.title
+            section = f"{page}{HEADING_SEPARATOR}{title}" if heading else with_anchor(page, chunk.anchor)
+            sections[section].update(_WORD.findall(f"{title} {chunk.text}".casefold()))
+        similar = _similar_section(sections, f"{heading or anchor} {expectation.query}")
+        return similar or nearest(name, sections) or page
 
-    def _similar_section(self, key: str, text: str) -> tuple[str, str] | None:
-        """Return the anchor and heading of the section of a page that shares most with a text.
 
-        A word counts the more, the fewer sections of the page have it. One shared word may be chance.
-        """
-        text_words, sections = set(_WORD.findall(text.casefold())), self._words[key]
-        counts = Counter(word for words in sections.values() for word in words & text_words)
-        rare = {word for word, count in counts.items() if 2 * count <= len(sections)}
-        best = max(
-            sections,
-            key=lambda section: sum(1 / counts[word] for word in sections[section] & rare),
-            default=None,
-        )
-        return best if best and best[1] and len(sections[best] & rare) >= _MIN_SHARED_WORDS else None
+def _page_keys(name: str, filters: Filters) -> list[str]:
+    """Return the keys that a target's page can have, those of the filters' language and version first."""
+    page = split_target(name)[0]
+    editions = [f"@{edition}/" for edition in (filters.language, *filters.versions) if edition]
+    return [page_key(f"{prefix}{page}") for prefix in ("".join(editions), *editions, "")]
+
+
+def nearest_page(page: str, keys: Iterable[str]) -> str:
+    """Guess a page by its last part, else by its whole name, else by a similar last part."""
+    key = page_key(page)
+    last_part = key.rpartition("/")[2]
+    by_last_part = {name.rpartition("/")[2]: name for name in keys}
+    if last_part not in by_last_part:
+        if similar := nearest(key, keys):
+            return similar
+        last_part = nearest(last_part, by_last_part) or ""
+    return by_last_part.get(last_part, "")
+
+
+def _similar_section(sections: dict[str, set[str]], text: str) -> str:
+    """Return the section, by its words, that shares most with a text, or an empty string.
+
+    A word counts the more, the fewer sections have it. One shared word may be chance.
+    """
+    text_words = set(_WORD.findall(text.casefold()))
+    counts = Counter(word for words in sections.values() for word in words & text_words)
+    rare = {word for word, count in counts.items() if 2 * count <= len(sections)}
+    best = max(sections, key=lambda section: sum(1 / counts[word] for word in sections[section] & rare))
+    return best if len(sections[best] & rare) >= _MIN_SHARED_WORDS else ""
 
 
 def _targets(looked_up: Iterable[Target | str]) -> list[Target]:

@@ -9,10 +9,9 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Unpack
 
-from recto._util import cosine
 from recto._util.text import filter_keys, nearest, page_key, with_anchor
 from recto.errors import InvalidArgument
-from recto.evaluation.binding import passage_target
+from recto.evaluation.binding import nearest_page, passage_target
 from recto.search.display import matched_query_words, words_to_match
 from recto.search.lexical import QueryWord, analyzed_text
 from recto.search.pipeline import OpenIndex, PreparedQuery, nearest_chunks, search_index
@@ -181,8 +180,10 @@ class _ExpectedPage:
         chunks: list[Chunk] = []
         note = ""
         if page and not (chunks := self._chunks_of(page)):
-            message, near = f"There is no page '{page}' in the index.", self._nearest_page(page_key(page))
-            return Expected(name, Verdict.NO_PAGE, message, near)
+            everything = self.opened.index.scroll()
+            names = {page_key(path): path for chunk in everything for path in (chunk.source, chunk.page_url)}
+            near = names.get(nearest_page(page, names), "")
+            return Expected(name, Verdict.NO_PAGE, f"There is no page '{page}' in the index.", near)
         if anchor:
             anchors = {chunk.id: {chunk.anchor, *chunk.anchors} - {""} for chunk in chunks}
             if section := [chunk for chunk in chunks if anchor in anchors[chunk.id]]:
@@ -218,15 +219,6 @@ class _ExpectedPage:
         by_url = list(index.scroll(Filters(page_url=page)))
         return by_url or [chunk for chunk in index.scroll() if page_key(chunk.source) == key]
 
-    def _nearest_page(self, key: str) -> str:
-        """Guess a page by its whole name, else by its last part: people often leave out the rest."""
-        chunks = self.opened.index.scroll()
-        names = {page_key(name): name for chunk in chunks for name in (chunk.source, chunk.page_url)}
-        by_last_part = {name.rpartition("/")[2]: name for name in names}
-        last_part = nearest(key.rpartition("/")[2], by_last_part) or ""
-        meant = nearest(key, names) or by_last_part.get(last_part)
-        return names[meant] if meant else ""
-
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
         """Say which filter excludes all of the chunks, if one does."""
         filters, first = self.explanation.response.filters, chunks[0]
@@ -242,8 +234,10 @@ class _ExpectedPage:
 
     def _ranked(self, name: str, chunks: Sequence[Chunk], filters: Filters) -> Expected:
         response, top_k = self.explanation.response, self.explanation.top_k
-        listed = self._up_to({chunk.id for chunk in chunks}, response.mode, filters)
-        hit = listed[-1] if listed else self._most_similar(chunks)
+        ids = {chunk.id for chunk in chunks}
+        listed = self._up_to(ids, response.mode, filters)
+        by_vector = [] if listed else self._up_to(ids, "dense", filters)
+        hit = next(reversed(listed or by_vector), Hit(0.0, chunks[0]))
         rank, score = self._position(hit, "dense", filters)
         expected = Expected(
             name,
@@ -273,15 +267,6 @@ class _ExpectedPage:
     def _position(self, hit: Hit, mode: Mode, filters: Filters) -> RankAndScore:
         listed = self._up_to({hit.chunk.id}, mode, filters)
         return (len(listed), listed[-1].score) if listed else (None, None)
-
-    def _most_similar(self, chunks: Sequence[Chunk]) -> Hit:
-        """Return the chunk most similar to the query by stored vectors, without a search."""
-        vectors = self.opened.index.vectors([chunk.id for chunk in chunks])
-        similar = [
-            (cosine(self.query.vector, vectors[chunk.id]), chunk) for chunk in chunks if chunk.id in vectors
-        ]
-        score, chunk = max(similar or [(0.0, chunks[0])], key=lambda pair: pair[0])
-        return Hit(score, chunk, score)
 
     def _up_to(self, ids: set[str], mode: Mode, filters: Filters) -> list[Hit]:
         """Return the hits up to the first with one of the ids, or nothing, with a growing limit."""

@@ -83,22 +83,14 @@ class LoggedQueries:
 
 
 @dataclass(frozen=True, slots=True)
-class NearSection:
-    """A section that is near to a cluster, and the best similarity of a query to it."""
-
-    url: str
-    title: str
-    similarity: float
-
-
-@dataclass(frozen=True, slots=True)
 class Cluster:
     """Queries with one meaning, the most frequent first.
 
     `unanswered` is the expected share of queries that the book does not answer, `not_covered` counts those
     that it most likely does not cover, and `below_noise` those whose best similarity is below the noise
     floor. `no_click` counts the searches after which no result was opened; None if clicks are not reported.
-    `unknown_words` are not in the book; `missing_words` are not in the nearest section.
+    `nearest` has the best hit of each near section. `unknown_words` are not in the book; `missing_words` are
+    not in the nearest section.
     """
 
     label: str
@@ -108,7 +100,7 @@ class Cluster:
     below_noise: int
     no_click: int | None
     queries: tuple[tuple[str, int], ...]
-    nearest: tuple[NearSection, ...]
+    nearest: tuple[Hit, ...]
     unknown_words: tuple[str, ...]
     missing_words: tuple[str, ...]
     clicked: str = ""
@@ -135,8 +127,8 @@ class Cluster:
             "no_click": self.no_click,
             "queries": [{"query": query, "count": count} for query, count in self.queries[:_EXAMPLES]],
             "nearest": [
-                {"url": section.url, "title": section.title, "similarity": round(section.similarity, 4)}
-                for section in self.nearest
+                {"url": hit.chunk.url, "title": hit.chunk.heading_path, "similarity": round(hit.score, 4)}
+                for hit in self.nearest
             ],
             "unknown_words": list(self.unknown_words),
             "missing_words": list(self.missing_words),
@@ -197,13 +189,8 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
     """Read the queries about a collection, which may have several names, from a query log."""
     queries: dict[str, LoggedQuery] = defaultdict(LoggedQuery)
     accepted, without_text = frozenset(names), 0
-    skipped = 0
-
-    def skip() -> None:
-        nonlocal skipped
-        skipped += 1
-
-    for entry in read_query_log(log, since, skip):
+    skipped: list[None] = []
+    for entry in read_query_log(log, since, lambda: skipped.append(None)):
         if entry.get("collection") not in accepted:
             continue
         text = entry.get("query")
@@ -217,7 +204,7 @@ def read_asked(log: Path, names: Iterable[str], since: datetime | None = None) -
             query.forms[text] += 1
             query.clickable += entry.get("via") in _CLICKABLE
     searched = {key: query for key, query in queries.items() if query.forms}
-    return LoggedQueries(searched, without_text, skipped)
+    return LoggedQueries(searched, without_text, len(skipped))
 
 
 def names_of(store: Store, collection: str) -> set[str]:
@@ -318,7 +305,7 @@ def cluster(vectors: Sequence[Vector], book: Sequence[Vector]) -> list[list[int]
 def _summary(results: Sequence[_Result], lexicon: Lexicon | None, has_clicks: bool) -> Cluster:
     count = sum(result.query.count for result in results)
     near = _nearest(results)
-    unknown, missing = _missing_words(results, lexicon, near[0][1] if near else None)
+    unknown, missing = _missing_words(results, lexicon, near[0].chunk if near else None)
     clicks = sum((result.query.clicks for result in results), Counter[str]())
     clickable = sum(result.query.clickable for result in results)
     queries = sorted(
@@ -332,15 +319,15 @@ def _summary(results: Sequence[_Result], lexicon: Lexicon | None, has_clicks: bo
         below_noise=sum(result.query.count for result in results if result.is_below_noise),
         no_click=max(0, clickable - clicks.total()) if has_clicks and clickable else None,
         queries=tuple(queries),
-        nearest=tuple(section for section, _ in near),
+        nearest=tuple(near),
         unknown_words=unknown,
         missing_words=missing,
         clicked=min(clicks, key=lambda url: (-clicks[url], url)) if clicks else "",
     )
 
 
-def _nearest(results: Sequence[_Result]) -> list[tuple[NearSection, Chunk]]:
-    """Return the sections that are near to most queries, each with its nearest chunk."""
+def _nearest(results: Sequence[_Result]) -> list[Hit]:
+    """Return the best hits of the sections that are near to most queries."""
     weights: defaultdict[str, float] = defaultdict(float)
     best: dict[str, Hit] = {}
     for result in results:
@@ -349,10 +336,7 @@ def _nearest(results: Sequence[_Result]) -> list[tuple[NearSection, Chunk]]:
             weights[url] += hit.score * result.query.count
             if url not in best or hit.score > best[url].score:
                 best[url] = hit
-    urls = sorted(weights, key=lambda url: (-weights[url], url))[:_NEAREST]
-    return [
-        (NearSection(url, best[url].chunk.heading_path, best[url].score), best[url].chunk) for url in urls
-    ]
+    return [best[url] for url in sorted(weights, key=lambda url: (-weights[url], url))[:_NEAREST]]
 
 
 def _missing_words(
@@ -404,7 +388,7 @@ def questions_from(gaps: Gaps, index: Index, existing: Iterable[str], count: int
 def _question(cluster: Cluster, names: Mapping[str, str]) -> dict[str, Any]:
     times = f"Asked {plural(cluster.count, 'time')}"
     expect: dict[str, Any]
-    nearest = next((names[section.url] for section in cluster.nearest if section.url in names), "")
+    nearest = next((names[hit.chunk.url] for hit in cluster.nearest if hit.chunk.url in names), "")
     if cluster.clicked in names:
         expect, note = {"page": names[cluster.clicked]}, f"{times}; readers opened this section most often."
     elif 2 * cluster.not_covered > cluster.count or not nearest:

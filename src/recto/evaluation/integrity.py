@@ -77,13 +77,13 @@ class IssueKind(StrEnum):
     OTHER_LINES = "text_at_other_lines", "{chunks} at other lines in the book"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Issue:
     """A kind of damage, its count, and a few examples."""
 
     kind: IssueKind
-    count: int
-    places: tuple[str, ...]
+    count: int = 0
+    places: list[str] = field(default_factory=list)
 
     @property
     def message(self) -> str:
@@ -92,26 +92,19 @@ class Issue:
         return self.kind.message.format_map(counts)
 
 
-@dataclass(slots=True)
-class Issues:
-    """Counts issues while an index is read; keeps a few examples of each."""
-
-    _counts: Counter[IssueKind] = field(default_factory=Counter)
-    _places: dict[IssueKind, list[str]] = field(default_factory=lambda: defaultdict(list))
+class Issues(dict[IssueKind, Issue]):
+    """The issues that are found while an index is read."""
 
     def add(self, kind: IssueKind, place: str, count: int = 1) -> None:
-        """Count an issue."""
-        self._counts[kind] += count
-        if len(self._places[kind]) < _EXAMPLES and place not in self._places[kind]:
-            self._places[kind].append(place)
+        """Count an issue, and keep its place if there are few examples yet."""
+        issue = self.setdefault(kind, Issue(kind))
+        issue.count += count
+        if len(issue.places) < _EXAMPLES and place not in issue.places:
+            issue.places.append(place)
 
     def listed(self) -> tuple[Issue, ...]:
         """Return the issues in the order of their kinds."""
-        return tuple(
-            Issue(kind, self._counts[kind], tuple(self._places[kind]))
-            for kind in IssueKind
-            if self._counts[kind]
-        )
+        return tuple(self[kind] for kind in IssueKind if kind in self)
 
 
 def describe(chunk: Chunk) -> str:

@@ -16,14 +16,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from recto._util.text import nearest
 from recto.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 _NAME = re.compile(r"\s*([A-Za-z]+)(?:@([0-9]{1,4}))?\s*")
 _MAX_CUTOFF = 1000
@@ -36,9 +32,6 @@ _KINDS = {kind.lower(): kind for kind in _EXAMPLES} | _ALIASES
 _LEVEL = 0.95
 _RESAMPLES = 4000
 _SEED = 20_260_101
-_CELLS = 2_000_000
-_DRAWS = 20_000_000
-"""The limit of draws per interval; a suite with very many distinct values gets fewer resamples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +139,9 @@ def estimate(values: Sequence[float]) -> ScoreEstimate | None:
         return None
     import numpy as np
 
-    means = _resampled(np.asarray(values, dtype=np.float64))
+    distinct, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
+    draws = np.random.default_rng(_SEED).multinomial(len(values), counts / len(values), size=_RESAMPLES)
+    means = draws @ distinct / len(values)
     low, high = np.quantile(means, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return ScoreEstimate(math.fsum(values) / len(values), float(low), float(high), len(values))
 
@@ -184,21 +179,3 @@ def holm(p_values: Sequence[float], level: float) -> list[bool]:
             break
         holds[number] = True
     return holds
-
-
-def _resampled(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    import numpy as np
-
-    distinct, counts = np.unique(values, return_counts=True)
-    if len(distinct) == 1:
-        return np.full(1, distinct[0])
-    generator = np.random.default_rng(_SEED)
-    resamples = max(400, min(_RESAMPLES, _DRAWS // len(distinct)))
-    rows = max(1, _CELLS // len(distinct))
-    parts = [
-        generator.multinomial(len(values), counts / len(values), size=min(rows, resamples - start))
-        @ distinct
-        / len(values)
-        for start in range(0, resamples, rows)
-    ]
-    return np.concatenate(parts)

@@ -35,7 +35,6 @@ _QUESTION_SHAPE = (
     '"expected": [{"page": "intro.md", "section": "ROS 2"}]}; '
     'without a section the whole page counts, and "match": "none" expects nothing.'
 )
-_SINGLE_FILTERS = {"url": "address", "lang": "language", "version": "version"}
 _NO_QUERIES = "there are no queries in it"
 
 Rule = tuple[Callable[[Any], bool], str]
@@ -76,6 +75,7 @@ _ENTRY: Mapping[str, Rule] = {
 _EXPECT: Mapping[str, Rule] = {
     "module": ANY, "page": ANY, "passage": ANY, "nothing": _FLAG, "grades": _GRADES,
 }  # fmt: skip
+_FILTERS: Mapping[str, Rule] = {"module": ANY, "url": _NAME, "lang": _NAME, "version": _NAME}
 
 
 def _is_place(value: Any) -> bool:
@@ -410,15 +410,10 @@ def _from_question(entry: dict[str, Any], position: str) -> dict[str, Any]:
 
 
 def _filters(value: dict[str, Any], position: str) -> Filters:
-    check_keys(value, ("module", *_SINGLE_FILTERS), position)
-    values = {}
-    for key, what in _SINGLE_FILTERS.items():
-        names = parse_names(value.get(key), position, key)
-        if len(names) > 1:
-            raise invalid(position, f'"{key}" must be one {what}', f"A search filters by one {what} at most.")
-        values[key] = names[0] if names else None
+    check_values(value, _FILTERS, position)
+    names = {key: _clean(name) for key, name in value.items() if key != "module"}
     try:
-        return to_filters({"module": parse_names(value.get("module"), position, "module"), **values})
+        return to_filters({"module": parse_names(value.get("module"), position, "module"), **names})
     except InvalidArgument as error:
         raise invalid(position, error.message, error.hint) from error
 
@@ -435,17 +430,6 @@ def _clean(text: str) -> str:
     return encodable(text).strip()
 
 
-def check_keys(
-    entry: dict[str, Any], allowed: tuple[str, ...], position: str, problem: str = 'there is no "{key}"'
-) -> None:
-    """Refuse an unknown key, and suggest the nearest allowed one."""
-    for key in entry:
-        if key not in allowed:
-            near = nearest(key, allowed)
-            meant = f'; did you mean "{near}"?' if near else ""
-            raise invalid(position, problem.format(key=key) + meant, f"Known: {', '.join(allowed)}.")
-
-
 def check_values(
     values: dict[str, Any],
     rules: Mapping[str, Rule],
@@ -453,9 +437,12 @@ def check_values(
     unknown: str = 'there is no "{key}"',
     hint: str = SHAPE,
 ) -> None:
-    """Refuse unknown keys, and values that do not fit their rules."""
-    check_keys(values, tuple(rules), position, unknown)
+    """Refuse unknown keys, with the nearest one that is allowed, and values that do not fit their rules."""
     for key, value in values.items():
+        if key not in rules:
+            near = nearest(key, rules)
+            meant = f'; did you mean "{near}"?' if near else ""
+            raise invalid(position, unknown.format(key=key) + meant, f"Known: {', '.join(rules)}.")
         is_valid, description = rules[key]
         if not is_valid(value):
             raise invalid(position, f'"{key}" must be {description}, not {type(value).__name__}', hint)

@@ -290,8 +290,9 @@ def _cluster_lines(clusters: Sequence[Cluster], count: int) -> Iterator[str]:
         ):
             if texts:
                 yield f"     {label} {separator.join(map(one_line, texts))}"
-        for section in cluster.nearest:
-            yield f"     Near: {one_line(section.title)} ({one_line(section.url)}) {section.similarity:.3f}"
+        for hit in cluster.nearest:
+            title, url = one_line(hit.chunk.heading_path), one_line(hit.chunk.url)
+            yield f"     Near: {title} ({url}) {hit.score:.3f}"
     if len(clusters) > count:
         yield ""
         yield f"{len(clusters) - count} more: see them with --count"

@@ -16,8 +16,8 @@ from recto._util.files import disk_error
 from recto._util.languages import ENGLISH
 from recto._util.retry import redacted
 from recto._util.text import plural
-from recto.book.chunking import DEFAULT_SIZE, ChunkSize, describe_leftovers
-from recto.book.sources import WEBSITE_SCHEMES, SourceOptions, open_source, sample_source, scheme_of
+from recto.book.chunking import ChunkSize, describe_leftovers
+from recto.book.sources import SourceOptions, open_source, sample_source, scheme_of
 from recto.errors import CollectionMissing, ErrorKind, IndexDamaged, RectoError
 from recto.evaluation.calibration import heading_question
 from recto.evaluation.doctor import environment
@@ -89,9 +89,6 @@ def fingerprint(context: DoctorContext, index: Index) -> Iterator[Finding]:
     )
     if message := other_analyzer(index.info):
         yield warning("other_analyzer", message, *evidence, repair=context.index_command())
-    elif recorded.chunker.split()[0] != str(DEFAULT_SIZE).split()[0]:
-        message = f"An older chunker made the index ({recorded.chunker})"
-        yield note("old_chunker", message, *evidence, repair=context.index_command())
     elif embedder is None:
         message = f"Made with {recorded.embedder}; there is no embedder to compare it with"
         yield note("not_compared", message, *evidence)
@@ -219,12 +216,9 @@ def source(context: DoctorContext, index: Index) -> Iterator[Finding]:
     recorded = index.info.fingerprint
     if store is None or settings is None or embedder is None or recorded is None:
         return
-    if scheme := scheme_of(recorded.source):
-        website = scheme in WEBSITE_SCHEMES
-        message = f"The book is the website {recorded.source}; the doctor does not crawl it again"
-        if not website:
-            message = f"The book is at {recorded.source}; the doctor compares only books on disk"
-        yield note("website" if website else "not_on_disk", message, repair=context.index_command())
+    if scheme_of(recorded.source):
+        message = f"The book is at {recorded.source}; the doctor compares only books on disk"
+        yield note("not_on_disk", message, repair=context.index_command())
         return
     if index.info.collection == SAMPLE_COLLECTION:
         context.source = sample_source()
@@ -308,7 +302,7 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
 
 
 def _damage(context: DoctorContext, issue: Issue, *, by_recto: bool) -> Finding:
-    message, evidence = issue.message, issue.places
+    message, evidence = issue.message, tuple(issue.places)
     if issue.kind is IssueKind.NOT_AS_PUBLISHED:
         pages = context.plan.pages if context.plan else ()
         evidence = tuple(f"not in the index: {page.path}" for page in pages if page.state is PageState.NEW)
@@ -359,7 +353,6 @@ CHECKS: Mapping[str, CheckFunction] = {
     "home": _with_settings(environment.home),
     "packages": environment.packages,
     "model": _with_settings(environment.model),
-    "cohere": _with_settings(environment.cohere),
     "engine": _with_settings(environment.engine),
     "leftovers": _with_settings(environment.leftovers),
     "collection": _with_settings(collection),

@@ -1,6 +1,6 @@
 """Findings of the doctor, the parts that its checks share, and the checks of the environment.
 
-The environment is the settings, the home, packages, the model, Cohere, the engine, and interrupted work.
+The environment is the settings, the home, packages, the model, the engine, and interrupted work.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ from recto.protocols import (
 from recto.settings import (
     BUILT_IN_MODEL,
     BUILT_IN_MODELS,
-    CLOUD_VARIABLES,
     Settings,
     index_command,
     load_settings,
     read_variables,
 )
-from recto.stores.edge.layout import CollectionDirectory
 
 _LOW_BYTES = 256 << 20
 _FULL_BYTES = 32 << 20
@@ -155,25 +153,10 @@ def settings_files(context: DoctorContext) -> Iterator[Finding]:
 
 
 def configuration(context: DoctorContext) -> Iterator[Finding]:
-    """Load the settings, and say which parts they choose and why."""
+    """Load the settings, and say which parts they choose."""
     settings = context.settings = load_settings(context.environment, context.directory)
     model = f" ({settings.model})" if settings.model else ""
-    yield ok(
-        f"{settings.embedder} embedder{model}, {settings.store} store, because {_reason(settings.variables)}"
-    )
-
-
-def _reason(variables: Mapping[str, str]) -> str:
-    chosen = [f"{name}={variables[name]}" for name in ("RECTO_EMBEDDER", "RECTO_STORE") if name in variables]
-    profile = variables.get("RECTO_PROFILE", "auto").lower()
-    cloud = [name for name in CLOUD_VARIABLES if name in variables]
-    if profile != "auto":
-        reason = f"RECTO_PROFILE={profile}"
-    elif cloud:
-        reason = f"{' and '.join(cloud)} {'is' if len(cloud) == 1 else 'are'} set"
-    else:
-        reason = f"none of {', '.join(CLOUD_VARIABLES)} is set"
-    return " and ".join([*chosen, reason])
+    yield ok(f"{settings.embedder} embedder{model}, {settings.store} store")
 
 
 def home(_context: DoctorContext, settings: Settings) -> Iterator[Finding]:
@@ -227,11 +210,8 @@ def _version(name: str) -> str:
 
 
 def model(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
-    """Check the hash of the local model's file, and load the model."""
+    """Check the hash of the local model's file, and embed one word."""
     embedder = open_embedder(settings, context.messages.append)
-    if settings.embedder == "cohere":  # checked by `cohere`
-        context.embedder = embedder
-        return
     evidence, repaired = [], []
     if settings.embedder == "local" and settings.model in BUILT_IN_MODELS:
         from recto._util.files import sha256
@@ -249,7 +229,7 @@ def model(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
             evidence.append(f"{path.name}: SHA-256 as expected")
         repaired = remove_damaged_weights(settings.home / "cache")
     try:
-        embedder.warm_up()
+        embedder.embed_query("book")
     except RectoError:
         embedder.close()
         raise
@@ -257,22 +237,9 @@ def model(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
     for name in repaired:
         path = settings.home / "cache" / name
         yield note("repaired", f"The weights in {path} were damaged, and have been made again")
-    yield ok(f"{embedder.fingerprint} is loaded", *evidence)
+    yield ok(f"{embedder.fingerprint} embeds queries", *evidence)
     if describe := embedder_abilities(embedder).describe:
         yield from map(ok, describe())
-
-
-def cohere(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
-    """Embed one word with Cohere."""
-    if settings.embedder != "cohere" or context.embedder is None:
-        return
-    try:
-        context.embedder.embed_query("book")
-    except RectoError:
-        context.embedder.close()
-        context.embedder = None
-        raise
-    yield ok(f"Cohere answers: {context.embedder.fingerprint}")
 
 
 def engine(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
@@ -301,7 +268,7 @@ def engine(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
 
 
 def leftovers(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
-    """Report running and interrupted writers, and what they left behind."""
+    """Report running writers, and what interrupted ones left for the next run."""
     if not settings.home.is_dir():
         return
     place = settings.home
@@ -319,16 +286,4 @@ def leftovers(context: DoctorContext, settings: Settings) -> Iterator[Finding]:
             findings.append(
                 note("journal", message, str(path), repair=f"recto index PATH --collection {name}")
             )
-    for folder in sorted((place / "collections").glob("*")):
-        if folder.is_dir() and folder.name not in context.writers:
-            findings += _interrupted_builds(folder.name, CollectionDirectory(folder))
     yield from findings or [ok("No interrupted work")]
-
-
-def _interrupted_builds(name: str, directory: CollectionDirectory) -> Iterator[Finding]:
-    left = sorted(path.name for path in directory.path.glob("building-*"))
-    generations = sorted(path for path in directory.path.glob("gen-*") if path.is_dir())
-    left += [path.name for path in generations if not directory.manifest(path.name).exists()]
-    if left:
-        message = f"A writer of '{name}' was killed; the next one removes what it left"
-        yield note("draft", message, *left, repair=f"recto index PATH --collection {name}")

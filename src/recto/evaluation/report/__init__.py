@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shutil
 from base64 import b64encode
@@ -26,7 +25,7 @@ from recto._util.text import plural
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from recto.evaluation.baseline import Change, Check, Comparison
+    from recto.evaluation.baseline import Check, Comparison
     from recto.evaluation.coverage import CoverageReport, Reached
     from recto.evaluation.gaps import Gaps
     from recto.evaluation.measures import ScoreEstimate
@@ -41,7 +40,6 @@ _REMOVED = re.compile(
 _SHADES = (0.25, 0.45, 0.65, 0.8, 0.9, 0.97)
 """Finer at the top: most pages of most books are well covered, and the few others must stand out."""
 
-_MAX_WORST = 10
 _MAX_CHANGES_TEXT = 50_000  # characters; a comment on GitHub has at most 65,536
 
 _RECORD_FORMAT = 1
@@ -63,20 +61,17 @@ def validation_page(
     """Return the page of a run; scores below `noise_floor`, if known, are noise."""
     from recto.evaluation.baseline import RISK
 
-    counts = run.ranks()
-    confusion, by_tag = run.confusion(), run.by_tag()
     sections = (
         ("measures", "Measures", True),
         ("comparison", "Comparison", comparison),
         ("unmeasured", "Not in the index", run.unmeasured or run.partial),
-        ("ranks", "Rank of the first expected result", sum(counts.values())),
+        ("ranks", "Rank of the first expected result", sum(run.ranks().values())),
         ("worst", "Furthest from what is expected", run.answers),
-        ("confusion", "Modules", confusion),
-        ("tags", "Tags", _measure_names(by_tag)),
+        ("confusion", "Modules", run.confusion()),
+        ("tags", "Tags", _measure_names(run.by_tag())),
         ("times", "Times", run.answers),
         ("questions", "All questions", run.answers),
     )
-    changes = _by_direction(comparison.changes if comparison else ())
     return render(
         "validation.html",
         f"Validation of {run.collection}",
@@ -87,18 +82,8 @@ def validation_page(
         compared=comparison,
         noise_floor=noise_floor,
         when=when,
-        scores=run.scores(),
-        by_tag=by_tag,
-        by_module=run.by_module(),
-        asked=sum(counts.values()),
-        rank_counts=counts,
-        worst_answers=run.worst(_MAX_WORST),
-        better=changes[-1],
-        worse=changes[1],
-        other=changes[0],
         reach=_reach(comparison) if comparison else 0.0,
         risk=RISK,
-        ms=sorted(answer.ms for answer in run.answers),
     )
 
 
@@ -238,15 +223,6 @@ def _matrix_names(counts: Mapping[str, Mapping[str, int]]) -> list[str]:
     return sorted({*counts, *(name for row in counts.values() for name in row)})
 
 
-def _by_direction(changes: Iterable[Change]) -> dict[int, list[Change]]:
-    """Group changes by the direction of the rank: better (-1), worse (1), or the same (0)."""
-    groups: dict[int, list[Change]] = {-1: [], 0: [], 1: []}
-    for change in changes:
-        before, now = change.rank_before or math.inf, change.rank_now or math.inf
-        groups[(now > before) - (now < before)].append(change)
-    return groups
-
-
 def _reach(comparison: Comparison) -> float:
     """Return the largest absolute change, which the charts' axes reach."""
     ends = (
@@ -290,19 +266,9 @@ def _code(text: str) -> str:
 
 def junit_xml(run: Run, gate: Sequence[Check]) -> str:
     """Return a run as JUnit XML: a test case for each question, and one for each condition of the gate."""
-    text = (
-        environment()
-        .get_template("junit.xml")
-        .render(
-            run=run,
-            gate=gate,
-            unmeasured=list({missing.key: missing for missing in run.unmeasured}.values()),
-            failed=sum(answer.passed is False for answer in run.answers),
-            skipped=sum(answer.passed is None for answer in run.answers),
-            broken=sum(not check.holds for check in gate),
-        )
-    )
-    return _REMOVED.sub("", text)
+    unmeasured = {missing.key: missing for missing in run.unmeasured}.values()
+    template = environment().get_template("junit.xml")
+    return _REMOVED.sub("", template.render(run=run, gate=gate, unmeasured=list(unmeasured)))
 
 
 def remove_reports(home: Path, collection: str) -> None:
