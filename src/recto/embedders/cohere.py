@@ -12,7 +12,7 @@ from typing import Any
 
 from recto._util.retry import Call, Steps, TransientEmbeddingError, redacted, retry_after
 from recto.embedders import normalize_vectors
-from recto.embedders.service import QUERY, Connection, ServiceEmbedder, connection_error
+from recto.embedders.service import QUERY, ServiceClient, ServiceEmbedder, connection_error
 from recto.errors import ConfigurationError, EmbeddingError, RectoError, missing_extra
 from recto.plugins import Notify
 from recto.settings import Settings
@@ -157,7 +157,7 @@ class CohereEmbedder(ServiceEmbedder):
             (len(piece) + 3) // 4 if piece.isascii() else len(piece.encode()) for piece in _WORD.findall(text)
         )
 
-    def _connect(self, *, is_async: bool = False) -> Connection:
+    def _connect(self, *, is_async: bool = False) -> ServiceClient:
         """Open the SDK's client, with its own retries off."""
         try:
             from cohere import AsyncClientV2, ClientV2
@@ -171,7 +171,7 @@ class CohereEmbedder(ServiceEmbedder):
         client: Any = httpx.AsyncClient(**options) if is_async else httpx.Client(**options)
         new_sdk: Any = AsyncClientV2 if is_async else ClientV2
         sdk = new_sdk(self._api_key, base_url=self._url or None, max_retries=0, httpx_client=client)
-        return Connection(client, sdk.embed)
+        return ServiceClient(client, sdk.embed)
 
     def _wait_for_turn(self, texts: Sequence[str]) -> None:
         self._throttle.wait(len(texts), sum(map(self.count_tokens, texts)))

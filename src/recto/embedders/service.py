@@ -29,7 +29,7 @@ QUERY, DOCUMENT = 0, 1
 """The kinds of texts; `OpenAIOptions.input_types` has this order."""
 
 
-class Connection(NamedTuple):
+class ServiceClient(NamedTuple):
     """An HTTP client, and the function that calls the service with it."""
 
     client: Any
@@ -49,7 +49,7 @@ class ServiceEmbedder:
         self._notify = notify
         self._sleep = sleep
         self._lock = threading.RLock()
-        self._connection: Connection | None = None
+        self._connection: ServiceClient | None = None
         self._async_connections = ClientPerLoop(partial(self._connect, is_async=True))
 
     @property
@@ -95,7 +95,7 @@ class ServiceEmbedder:
         self.warm_up()
         return self._run(self._embed_documents(texts, progress))
 
-    def _connect(self, *, is_async: bool = False) -> Connection:
+    def _connect(self, *, is_async: bool = False) -> ServiceClient:
         """Open a client."""
         raise NotImplementedError
 
@@ -131,7 +131,7 @@ class ServiceEmbedder:
                 progress(len(vectors), len(texts))
         return vectors
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> ServiceClient:
         with self._lock:
             self._connection = self._connection or self._connect()
             return self._connection
