@@ -254,15 +254,16 @@ def returns(embedding: object, index: int = 0) -> Fault:
         (status(302, b"", {"Location": f"http://x/?k={KEY}"}), ConfigurationError, "redirects to http://x/$"),
         (drop(), EmbeddingError, "Cannot connect to"),
         (reset(), EmbeddingError, "Cannot connect to"),
-        *(
-            (rubbish(*body), EmbeddingError, "no vectors")
-            for body in ((), ("OK",), ({},), ({"data": ["x"]},))
-        ),
         (rubbish({"error": "Unexpected endpoint"}), EmbeddingError, "Unexpected endpoint"),
-        (rubbish({"data": []}), EmbeddingError, "0 vectors for 1 texts"),
-        (returns([1.0] * 256, index=3), EmbeddingError, "or not one for each"),
-        *((returns(vector), EmbeddingError, "cannot be read") for vector in (None, "?", [None] * 256)),
-        (returns([[0.5] * 256]), EmbeddingError, "cannot be read"),
+        *(
+            (fault, EmbeddingError, "does not have one vector for each text")
+            for fault in (
+                rubbish(),
+                *map(rubbish, ("OK", {}, {"data": ["x"]}, {"data": []})),
+                *(returns(vector) for vector in (None, "?", [None] * 256, [[0.5] * 256])),
+                returns([1.0] * 256, index=3),
+            )
+        ),
         *((returns([number] * 256), EmbeddingError, "zero or not finite") for number in (float("nan"), 0.0)),
         (returns([0.5, 0.5]), FingerprintMismatch, "another model"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import hypot, isfinite
 
 from recto.errors import EmbeddingError
@@ -11,12 +11,15 @@ from recto.types.search import Vector
 _UNIT_TOLERANCE = 1e-6  # rounding error of a length in single precision
 
 
-def text_too_long(text: str, tokens: int, max_tokens: int) -> EmbeddingError:
-    """Return the error for a document that is longer than the model reads."""
-    return EmbeddingError(
-        f"A text of {tokens} tokens is longer than the {max_tokens} tokens of the model: {text[:60]!r} …",
-        hint="Split the text. `recto index` does this automatically.",
-    )
+def check_lengths(texts: Sequence[str], lengths: Iterable[int], max_tokens: int) -> None:
+    """Raise an error if a document has more tokens than the model reads."""
+    for text, tokens in zip(texts, lengths, strict=True):
+        if tokens > max_tokens:
+            raise EmbeddingError(
+                f"A text of {tokens} tokens is longer than the {max_tokens} tokens of the model: "
+                f"{text[:60]!r} …",
+                hint="Split the text. `recto index` does this automatically.",
+            )
 
 
 def normalize_vectors(vectors: Sequence[Sequence[float]], count: int, dim: int) -> list[Vector]:

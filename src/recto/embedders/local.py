@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recto._util.files import checked_sha256
-from recto.embedders import normalize_vectors, text_too_long
+from recto.embedders import check_lengths, normalize_vectors
 from recto.embedders.onnx import LocalEmbedder, RunModel, Sessions, new_session, new_tokenizer
 from recto.errors import ConfigurationError, EmbeddingError, missing_extra
 from recto.plugins import Notify
@@ -202,9 +202,7 @@ class FastembedEmbedder:
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks."""
-        too_long = next((text for text in texts if self.count_tokens(text) > self.max_tokens), None)
-        if too_long is not None:
-            raise text_too_long(too_long, self.count_tokens(too_long), self.max_tokens)
+        check_lengths(texts, map(self.count_tokens, texts), self.max_tokens)
         prefixed = [self._card.document + text for text in texts]
         stream = self._loaded().passage_embed(prefixed, batch_size=_FASTEMBED_BATCH)
         return self._collect(stream, len(texts), progress)

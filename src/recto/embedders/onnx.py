@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from recto.embedders import normalize_vectors, text_too_long
+from recto.embedders import check_lengths, normalize_vectors
 from recto.errors import ConfigurationError, EmbeddingError, RectoError
 from recto.protocols import Progress
 from recto.types.index import EmbedderFingerprint
@@ -35,7 +35,6 @@ _CPU_INFO = Path("/proc/cpuinfo")
 _DOT_PRODUCT = frozenset({"asimddp", "avx512_vnni", "avx_vnni"})  # processors with AMX have avx512_vnni, too
 _BATCH_TOKENS = 512  # padded tokens per call: larger batches need more memory and are not faster
 _COUNTED_WORDS = 1 << 15
-_DOCUMENTS = 0  # the key of the session for documents; other keys are numbers of threads
 
 
 class Weights(NamedTuple):
@@ -49,39 +48,34 @@ class Sessions:
     """One model, opened once for each way of running it, on first use.
 
     A single query uses all threads. For many texts, each thread runs its own batch: no layer is split between
-    threads, so the throughput is higher.
+    threads, so the throughput is higher. `open_single` opens the model for single queries, if that is faster.
     """
 
     def __init__(
         self,
         open: Callable[[int], RunModel],
         threads: int,
-        open_for_documents: Callable[[], RunModel] | None = None,
+        open_single: Callable[[int], RunModel] | None = None,
     ) -> None:
         self._open = open
         self._threads = threads
-        self._open_for_documents = open_for_documents
-        self._opened: dict[int, RunModel] = {}
+        self._open_single = open_single or open
+        self._opened: dict[object, RunModel] = {}
         self._opening = threading.Lock()
 
     def single(self) -> RunModel:
         """Return the model for one text at a time."""
-        return self._cached(self._threads, lambda: self._open(self._threads))
+        return self._cached(self._open_single, self._threads)
 
     def parallel(self) -> RunModel:
         """Return the model for several batches in parallel."""
-        return self._cached(1, lambda: self._open(1))
+        return self._cached(self._open, 1)
 
-    def documents(self) -> RunModel:
-        """Return the model for chunks, in parallel batches."""
-        open = self._open_for_documents
-        return self._cached(_DOCUMENTS, open) if open else self.parallel()
-
-    def _cached(self, key: int, open: Callable[[], RunModel]) -> RunModel:
+    def _cached(self, open: Callable[[int], RunModel], threads: int) -> RunModel:
         with self._opening:
-            if key not in self._opened:
-                self._opened[key] = open()
-            return self._opened[key]
+            if (open, threads) not in self._opened:
+                self._opened[open, threads] = open(threads)
+            return self._opened[open, threads]
 
     def close(self) -> None:
         """Release the memory of the model; texts that are being embedded are still finished."""
@@ -259,11 +253,13 @@ class LocalEmbedder:
     def _embed_query_rows(self, rows: list[list[int]]) -> list[Vector]:
         if len(rows) == 1:
             return self._run(self._sessions.single(), rows)
-        return self._embed(rows, self._sessions.parallel, None)
+        return self._embed(rows)
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks, in batches of similar length."""
-        return self._embed(self._document_tokens(texts), self._sessions.documents, progress)
+        rows = self._tokens(texts)
+        check_lengths(texts, map(len, rows), self.max_tokens)
+        return self._embed(rows, progress)
 
     def _loaded(self) -> Tokenizer:
         if self._tokenizer is None:
@@ -286,27 +282,18 @@ class LocalEmbedder:
         except Exception as error:  # the library raises plain `Exception`s
             raise EmbeddingError(f"The model's tokenizer cannot read the text: {error}") from error
 
-    def _document_tokens(self, texts: Sequence[str]) -> list[list[int]]:
-        rows = self._tokens(texts)
-        for text, row in zip(texts, rows, strict=True):
-            if len(row) > self.max_tokens:
-                raise text_too_long(text, len(row), self.max_tokens)
-        return rows
-
     def _truncated(self, row: list[int]) -> list[int]:
         """Cut a row to the model's limit, but keep the end token."""
         return row if len(row) <= self.max_tokens else [*row[: self.max_tokens - 1], row[-1]]
 
-    def _embed(
-        self, rows: list[list[int]], open: Callable[[], RunModel], progress: Progress | None
-    ) -> list[Vector]:
+    def _embed(self, rows: list[list[int]], progress: Progress | None = None) -> list[Vector]:
         """Run batches in parallel; on a failure or interruption, drop those that have not started."""
         if not rows:
             return []
         from concurrent.futures import ThreadPoolExecutor, as_completed
 
         vectors: list[Vector] = [[]] * len(rows)
-        run, done = open(), 0
+        run, done = self._sessions.parallel(), 0
         batches = length_batches([len(row) for row in rows], _BATCH_TOKENS)
         pool = ThreadPoolExecutor(min(self._threads, len(batches)), "recto-embedder")
         try:

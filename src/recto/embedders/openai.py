@@ -26,7 +26,7 @@ from recto._util.retry import (
     retry_after,
     retry_within,
 )
-from recto.embedders import normalize_vectors, text_too_long
+from recto.embedders import check_lengths, normalize_vectors
 from recto.embedders.model_cards import model_card
 from recto.embedders.service import DOCUMENT, QUERY, ServiceClient, ServiceEmbedder, connection_error
 from recto.errors import ConfigurationError, EmbeddingError, FingerprintMismatch, RectoError, missing_extra
@@ -55,7 +55,10 @@ def open_openai(settings: Settings, notify: Notify) -> OpenAIEmbedder:
 
 
 class OpenAIEmbedder(ServiceEmbedder):
-    """Embeds with a server, and checks in every call that the model is still the same."""
+    """Embeds with a server, and checks in every call that the model is still the same.
+
+    Keys never appear in its messages.
+    """
 
     query_seconds = 30.0  # a local server may have to load the model first
     document_seconds = 120.0  # a batch on a slow processor
@@ -64,14 +67,16 @@ class OpenAIEmbedder(ServiceEmbedder):
         self, options: OpenAIOptions, model: str, notify: Notify, sleep: Callable[[float], None] = time.sleep
     ) -> None:
         super().__init__(notify, sleep)
-        card = model_card(model)
+        card, parts = model_card(model), urlsplit(options.url)
         self._query_prefix = card.query if options.query_prefix is None else options.query_prefix
         self._document_prefix = card.document if options.document_prefix is None else options.document_prefix
         self.max_tokens = options.max_tokens or card.max_tokens
         self.batch_size = max(1, options.batch_size - 1)  # the probe is one text of a request
         self._options = options
         self._model = model
-        self._endpoint = Endpoint(options, model)
+        path = (parts.path.rstrip("/") or "/v1").removesuffix("/embeddings")
+        self._url = f"{parts.scheme}://{parts.netloc}{path}"
+        self._url_query = f"?{parts.query}" if parts.query else ""
         self._fingerprint: EmbedderFingerprint | None = None
         self._references: dict[int, Vector] = {}  # the vector of the first probe text, by the kind of text
         self._checked_at = -inf
@@ -96,7 +101,7 @@ class OpenAIEmbedder(ServiceEmbedder):
     def describe(self) -> tuple[str, ...]:
         """Return the address of the server, and what it does not tell."""
         return (
-            f"{self._endpoint.url}: {self.dim} dimensions, prefix of queries {self._query_prefix!r}, "
+            f"{self._url}: {self.dim} dimensions, prefix of queries {self._query_prefix!r}, "
             f"of documents {self._document_prefix!r}",
         )
 
@@ -110,13 +115,25 @@ class OpenAIEmbedder(ServiceEmbedder):
 
     def embed_documents(self, texts: Sequence[str], progress: Progress | None = None) -> list[Vector]:
         """Embed chunks; retry transient errors."""
-        too_long = next((text for text in texts if self.count_tokens(text) > self.max_tokens), None)
-        if too_long is not None:
-            raise text_too_long(too_long, self.count_tokens(too_long), self.max_tokens)
+        check_lengths(texts, map(self.count_tokens, texts), self.max_tokens)
         return super().embed_documents(texts, progress)
 
     def _connect(self, *, is_async: bool = False) -> ServiceClient:
-        client = self._endpoint.new_client(self.document_seconds, is_async=is_async)
+        """Open a client that sends the key to this server only."""
+        try:
+            import httpx
+        except ImportError as error:
+            raise missing_extra("RECTO_EMBEDDER=openai", "openai") from error
+        from recto._util.http import owner_client
+
+        headers = {"Content-Type": "application/json"}
+        if self._options.api_key:
+            headers["Authorization"] = f"Bearer {self._options.api_key}"
+        is_local, seconds = is_local_address(self._url), self.document_seconds
+        options = owner_client(
+            self._url, headers, _ERROR_BYTES, seconds, is_local=is_local, is_async=is_async
+        )
+        client: Any = httpx.AsyncClient(**options) if is_async else httpx.Client(**options)
         return ServiceClient(client, client.request)
 
     def _probe(self) -> Steps[EmbedderFingerprint]:
@@ -124,11 +141,11 @@ class OpenAIEmbedder(ServiceEmbedder):
         deadline = time.monotonic() + _PROBE_SECONDS
         backoff = retry_within(deadline, int(_PROBE_SECONDS / _LOADING_SECONDS))
         texts = [self._document_prefix + text for text in PROBE_TEXTS]
-        rows = yield from retried(partial(self._endpoint.post, texts, DOCUMENT, deadline), backoff)
+        rows = yield from retried(partial(self._post, texts, DOCUMENT, deadline), backoff)
         expected, dim = self._options.dimensions, len(rows[0])
         if expected is not None and dim != expected:
             raise ConfigurationError(
-                f"{self._endpoint.url} ignores RECTO_OPENAI_DIMENSIONS={expected}, and returns {dim}",
+                f"{self._url} ignores RECTO_OPENAI_DIMENSIONS={expected}, and returns {dim}",
                 hint="The server or the model does not support other dimensions. Unset it.",
             )
         vectors = normalize_vectors(rows, len(texts), dim)
@@ -149,7 +166,7 @@ class OpenAIEmbedder(ServiceEmbedder):
         rows: list[Vector] = []
         size = self._options.batch_size
         for start in range(0, len(sent), size):  # two requests only if `batch_size` is 1
-            rows += yield from self._endpoint.post(sent[start : start + size], kind, deadline)
+            rows += yield from self._post(sent[start : start + size], kind, deadline)
         if any(len(row) != self.dim for row in rows):
             raise self._another_model()
         vectors = normalize_vectors(rows, len(sent), self.dim)
@@ -168,45 +185,18 @@ class OpenAIEmbedder(ServiceEmbedder):
 
     def _another_model(self) -> FingerprintMismatch:
         return FingerprintMismatch(
-            f"{self._endpoint.url} now has another model under the name {self._model}",
+            f"{self._url} now has another model under the name {self._model}",
             hint="Restore the model, or run `recto index PATH` and restart the service.",
         )
 
-
-class Endpoint:
-    """Writes the requests to a server, and reads its responses. Keys never appear in its messages."""
-
-    def __init__(self, options: OpenAIOptions, model: str) -> None:
-        parts = urlsplit(options.url)
-        path = parts.path.rstrip("/") or "/v1"
-        self.url = f"{parts.scheme}://{parts.netloc}{path.removesuffix('/embeddings')}"
-        self._query = f"?{parts.query}" if parts.query else ""
-        self._options = options
-        self._model = model
-
-    def new_client(self, seconds: float, *, is_async: bool) -> Any:
-        """Return a client that sends the key to this server only."""
-        try:
-            import httpx
-        except ImportError as error:
-            raise missing_extra("RECTO_EMBEDDER=openai", "openai") from error
-        from recto._util.http import owner_client
-
-        headers = {"Content-Type": "application/json"}
-        if self._options.api_key:
-            headers["Authorization"] = f"Bearer {self._options.api_key}"
-        is_local = is_local_address(self.url)
-        options = owner_client(self.url, headers, _ERROR_BYTES, seconds, is_local=is_local, is_async=is_async)
-        return httpx.AsyncClient(**options) if is_async else httpx.Client(**options)
-
-    def post(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
+    def _post(self, texts: list[str], kind: int, deadline: float) -> Steps[list[Vector]]:
         """Send texts, a second time if the server had closed the connection; return vectors as received."""
         reply = yield self._request(texts, kind, deadline - time.monotonic())
         if type(reply).__name__ in _CLOSED:
             reply = yield self._request(texts, kind, deadline - time.monotonic())
         if isinstance(reply, Exception):
             hint = "Is the server running? Check RECTO_OPENAI_URL, its log and, with https, SSL_CERT_FILE."
-            raise connection_error(self.url, reply, hint) from None
+            raise connection_error(self._url, reply, hint) from None
         return self._read(reply, len(texts))
 
     def _request(self, texts: list[str], kind: int, seconds: float) -> Call:
@@ -219,7 +209,7 @@ class Endpoint:
             body["input_type"] = self._options.input_types[kind]
         arguments = {
             "method": "POST",
-            "url": f"{self.url}/embeddings{self._query}",
+            "url": f"{self._url}/embeddings{self._url_query}",
             "content": json.dumps(body).encode(),
             "timeout": max(1.0, seconds),
             "extensions": {BOUNDS: (_ERROR_BYTES + len(texts) * _VECTOR_BYTES, seconds)},
@@ -237,36 +227,25 @@ class Endpoint:
             raise self._refusal(response, response.status_code, fields)
         if fields.get("error"):  # LM Studio reports errors with status 200
             raise self._refusal(response, 400, fields)
-        entries = fields.get("data")
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise TransientEmbeddingError(
-                f"The response of {self.url} has no vectors",
-                hint="Check RECTO_OPENAI_URL: it usually ends with /v1. A proxy may have answered instead.",
-            )
-        indexes = [entry.get("index", position) for position, entry in enumerate(entries)]
-        if any(type(index) is not int for index in indexes) or sorted(indexes) != list(range(count)):
-            raise TransientEmbeddingError(
-                f"{self.url} returned {len(entries)} vectors for {count} texts, or not one for each",
-                hint="Set RECTO_OPENAI_BATCH_SIZE=1 if this happens again.",
-            )
-        by_index = dict(zip(indexes, entries, strict=True))
-        return [self._numbers(by_index[index].get("embedding")) for index in range(count)]
-
-    def _numbers(self, value: object) -> Vector:
         try:
-            if isinstance(value, list) and value:
-                return [float(number) for number in value]
-        except (TypeError, ValueError, OverflowError):
+            by_index = {
+                entry.get("index", position): list(map(float, entry["embedding"]))
+                for position, entry in enumerate(fields["data"])
+            }
+            if len(fields["data"]) == count:
+                return [by_index[index] for index in range(count)]
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
             pass
         raise TransientEmbeddingError(
-            f"The response of {self.url} has a vector that cannot be read",
-            hint=f"Is {self._model} an embedding model? If the server returns a vector for every token, set "
-            "its pooling as the model card says.",
+            f"The response of {self._url} does not have one vector for each text",
+            hint=f"Check RECTO_OPENAI_URL, which usually ends with /v1, and whether {self._model} is an "
+            "embedding model. If the server returns a vector for every token, set its pooling as the model "
+            "card says. If it happens only with several texts, set RECTO_OPENAI_BATCH_SIZE=1.",
         )
 
     def _refusal(self, response: httpx.Response, status: int, fields: dict[str, Any]) -> RectoError:
         """Return the error for a refused request, with the server's own message."""
-        url, message = self.url, redacted(_message(fields), self._options.api_key)
+        url, message = self._url, redacted(_message(fields), self._options.api_key)
         if 300 <= status < 400:
             target = urljoin(url, response.headers.get("location", "")).partition("?")[0]
             return ConfigurationError(
@@ -283,13 +262,13 @@ class Endpoint:
                 hint="Check RECTO_OPENAI_URL, which usually ends with /v1, and RECTO_MODEL "
                 "(Ollama: `ollama pull NAME`). The whole address, up to /embeddings, works, too.",
             )
-        pause = _LOADING_SECONDS if "loading" in message.lower() else retry_after(response.headers)
         if status == 429 or status >= 500:
             problem = "limits the rate of requests" if status == 429 else "is not available"
+            is_loading = "loading" in message.lower()
             return TransientEmbeddingError(
                 f"{url} {problem} ({status}): {message}",
                 hint="Try again in a moment, and check the server's log or your account.",
-                retry_after=pause,
+                retry_after=_LOADING_SECONDS if is_loading else retry_after(response.headers),
             )
         return EmbeddingError(
             f"{url} refuses the request ({status}): {message}",

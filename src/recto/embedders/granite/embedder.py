@@ -187,13 +187,8 @@ def built_in_embedder(
     model while the caller opens the index.
     """
     variant = MODELS[model].cpu_variant(precision)
-    open_for = graph_opener(home, variant, single_query=single_query)
-
-    def open_for_documents() -> RunModel:
-        """Open the graph for many texts: the first query may have to index the sample book."""
-        return graph_opener(home, variant)(1)
-
-    sessions = Sessions(open_for, threads, open_for_documents if single_query else None)
+    open_single = graph_opener(home, variant, single_query=True) if single_query else None
+    sessions = Sessions(graph_opener(home, variant), threads, open_single)
 
     def open_other(name: str) -> BuiltInEmbedder:
         return built_in_embedder(home, threads, precision, model=name, single_query=single_query)
