@@ -6,11 +6,9 @@ import json
 import re
 import subprocess
 import sys
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,9 +25,9 @@ from recto.book.parsing.pdf.layout import (
     paragraphs,
     without_running_heads,
 )
-from recto.book.parsing.rendered import TextBlock, fenced, sections
+from recto.book.parsing.rendered import TextBlock, by_anchor, fenced, sections
 from recto.errors import missing_extra
-from recto.types.book import Block, Document, Page, Part, Section, Volume
+from recto.types.book import Document, Page, Part, Volume
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfTextPage
@@ -127,21 +125,10 @@ def read_pdf(page: Page) -> Document:
         block.anchors = [(0, f"page={number}")] if number != last or kind == "heading" else []
         last = number
         blocks.append(block)
-    return Document(page.title, tuple(_by_page(sections(blocks, page.title))))
-
-
-def _by_page(whole: Sequence[Section]) -> Iterator[Section]:
-    """Yield a section for each page that a section is on, so that its anchor opens the right page."""
-    for section in whole:
-        lines = [line for line, _ in section.anchors]
-        names = [name for _, name in section.anchors]
-        by_name: dict[str, list[Block]] = {}
-        for block in section.blocks:
-            index = bisect_right(lines, block.first) - 1
-            by_name.setdefault(names[index] if index >= 0 else section.anchor, []).append(block)
-        for name, blocks in by_name.items():
-            anchors = ((blocks[0].first, name),) if name else ()
-            yield replace(section, anchor=name, blocks=tuple(blocks), anchors=anchors)
+    whole = sections(blocks, page.title)
+    return Document(
+        page.title, tuple(part for section in whole for part in by_anchor(section, section.anchors))
+    )
 
 
 def _split(document: PdfDocument) -> Volume:
