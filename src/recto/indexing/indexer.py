@@ -33,7 +33,7 @@ from recto.types.search import Vector
 
 __all__ = ["IndexJob", "IndexProgress", "IndexReport", "ProgressCallback", "index_book", "plan_book"]
 
-_READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded; a few MB of memory
+_READ_AHEAD = 256  # pages that are read before they can be embedded; a few MB of memory
 _WRITE_BEHIND = 2  # batches that are embedded before they can be written; more would only use memory
 _WRITE_BATCH = 256  # chunks per write if nothing has to be embedded; limits the memory for their vectors
 _MAX_TITLE = 200  # characters; a longer one is a mistake, and every search response carries it
