@@ -43,13 +43,14 @@ PROSE = "The controller reads every joint. It sends a command, waits, and reads 
 
 
 def test_short_page_is_one_chunk() -> None:
-    (input_,) = chunks("# Title\n\nOne line.\n\nAnother line.\n")
+    written = replace(page("# Title\n\nOne line.\n\nAnother line.\n"), version="2.0", locale="de")
+    (input_,) = chunk_page(written, parse(written.text), "book", words, 512, SIZE)
     chunk = input_.chunk
     assert chunk.text == "One line.\n\nAnother line."
     assert input_.embedded == "Title\n\nOne line.\n\nAnother line."
     assert (chunk.title, chunk.module, chunk.headings, chunk.anchor) == ("Title", "x", ("Title",), "")
     assert (chunk.chunk_index, chunk.total_chunks, chunk.start_line, chunk.end_line) == (0, 1, 3, 5)
-    assert chunk.source == "module-1-x/page.md"
+    assert (chunk.source, chunk.version, chunk.locale) == ("module-1-x/page.md", "2.0", "de")
 
 
 def test_a_chunk_is_counted_as_a_whole_if_it_may_exceed_the_limit() -> None:
@@ -101,12 +102,6 @@ def test_the_first_sixty_blocks_of_a_page_tell_its_language() -> None:
     german = "Der Regler liest jedes Gelenk und wartet auf den nächsten Befehl."
     text = "\n\n".join(["# T", *[english] * 10, *[german] * 50, *[english] * 90])
     assert page_language(page(text), parse(text, title="T")) == "de"
-
-
-def test_a_word_that_is_longer_than_a_chunk_is_split() -> None:
-    created = chunks(f"# T\n\n{'x' * 500}\n", len, limit=64)
-    assert "".join(chunk.chunk.text for chunk in created) == "x" * 500
-    assert max(len(chunk.embedded) for chunk in created) <= 64
 
 
 def test_each_section_has_its_own_chunk_and_heading_path() -> None:
@@ -197,12 +192,6 @@ def test_anchors_belong_to_the_chunk_with_their_text() -> None:
     assert [chunk.anchor for chunk in created] == [chunk.anchors[0] for chunk in created]
     anchors = [" ".join(chunk.anchors) for chunk in created]
     assert anchors == ["empty t", "one", "one middle", "one inside", "two", "third", "trailing"]
-
-
-def test_version_and_locale_come_from_the_page() -> None:
-    written = replace(page("# T\n\ntext\n"), version="2.0", locale="de")
-    (input_,) = chunk_page(written, parse(written.text), "book", words, 512, SIZE)
-    assert (input_.chunk.version, input_.chunk.locale) == ("2.0", "de")
 
 
 def test_long_list_is_split_between_items() -> None:

@@ -134,12 +134,12 @@ def test_an_error_while_reading_stops_embedding(tmp_path: Path) -> None:
     failed = threading.Event()
 
     def before(number: int) -> None:
-        if number == 700:
+        if number == 400:
             failed.set()
             raise error
 
     def wait(call: int) -> None:
-        if call == 1:  # then groups of 64 chunks are waiting
+        if call == 1:  # then pages are waiting
             assert failed.wait(WAIT)
 
     embedder = Embedder(wait)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from recto import __version__
@@ -15,15 +15,7 @@ from recto.book.chunking import PlannedChunk
 from recto.errors import EmbeddingError, InvalidArgument, RectoError, UrlsChange
 from recto.indexing.journal import Journal, journal_path
 from recto.indexing.pipeline import Check, ReadAhead, WriteBehind
-from recto.indexing.planner import (
-    Emit,
-    IndexJob,
-    IndexSnapshot,
-    Plan,
-    Planner,
-    Spool,
-    current_state,
-)
+from recto.indexing.planner import Emit, IndexJob, IndexSnapshot, Plan, Planner, Spool, current_state
 from recto.protocols import Build, Embedder, Store, embedder_abilities
 from recto.search.analyzer import ANALYZER
 from recto.search.lexical import Lexicon, LexiconBuilder, unknown_languages
@@ -33,7 +25,7 @@ from recto.types.search import Vector
 
 __all__ = ["IndexJob", "IndexProgress", "IndexReport", "ProgressCallback", "index_book", "plan_book"]
 
-_READ_AHEAD = 32  # groups of 64 chunks that are read before they can be embedded; a few MB of memory
+_READ_AHEAD = 256  # pages that are read before they can be embedded; a few MB of memory
 _WRITE_BEHIND = 2  # batches that are embedded before they can be written; more would only use memory
 _WRITE_BATCH = 256  # chunks per write if nothing has to be embedded; limits the memory for their vectors
 _MAX_TITLE = 200  # characters; a longer one is a mistake, and every search response carries it
@@ -86,11 +78,6 @@ def index_book(
 
     Readers see the old index until the new one is complete. The `journal` directory keeps new vectors until
     then, so that an interrupted run does not embed them again. Unreadable pages keep their old version.
-
-    Chunks are written while the next ones are embedded. If no text of the current index can be reused, and
-    the embedder costs nothing, embedding starts while the book is still being read. Otherwise the whole book
-    is read first: its moved texts must be known before they are overwritten, and a book that cannot be read
-    must not cost anything.
     """
     building = store.build(
         collection, job.embedder.fingerprint, analyzer=ANALYZER, rebuild=job.rebuild, wait=wait
@@ -125,6 +112,7 @@ def _publish(
     previous = current_state(store, collection, job.embedder, reuse=not job.rebuild)
     run = _Run(job, previous, journal, progress)
     reusable = previous is not None and previous.reusable
+    # Moved texts must be known before they are overwritten, and an unreadable book must not cost anything.
     if reusable or embedder_abilities(job.embedder).estimate:
         with Spool() as spool:
             plan = run.plan(spool.extend)
@@ -255,23 +243,17 @@ def _is_current(info: IndexInfo, new: Fingerprint) -> bool:
 
 def _carry_over(spool: Spool, previous: IndexSnapshot, journal: Journal) -> None:
     """Copy the vectors of moved texts to the journal, before a store that writes in place overwrites them."""
-    moved: dict[str, str] = {}
-
-    def flush() -> None:
-        vectors = previous.index.vectors(list(moved.values()))
-        usable = {name: vectors[id] for name, id in moved.items() if id in vectors}
-        if usable:
+    moved = (
+        (name, id)
+        for entry in spool
+        if not entry.unchanged
+        and (name := entry.chunk.content_hash) not in journal
+        and (id := previous.id_of(name)) is not None
+    )
+    while batch := dict(islice(moved, _WRITE_BATCH)):
+        vectors = previous.index.vectors(list(batch.values()))
+        if usable := {name: vectors[id] for name, id in batch.items() if id in vectors}:
             journal.add(list(usable), list(usable.values()))
-        moved.clear()
-
-    for entry in spool:
-        name = entry.chunk.content_hash
-        if not entry.unchanged and name not in journal and (id := previous.id_of(name)) is not None:
-            moved[name] = id
-            if len(moved) >= _WRITE_BATCH:
-                flush()
-    if moved:
-        flush()
 
 
 _Batch = tuple[Sequence[PlannedChunk], Mapping[str, Vector] | None]

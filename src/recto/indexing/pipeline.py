@@ -31,39 +31,54 @@ class Stopped(BaseException):
     """The caller has left, so a producer has to end; not an `Exception`, so that no handler takes it."""
 
 
-class ReadAhead(Generic[Item, Result]):
+class _Stage(Generic[Item]):
+    """A thread with a queue of items, in which None is the end."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._queue: Queue[Item | None] = Queue(limit)
+        self._stopped = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        """Start the thread."""
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _drain(self) -> None:
+        with suppress(Empty):
+            while True:
+                self._queue.get_nowait()
+
+
+class ReadAhead(_Stage[Item], Generic[Item, Result]):
     """Runs a producer in a thread, and yields what it emits; `result` is its return value."""
 
     result: Result
 
     def __init__(self, produce: Callable[[Emit[Item], Check], Result], limit: int) -> None:
+        super().__init__("recto-read-ahead", limit)
         self._produce = produce
-        self._queue: Queue[Item | None] = Queue(limit)  # None is the end
-        self._stopped = False
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="recto-read-ahead", daemon=True)
-
-    def __enter__(self) -> Self:
-        """Start the producer."""
-        self._thread.start()
-        return self
 
     def __iter__(self) -> Iterator[Item]:
         """Yield the items; if the producer fails, raise its error instead of the next one."""
-        while True:
-            item = self._queue.get()
-            if self._error is not None:
-                raise self._error
-            if item is None:
-                return
+        while (item := self._queue.get()) is not None and self._error is None:
             yield item
+        self._raise_error()
 
     def __exit__(self, *_: object) -> None:
         """Stop the producer when it emits or checks the next time, without waiting long for that."""
         self._stopped = True
         until = monotonic() + _READ_STOP_SECONDS
         while self._thread.is_alive() and monotonic() < until:
-            _drain(self._queue)
+            self._drain()
             self._thread.join(_POLL_SECONDS)
 
     def _run(self) -> None:
@@ -85,25 +100,16 @@ class ReadAhead(Generic[Item, Result]):
             raise Stopped
 
 
-class WriteBehind(Generic[Item]):
+class WriteBehind(_Stage[Item]):
     """Runs a consumer in a thread; leaving the `with` block waits until it has consumed everything."""
 
     def __init__(self, consume: Callable[[Item], None], limit: int) -> None:
+        super().__init__("recto-write-behind", limit)
         self._consume = consume
-        self._queue: Queue[Item | None] = Queue(limit)
-        self._stopped = False
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="recto-write-behind", daemon=True)
-
-    def __enter__(self) -> Self:
-        """Start the consumer."""
-        self._thread.start()
-        return self
 
     def put(self, item: Item) -> None:
         """Hand over an item; raise the consumer's error if it has failed."""
-        if self._error is not None:
-            raise self._error
+        self._raise_error()
         self._queue.put(item)
 
     def __exit__(
@@ -120,12 +126,11 @@ class WriteBehind(Generic[Item]):
         except BaseException:  # an interruption
             self._stop(_WRITE_STOP_SECONDS)
             raise
-        if self._error is not None:
-            raise self._error
+        self._raise_error()
 
     def _stop(self, seconds: float | None) -> None:
         self._stopped = True
-        _drain(self._queue)
+        self._drain()
         self._queue.put(None)
         self._thread.join(seconds)
 
@@ -137,9 +142,3 @@ class WriteBehind(Generic[Item]):
                 self._consume(item)
             except BaseException as error:  # noqa: BLE001 - raised by `put` or `__exit__`
                 self._error = error
-
-
-def _drain(queue: Queue[Item | None]) -> None:
-    with suppress(Empty):
-        while True:
-            queue.get_nowait()

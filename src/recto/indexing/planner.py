@@ -120,11 +120,8 @@ def current_state(
 
 
 _IN_MEMORY = 4 << 20  # bytes
-_EMITTED = 64  # chunks at a time
-
-
 Emit = Callable[[list[PlannedChunk]], None]
-"""Takes the planned chunks in order, some at a time."""
+"""Takes the planned chunks in order, usually the chunks of a page."""
 
 
 class Spool:
@@ -226,7 +223,6 @@ class Planner:
     lexicon: LexiconBuilder
     emit: Emit | None = None
     progress: Callable[[int, int], None] = lambda _pages, _chunks: None
-    _ready: list[PlannedChunk] = field(default_factory=list)
     _content: int = 0
     _kept: set[str] = field(default_factory=set)
     _pages: list[PagePlan] = field(default_factory=list)
@@ -234,8 +230,7 @@ class Planner:
     _notes: list[str] = field(default_factory=list)
     _leftovers: Counter[str] = field(default_factory=Counter)
     _new_texts: set[bytes] = field(default_factory=set)
-    _other_modules: set[str] = field(default_factory=set)
-    _other_positions: dict[str, int] = field(default_factory=dict)
+    _others: dict[str, tuple[str, int]] = field(default_factory=dict)  # module and position of other pages
     _chunks: int = 0
     _unchanged: int = 0
     _reused: int = 0
@@ -258,8 +253,6 @@ class Planner:
             raise self._no_such_module()
         self._failed[:0] = self._source.failed
         self._keep_and_drop()
-        if self.emit is not None and self._ready:
-            self._flush(self.emit)
         leftover_notes = [f"{describe_leftovers(self._leftovers)}."] if self._leftovers else []
         return Plan(
             pages=tuple(self._pages),
@@ -277,8 +270,7 @@ class Planner:
         """Yield the pages of the modules to index."""
         for page in self._source.pages():
             if self._modules and self._modules.isdisjoint(page.module_keys):
-                self._other_modules.add(page.module)
-                self._other_positions[page.path] = page.position
+                self._others[page.path] = (page.module, page.position)
                 continue
             revision = self._revision(page)
             unchanged = self.previous is not None and self.previous.is_same(page.path, revision)
@@ -301,15 +293,14 @@ class Planner:
             self._notes.append(f"{page.path} has no text.")
         for chunk in read.chunks:
             self._leftovers.update(leftovers(chunk.chunk.text))
-        unchanged = [self._add(chunk) for chunk in read.chunks]
+        planned = [self._planned(chunk) for chunk in read.chunks]
+        self._emit(planned)
         state = PageState.NEW
         if before is not None:
-            same = all(unchanged) and before.chunks == len(unchanged)
+            same = all(chunk.unchanged for chunk in planned) and before.chunks == len(planned)
             state = PageState.UNCHANGED if same else PageState.CHANGED
         self._pages.append(
-            PagePlan(
-                page.path, page.url, page.module, len(unchanged), state, page.module_title, page.position
-            )
+            PagePlan(page.path, page.url, page.module, len(planned), state, page.module_title, page.position)
         )
 
     def _revision(self, page: Page) -> str:
@@ -325,11 +316,10 @@ class Planner:
             everything += (version,)
         return hashlib.sha256(repr(everything).encode()).hexdigest()[:32]
 
-    def _add(self, read: PlannedChunk) -> bool:
-        """Emit a chunk; return whether the current index has it already."""
-        chunk = read.chunk
-        previous, name = self.previous, chunk.content_hash
-        unchanged = previous is not None and previous.has(chunk)
+    def _planned(self, read: PlannedChunk) -> PlannedChunk:
+        """Return a chunk with what has to be done for it."""
+        previous, name = self.previous, read.chunk.content_hash
+        unchanged = previous is not None and previous.has(read.chunk)
         has_vector = name in self.journal or (previous is not None and previous.id_of(name) is not None)
         tokens, key = 0, bytes.fromhex(name)
         is_new = key not in self._new_texts  # the text of a planned chunk may be in the journal by now
@@ -338,24 +328,18 @@ class Planner:
         elif is_new:
             self._new_texts.add(key)
             tokens = read.tokens
-            self._tokens += tokens
-        self._emit_chunk(replace(read, unchanged=unchanged, tokens=tokens))
-        return unchanged
+        return replace(read, unchanged=unchanged, tokens=tokens)
 
-    def _emit_chunk(self, entry: PlannedChunk) -> None:
-        chunk = entry.chunk
-        digest = hashlib.sha256(f"{chunk.id} {chunk.content_hash}".encode()).digest()
-        self._content ^= int.from_bytes(digest)  # independent of the order of the chunks
-        self._chunks += 1
-        self._unchanged += entry.unchanged
-        if self.emit is not None:
-            self._ready.append(entry)
-            if len(self._ready) >= _EMITTED:
-                self._flush(self.emit)
-
-    def _flush(self, emit: Emit) -> None:
-        ready, self._ready = self._ready, []
-        emit(ready)
+    def _emit(self, planned: list[PlannedChunk]) -> None:
+        """Count chunks and hand them on."""
+        for entry in planned:
+            digest = hashlib.sha256(f"{entry.chunk.id} {entry.chunk.content_hash}".encode()).digest()
+            self._content ^= int.from_bytes(digest)  # independent of the order of the chunks
+            self._unchanged += entry.unchanged
+            self._tokens += entry.tokens
+        self._chunks += len(planned)
+        if self.emit is not None and planned:
+            self.emit(planned)
 
     def _keep_and_drop(self) -> None:
         """Keep or drop the pages of the current index that were not read now."""
@@ -365,13 +349,14 @@ class Planner:
         for path, page in self.previous.pages.items():
             if path not in read_now:
                 state = self._unread(path, self.previous)
-                self._pages.append(replace(page, state=state, position=self._other_positions.get(path, 0)))
+                _, position = self._others.get(path, ("", 0))
+                self._pages.append(replace(page, state=state, position=position))
                 if state is not PageState.GONE:
                     self._kept.add(path)
         for chunk in self.previous.index.scroll() if self._kept else ():
             if chunk.source in self._kept:
                 self._reused += 1
-                self._emit_chunk(PlannedChunk(chunk, unchanged=True))
+                self._emit([PlannedChunk(chunk, unchanged=True)])
 
     def _unread(self, path: str, previous: IndexSnapshot) -> PageState:
         """Return the state of a page that was not read: it failed, is of another module, or is gone."""
@@ -388,7 +373,7 @@ class Planner:
         return PageState.KEPT if failed else PageState.UNCHANGED
 
     def _no_such_module(self) -> InvalidArgument:
-        modules = sorted(self._other_modules)
+        modules = sorted({module for module, _ in self._others.values()})
         requested = ", ".join(repr(name) for name in sorted(self._modules))
         near = nearest(min(self._modules), modules)
         return InvalidArgument(

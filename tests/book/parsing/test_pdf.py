@@ -101,6 +101,16 @@ def test_font_sizes_replace_a_missing_outline() -> None:
     assert list(documents(split_in_process(pdf(pages)))) == titles
 
 
+def test_a_row_of_dots_is_read_in_bounded_time() -> None:
+    """Only a row that ends with dots and a page number is a line of a table of contents."""
+    dots = ". " * 80
+    (document,) = documents(
+        split_in_process(pdf([column([*TEXT, f"Motors {dots}12", f"A {dots}end!"])]))
+    ).values()
+    assert "end!" in texts(document)[-1]
+    assert "Motors" not in " ".join(texts(document))
+
+
 def test_pages_replace_missing_headings() -> None:
     volume = split_in_process(pdf([column([*TEXT, f"Only on sheet {n}."]) for n in range(45)]))
     assert [part.title for part in volume.parts] == ["Front matter", "Page 21", "Page 41"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.headings import docutils_id
+from recto.book.parsing.rendered import table
 from recto.types.book import Document, Page
 
 MYST, QUARTO, D2L = "myst", "qmd", "d2l"
@@ -115,9 +116,7 @@ def plain_markdown(text: str, format: str) -> tuple[str, list[tuple[int, str]]]:
 def reference_words(target: str) -> str:
     """Return a label as words: `sec_linear-algebra` is "Section linear algebra"."""
     first, *rest = [word for word in _WORD_BREAK.split(target.rpartition("#")[2]) if word] or [""]
-    if kind := _KINDS.get(first.lower()) if rest else None:
-        return " ".join((kind, *rest))
-    return " ".join((first, *rest))
+    return " ".join((_KINDS.get(first.lower(), first) if rest else first, *rest))
 
 
 def role_text(name: str, text: str) -> str:  # noqa: PLR0911 - a table
@@ -176,10 +175,10 @@ class _Rewriter:
         if marks and top and self._closes(marks, top):
             self._close(top)
             self._put(top.closing)
+        elif top and top.options and (shown := self._option_line(line, top)) is not None:
+            self._put(shown)
         elif top and top.kind not in ("directive", "tabs"):
             self._put(self._verbatim(line, top))
-        elif top and top.options and self._is_option(line, top):
-            pass
         elif marks:
             self._open(marks)
         else:
@@ -215,17 +214,15 @@ class _Rewriter:
     def _text(self, line: str, top: _Opened | None) -> None:
         if line.strip() and top:
             top.options = False
-        if self.format == MYST and (target := _TARGET.fullmatch(line)):
-            self.pending.append(docutils_id(target[1]))
-            self._put("")
-            return
-        if (self.format == MYST and (line.startswith("%") or re.fullmatch(r"\+\+\+.*", line))) or (
-            self.format == D2L and _TABS.fullmatch(line)
-        ):
-            self._put("")
-            return
-        if not line.strip():
-            self._put(line)
+        target = _TARGET.fullmatch(line) if self.format == MYST else None
+        self.pending += [docutils_id(target[1])] if target else []
+        is_mark = (
+            line.startswith(("%", "+++"))
+            if self.format == MYST
+            else self.format == D2L and _TABS.fullmatch(line)
+        )
+        if target or is_mark or not line.strip():
+            self._put("" if target or is_mark else line)
             return
         self.labels += [(self._number, name) for name in self.pending]
         self.pending.clear()
@@ -274,15 +271,17 @@ class _Rewriter:
         elif info.startswith("{{"):  # an escaped cell, which is shown as written
             kind, line = "code", f"{marks['marks']}{info[1:].replace('}}', '}')}"
         elif attributes and info.startswith("{"):
-            kind, line = ("drop", "") if attributes[1].startswith("=") else ("code", "")
             language = _CLASS.search(attributes[1])
-            line = f"{marks['marks']}{language[1] if language else ''}" if kind == "code" else ""
+            kind, line = "code", f"{marks['marks']}{language[1] if language else ''}"
+            if attributes[1].startswith("="):
+                kind, line = "drop", ""
             if name := _ID.search(attributes[1]):
                 self._label(name[1])
         else:
             kind, line = "code", f"{marks['marks']}{info}"
         self._put(before + line if line else "")
-        options = directive is not None or (kind == "code" and self.format != MYST)
+        has_options = directive is not None or (kind == "code" and self.format != MYST)
+        options = has_options and kind not in ("drop", "rst", "table")
         fence = _MARKS.fullmatch(line) if kind == "code" else None
         closing = before + ("$$" if kind == "math" else fence["marks"] if fence else "")
         titled, kind = kind != "callout", "directive" if kind == "callout" else kind
@@ -322,21 +321,24 @@ class _Rewriter:
             return "callout", f"**{words}: {title[1] or title[2]}**" if title else f"**{words}**"
         return ("tabs" if "panel-tabset" in attributes else "directive"), ""
 
-    def _is_option(self, line: str, top: _Opened) -> bool:
-        """Rewrite a line if it is an option of a directive."""
-        if line.strip() == "---":
-            top.is_yaml = not top.is_yaml
-            top.options = top.is_yaml
-            self._put("")
-            return True
-        option = (_YAML_OPTION if top.is_yaml else _OPTION).fullmatch(line)
-        if option is None:
-            top.options = top.is_yaml
-            if top.is_yaml:
-                self._put("")
-            return top.is_yaml
-        self._put(self._option(option[1], option[2]))
-        return True
+    def _option_line(self, line: str, top: _Opened) -> str | None:
+        """Return what is shown of an option of a directive or a cell; None if the line is not an option."""
+        is_cell = top.kind in ("code", "math")
+        if line.strip() == "---" and self.format == MYST:
+            top.is_yaml = top.options = not top.is_yaml
+            return ""
+        option = (
+            None if is_cell and top.is_yaml else (_YAML_OPTION if top.is_yaml else _OPTION).fullmatch(line)
+        )
+        if is_cell and not top.is_yaml:
+            option = _CELL_OPTION.fullmatch(line) or (option if self.format == MYST else None)
+        if option:
+            shown = self._option(option[1], option[2], _EQUATION * (top.kind == "math"))
+            return f"# {shown}" if shown and is_cell else shown
+        if top.is_yaml or (is_cell and _CELL_MAGIC.fullmatch(line)):
+            return ""
+        top.options = False
+        return None
 
     def _option(self, name: str, stated: str | None, prefix: str = "") -> str:
         """Note a label; return the value of an option that is shown, else ""."""
@@ -351,25 +353,8 @@ class _Rewriter:
         if top.kind in ("drop", "rst"):
             return self._rst(line) if top.kind == "rst" else ""
         if top.kind == "table":
-            if _OPTION.fullmatch(line):
-                line = ""
+            line = "" if _OPTION.fullmatch(line) else line
             top.rows.append(line)
-            return line
-        is_mark = line.strip() == "---" and top.options and self.format == MYST
-        if top.is_yaml or is_mark:
-            if is_mark:
-                top.is_yaml = top.options = not top.is_yaml
-            return ""
-        if top.options:
-            option = _CELL_OPTION.fullmatch(line)
-            if self.format == MYST:
-                option = option or _OPTION.fullmatch(line)
-            if option:
-                caption = self._option(option[1], option[2], _EQUATION * (top.kind == "math"))
-                return f"# {caption}" if caption else ""
-            if _CELL_MAGIC.fullmatch(line):
-                return ""
-            top.options = False
         return line
 
     def _rst(self, line: str) -> str:
@@ -433,7 +418,5 @@ def _list_table(rows: list[str]) -> list[str]:
             cells[-1][-1] = f"{cells[-1][-1]} {line.strip()}".strip()
     if not cells:
         return rows
-    width = max(map(len, cells))
-    lines = [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
-    lines.insert(1, "|" + " --- |" * width)
+    lines = table([[cell.replace("|", "\\|") for cell in row] for row in cells])
     return [*[""] * (len(rows) - len(lines)), *lines] if len(lines) <= len(rows) else rows

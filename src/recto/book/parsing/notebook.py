@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from recto._util.text import encodable
 from recto.book.parsing.extended_markdown import MYST, plain_markdown
 from recto.book.parsing.markdown import parse
-from recto.book.parsing.rendered import fenced
+from recto.book.parsing.rendered import by_anchor, fenced
 from recto.types.book import Block, Document, Page, Section
 
 _MOST_OUTPUT_LINES, _MOST_OUTPUT = 20, 2_000  # lines and characters of the output of one cell
@@ -37,14 +36,15 @@ def read_notebook(page: Page) -> Document:
         if isinstance(cell, dict):
             writer.add(cell, number)
         if len(writer.lines) > _MOST_LINES:
-            raise ValueError(
-                f"its cells have more than {_MOST_LINES} lines (split it into several notebooks)"
-            )
+            raise ValueError(f"it has more than {_MOST_LINES} lines (split it into several notebooks)")
     markdown, labels = "\n".join(writer.lines), list[tuple[int, str]]()
     if _MYST.search(markdown):
         markdown, labels = plain_markdown(markdown, MYST)
     document = parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
-    return _in_file(_with_cells(document, writer.cells), writer.sources)
+    sections = document.sections
+    if not any(section.anchor for section in sections):
+        sections = tuple(part for section in sections for part in by_anchor(section, writer.cells))
+    return replace(document, sections=tuple(_in_file(section, writer.sources) for section in sections))
 
 
 def _language(notebook: dict[str, Any]) -> str:
@@ -74,8 +74,8 @@ class _Writer:
     lines: list[str] = field(default_factory=list)
     sources: list[int] = field(default_factory=list)
     """The line of the file for each of `lines`."""
-    cells: list[tuple[int, int]] = field(default_factory=list)
-    """The line where each cell begins, and its number."""
+    cells: list[tuple[int, str]] = field(default_factory=list)
+    """The line where each cell begins, and its anchor."""
     position: int = 0
     line: int = 1
     is_exact: bool = True
@@ -83,7 +83,7 @@ class _Writer:
     def add(self, cell: dict[str, Any], number: int) -> None:
         """Write one cell."""
         kind, source = cell.get("cell_type"), _text(cell.get("source")).strip("\n")
-        self.cells.append((len(self.lines) + 1, number))
+        self.cells.append((len(self.lines) + 1, f"cell-{number}"))
         if kind == "markdown":
             self._write(source.split("\n"))
         elif kind == "code" and source.strip():
@@ -123,10 +123,12 @@ def _outputs(outputs: object) -> Iterator[str]:
         if not isinstance(output, dict) or output.get("name") == "stderr":
             continue
         data = output.get("data")
-        by_type = data if isinstance(data, dict) else {}
-        text = _text(output.get("text")) or next(
-            (shown for kind in _TEXT_OUTPUTS if (shown := _text(by_type.get(kind)))), ""
+        values = (
+            [output.get("text"), *map(data.get, _TEXT_OUTPUTS)]
+            if isinstance(data, dict)
+            else [output.get("text")]
         )
+        text = next(filter(None, map(_text, values)), "")
         text = _OBJECT.sub("", _TERMINAL_CODE.sub("", text[: _MOST_OUTPUT * 2])).strip("\n")
         lines = [line.rstrip() for line in text[:_MOST_OUTPUT].split("\n")]
         if len(lines) > _MOST_OUTPUT_LINES or len(text) > _MOST_OUTPUT:
@@ -135,45 +137,17 @@ def _outputs(outputs: object) -> Iterator[str]:
             yield "\n".join(lines)
 
 
-def _with_cells(document: Document, cells: list[tuple[int, int]]) -> Document:
-    """Give sections without an anchor below the title the number of the cell that they begin in."""
-    if any(section.anchor for section in document.sections):
-        return document
-    sections: list[Section] = []
-    starts = [line for line, _ in cells]
-    for section in document.sections:
-        groups: dict[int, list[Block]] = {}
-        for block in section.blocks:
-            index = max(bisect_right(starts, block.first) - 1, 0)
-            groups.setdefault(cells[index][1], []).append(block)
-        for number, blocks in groups.items():
-            name = f"cell-{number}"
-            anchors = ((blocks[0].first, name),)
-            sections.append(replace(section, anchor=name, blocks=tuple(blocks), anchors=anchors))
-    return replace(document, sections=tuple(sections))
-
-
-def _in_file(document: Document, sources: list[int]) -> Document:
-    """Return a document with the line numbers of the file instead of the written Markdown."""
-    numbers = [*sources, sources[-1] if sources else 1]
+def _in_file(section: Section, sources: list[int]) -> Section:
+    """Return a section with the line numbers of the file instead of the written Markdown."""
 
     def at(line: int) -> int:
-        return numbers[min(line, len(numbers)) - 1]
+        return sources[min(line, len(sources)) - 1]
 
     def moved(block: Block) -> Block:
         lines = tuple(map(at, block.lines or range(block.first, block.last + 1)))
         cuts = tuple(tuple(map(at, level)) for level in block.cuts)
         return replace(block, first=at(block.first), last=at(block.last), cuts=cuts, lines=lines)
 
-    return replace(
-        document,
-        sections=tuple(
-            replace(
-                section,
-                line=at(section.line),
-                blocks=tuple(map(moved, section.blocks)),
-                anchors=tuple((at(line), name) for line, name in section.anchors),
-            )
-            for section in document.sections
-        ),
-    )
+    blocks = tuple(map(moved, section.blocks))
+    anchors = tuple((at(line), name) for line, name in section.anchors)
+    return replace(section, line=at(section.line), blocks=blocks, anchors=anchors)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
 from recto.types.book import Block, Section
 
@@ -112,3 +114,14 @@ def sections(rendered: list[TextBlock], title: str) -> list[Section]:
     if blocks:
         sections.append(replace(opened, blocks=tuple(blocks), anchors=tuple(dict.fromkeys(anchors))))
     return sections
+
+
+def by_anchor(section: Section, anchors: Sequence[tuple[int, str]]) -> Iterator[Section]:
+    """Yield a section for each of the anchors that has blocks, so that its anchor opens the right place."""
+    by_name: dict[str, list[Block]] = {}
+    for block in section.blocks:
+        index = bisect_right(anchors, block.first, key=itemgetter(0)) - 1
+        by_name.setdefault(anchors[index][1] if index >= 0 else section.anchor, []).append(block)
+    for name, blocks in by_name.items():
+        own_anchors = ((blocks[0].first, name),) if name else ()
+        yield replace(section, anchor=name, blocks=tuple(blocks), anchors=own_anchors)

@@ -6,7 +6,7 @@ Sphinx's own directives and roles are not loaded: a directive becomes its title 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
@@ -165,41 +165,35 @@ class _AnyDirective(Directive):  # type: ignore[misc]
             self._scope[:] = [] if argument == "None" else [argument]
             return []
         if name in _DROPPED or name.startswith("auto") or (name == "only" and "html" not in argument):
-            return self._image() if name == "image" else []
+            return self._paragraphs(self.options.get("alt", "") if name == "image" else "")
         if name in _CODE:
             return self._code(name, argument)
         if kind := _OBJECTS.fullmatch(name):
             return self._object(argument, kind)
         if name == "math":
             text = "\n".join((argument, *self.content)).strip()
-            block = nodes.math_block(text, text, ids=[f"equation-{label}" for label in self._labels()])
-            block.line = self.lineno
-            return [block]
+            labels = [value for key, value in self.options.items() if key in ("label", "name") and value]
+            block = nodes.math_block(text, text, ids=[f"equation-{label}" for label in labels])
+            return [self._at_line(block)]
         title = "" if name == "only" else argument
         rest = ""
         if words := DIRECTIVE_TITLES.get(name):
             version, _, after = " ".join(argument.split()).partition(" ")
             title, rest = (f"{words} {version}", after) if name in VERSIONS else (words, argument)
-        parts = [self._paragraph(f"**{title}**" if words else title)] if title else []
-        return [*parts, *([self._paragraph(rest)] if rest else []), *self._nested()]
+        return [*self._paragraphs(f"**{title}**" if words and title else title, rest), *self._nested()]
 
-    def _labels(self) -> list[str]:
-        return [value for key, value in self.options.items() if key in ("label", "name") and value]
-
-    def _image(self) -> list[Any]:
-        alt = self.options.get("alt", "")
-        return [self._paragraph(alt)] if alt else []
+    def _at_line(self, node: Any) -> Any:
+        """Return a node with the line of the directive."""
+        node.line = self.lineno
+        return node
 
     def _code(self, name: str, argument: str) -> list[Any]:
-        caption = self.options.get("caption", "")
-        if name == "productionlist" or (name in ("graphviz", "parsed-literal") and not self.content):
-            lines = [argument, *self.content]
-        else:
-            lines = list(self.content)
+        caption, lines = self.options.get("caption", ""), list(self.content)
+        if name == "productionlist" or (name in ("graphviz", "parsed-literal") and not lines):
+            lines.insert(0, argument)
         language = argument if name not in ("productionlist", "mermaid") else name * (name == "mermaid")
         block = nodes.literal_block("\n".join(lines), "\n".join(lines), classes=["code", language])
-        block.line = self.lineno
-        return [*([self._paragraph(caption)] if caption else []), *([block] if lines else [])]
+        return [*self._paragraphs(caption), *([self._at_line(block)] if lines else [])]
 
     @property
     def _scope(self) -> list[str]:
@@ -219,19 +213,17 @@ class _AnyDirective(Directive):  # type: ignore[misc]
                 paragraph["ids"] = [".".join([*self._scope, name])]
             elif kind["standard"] and not hidden:
                 paragraph["ids"] = [f"{kind['standard']}-{name}"]
-            paragraph.line = self.lineno
-            parts.append(paragraph)
+            parts.append(self._at_line(paragraph))
         inner = [name] if kind["python"] and name else []
         self._scope.extend(inner)
         nested = self._nested()
         del self._scope[len(self._scope) - len(inner) :]
         return [*parts, *nested]
 
-    def _paragraph(self, text: str) -> Any:
-        parsed, _ = self.state.inline_text(text, self.lineno)
-        paragraph = nodes.paragraph(text, "", *parsed)
-        paragraph.line = self.lineno
-        return paragraph
+    def _paragraphs(self, *texts: str) -> list[Any]:
+        """Return paragraphs of the texts that are not empty."""
+        parsed = ((text, self.state.inline_text(text, self.lineno)[0]) for text in filter(None, texts))
+        return [self._at_line(nodes.paragraph(text, "", *inline)) for text, inline in parsed]
 
     def _nested(self) -> list[Any]:
         node = nodes.container()
@@ -260,15 +252,9 @@ class _Renderer:
         if kind == "target":
             self._pending += [] if "refuri" in node else node.get("ids", [])
             return []
-        if kind == "field_list" and level == 0:  # the metadata of a page
+        if kind in _INVISIBLE or (kind == "field_list" and level == 0):  # the metadata of a page
             return []
-        if kind in _INVISIBLE:
-            return []
-        line = (
-            node.line
-            or next((inner.line for inner in node.findall() if getattr(inner, "line", None)), 0)
-            or 0
-        )
+        line = next((inner.line for inner in node.findall() if getattr(inner, "line", None)), 0)
         anchors = [*self._pending, *sorted(node.get("ids", []), key=_is_numbered)]
         self._pending = []
         render = getattr(self, f"_{kind}", None)
@@ -323,19 +309,15 @@ class _Renderer:
             lines += self._line_block(child, level)[0].lines if nested else [self._words(child)]
         return [TextBlock("paragraph", lines or [""])]
 
-    def _bullet_list(self, node: Any, level: int) -> list[TextBlock]:
-        return self._list(node, ["- "] * len(node.children), level)
-
     def _enumerated_list(self, node: Any, level: int) -> list[TextBlock]:
-        start = int(node.get("start", 1))
-        return self._list(node, [f"{start + index}. " for index in range(len(node.children))], level)
-
-    def _list(self, node: Any, marks: Sequence[str], level: int) -> list[TextBlock]:
         items = []
-        for mark, child in zip(marks, node.children, strict=True):
+        for number, child in enumerate(node.children, int(node.get("start", 1))):
+            mark = "- " if node.tagname == "bullet_list" else f"{number}. "
             if blocks := self.children(child, level + 1):
                 items.append(indented(joined("item", blocks), mark))
         return [joined("list", items)] if items else []
+
+    _bullet_list = _enumerated_list
 
     def _definition_list(self, node: Any, level: int) -> list[TextBlock]:
         items = []

@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import dropwhile, islice
 from typing import TYPE_CHECKING
 
 from recto.book.parsing.html.tokens import (
@@ -207,11 +208,8 @@ class _Renderer:
     def _tab_label(self, node: LexborNode, attributes: Attributes) -> str:
         """Return the label of a tab panel, or "" for any other element."""
         is_panel = attributes.get("role") == "tabpanel" or "tabbed-block" in _classes(attributes)
-        if not self._labels or not (
-            is_panel or (node.parent is not None and "blocks" in _classes(node.parent.attributes))
-        ):
-            return ""
-        around = _around(node, _TAB_LEVELS)
+        in_group = node.parent is not None and "blocks" in _classes(node.parent.attributes)
+        around = _around(node, _TAB_LEVELS) if is_panel or in_group else ()
         labels = next((waiting for near in around if (waiting := self._labels.get(near.mem_id))), None)
         return labels.popleft() if labels else ""
 
@@ -264,16 +262,11 @@ class _Renderer:
         self._top.blocks.append(block)
 
     def _close(self, frame: _Frame) -> None:
-        if frame.kind == "heading":
-            self._heading(frame)
-        elif frame.kind in ("li", "dd", "dt"):
-            self._item(frame)
-        elif frame.kind == "td":
-            self._cell(frame)
-        elif frame.kind == "tr":
-            self._row(frame)
-        elif frame.kind == "table":
-            self._table(frame)
+        """End an element that collects blocks."""
+        closers = {"heading": self._heading, "td": self._cell, "tr": self._row, "table": self._table}
+        closers |= dict.fromkeys(("li", "dd", "dt"), self._item)
+        if close := closers.get(frame.kind):
+            close(frame)
         elif frame.blocks:
             block = joined("list" if frame.kind in ("ul", "ol", "dl") else "group", frame.blocks)
             self._top.blocks.append(indented(block, "> ", "> ") if frame.kind == "blockquote" else block)
@@ -282,7 +275,7 @@ class _Renderer:
         text = " ".join("".join(frame.inline).split())
         extra, self._pending = list(self._pending), {}
         if not text:
-            self._pending = dict.fromkeys([*extra, *([frame.id] if frame.id else [])])
+            self._pending = dict.fromkeys(filter(None, [*extra, frame.id]))
             return
         anchor = frame.id or (extra[-1] if extra else "")
         anchors = [(0, name) for name in dict.fromkeys((*extra, anchor)) if name]
@@ -305,20 +298,19 @@ class _Renderer:
             around.blocks.append(block)
 
     def _cell(self, frame: _Frame) -> None:
-        row = self._top
-        text, anchors = _cell_text(frame.blocks)
+        row, block = self._top, _cell_block(frame.blocks)
         if len(row.cells) < _MOST_COLUMNS:
-            row.cells += [text, *[""] * (frame.level - 1)]
-            row.anchors += anchors
+            row.cells += [*block.lines, *[""] * (frame.level - 1)]
+            row.anchors += block.anchors
         else:
-            row.blocks.append(TextBlock("paragraph", [text], anchors=anchors))
+            row.blocks.append(block)
 
     def _row(self, frame: _Frame) -> None:
         """Make a row of cells; text outside of cells goes into one more."""
         if frame.blocks:
-            text, anchors = _cell_text(frame.blocks)
-            frame.cells.append(text)
-            frame.anchors += anchors
+            block = _cell_block(frame.blocks)
+            frame.cells += block.lines
+            frame.anchors += block.anchors
         if any(frame.cells):
             cells = [cell.replace("|", "\\|") for cell in frame.cells]
             self._top.blocks.append(TextBlock("row", cells, anchors=frame.anchors))
@@ -338,8 +330,7 @@ class _Renderer:
         self._add(TextBlock("table", table([row.lines for row in rows]), anchors=anchors))
 
     def _code(self, node: LexborNode) -> None:
-        text = _code_text(node)
-        code = "\n".join(line.rstrip() for line in text.split("\n")).strip("\n")
+        code = "\n".join(line.rstrip() for line in _code_text(node).split("\n")).strip("\n")
         if code:
             self._add(TextBlock("code", fenced(code, _code_language(node))))
 
@@ -358,17 +349,12 @@ def _number(attributes: Attributes, name: str) -> int:
     return int(value) if _ORDINAL.fullmatch(value) else 1
 
 
-def _cell_text(blocks: list[TextBlock]) -> tuple[str, list[tuple[int, str]]]:
-    """Return blocks as the text of a table cell, and their anchors."""
-    return " ".join(block.as_cell() for block in blocks), [
-        anchor for block in blocks for anchor in block.anchors
-    ]
+def _cell_block(blocks: list[TextBlock]) -> TextBlock:
+    """Return blocks as one line for a table cell."""
+    anchors = [anchor for block in blocks for anchor in block.anchors]
+    return TextBlock("paragraph", [" ".join(block.as_cell() for block in blocks)], anchors=anchors)
 
 
 def _begins_with_heading(node: LexborNode) -> bool:
-    for number, child in enumerate(node.iter()):
-        if child.tag in _HEADINGS:
-            return True
-        if number > 3 or child.tag not in ("span", "x-link", "div"):
-            return False
-    return False
+    first = dropwhile(lambda child: child.tag in ("span", "x-link", "div"), islice(node.iter(), 5))
+    return any(child.tag in _HEADINGS for child in islice(first, 1))

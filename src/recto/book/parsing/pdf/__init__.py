@@ -6,11 +6,9 @@ import json
 import re
 import subprocess
 import sys
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,9 +25,9 @@ from recto.book.parsing.pdf.layout import (
     paragraphs,
     without_running_heads,
 )
-from recto.book.parsing.rendered import TextBlock, fenced, sections
+from recto.book.parsing.rendered import TextBlock, by_anchor, fenced, sections
 from recto.errors import missing_extra
-from recto.types.book import Block, Document, Page, Part, Section, Volume
+from recto.types.book import Document, Page, Part, Volume
 
 if TYPE_CHECKING:
     from pypdfium2 import PdfDocument, PdfTextPage
@@ -127,21 +125,10 @@ def read_pdf(page: Page) -> Document:
         block.anchors = [(0, f"page={number}")] if number != last or kind == "heading" else []
         last = number
         blocks.append(block)
-    return Document(page.title, tuple(_by_page(sections(blocks, page.title))))
-
-
-def _by_page(whole: Sequence[Section]) -> Iterator[Section]:
-    """Yield a section for each page that a section is on, so that its anchor opens the right page."""
-    for section in whole:
-        lines = [line for line, _ in section.anchors]
-        names = [name for _, name in section.anchors]
-        by_name: dict[str, list[Block]] = {}
-        for block in section.blocks:
-            index = bisect_right(lines, block.first) - 1
-            by_name.setdefault(names[index] if index >= 0 else section.anchor, []).append(block)
-        for name, blocks in by_name.items():
-            anchors = ((blocks[0].first, name),) if name else ()
-            yield replace(section, anchor=name, blocks=tuple(blocks), anchors=anchors)
+    whole = sections(blocks, page.title)
+    return Document(
+        page.title, tuple(part for section in whole for part in by_anchor(section, section.anchors))
+    )
 
 
 def _split(document: PdfDocument) -> Volume:
@@ -340,30 +327,24 @@ def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", text.lower())
 
 
-def _matching(entry: _Entry, rows: Sequence[Row]) -> list[Row]:
+def _matching(entry: _Entry, rows: Sequence[Row]) -> Sequence[Row]:
     """Return the rows that show the title of an entry, nearest to its position."""
     wanted = {_letters(entry.title), _letters(_NUMBERING.sub("", entry.title, count=1))} - {""}
-    candidates: list[list[Row]] = []
+    candidates: list[Sequence[Row]] = []
     for index in range(len(rows)):
-        joined = ""
         for length in range(1, 5):
-            joined = " ".join(row.text for row in rows[index : index + length])
-            plain = _letters(joined)
-            if plain in wanted or _letters(_NUMBERING.sub("", joined, count=1)) in wanted:
-                candidates.append(list(rows[index : index + length]))
+            shown = " ".join(row.text for row in rows[index : index + length])
+            if {_letters(shown), _letters(_NUMBERING.sub("", shown, count=1))} & wanted:
+                candidates.append(rows[index : index + length])
                 break
-            if len(plain) > 250:
+            if len(_letters(shown)) > 250:
                 break
-    if not candidates:
-        return []
-    top = entry.top
-    return max(
-        candidates,
-        key=lambda rows: (
-            max(row.size for row in rows),
-            -abs(rows[0].bottom - top) if top is not None else 0.0,
-        ),
-    )
+
+    def rank(rows: Sequence[Row]) -> tuple[float, float]:
+        distance = abs(rows[0].bottom - entry.top) if entry.top is not None else 0.0
+        return max(row.size for row in rows), -distance
+
+    return max(candidates, key=rank, default=[])
 
 
 def _parts(runs: Sequence[TextRun], count: int, title: str) -> Iterator[Part]:
@@ -372,31 +353,27 @@ def _parts(runs: Sequence[TextRun], count: int, title: str) -> Iterator[Part]:
     level = 1
     while tops and level < 3 and count / max(1, sum(top <= level for top in tops)) > _PAGES_PER_PART:
         level += 1
-    names: Counter[str] = Counter()
     section, label, blocks = "", title or "Front matter", list[TextRun]()
-
-    def part() -> Iterator[Part]:
+    groups = [(section, label, blocks)]
+    for run in runs:
+        starts = run.kind == "heading" and run.level <= level
+        pages = not tops and blocks and run.page - blocks[0].page >= _PAGES_WITHOUT_HEADINGS
+        if starts:
+            section = section if run.level > 1 else run.text if level > 1 else ""
+        if starts or pages:
+            label, blocks = run.text if starts else f"Page {run.page + 1}", []
+            groups.append((section, label, blocks))
+        if not starts:
+            blocks.append(run)
+    names: Counter[str] = Counter()
+    for section, label, blocks in groups:
         if any(run.kind != "heading" for run in blocks):
             name = slug(label) or f"page-{blocks[0].page + 1}"
             names[name] += 1
             shift = min((run.level for run in blocks if run.kind == "heading"), default=2) - 2
-            text = json.dumps(
-                [
-                    [run.kind, max(run.level - shift, 2) if run.level else 0, run.page + 1, run.text]
-                    for run in blocks
-                ],
-                ensure_ascii=False,
-            )
+            levels = [max(run.level - shift, 2) if run.level else 0 for run in blocks]
+            written = [
+                (run.kind, level, run.page + 1, run.text) for run, level in zip(blocks, levels, strict=True)
+            ]
+            text = json.dumps(written, ensure_ascii=False)
             yield Part(name if names[name] == 1 else f"{name}-{names[name]}", label, text, section)
-
-    for run in runs:
-        starts = run.kind == "heading" and run.level <= level
-        pages = not tops and blocks and run.page - blocks[0].page >= _PAGES_WITHOUT_HEADINGS
-        if starts or pages:
-            yield from part()
-            blocks, label = [], run.text if starts else f"Page {run.page + 1}"
-            if starts:
-                section = section if run.level > 1 else run.text if level > 1 else ""
-                continue
-        blocks.append(run)
-    yield from part()

@@ -21,7 +21,8 @@ _GUTTER = (0.3, 0.7)  # the share of the text's width where the space between tw
 _MOST_CROSSING = 0.2  # the share of rows that may cross it: headings, figures
 _FEWEST_ROWS = 5  # of a column
 _NARROWEST = 0.25  # of a column's rows; the cells of a table are narrower
-_LEADER = re.compile(r"(?:\s*[.·…]\s*){4,}\s*[\divxlc]*$")
+# A space can match in one way only: with two, a row of dots takes exponential time.
+_LEADER = re.compile(r"(?:\s*[.·…]){4,}\s*[\divxlc]*$")
 _END_NUMBERS = re.compile(r"^\W*(\d{1,5})\b|\b(\d{1,5})\W*$")
 _PAGE_NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlcdm]{1,8}|page \d+(?: of \d+)?)\W*", re.IGNORECASE)
 _BULLET = re.compile(r"(?:[•‣◦▪●○■–*]|\(?(?:\d{1,2}|[a-z])[.)])\s+(?=\S)")
