@@ -13,7 +13,6 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -155,7 +154,7 @@ class Fetcher:
         headers: dict[str | bytes, str | bytes] = {
             "User-Agent": self._options.user_agent,
             "Accept": ", ".join(sorted(kinds)) + ", */*;q=0.1",
-            "Accept-Encoding": "gzip, deflate",
+            "Accept-Encoding": "gzip",
         }
         for condition, name in (("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")):
             if earlier is not None and (value := earlier.headers.get(name)):
@@ -196,7 +195,7 @@ def _read(url: str, response: httpcore.Response, kinds: frozenset[str], limit: i
 def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
     """Read a body of at most `limit` bytes, as sent and as decompressed."""
     too_large = FetchFailed(f"it is larger than {limit / (1 << 20):g} MiB")
-    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+    if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise FetchFailed(f"it is compressed as {encoding[:40]}, which was not requested")
     received = bytearray()
     for part in response.iter_stream():
@@ -206,13 +205,10 @@ def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
     if encoding in ("", "identity"):
         return bytes(received)
     try:
-        return unpacked(bytes(received), limit, _GZIP if encoding.endswith("gzip") else _GZIP_OR_ZLIB)
+        return unpacked(bytes(received), limit)
     except OverflowError:
         raise too_large from None
     except zlib.error as error:
-        if encoding == "deflate":
-            with suppress(zlib.error, OverflowError):  # some servers omit the zlib header
-                return unpacked(bytes(received), limit, -zlib.MAX_WBITS)
         raise FetchFailed(f"it cannot be decompressed: {error}") from error
 
 
