@@ -229,7 +229,6 @@ def unpacked(data: bytes, limit: int, window: int = _GZIP) -> bytes:
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _META_WITHIN = 4096  # bytes; the standard asks for 1024
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _WEB_CHARSETS = re.compile(
     r"utf-8|utf-16(?:-[lb]e)?|iso8859-\d+|cp125\d|cp874|cp932|cp949|koi8-[ru]|"
     r"gb2312|gbk|gb18030|big5|euc_jp|euc_kr|shift_jis"
@@ -239,13 +238,11 @@ _WRONG_ONE_IN = 100  # with more than one wrong character in so many, it is not 
 
 def decode(result: FetchResult) -> tuple[str, int]:
     """Return the text and the number of undecodable characters; raise FetchFailed if it is not text."""
-    body = result.body
-    bom, charset = next((pair for pair in _BOMS if body.startswith(pair[0])), (b"", ""))
+    body = result.body.removeprefix(codecs.BOM_UTF8)
     header = _CHARSET.search(result.headers.get("content-type", ""))
     meta = _META_CHARSET.search(body[:_META_WITHIN])
-    charset = charset or _charset(header[1] if header else "")
-    charset = charset or _charset(meta[1].decode("ascii") if meta else "") or "utf-8"
-    body = body[len(bom) :]
+    stated = (_charset(header[1]) if header else "") or (_charset(meta[1].decode("ascii")) if meta else "")
+    charset = "utf-8" if body != result.body else stated or "utf-8"
     try:
         return body.decode(charset), 0
     except UnicodeDecodeError:
@@ -259,7 +256,7 @@ def decode(result: FetchResult) -> tuple[str, int]:
 def _charset(name: str) -> str:
     """Return the Python name of an encoding that is used on the web, or ""."""
     try:
-        codec = codecs.lookup(name).name if name else ""
+        codec = codecs.lookup(name).name
     except LookupError:
         return ""
     # On the web, Latin-1 and ASCII mean Windows-1252.
