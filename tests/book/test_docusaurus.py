@@ -105,7 +105,6 @@ def test_other_versions_and_locales_have_the_same_modules(tmp_path: Path) -> Non
     ("options", "message", "hint"),
     [
         ({"version": "2.0,2.1"}, "version 2.1", "Did you mean 2.0? The site has: current, 2.0, 1.0, spring."),
-        ({"version": "2.1"}, "version 2.1", "Did you mean 2.0? The site has: current, 2.0, 1.0, spring."),
         ({"locale": "fr,es"}, "locale es", "en, fr, de"),
         ({"locale": "es"}, "locale es", "en, fr, de"),
     ],
@@ -114,11 +113,6 @@ def test_unknown_editions(tmp_path: Path, options: dict[str, str], message: str,
     with pytest.raises(ConfigurationError, match=f"There is no {message} of this site") as error:
         pages(site(tmp_path), **options)
     assert hint in error.value.hint
-
-
-def test_several_versions_need_the_directory_of_the_site(tmp_path: Path) -> None:
-    with pytest.raises(InvalidArgument, match="only from the directory of the site"):
-        pages(site(tmp_path) / "docs", version="all")
 
 
 def test_translation_replaces_its_page_only(tmp_path: Path) -> None:
@@ -130,22 +124,17 @@ def test_translation_replaces_its_page_only(tmp_path: Path) -> None:
     assert "only-french.md" not in {page.path for page in current}
 
 
-def test_drafts_and_unlisted_pages_are_skipped_and_counted(tmp_path: Path) -> None:
+def test_drafts_are_skipped_and_counted_and_module_keys_include_the_label(tmp_path: Path) -> None:
     source = open_book(site(tmp_path), SiteOptions(version="current"))
-    paths = {page.path for page in source.pages()}
+    keys = {page.path: page.module_keys for page in source.pages()}
+    paths = set(keys)
     left_out = "draft.md unlisted.md _partial.md _private/inner.md left-out/gone.md .hidden.md UPPER.MD"
     assert not paths & set(left_out.split())
     assert "Left out: 1 draft page." in source.notes
     assert "Left out: 1 unlisted page." in source.notes
-
-
-def test_module_keys_include_the_label(tmp_path: Path) -> None:
-    loaded = {page.path: page for page in pages(site(tmp_path), version="current")}
-    keys = ("module-one", "01-module-one", "the first module")
-    assert loaded["01-module-one/01-first.mdx"].module_keys == keys
-    assert loaded["02-module-two/README.md"].module_keys == ("module-two", "02-module-two", "second module")
-    assert loaded["intro.md"].module_keys == ("intro",)
-    assert loaded["labs/01-bench.md"].module == "labs"
+    assert keys["01-module-one/01-first.mdx"] == ("module-one", "01-module-one", "the first module")
+    assert keys["02-module-two/README.md"] == ("module-two", "02-module-two", "second module")
+    assert (keys["intro.md"], keys["labs/01-bench.md"][0]) == (("intro",), "labs")
 
 
 @pytest.mark.parametrize(
@@ -169,6 +158,8 @@ def test_directory_of_an_older_version(tmp_path: Path) -> None:
     assert urls(root / "docs", version="2.0") == urls(root, version="2.0")[:2]
     with pytest.raises(InvalidArgument, match="belongs to version current, not 2.0"):
         open_book(root / "docs" / "01-module-one", SiteOptions(version="2.0"))
+    with pytest.raises(InvalidArgument, match="only from the directory of the site"):
+        open_book(root / "docs", SiteOptions(version="all"))
 
 
 def test_paths_of_further_docs_have_a_prefix(tmp_path: Path) -> None:

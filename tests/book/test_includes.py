@@ -247,19 +247,14 @@ def test_patterns_do_not_backtrack(tmp_path: Path, text: str) -> None:
     assert text_of(mkdocs(tmp_path, text)) == text
 
 
-def test_changed_include_changes_the_revision(tmp_path: Path) -> None:
-    root = mkdocs(tmp_path, "{! a.md !}\n", {"a.md": "One."})
-    before = opened(root)[1].revision
-    assert opened(root)[1].revision == before
-    write(root, {"a.md": "Two."})
-    assert opened(root)[1].revision != before
-
-
-def test_include_counts_are_those_of_the_last_run(tmp_path: Path) -> None:
-    source, _ = opened(mkdocs(tmp_path, "{! a.md !}\n\n{! gone.md !}\n", {"a.md": "One."}))
+def test_counts_are_those_of_the_last_run_and_a_change_changes_the_revision(tmp_path: Path) -> None:
+    source, page = opened(mkdocs(tmp_path, "{! a.md !}\n\n{! gone.md !}\n", {"a.md": "One."}))
+    assert opened(tmp_path)[1].revision == page.revision
     list(source.pages())
     assert (source.info.unresolved_includes, source.notes[0]) == (1, "1 included file resolved in 1 page.")
     assert source.included_files.keys() == {tmp_path.resolve() / "a.md"}
+    write(tmp_path, {"a.md": "Two."})
+    assert opened(tmp_path)[1].revision != page.revision
 
 
 PARTIALS = """---

@@ -61,14 +61,6 @@ def test_files_that_are_not_pages(tmp_path: Path) -> None:
     assert urls(tmp_path) == ["a"]
 
 
-def test_docusaurus_docs_are_read_as_mdx(tmp_path: Path) -> None:
-    write_pages(tmp_path, "README.md", "blog/post.md", "docs/intro.md")
-    (tmp_path / "docusaurus.config.ts").touch()
-    for root in (tmp_path, tmp_path / "docs"):
-        (page,) = MarkdownTree(root).pages()
-        assert (page.url, page.format) == ("local://docs/docs/intro", "mdx")
-
-
 @pytest.mark.parametrize("path", ["robots", "robots/docs", "robots/website/docs"])
 def test_book_name(tmp_path: Path, path: str) -> None:
     write_pages(tmp_path / path, "a.md")
@@ -306,14 +298,6 @@ def test_title_and_logo_of_a_mkdocs_site(tmp_path: Path) -> None:
 )
 def test_title_of_a_book(tmp_path: Path, files: dict[str, str | bytes], title: str) -> None:
     assert book(tmp_path, files).info.title == title
-
-
-def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
-    book(tmp_path, {"docs/index.md": "# Bees\n\nText."})
-    (tmp_path / "docusaurus.config.js").write_text("module.exports = make();", "utf-8")
-    source = open_book(tmp_path / "docs")
-    assert isinstance(source, BookTree)
-    assert (source.info.title, source.info.logo) == ("Bees", "")
 
 
 @pytest.mark.parametrize(

@@ -78,39 +78,33 @@ def _glob(pattern: str, *, braces: bool = True) -> MatchesParts:
     """
     pattern = pattern[:_LONGEST_PATTERN].replace("[^", "[!")
     expanded = _expand_braces(pattern) if braces else [pattern]
-    globs = [[_compiled(part) for part in alternative.split("/")] for alternative in expanded]
+    globs = [_compiled(alternative) for alternative in expanded]
     return lambda parts: any(_parts_match(glob, parts) for glob in globs)
 
 
-def _compiled(part: str) -> re.Pattern[str] | None:
-    """Translate one part of a glob; None is `**`."""
-    return None if part == "**" else re.compile(fnmatch.translate(part))
+def _compiled(pattern: str) -> list[re.Pattern[str] | None]:
+    """Translate the parts of a glob; None is `**`, which stands for at least one part at the end."""
+    parts = pattern.split("/")
+    parts += ["*"] * (parts[-1] == "**")
+    kept = [part for part, before in zip(parts, ["", *parts], strict=False) if part != "**" or before != "**"]
+    return [None if part == "**" else re.compile(fnmatch.translate(part)) for part in kept]
 
 
 def _parts_match(pattern: Sequence[re.Pattern[str] | None], parts: Sequence[str]) -> bool:
-    """Match from left to right; after a mismatch, only the last `**` takes one more part.
-
-    Trying the earlier ones again could not help: what the last one skips, they could only skip, too.
-    """
-    index = position = 0
-    after_stars: tuple[int, int] | None = None  # in the pattern and in the path, after the last `**`
-    while position < len(parts):
-        if index < len(pattern):
-            part = pattern[index]
-            if part is None:
-                if index + 1 == len(pattern):  # at the end, it stands for at least one part
-                    return True
-                index += 1
-                after_stars = (index, position)
-                continue
-            if part.match(parts[position]):
-                index, position = index + 1, position + 1
-                continue
-        if after_stars is None:
-            return False
-        index, position = after_stars[0], after_stars[1] + 1
-        after_stars = (index, position)
-    return index == len(pattern)
+    """Follow all places in the pattern that the path can have reached, part by part."""
+    places = {0}
+    for name in parts:
+        reached = set()
+        for place in places:
+            here = place
+            if here < len(pattern) and pattern[here] is None:
+                reached.add(here)  # `**` takes the part, or none
+                here += 1
+            part = pattern[here] if here < len(pattern) else None
+            if part is not None and part.match(name):
+                reached.add(here + 1)
+        places = reached
+    return len(pattern) in places
 
 
 def _expand_braces(pattern: str) -> list[str]:

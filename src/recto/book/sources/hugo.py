@@ -129,10 +129,8 @@ class HugoSite(Site):
         merged: dict[str, Any] = {}
         for cascade in values if isinstance(values, list) else [values]:
             if isinstance(cascade, dict) and not cascade.get("target") and not cascade.get("_target"):
-                merged |= {
-                    **cascade,
-                    **(cascade["params"] if isinstance(cascade.get("params"), dict) else {}),
-                }
+                merged |= cascade
+                merged |= cascade["params"] if isinstance(cascade.get("params"), dict) else {}
         return merged if name != f"{section}_index.md" or "build" in merged else {}
 
     def address(self, name: str, head: dict[str, Any]) -> str:
@@ -242,24 +240,16 @@ def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
         start, end, prefix = whole_line(text, *match.span())
         name, arguments = match["name"], list(_arguments(match["arguments"]))
         values = dict(arguments)
+        is_code = name in _CODE and not match["arguments"].endswith("/")
         if match["close"]:
             marks = fences.pop() if name in _CODE and fences else ""
             directives.append(_line(text, start, end, prefix, f"{prefix}{marks}" if marks else ""))
         elif name in _INCLUDES and not in_code(match.start()):
             path = values.get("file") or next((value for key, value in arguments if not key), "")
             bases = (root, root.parent) if path.startswith("/") else (file.parent, root, root.parent)
-            suffixes = ("", ".md", "/index.md")
-            directives.append(
-                Directive(start, end, path.lstrip("/"), bases, suffixes, prefix=prefix or "", otherwise="")
-                if path
-                else Directive(start, end)
-            )
-        elif (
-            name in _CODE
-            and prefix is not None
-            and not match["arguments"].endswith("/")
-            and not in_code(match.start())
-        ):
+            include = Directive(start, end, path.lstrip("/"), bases, ("", ".md", "/index.md"), otherwise="")
+            directives.append(replace(include, prefix=prefix or ""))
+        elif is_code and prefix is not None and not in_code(match.start()):
             language = values.get("lang") or next((value for key, value in arguments if not key), "")
             fences.append("```")
             directives.append(Directive(start, end, new=f"{prefix}```{language}"))

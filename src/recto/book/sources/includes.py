@@ -209,10 +209,8 @@ class Includes:
 
 def notes(includes: Sequence[Includes]) -> list[str]:
     """Return notes on how many files were included and which were not."""
-    resolved, pages = (
-        sum(expander.resolved for expander in includes),
-        sum(expander.pages for expander in includes),
-    )
+    resolved = sum(expander.resolved for expander in includes)
+    pages = sum(expander.pages for expander in includes)
     unresolved = [line for expander in includes for line in expander.unresolved]
     lines = [f"{plural(resolved, 'included file')} resolved in {plural(pages, 'page')}."] * bool(resolved)
     if unresolved:

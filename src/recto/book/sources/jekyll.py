@@ -118,10 +118,8 @@ class JekyllSite(Site):
         pattern = "/:path/" if is_index else f"/:path/:basename{end}"
         if collection := self._collection(name):
             kind, pattern = self._collections[collection]
-            folder, pattern = (
-                name[len(collection) :].rpartition(".")[0],
-                pattern or f"/:collection/:path{end}",
-            )
+            folder = name[len(collection) :].rpartition(".")[0]
+            pattern = pattern or f"/:collection/:path{end}"
         pattern = stated(head, "permalink") or self._default_permalink(name, kind) or pattern
         slug = stated(head, "slug") or stem
         values = dict.fromkeys(("name", "title", "slug"), slug)
@@ -165,11 +163,9 @@ class JekyllSite(Site):
             elif tag in ("link", "post_url"):
                 yield Directive(*match.span(), new=path)
             elif tag != "comment":
-                texts = (
-                    argument[2] or argument[3]
-                    for argument in _ARGUMENT.finditer(arguments)
-                    if argument[1] in _SHOWN
-                )
+                texts = [
+                    double or single for key, double, single in _ARGUMENT.findall(arguments) if key in _SHOWN
+                ]
                 words = ". ".join(filter(None, texts))
                 yield Directive(*match.span(), new=words or self._value(match["output"] or "", file))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
@@ -25,9 +24,10 @@ from recto.book.sources.includes import (
     line_start,
     select_between,
     select_lines,
+    select_region,
     whole_line,
 )
-from recto.book.sources.options import UnreadableSite, check_url, chosen_names, read_logo, title_of
+from recto.book.sources.options import UnreadableSite, check_url, chosen_names, title_of
 from recto.book.sources.site import Entry, Site, text_of, texts_of
 from recto.types.book import Page
 
@@ -60,8 +60,7 @@ class MkDocsSite(Site):
         config = self.load(config_file)
         self.root = (self.directory / (text_of(config, "docs_dir") or "docs")).resolve()
         self.title = text_of(config, "site_name")
-        images = (text_of(config, "theme", key).lstrip("/") for key in ("logo", "favicon"))
-        self.logo = read_logo((self.root / image for image in images if image), self.bounds)
+        self.set_logo(text_of(config, "theme", "logo"), text_of(config, "theme", "favicon"))
         self.language = text_of(config, "theme", "language") or text_of(config, "theme", "locale")
         options = self.book_file.options
         stated = text_of(config, "site_url")
@@ -247,20 +246,15 @@ class _Translations:
 
 def _translations(options: dict[str, Any]) -> _Translations | None:
     """Return the locales that the options of the plugin state, if there are any."""
-    languages, stated = options.get("languages"), options.get("default_language")
-    if isinstance(languages, dict):  # before version 1 of the plugin
-        languages = [{"locale": name, "default": name == stated} for name in languages]
+    languages = options.get("languages")
     listed = [
         language
         for language in (languages if isinstance(languages, list) else [])
-        if isinstance(language, dict)
+        if text_of(language, "locale")
     ]
     listed = sorted(listed, key=lambda language: language.get("default") is not True)
-    names = [language["locale"] for language in listed if isinstance(language.get("locale"), str)]
-    unpublished = tuple(
-        language["locale"] for language in listed if language.get("build") is False and "locale" in language
-    )
-    built = tuple(name for name in names if name not in unpublished)
+    unpublished = tuple(language["locale"] for language in listed if language.get("build") is False)
+    built = tuple(language["locale"] for language in listed if language["locale"] not in unpublished)
     by_folder, fallback = options.get("docs_structure") == "folder", options.get("fallback_to_default")
     return _Translations(built, unpublished, by_folder, fallback is not False) if built else None
 
@@ -319,10 +313,12 @@ _SNIPPET = re.compile(
     r"(?:[ \t]+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'))?[ \t]*$",
     re.MULTILINE,
 )
-_SECTION = re.compile(
-    r"(?P<escape>;?)-{1,40}8<-+[ \t]+\[[ \t]*"
-    r"(?P<type>start|end)[ \t]*:[ \t]*(?P<name>[A-Za-z][\w-]*)[ \t]*\]",
-    re.IGNORECASE,
+_SECTION, _START, _END = (
+    re.compile(
+        rf"(?<![;-])-{{1,40}}8<-+[ \t]+\[[ \t]*(?:{kind})[ \t]*:[ \t]*(?P<name>[A-Za-z][\w-]*)[ \t]*\]",
+        re.IGNORECASE,
+    )
+    for kind in ("start|end", "start", "end")
 )
 _LISTED = re.compile(r"^(?P<prefix>[ \t>]*+)(?:;.*\n|(?P<path>[^\s;].*)$)", re.MULTILINE)
 _SNIPPET_PART = re.compile(r"(?P<path>.*?)(?P<part>(?::-?\d*){1,2}(?:,-?\d*(?::-?\d*)?)*|:[A-Za-z][\w-]*)?")
@@ -388,7 +384,10 @@ def _snippets(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive
     def snippet(start: int, end: int, written: str, prefix: str) -> Directive:
         match = _SNIPPET_PART.fullmatch(written.strip())
         path, part = (match["path"], match["part"] or "") if match else (written, "")
-        select = _section(part[1:]) if part[1:2].isalpha() else select_lines(part[1:], ":", open_end=True)
+        if part[1:2].isalpha():
+            select = select_region(part[1:], _START, _END)
+        else:
+            select = select_lines(part[1:], ":", open_end=True)
         return Directive(start, end, path.strip() or written, select=select if part else None, prefix=prefix)
 
     block = -1  # start of the list of files in the block form
@@ -407,7 +406,7 @@ def _snippets(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive
                     yield Directive(*line.span())
             block = -1 if block >= 0 else mark.end()
     for mark in _SECTION.finditer(text):
-        if not mark["escape"] and (turned_on or not in_code(mark.start())):
+        if turned_on or not in_code(mark.start()):
             after = min(line_end(text, mark.end()) + 1, len(text))
             yield Directive(line_start(text, mark.start()), after)
 
@@ -421,24 +420,6 @@ def _tags(text: str, in_code: InCode, turned_on: bool) -> Iterator[Directive]:
             continue  # code: most likely an example
         path, select = tag["double"] or tag["single"], _between(tag["options"])
         yield Directive(start, end, path, select=select, prefix=prefix or "", otherwise="")
-
-
-def _section(name: str) -> Select:
-    """Select the lines between the marks of a section."""
-
-    def select(text: str) -> str | None:
-        lines, inside = list[str](), False
-        for line in text.split("\n"):
-            mark = _SECTION.search(line)
-            if not mark or mark["escape"]:
-                lines += [line] if inside else []
-            elif mark["name"] == name and mark["type"] == "end" and inside:
-                break
-            else:
-                inside = inside or (mark["name"] == name and mark["type"] == "start")
-        return textwrap.dedent("\n".join(lines)) if inside else None
-
-    return select
 
 
 def _between(options: str) -> Select | None:

@@ -52,14 +52,11 @@ class QuartoSite(Site):
         self.set_logo(text_of(site, "favicon"))
         render = texts_of(get(project, "render"))
         self._rendered = any_of([pattern for pattern in render if not pattern.startswith("!")] or ["**"])
-        self._not_rendered = any_of(
-            pattern.removeprefix("!") for pattern in render if pattern.startswith("!")
-        )
+        self._not_rendered = any_of(pattern[1:] for pattern in render if pattern.startswith("!"))
         self.only_listed = kind == "book"
-        sidebars = get(site, "sidebar")
-        contents = [
-            get(sidebar, "contents") for sidebar in (sidebars if isinstance(sidebars, list) else [sidebars])
-        ]
+        stated = get(site, "sidebar")
+        sidebars = stated if isinstance(stated, list) else [stated]
+        contents = [get(sidebar, "contents") for sidebar in sidebars]
         lists = (get(site, "chapters"), get(site, "appendices"), *contents)
         self.list_pages(entry for entries in lists for entry in _entries(entries, ()))
 

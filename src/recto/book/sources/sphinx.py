@@ -72,7 +72,8 @@ class SphinxSite(Site):
     @classmethod
     def folder_of(cls, config_file: Path) -> Path:
         """Return the directory of the project, which may be above `source`."""
-        return config_file.parents[1] if config_file.parent.name == "source" else config_file.parent
+        is_below = config_file.parts[-2:] == ("source", "conf.py")
+        return config_file.parents[1] if is_below else config_file.parent
 
     def configure(self, config_file: Path) -> None:
         """Read the literals of `conf.py`, and the toctrees of the pages from the first one on."""
@@ -194,11 +195,6 @@ class JupyterBookSite(SphinxSite):
     generator = "jupyter-book"
     config_files = ("_toc.yml",)
     signature = ""
-
-    @classmethod
-    def folder_of(cls, config_file: Path) -> Path:
-        """Return the directory of the table of contents."""
-        return config_file.parent
 
     def configure(self, config_file: Path) -> None:
         """Read the configuration and the table of contents."""

@@ -108,10 +108,6 @@ class VitePressSite(Site):
         names += [file for name in names[:2] for _, back in self._patterns if back and (file := back(name))]
         return None if "://" in target else next(filter(self.exists, names), None)
 
-    def wants(self, name: str) -> bool:
-        """Return whether a file is a page of the language."""
-        return super().wants(name) and not name.startswith(self.other_locales)
-
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page; an index page has the address of its directory."""
         patterns = (new for rewrite, _ in self._patterns if rewrite and (new := rewrite(name)) is not None)
@@ -217,23 +213,14 @@ class StarlightSite(Site):
     def configure(self, config_file: Path) -> None:
         """Read the options of Starlight among the integrations."""
         config = self.read_javascript(config_file)
-        listed = config.get("integrations")
-        integrations = (
-            [integration for integration in listed if isinstance(integration, dict)]
-            if isinstance(listed, list)
-            else []
-        )
-        keys = ("sidebar", "title", "locales", "defaultLocale")
-        options = next(
-            (integration for integration in integrations if any(key in integration for key in keys)), {}
-        )
+        listed, keys = config.get("integrations"), {"sidebar", "title", "locales", "defaultLocale"}
+        integrations = listed if isinstance(listed, list) else []
+        options = next((item for item in integrations if isinstance(item, dict) and keys & set(item)), {})
         self.root = self.directory / (text_of(config, "srcDir") or "src") / "content" / "docs"
         self.title = text_of(options, "title")
         self.set_logo(text_of(options, "logo", "src"), text_of(options, "favicon"))
         site, base = text_of(config, "site"), text_of(config, "base")
-        self.url = (
-            f"{site.rstrip('/')}/{base.strip('/')}/".replace("//", "/").replace(":/", "://") if site else ""
-        )
+        self.url = f"{site.rstrip('/')}/{base.strip('/')}" if site else ""
         slash = self.book_file.options.trailing_slash
         self._slash = slash if slash is not None else text_of(config, "trailingSlash") != "never"
         self.choose_locale(options.get("locales"), text_of(options, "defaultLocale") or "root")

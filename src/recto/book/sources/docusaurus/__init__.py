@@ -9,20 +9,20 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from recto._util.languages import ENGLISH
 from recto.book.sources.directory import Generator, PageDirectory
 from recto.book.sources.docusaurus.config import (
     CONFIG_FILES,
-    CURRENT_VERSION,
     DEFAULT_ID,
     DocusaurusConfig,
-    read_versions,
+    with_versions,
 )
 from recto.book.sources.docusaurus.javascript import Unknown, get
 from recto.book.sources.docusaurus.pages import (
+    CURRENT_VERSION,
     Docs,
     DocsRules,
     DocusaurusIncludes,
@@ -44,14 +44,6 @@ from recto.errors import InvalidArgument
 _PLUGIN = "docusaurus-plugin-content-docs"
 
 
-class _Locale(NamedTuple):
-    """A locale of the site: where it is published, and the directory of its translations, if there is one."""
-
-    name: str
-    published: Published
-    translations: Path | None
-
-
 class DocusaurusSite(Generator):
     """A Docusaurus site in some of its versions and locales, by default in one version and one locale.
 
@@ -69,20 +61,17 @@ class DocusaurusSite(Generator):
         self._book = book
         self._config = DocusaurusConfig(config_file, self._options)
         self.title, self.logo = self._config.title(), self._config.logo()
-        self._docs = self._config.docs()
+        version = self._options.version
+        self._docs = [with_versions(self._config, docs, version) for docs in self._config.docs()]
         if not self._docs:
             raise UnreadableSite(f"{config_file.name}: the site has no docs")
-        self._versions = {
-            docs.id: read_versions(self._config, self.directory, docs, self._options.version)
-            for docs in self._docs
-        }
         self._chosen = self._chosen_versions()
         self._locales = self._chosen_locales()
         self._is_single = len(self._locales) == 1 and all(len(names) == 1 for names in self._chosen.values())
         self.locales = [locale.name for locale in self._locales] if len(self._locales) > 1 else []
         current: dict[str, bool] = {}
-        for id, chosen in self._chosen.items():
-            labels = [self._versions[id].label(name) for name in chosen]
+        for docs in self._docs:
+            labels = [docs.label(name) for name in self._chosen[docs.id]]
             current |= {label: current.get(label, False) or label == labels[0] for label in labels if label}
         self.versions = [] if all(current.values()) else list(current.items())
 
@@ -119,7 +108,7 @@ class DocusaurusSite(Generator):
     def _holding(self, docs: Docs, path: Path) -> list[PageDirectory]:
         """Return the docs directory that holds a path, in its own version or in the one asked for."""
         chosen = self._chosen[docs.id][0]
-        for version in self._versions[docs.id].routes:
+        for version in docs.versions:
             directory = self._page_directory(docs, version, self._locales[0])
             root = directory.root.resolve()
             if not path.is_relative_to(root):
@@ -139,20 +128,20 @@ class DocusaurusSite(Generator):
             return [replace(directory, below=below)]
         return []
 
-    def _page_directory(self, docs: Docs, version: str, locale: _Locale) -> PageDirectory:
+    def _page_directory(self, docs: Docs, version: str, locale: Published) -> PageDirectory:
         instance = "" if docs.id == DEFAULT_ID else f"{docs.id}_"
         bounds = self._config.bounds
         stated = docs.path if version == CURRENT_VERSION else f"{instance}versioned_docs/version-{version}"
         root = (self.directory / stated).resolve()
         if not is_inside(root, bounds):
             raise UnreadableSite(f"{self._config.file.name}: the docs are outside the repository: {stated}")
-        translated, versions = self._translated(docs, version, locale), self._versions[docs.id]
+        translated = self._translated(docs, version, locale)
         first, *others = self._locales
         untranslated = ((other.name, self._translated(docs, version, other)) for other in others)
         published = replace(
-            locale.published,
-            route=join(locale.published.base, docs.route, versions.routes[version]),
-            version=versions.label(version),
+            locale,
+            route=join(locale.base, docs.route, docs.versions[version]),
+            version=docs.label(version),
             others=(tuple(untranslated) if locale is first else ()) if others else None,
         )
         folders = (root,) if translated is None else (translated, root)
@@ -171,7 +160,7 @@ class DocusaurusSite(Generator):
             includes=Includes(DocusaurusIncludes(self.directory), bounds),
         )
 
-    def _translated(self, docs: Docs, version: str, locale: _Locale) -> Path | None:
+    def _translated(self, docs: Docs, version: str, locale: Published) -> Path | None:
         """Return the directory with the translations of a version, if there may be any."""
         if locale.translations is None:
             return None
@@ -220,24 +209,22 @@ class DocusaurusSite(Generator):
 
         If several are asked for, other instances than the first are also read in their current version.
         """
-        names = list(dict.fromkeys(name for versions in self._versions.values() for name in versions.routes))
+        names = list(dict.fromkeys(name for docs in self._docs for name in docs.versions))
         requested = chosen_names(self._options.version, "version", names, "")
         chosen = {}
         for docs in self._docs:
-            versions = self._versions[docs.id]
-            selected = [name for name in requested if name in versions.routes]
-            if len(requested) > 1 and docs is not self._docs[0] and versions.last not in selected:
-                selected.append(versions.last)
-            selected.sort(key=lambda name: name != versions.last)
-            chosen[docs.id] = selected or [versions.last]
+            selected = [name for name in requested if name in docs.versions]
+            if len(requested) > 1 and docs is not self._docs[0] and docs.last not in selected:
+                selected.append(docs.last)
+            chosen[docs.id] = sorted(selected or [docs.last], key=docs.last.__ne__)
             if self._options.version and not selected:
                 self._config.notes.append(
                     f"The docs in {docs.path} have no version {', '.join(requested)}; "
-                    f"version {versions.last} is read."
+                    f"version {docs.last} is read."
                 )
         return chosen
 
-    def _chosen_locales(self) -> list[_Locale]:
+    def _chosen_locales(self) -> list[Published]:
         """Return the locales to read, the site's default first."""
         config = self._config
         default, folder = get(config.root, "i18n", "defaultLocale"), get(config.root, "i18n", "path")
@@ -255,8 +242,9 @@ class DocusaurusSite(Generator):
             if slash is None and url:
                 slash = config.switch(get(config.root, "trailingSlash"), "trailingSlash")
             label = name if len(names) > 1 or name != ENGLISH else ""
-            published = Published(url, base, label, slash, config.markdown_format())
-            locales.append(_Locale(name, published, translated if has_translations else None))
+            translations = translated if has_translations else None
+            published = Published(name, translations, url, base, label, slash, config.markdown_format())
+            locales.append(published)
         return locales
 
     def _locale_names(self, locales: Any, files: Path, first: str) -> list[str]:

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from recto.book.sources.docusaurus.javascript import Unknown, get, read_exported, to_text, truth
-from recto.book.sources.docusaurus.pages import Docs
+from recto.book.sources.docusaurus.pages import CURRENT_VERSION, Docs
 from recto.book.sources.options import SiteOptions, UnreadableSite, read_config, read_logo, repository_of
 from recto.errors import ConfigurationError
 
 CONFIG_FILES = tuple(f"docusaurus.config.{suffix}" for suffix in ("js", "ts", "mjs", "cjs", "mts", "cts"))
 DEFAULT_ID = "default"
 """The id of an instance of the docs plugin that states none."""
-CURRENT_VERSION = "current"
-"""The version that is being written: the docs themselves, not a released copy of them."""
 _INCLUDE = ("**/*.{md,mdx}",)
 _EXCLUDE = ("**/_*.{js,jsx,ts,tsx,md,mdx}", "**/_*/**", "**/*.test.{js,jsx,ts,tsx}", "**/__tests__/**")
 _CLASSIC = re.compile(r"(?:@docusaurus/)?(?:preset-)?classic|.*preset-classic.*")
@@ -200,22 +198,10 @@ def _load(directory: Path, path: str) -> str:
         raise LookupError(path) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """The versions of docs: the parts of the URL that name them, and the one that readers see first."""
-
-    routes: Mapping[str, str]
-    last: str
-
-    def label(self, name: str) -> str:
-        """Return the version of pages; "" if the docs are not versioned."""
-        return name if len(self.routes) > 1 or name != CURRENT_VERSION else ""
-
-
-def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, requested: str) -> Versions:
+def with_versions(config: DocusaurusConfig, docs: Docs, requested: str) -> Docs:
     """Read the versions of an instance of the docs plugin; `requested` has the names that the user chose."""
     options = docs.options
-    released = _released(site, docs, config.bounds)
+    released = _released(config.file.parent, docs, config.bounds)
     if released and config.switch(get(options, "disableVersioning"), "docs.disableVersioning"):
         released = []
     current = config.switch(get(options, "includeCurrentVersion"), "docs.includeCurrentVersion") is not False
@@ -241,7 +227,7 @@ def read_versions(config: DocusaurusConfig, site: Path, docs: Docs, requested: s
     for name in names:
         if (path := get(options, "versions", name, "path")) is not None:
             routes[name] = config.text(path, f"docs.versions.{name}.path")
-    return Versions(routes, last)
+    return replace(docs, versions=routes, last=last)
 
 
 def _released(site: Path, docs: Docs, bounds: Path) -> list[str]:

@@ -49,7 +49,6 @@ _EDITION = re.compile(
     r"docs?|documentation|book|latest|stable|current|main|master|en|v?\d+(?:\.\d+)+|v\d+", re.IGNORECASE
 )
 _GONE_STATUS = (404, 410)
-_REPORT_EVERY = 100
 _GIVE_UP = 8  # pages in a row without a response
 _PARTIAL = 0.5  # a sitemap that lacks more than this share of the first page's links is incomplete
 
@@ -158,10 +157,6 @@ class _Crawl:
                 yield page
             if self._source.progress is not None:
                 self._source.progress(requested, requested + len(self._queue))
-            if requested % _REPORT_EVERY == 0:
-                self._source.notify(
-                    f"{plural(requested, 'page')} of {self._url} read, {len(self._queue)} left"
-                )
         if self._queue:
             limit = f"the limit is {plural(self._options.max_pages, 'page')}"
             self._source.notes.append(f"At least {len(self._queue)} more pages were not read: {limit}.")

@@ -7,7 +7,8 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from xml.parsers import expat
+from html import unescape
+from itertools import islice
 
 from protego import Protego
 
@@ -74,13 +75,10 @@ _SITEMAP_TYPES = _XML | {"application/gzip", "application/x-gzip", "application/
 _LARGEST_SITEMAP = 16 << 20
 _MOST_SITEMAPS = 50
 _DEEPEST = 3  # sitemaps in sitemaps
-_DEEPEST_ELEMENT = 20
 _MOST_ADDRESSES = 50_000
-_LONGEST_ADDRESS = 2000
-
-
-class SitemapRefused(Exception):
-    """A sitemap that cannot be read completely."""
+_LOCATION = re.compile(r"<loc>\s*+(?:<!\[CDATA\[)?([^<>\[\]]{1,2000})")
+_LINE = re.compile(r"^[ \t]*(https?://\S{1,2000})", re.MULTILINE)
+_END = re.compile(r"</(?:urlset|sitemapindex)>|<(?:urlset|sitemapindex)[^<>]{0,2000}/>")
 
 
 @dataclass(slots=True)
@@ -142,54 +140,23 @@ def _read_sitemap(fetcher: Fetcher, url: str, admit: Admit, note: Callable[[str]
 
 
 def parse_sitemap(data: bytes) -> Sitemap:
-    """Parse a sitemap (XML or a list of URLs, plain or gzipped); keep what comes before an error."""
-    sitemap = Sitemap()
+    """Parse a sitemap (XML or a list of URLs, plain or gzipped); keep what comes before an error.
+
+    Only the addresses are searched for: entities are not expanded, and nesting has no meaning.
+    """
     try:
-        data = unpacked(data, _LARGEST_SITEMAP) if data[:2] == b"\x1f\x8b" else data
-        if data.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
-            _parse_xml(data, sitemap)
-        else:
-            lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
-            sitemap.pages = [line for line in lines if line.startswith(("http://", "https://"))]
-            del sitemap.pages[_MOST_ADDRESSES:]
+        text = (unpacked(data, _LARGEST_SITEMAP) if data[:2] == b"\x1f\x8b" else data).decode(
+            "utf-8", "replace"
+        )
     except OverflowError:
-        sitemap.flaw = f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB"
+        return Sitemap(flaw=f"decompressed it is larger than {_LARGEST_SITEMAP >> 20} MiB")
     except zlib.error as error:
-        sitemap.flaw = f"it cannot be decompressed: {error}"
-    except (expat.ExpatError, SitemapRefused) as error:
-        sitemap.flaw = str(error)
-    return sitemap
-
-
-def _parse_xml(data: bytes, sitemap: Sitemap) -> None:
-    parser = expat.ParserCreate(namespace_separator=" ")
-    path: list[str] = []
-    text: list[str] = []
-
-    def start(name: str, _: object) -> None:
-        path.append(name.rpartition(" ")[2])
-        text.clear()
-        if len(path) > _DEEPEST_ELEMENT:
-            raise SitemapRefused("it is nested too deep")
-
-    def end(_: str) -> None:
-        if path[-2:] == ["url", "loc"]:
-            sitemap.pages.append("".join(text).strip())
-        elif path[-2:] == ["sitemap", "loc"]:
-            sitemap.sitemaps.append("".join(text).strip())
-        path.pop()
-        if len(sitemap.pages) + len(sitemap.sitemaps) >= _MOST_ADDRESSES:
-            raise SitemapRefused(f"only its first {_MOST_ADDRESSES} URLs are read")
-
-    def characters(data: str) -> None:
-        if path and path[-1] == "loc" and sum(map(len, text)) < _LONGEST_ADDRESS:
-            text.append(data)
-
-    def refuse(*_: object) -> None:
-        raise SitemapRefused("it declares entities, which are not allowed")
-
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = characters
-    parser.EntityDeclHandler = refuse
-    parser.Parse(data, True)
+        return Sitemap(flaw=f"it cannot be decompressed: {error}")
+    is_xml = text.lstrip("\ufeff \t\r\n").startswith("<")
+    found = _LOCATION.finditer(text) if is_xml else _LINE.finditer(text)
+    addresses = [unescape(match[1]).strip() for match in islice(found, _MOST_ADDRESSES + 1)]
+    flaw = "it is cut off" if is_xml and not _END.search(text) else ""
+    if len(addresses) > _MOST_ADDRESSES:
+        flaw = f"only its first {_MOST_ADDRESSES} URLs are read"
+        del addresses[_MOST_ADDRESSES:]
+    return Sitemap([], addresses, flaw) if "<sitemapindex" in text else Sitemap(addresses, [], flaw)

@@ -13,7 +13,6 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -155,7 +154,7 @@ class Fetcher:
         headers: dict[str | bytes, str | bytes] = {
             "User-Agent": self._options.user_agent,
             "Accept": ", ".join(sorted(kinds)) + ", */*;q=0.1",
-            "Accept-Encoding": "gzip, deflate",
+            "Accept-Encoding": "gzip",
         }
         for condition, name in (("If-None-Match", "etag"), ("If-Modified-Since", "last-modified")):
             if earlier is not None and (value := earlier.headers.get(name)):
@@ -196,7 +195,7 @@ def _read(url: str, response: httpcore.Response, kinds: frozenset[str], limit: i
 def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
     """Read a body of at most `limit` bytes, as sent and as decompressed."""
     too_large = FetchFailed(f"it is larger than {limit / (1 << 20):g} MiB")
-    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+    if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise FetchFailed(f"it is compressed as {encoding[:40]}, which was not requested")
     received = bytearray()
     for part in response.iter_stream():
@@ -206,13 +205,10 @@ def _body(response: httpcore.Response, encoding: str, limit: int) -> bytes:
     if encoding in ("", "identity"):
         return bytes(received)
     try:
-        return unpacked(bytes(received), limit, _GZIP if encoding.endswith("gzip") else _GZIP_OR_ZLIB)
+        return unpacked(bytes(received), limit)
     except OverflowError:
         raise too_large from None
     except zlib.error as error:
-        if encoding == "deflate":
-            with suppress(zlib.error, OverflowError):  # some servers omit the zlib header
-                return unpacked(bytes(received), limit, -zlib.MAX_WBITS)
         raise FetchFailed(f"it cannot be decompressed: {error}") from error
 
 
@@ -233,7 +229,6 @@ def unpacked(data: bytes, limit: int, window: int = _GZIP) -> bytes:
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _META_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
 _META_WITHIN = 4096  # bytes; the standard asks for 1024
-_BOMS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _WEB_CHARSETS = re.compile(
     r"utf-8|utf-16(?:-[lb]e)?|iso8859-\d+|cp125\d|cp874|cp932|cp949|koi8-[ru]|"
     r"gb2312|gbk|gb18030|big5|euc_jp|euc_kr|shift_jis"
@@ -243,13 +238,11 @@ _WRONG_ONE_IN = 100  # with more than one wrong character in so many, it is not 
 
 def decode(result: FetchResult) -> tuple[str, int]:
     """Return the text and the number of undecodable characters; raise FetchFailed if it is not text."""
-    body = result.body
-    bom, charset = next((pair for pair in _BOMS if body.startswith(pair[0])), (b"", ""))
+    body = result.body.removeprefix(codecs.BOM_UTF8)
     header = _CHARSET.search(result.headers.get("content-type", ""))
     meta = _META_CHARSET.search(body[:_META_WITHIN])
-    charset = charset or _charset(header[1] if header else "")
-    charset = charset or _charset(meta[1].decode("ascii") if meta else "") or "utf-8"
-    body = body[len(bom) :]
+    stated = (_charset(header[1]) if header else "") or (_charset(meta[1].decode("ascii")) if meta else "")
+    charset = "utf-8" if body != result.body else stated or "utf-8"
     try:
         return body.decode(charset), 0
     except UnicodeDecodeError:
@@ -263,7 +256,7 @@ def decode(result: FetchResult) -> tuple[str, int]:
 def _charset(name: str) -> str:
     """Return the Python name of an encoding that is used on the web, or ""."""
     try:
-        codec = codecs.lookup(name).name if name else ""
+        codec = codecs.lookup(name).name
     except LookupError:
         return ""
     # On the web, Latin-1 and ASCII mean Windows-1252.
