@@ -109,10 +109,6 @@ class Report:
         if self.results:
             first = next(iter(self.results.values()))
             parts += ["Page hit@1 / hit@5 / MRR of each book:", self._table(list(first.scores), _of_book)]
-            parts += [
-                "Page MRR of each type of query, mean over the books:",
-                self._table(first.types, _of_type),
-            ]
         rated = [name for name, result in self.results.items() if result.auroc]
         if rated:
             parts.append(
@@ -168,10 +164,6 @@ class Report:
 
 def _of_book(result: Result, book: str) -> str:
     return "/".join(map(_number, list(result.book(book).values())[:3]))
-
-
-def _of_type(result: Result, type: str) -> str:
-    return _number(result.mean(type).get("page MRR"))
 
 
 def _of_answerability(result: Result, book: str) -> str:
