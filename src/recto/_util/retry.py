@@ -55,16 +55,6 @@ def with_timeout(call: Callable[[], Result], seconds: float) -> Result:
     return result  # type: ignore[return-value]
 
 
-async def awith_timeout(call: Awaitable[Result], seconds: float) -> Result:
-    """Await a call, or raise `DeadlineExceeded`."""
-    from asyncio import wait_for
-
-    try:
-        return await wait_for(call, seconds)
-    except TimeoutError:
-        raise DeadlineExceeded(f"no answer within {seconds:.0f} s") from None
-
-
 def retry(
     call: Callable[[], Result], backoff: Backoff, sleep: Callable[[float], None] = time.sleep
 ) -> Result:
@@ -177,7 +167,7 @@ def run(steps: Steps[Result], send: Callable[..., Any], sleep: Callable[[float],
 
 async def arun(steps: Steps[Result], send: Callable[..., Awaitable[Any]]) -> Result:
     """Make the calls of these steps without blocking the event loop; see `run`."""
-    from asyncio import sleep
+    from asyncio import sleep, wait_for
 
     reply: Any = None
     while True:
@@ -191,7 +181,9 @@ async def arun(steps: Steps[Result], send: Callable[..., Awaitable[Any]]) -> Res
             await sleep(step)
             continue
         try:
-            reply = await awith_timeout(send(**step.arguments), step.seconds)
+            reply = await wait_for(send(**step.arguments), step.seconds)
+        except TimeoutError:
+            reply = DeadlineExceeded(f"no answer within {step.seconds:.0f} s")
         except Exception as error:  # noqa: BLE001 - the steps translate every error of the client
             reply = error
 

@@ -133,7 +133,7 @@ def _merged(text: str, matches: Iterable[Match]) -> list[Span]:
     """Join matches that overlap: pairs of characters of the same word, with the marks of the letters."""
     spans: list[Span] = []
     for match in matches:
-        start, end = _cut_back(text, match.start), _cut_forward(text, match.end)
+        start, end = _whole_characters(text, match.start, match.end)
         if spans and start < spans[-1][1]:
             spans[-1] = spans[-1][0], end
         else:
@@ -141,16 +141,13 @@ def _merged(text: str, matches: Iterable[Match]) -> list[Span]:
     return spans
 
 
-def _cut_back(text: str, cut: int) -> int:
-    while not is_between_characters(text, cut):
-        cut -= 1
-    return cut
-
-
-def _cut_forward(text: str, cut: int) -> int:
-    while not is_between_characters(text, cut):
-        cut += 1
-    return cut
+def _whole_characters(text: str, start: int, end: int) -> Span:
+    """Extend a span so that it separates no mark from its letter."""
+    while not is_between_characters(text, start):
+        start -= 1
+    while not is_between_characters(text, end):
+        end += 1
+    return start, end
 
 
 def matched_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...]:
@@ -222,4 +219,4 @@ def _window(text: str, cluster: Span, length: int) -> Span:
     if stop < len(text) and text[stop] != " ":
         space = text.rfind(" ", end, stop)
         stop = space if space > 0 else stop if is_unspaced(text[stop]) else end or stop
-    return _cut_back(text, start), _cut_forward(text, stop)
+    return _whole_characters(text, start, stop)

@@ -182,12 +182,12 @@ def check_request(request: SearchRequest, names: ParameterNames = ARGUMENTS) -> 
             check_range(option.name, value, int(option.minimum or 0), int(option.maximum or 0))
 
 
-def check_range(name: str, value: int, low: int, high: int) -> None:
+def check_range(
+    name: str, value: int, low: int, high: int, hint: str = "Leave it out for the default."
+) -> None:
     """Raise `InvalidArgument` unless a value is a whole number within limits."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InvalidArgument(
-            f"{name} must be between {low} and {high}", hint="Leave it out for the default."
-        )
+        raise InvalidArgument(f"{name} must be between {low} and {high}", hint=hint)
 
 
 def _check_filters(filters: Filters, names: ParameterNames) -> None:
@@ -229,9 +229,7 @@ def check_mode(mode: Mode, modes: Sequence[Mode] = MODES) -> None:
 
 def check_top_k(top_k: int, most: int = MAX_TOP_K, name: str = ARGUMENTS.top_k, *, least: int = 1) -> None:
     """Raise `InvalidArgument` unless `top_k` is a whole number from the minimum to the maximum."""
-    if isinstance(top_k, bool) or not isinstance(top_k, int) or not least <= top_k <= most:
-        message = f"{name} must be between {least} and {most}"
-        raise InvalidArgument(message, hint=f"The default is {DEFAULT_TOP_K}.")
+    check_range(name, top_k, least, most, f"The default is {DEFAULT_TOP_K}.")
 
 
 def vector_problem(vector: Sequence[Any], dim: int) -> str:

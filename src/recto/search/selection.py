@@ -114,14 +114,11 @@ class _Shingles:
 
     @cached_property
     def _short(self) -> set[tuple[str, ...]]:
-        return self._runs(_SHINGLE)
+        return _runs(self._words, _SHINGLE)
 
     @cached_property
     def _long(self) -> set[tuple[str, ...]]:
-        return self._runs(_LONG_RUN)
-
-    def _runs(self, length: int) -> set[tuple[str, ...]]:
-        return _runs(self._words, length)
+        return _runs(self._words, _LONG_RUN)
 
     def overlaps(self, other: _Shingles) -> bool:
         """Return whether half of the shorter text is in the other one, or both share a long run of words."""
