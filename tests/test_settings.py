@@ -37,7 +37,7 @@ RECTO_MODEL=m; RECTO_THREADS=7; RECTO_PRECISION=INT8; RECTO_LEXICAL_WEIGHT=0.4; 
 COLLECTION_NAME=book; COHERE_PACE=Off; RECTO_OTEL=yes; RECTO_OTEL_CAPTURE_QUERY=on; RECTO_DIALECT=map.json;
 QDRANT_URL=http://10.0.0.1:6333; QDRANT_API_KEY=q_x; COHERE_API_KEY=co_x; COHERE_API_URL=http://10.0.0.2;
 RECTO_KEEP_GENERATIONS=3; QDRANT_SHARDS=12; QDRANT_REPLICATION=2; QDRANT_WRITE_CONSISTENCY=1;
-QDRANT_ON_DISK_VECTORS=true; QDRANT_ON_DISK_PAYLOAD=no; QDRANT_QUANTIZATION=binary;
+QDRANT_ON_DISK_VECTORS=true; QDRANT_ON_DISK_PAYLOAD=no; QDRANT_QUANTIZATION=binary; QDRANT_TENANT=1;
 RECTO_OPENAI_URL=http://10.0.0.3/v1; RECTO_OPENAI_API_KEY=sk-x; RECTO_OPENAI_DIMENSIONS=256;
 RECTO_OPENAI_MAX_TOKENS=2000; RECTO_OPENAI_BATCH_SIZE=8; RECTO_OPENAI_API_VERSION=2024-10-21;
 RECTO_OPENAI_QUERY_PREFIX=Instruct: find\nQuery:; RECTO_OPENAI_DOCUMENT_PREFIX=None;
@@ -75,7 +75,7 @@ def test_every_setting_is_read_and_documented_with_its_default(tmp_path: Path) -
             assert after in loaded.secrets
             assert after not in repr(loaded)
     assert (loaded.precision, loaded.lexical_weight, loaded.threads) == ("int8", 0.4, 7)
-    assert loaded.server == ServerOptions(12, 2, 1, True, False, "binary")
+    assert loaded.server == ServerOptions(12, 2, 1, True, False, "binary", True)
     assert loaded.openai.query_prefix == "Instruct: find\nQuery: "
     assert (loaded.openai.document_prefix, loaded.openai.input_types) == ("", ("query", "passage"))
     assert loaded.query_log == QueryLogOptions(Path("/log"), "hash", 1, 2)
@@ -154,6 +154,7 @@ def test_a_dotenv_that_cannot_be_read(tmp_path: Path) -> None:
         ("RECTO_EMBEDDER", "other"),
         ("RECTO_STORE", "sqlite"),
         ("RECTO_PRECISION", "bf16"),
+        ("QDRANT_TENANT", "maybe"),
         ("COLLECTION_NAME", "../etc"),
         *(("RECTO_THREADS", value) for value in ("many", "0")),
         *(("RECTO_LEXICAL_WEIGHT", value) for value in ("-1", "1.5", "nan", "1e-1", "2", ".", "0.1234567")),

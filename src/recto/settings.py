@@ -152,6 +152,7 @@ class ServerOptions:
     on_disk_vectors: bool | None = _setting("QDRANT_ON_DISK_VECTORS", None, parse_boolean)
     on_disk_payload: bool | None = _setting("QDRANT_ON_DISK_PAYLOAD", None, parse_boolean)
     quantization: str = _setting("QDRANT_QUANTIZATION", "", _parse_quantization)
+    tenant: bool = _setting("QDRANT_TENANT", False, parse_boolean)
 
 
 @dataclass(frozen=True, slots=True)

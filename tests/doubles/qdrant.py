@@ -288,8 +288,9 @@ class QdrantDouble(Double):
         return True
 
     def list_aliases(self, call: Call) -> object:
-        pairs = self.aliases.items()
-        return {"aliases": [{"alias_name": alias, "collection_name": name} for alias, name in pairs]}
+        only = self._collection(call).name if call.names else None
+        result = [(alias, name) for alias, name in self.aliases.items() if only in {None, name}]
+        return {"aliases": [{"alias_name": alias, "collection_name": name} for alias, name in result]}
 
     # Payload indexes
 
@@ -404,6 +405,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("PUT", "collections/{name}", QdrantDouble.create),
     ("PATCH", "collections/{name}", QdrantDouble.update),
     ("DELETE", "collections/{name}", QdrantDouble.delete_collection),
+    ("GET", "collections/{name}/aliases", QdrantDouble.list_aliases),
     ("GET", "collections/{name}/cluster", QdrantDouble.collection_cluster),
     ("GET", "collections/{name}/exists", QdrantDouble.exists),
     ("POST", "collections/{name}/facet", QdrantDouble.facet),

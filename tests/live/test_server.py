@@ -149,6 +149,12 @@ def test_keys(home: Path, small_book: Path, node: Node, server: dict[str, str]) 
     run(home, "delete", "garden", "--yes", **server)
 
 
+def test_a_missing_collection_is_named(home: Path, server: dict[str, str]) -> None:
+    missing = recto(home, "search", "compost", "--collection", "absent", **server)
+    assert missing.returncode == 2
+    assert f"Collection 'absent' does not exist at {server['QDRANT_URL']}" in missing.stderr
+
+
 def token(secret: str, claims: dict[str, Any]) -> str:
     """Return a JSON Web Token that is signed with HS256, as Qdrant expects it."""
 

@@ -180,8 +180,8 @@ HOSTILE: list[tuple[Change, str]] = [
 ]
 OTHERS: list[tuple[Change, str]] = [
     (with_header(kind="server"), "not an embedded index"),
-    *((change, "a newer version") for change in (with_manifest(format=99), with_header(format=3))),
-    *((change, "an older version") for change in (with_manifest(format=1), with_header(format=1))),
+    (with_manifest(format=99), "a newer version"),
+    (with_manifest(format=1), "an older version"),
 ]
 
 
@@ -283,6 +283,13 @@ def test_other_files_are_not_archives(other: EdgeStore, tmp_path: Path) -> None:
     for name in ("text", "pipe", "zip", "missing", "."):
         with pytest.raises(InvalidArgument, match="not an archive|not a file"):
             other.restore(tmp_path / name)
+
+
+@pytest.mark.parametrize(("format", "age"), [(1, "an older"), (3, "a newer")])
+def test_archives_of_other_versions_are_named(archive: Path, other: EdgeStore, format: int, age: str) -> None:
+    forge(archive, {**read_header(archive), "format": format})
+    with pytest.raises(FormatMismatch, match=f"{age} version of Recto"):
+        other.restore(archive)
 
 
 def set_format(home: Path, format: int, generation: str = "gen-000001") -> None:

@@ -21,13 +21,12 @@ from recto.stores.qdrant.dialects import (
     RECTO,
     SAMPLE,
     Dialect,
+    choose,
     detect,
-    field_filters,
     is_recto,
     load_dialect,
-    matches,
-    stored_modules,
 )
+from recto.stores.qdrant.filters import field_filters, matches, stored_modules
 from recto.testing.parts import chunk as own_chunk
 from recto.types.search import Chunk, Filters
 
@@ -340,10 +339,24 @@ def test_mapping_files(tmp_path: Path) -> None:
     mine = Dialect("mine", **fields)
     assert load_dialect(tmp_path / "mine.json") == mine
     assert load_dialect(tmp_path / "mine.toml") == replace(mine, name="theirs")
+    assert choose(mine, [payload_of("1")], is_own=False) is mine
     meta = {"link": "https://example.org/a", "part": "Hands"}
     chunk = mine.read(0, {"body": TEXT, "text": "teaser", "meta": meta, "title": "A"})
     assert (chunk.text, chunk.page_url, chunk.module, chunk.title) == (TEXT, meta["link"], "hands", "A")
     assert mine.read(0, {"body": None, "text": "teaser"}).text == "teaser"
+
+
+def test_a_mapping_file_can_rename_modules(tmp_path: Path) -> None:
+    renamed = {"module-2": "simulation", "Digital-Twin": "simulation"}
+    (tmp_path / "modules.json").write_text(json.dumps({"modules": renamed}), "utf-8")
+    aliases = load_dialect(tmp_path / "modules.json")
+    for example, directory in (("16", "module-2"), ("3a", "module-2-digital-twin")):
+        stored = json.loads(json.dumps(payload_of(example)).replace("module-3", "module-2"))
+        chosen = choose(aliases, [stored], is_own=False)
+        assert chosen == replace(detect([stored]), modules=aliases.modules)
+        assert chosen.read(0, stored).module == "simulation"
+        assert {"simulation", directory} <= set(chosen.read(0, stored).module_keys)
+    assert choose(aliases, [], is_own=True) is RECTO
 
 
 @pytest.mark.parametrize(
@@ -352,6 +365,10 @@ def test_mapping_files(tmp_path: Path) -> None:
         ("a.json", '{"txt": "body"}', "unknown key 'txt', did you mean 'text'"),
         *(("a.json", f'{{"text": {value}}}', "'text' must name") for value in ("3", "null", '""', '"a..b"')),
         *(("a.json", text, "maps no field") for text in ('{"name": "x"}', "{}", "[1]")),
+        *(
+            ("a.json", f'{{"modules": {value}}}', "'modules' must map names to names")
+            for value in ('{"module-2": 2}', '["module-2"]')
+        ),
         *(("a.json", text, "cannot be used") for text in ("{", "[" * 100_000, b"\xff\xfe")),
         ("a.toml", "text = ", "cannot be used"),
         ("a.toml", '[text]\na = "b"', "'text' must name"),

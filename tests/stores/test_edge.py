@@ -12,6 +12,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.synchronize import Event, Semaphore
@@ -63,21 +64,12 @@ def test_every_kind_of_file_damage_is_noticed(home: Path, store: EdgeStore) -> N
     assert EdgeStore(home).open("books").count() == 50
 
 
-def overwrite(path: Path, text: str) -> None:
-    """Write another content; a pipe instead of a file must not block readers."""
-    if text == "a pipe":
-        path.unlink()
-        os.mkfifo(path)
-    else:
-        path.write_text(path.read_text().replace("test-model", "other") if text == "another model" else text)
-
-
 @pytest.mark.parametrize(
-    "text",
-    ["", "{", "[]", '{"format": 1}', '{"format": 99, "checksum": ""}', "\x00\x01", "another model", "a pipe"],
+    "text", ["", "{", "[]", '{"format": 1}', '{"format": 99, "checksum": ""}', "\x00\x01", "another model"]
 )
 def test_a_damaged_manifest_is_noticed(home: Path, store: EdgeStore, text: str) -> None:
-    overwrite(directory(home) / "gen-000001.json", text)
+    path = directory(home) / "gen-000001.json"
+    path.write_text(path.read_text().replace("test-model", "other") if text == "another model" else text)
     with pytest.raises(IndexDamaged):
         store.open("books")
 
@@ -96,9 +88,9 @@ def test_an_older_generation_replaces_a_damaged_one_with_a_warning(home: Path, s
     assert reader.open("books").info.warnings == ()
 
 
-@pytest.mark.parametrize("text", ["", "gen-999999\n", "../../etc\n", "\x00", "a pipe"])
+@pytest.mark.parametrize("text", ["", "gen-999999\n", "../../etc\n", "\x00"])
 def test_a_damaged_pointer_is_noticed(home: Path, store: EdgeStore, text: str) -> None:
-    overwrite(directory(home) / "CURRENT", text)
+    (directory(home) / "CURRENT").write_text(text)
     index = store.open("books")
     assert index.info.warnings, "the only intact generation is used, with a warning"
     assert index.count() == 50
@@ -308,9 +300,13 @@ def test_nothing_is_published_when_chunks_collide(home: Path, store: EdgeStore) 
     assert store.open("books").count() == 50
 
 
+def _used(data: bytes) -> int:
+    """Return the position of a byte that is not zero."""
+    return next((at for at in (len(data) // 2, 0, len(data) - 1) if data[at]), len(data) // 2)
+
+
 def _flipped(data: bytes) -> bytes:
-    """Change one byte, which is not zero if possible."""
-    at = next((at for at in (len(data) // 2, 0, len(data) - 1) if data[at]), len(data) // 2)
+    at = _used(data)
     return data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
 
 
@@ -353,9 +349,14 @@ def cached_pages(path: Path) -> int:
 
 
 def _rot(path: Path) -> None:
-    """Change a byte as a damaged disk does: size and modification time stay."""
-    status = path.stat()
-    path.write_bytes(_flipped(path.read_bytes()))
+    """Change a byte as a damaged disk does: size and modification time stay.
+
+    The byte is changed in place: a thread that verifies the file must never see it empty.
+    """
+    status, data = path.stat(), path.read_bytes()
+    with path.open("r+b", buffering=0) as file:
+        file.seek(_used(data))
+        file.write(bytes([data[_used(data)] ^ 0xFF]))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
@@ -368,15 +369,67 @@ def large(home: Path, store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> Path
     return max(files(home), key=lambda path: path.stat().st_size)
 
 
+def test_damage_of_a_large_file_is_found_once_a_day(
+    home: Path, large: Path, monkeypatch: pytest.MonkeyPatch, digested: list[Path]
+) -> None:
+    reading = EdgeStore(home)
+    reading.open("books")
+    _rot(large)
+    reading.verify_open()  # not due yet
+    assert reading.open("books").count() == 50
+    earlier = time.time() - 2 * 86_400  # the clock was set back
+    monkeypatch.setattr("recto.stores.edge.layout.time.time", lambda: earlier)
+    reading.verify_open()
+    digested.clear()
+    for opened in (reading, EdgeStore(home)):
+        with pytest.raises(IndexDamaged, match=large.name):
+            opened.open("books")
+    assert large not in digested, "once found, the damage is known without digesting the file again"
+
+
+def test_the_verifier_ends_with_its_store(home: Path, large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recto.stores.edge._VERIFY_PAUSE", 0.01)
+    monkeypatch.setattr(layout, "VERIFIED_SECONDS", -1)
+    store: EdgeStore | None = EdgeStore(home, verify_later=True)
+    assert store is not None
+    store.open("books")
+    thread = store._verifying
+    assert thread is not None
+    _rot(large)
+
+    def is_noticed() -> bool:
+        assert store is not None
+        try:
+            return store.open("books").count() == 0
+        except IndexDamaged:
+            return True
+
+    wait_until(is_noticed, 60)
+    store = None
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def test_verify_digests_everything(home: Path, store: EdgeStore, large: Path) -> None:
     _rot(large)
-    EdgeStore(home).open("books")  # trusted
-    for check in (store.verify, store.open, EdgeStore(home).open):
-        with pytest.raises(IndexDamaged, match=large.name):
-            check("books")
+    EdgeStore(home).open("books")  # trusted for a day
+    with pytest.raises(IndexDamaged, match=large.name):
+        store.verify("books")
     _rot(large)  # the same byte again: the file is intact
     store.verify("books")
     assert EdgeStore(home).open("books").count() == 50
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "gen-000001.json"])
+def test_a_pipe_instead_of_a_file_does_not_block(home: Path, store: EdgeStore, name: str) -> None:
+    (directory(home) / name).unlink()
+    os.mkfifo(directory(home) / name)
+    if name == "CURRENT":
+        (warning,) = store.open("books").info.warnings
+        assert "is missing or damaged" in warning
+    else:
+        with pytest.raises(IndexDamaged):
+            store.open("books")
 
 
 def test_only_the_user_can_read_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

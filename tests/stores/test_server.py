@@ -252,7 +252,7 @@ def test_named_vectors_and_copies(store: ServerStore, other_client: QdrantClient
 
 def test_server_options_are_sent(qdrant: QdrantDouble, home: Path) -> None:
     disk: dict[str, Any] = {"on_disk_vectors": True, "on_disk_payload": True}
-    options = ServerOptions(3, 2, 1, quantization="int8", **disk)
+    options = ServerOptions(3, 2, 1, quantization="int8", tenant=True, **disk)
     store = ServerStore(ServerConnection(qdrant.url, QDRANT_KEY, print), home, options, None)
     publish(store, "books", [chunk(1)])
     writes = [request for request in qdrant.requests if request.method == "PUT"]
@@ -260,6 +260,9 @@ def test_server_options_are_sent(qdrant: QdrantDouble, home: Path) -> None:
     assert (body["shard_number"], body["replication_factor"], body["write_consistency_factor"]) == (3, 2, 1)
     assert (body["vectors"]["on_disk"], body["on_disk_payload"]) == (True, True)
     assert body["quantization_config"]["scalar"]["type"] == "int8"
+    indexes = [one.body for one in writes if one.path.endswith("/index")]
+    schemas = {body["field_name"]: body["field_schema"] for body in indexes}
+    assert schemas["book"]["is_tenant"]
     store.close()
 
 

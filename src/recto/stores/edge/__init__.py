@@ -6,14 +6,16 @@ import json
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+from weakref import ref
 
 from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
-from recto.errors import FormatMismatch, IndexDamaged, InvalidArgument
+from recto.errors import FormatMismatch, IndexDamaged, InvalidArgument, RectoError
 from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import Settings, check_collection_name
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 _DELETED = ".deleted-"
 _LARGEST_ALIASES = 1 << 20  # bytes
+_VERIFY_PAUSE = 300.0  # seconds between two looks at whether an index is due
 
 
 class _AliasFile(NamedTuple):
@@ -75,25 +78,52 @@ class _OpenGeneration:
 def open_edge(settings: Settings, _: Notify) -> EdgeStore:
     """Return the embedded store in RECTO_HOME."""
     return EdgeStore(
-        settings.home, close_at_exit=settings.close_at_exit, keep_generations=settings.keep_generations
+        settings.home,
+        close_at_exit=settings.close_at_exit,
+        verify_later=not settings.single_query,
+        keep_generations=settings.keep_generations,
     )
+
+
+def _keep_verifying(store: ref[EdgeStore]) -> None:
+    """Verify the open indexes of a store until the store is deleted."""
+    while True:
+        from random import random
+
+        time.sleep(_VERIFY_PAUSE * (0.5 + random()))  # noqa: S311 - so that not all workers verify at once
+        alive = store()
+        if alive is None:
+            return
+        alive.verify_open()
+        del alive  # a reference would keep the store alive during the next pause
 
 
 class EdgeStore:
     """Opens each generation once, and notices when a new one is published.
 
-    With `close_at_exit`, `close` keeps indexes open until the process ends. `keep_generations` earlier
-    generations are kept.
+    With `close_at_exit`, `close` keeps indexes open until the process ends. With `verify_later`, a thread
+    digests the files of large indexes once a day. `keep_generations` earlier generations are kept.
     """
 
     is_local = True
 
-    def __init__(self, home: Path, *, close_at_exit: bool = False, keep_generations: int = 1) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        close_at_exit: bool = False,
+        verify_later: bool = False,
+        keep_generations: int = 1,
+    ) -> None:
         self._home = home
         self._close_at_exit = close_at_exit
+        self._verify_later = verify_later
         self._keep_generations = keep_generations
+        self._verifying: threading.Thread | None = None
         self._aliases = _AliasFile(home / "aliases.json")
+        self._aliases_path = str(self._aliases.path)  # a string is faster to stat, at every search
         self._open: dict[str, _OpenGeneration] = {}
+        self._names: dict[str, tuple[FileState | None, str]] = {}
         self._opening = threading.Lock()
         self._process = os.getpid()
         self._parents_indexes: list[object] = []
@@ -114,7 +144,7 @@ class EdgeStore:
     def open(self, name: str) -> EdgeIndex:
         """Return the current generation of a collection or alias."""
         try:
-            collection = self._collection(name)
+            collection = self._resolve(name)
             opened = self._open.get(collection)
             if opened and opened.pointer == file_state(opened.path) and self._process == os.getpid():
                 return opened.index
@@ -246,6 +276,13 @@ class EdgeStore:
                 self._open.pop(collection, None)  # the next search opens an older generation
                 raise
 
+    def verify_open(self) -> None:
+        """Verify the open generations whose verification is due."""
+        for collection, opened in list(self._open.items()):
+            if self._directory(collection).verification_is_due(opened.name):
+                with suppress(RectoError, OSError):  # the next search reports the damage
+                    self.verify(collection)
+
     def version(self) -> str:
         """Return the name and version of the engine."""
         from recto.stores.edge.engine import engine_version
@@ -262,6 +299,14 @@ class EdgeStore:
 
     def _directory(self, collection: str) -> CollectionDirectory:
         return CollectionDirectory(self._home / "collections" / collection)
+
+    def _resolve(self, name: str) -> str:
+        """Return the collection behind a name; cached until the aliases change, for fast searches."""
+        aliases = file_state(self._aliases_path)
+        cached = self._names.get(name)
+        if cached is None or cached[0] != aliases:
+            cached = self._names[name] = (aliases, self._collection(name))
+        return cached[1]
 
     def _collection(self, name: str) -> str:
         """Return the name of the collection that a name or alias refers to."""
@@ -288,6 +333,10 @@ class EdgeStore:
             else:
                 name, index = opened.name, opened.index
             self._open[collection] = _OpenGeneration(path, pointer, name, index)
+            if self._verify_later and not self._verifying and directory.verified(name).exists():
+                thread = threading.Thread(target=_keep_verifying, args=(ref(self),), daemon=True)
+                self._verifying = thread
+                thread.start()
             return index
 
     def _load(self, collection: str, directory: CollectionDirectory) -> tuple[str, EdgeIndex]:

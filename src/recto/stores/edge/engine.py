@@ -39,6 +39,7 @@ _NOT_WRITABLE = re.compile(
 _FULL = re.compile(r"no space left|quota exceeded|os error (28|122)\b|file too large", re.IGNORECASE)
 _NOT_ENGINE_ERRORS = (RectoError, MemoryError, KeyboardInterrupt, SystemExit, GeneratorExit)
 _LARGEST_HOLES = 1 << 30  # bytes; the files of an index have fewer
+_COPY_DIRECTORIES = (None, "/dev/shm")  # noqa: S108 - the system's default for temporary files, then memory
 
 
 def engine_version() -> str:
@@ -235,14 +236,22 @@ def _check_memory(path: Path) -> None:
 
 
 def _load_copy(path: Path) -> edge.EdgeShard:
-    from tempfile import TemporaryDirectory
+    import tempfile
 
-    # An open shard does not need its directory.
-    with TemporaryDirectory(prefix="recto-", ignore_cleanup_errors=True) as directory:
-        copy = Path(directory, "index")
-        copy_tree(path, copy)
-        _check_memory(copy)
-        return edge.EdgeShard.load(str(copy))
+    failure: Exception | None = None
+    for parent in _COPY_DIRECTORIES:
+        if parent and not Path(parent).is_dir():
+            continue
+        copy = tempfile.mkdtemp(prefix="recto-", dir=parent)
+        try:
+            copy_tree(path, Path(copy, "index"))
+            _check_memory(Path(copy, "index"))
+            return edge.EdgeShard.load(str(Path(copy, "index")))
+        except Exception as error:  # noqa: BLE001 - the next directory may have room
+            failure = error
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)  # an open shard does not need its directory
+    raise failure or OSError("no space left for a copy of the index")
 
 
 def search_params(chunks: int) -> edge.SearchParams | None:

@@ -24,14 +24,15 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from recto._util.files import read_limited, replace_text, sync_directory
+from recto._util.files import VERIFIED_SECONDS, read_limited, replace_text, sync_directory
 from recto.errors import FormatMismatch, IndexDamaged, other_format
 from recto.settings import index_command
 from recto.types.index import Calibration, Fingerprint, GenerationInfo
@@ -53,6 +54,7 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _LONGEST_POINTER = 64  # bytes
 LARGEST_MANIFEST = 16 << 20
 """Bytes of a manifest or a calibration."""
+_DAMAGED = "damaged"  # after the size and time of a file that does not match its digest
 _GENERATION = re.compile(r"gen-(\d{6,})")
 MALFORMED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What reading a damaged manifest raises."""
@@ -158,16 +160,26 @@ class CollectionDirectory(NamedTuple):
         large = _large_files(directory, manifest)
         trusted = _read_verified(self.verified(name)) if large and not everything else {}
         for file, expected in manifest.files.items():
-            if file in large and trusted.get(file) == large[file]:
+            seen = trusted.get(file) if file in large else None
+            if seen == large.get(file, ()):
                 continue
-            if digest(directory / file) != expected:
-                _remove(self.verified(name))  # so that the next reader digests all files, too
+            damaged = [*large.get(file, ()), _DAMAGED]
+            if seen == damaged or digest(directory / file) != expected:
+                if file in large:  # so that the next search need not digest it again
+                    self._save_verified(name, {**large, file: damaged})
                 raise IndexDamaged(f"{directory / file} does not match the manifest")
         if trusted != large:
             self._save_verified(name, large)
         return manifest
 
-    def _save_verified(self, name: str, large: Mapping[str, list[int]]) -> None:
+    def verification_is_due(self, name: str) -> bool:
+        """Return whether the large files of a generation were digested more than a day ago."""
+        try:
+            return abs(time.time() - self.verified(name).stat().st_mtime) > VERIFIED_SECONDS
+        except OSError:
+            return False
+
+    def _save_verified(self, name: str, large: Mapping[str, Sequence[int | str]]) -> None:
         with suppress(OSError):  # without a writable home, the files are digested at every start
             replace_text(self.verified(name), json.dumps(large))
 

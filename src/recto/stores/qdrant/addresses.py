@@ -28,9 +28,9 @@ _VERSION = re.compile(r"v?\d+(?:\.[\dx]+)+|version-.*", re.IGNORECASE)
 _NUMBERED = re.compile(r"(module|chapter|part|unit|week|lesson|ch)[-_ ]?\d", re.IGNORECASE)
 _ONLY_NUMBERED = re.compile(r"(module|chapter|part|unit|week|lesson|ch)?[-_ ]?(\d{1,9})", re.IGNORECASE)
 _PAGE_FILE = re.compile(r"(.+)\.(?:mdx?|markdown|txt|pdf|html?|rst)", re.IGNORECASE | re.DOTALL)
-_SCHEME = re.compile(r"^(?:(?:https?|file)://[^/?#]*|[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
-_DRIVE = re.compile(r"[A-Za-z]:")
-_SEPARATOR = re.compile(r"[/\\]")
+_ADDRESS = re.compile(
+    r"(?:(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<host>[^/?#]*))?(?P<path>[^?#]*)", re.IGNORECASE
+)
 _ABSOLUTE = re.compile(r"file://|[/\\~]|[a-z]:[/\\]", re.IGNORECASE)
 _HOST = re.compile(r"^[^/?#]*://[^/?#]*")
 _DOCS = re.compile(r"(?<![^/])docs(?:/docs)*(?![^/?])")
@@ -51,19 +51,10 @@ def module_of(stored: str, address: str) -> tuple[str, tuple[str, ...]]:
     return name, tuple(dict.fromkeys(key for key in (key.strip().lower() for key in keys) if key))
 
 
+@lru_cache(maxsize=4096)
 def is_named(stored: str) -> bool:
     """Return whether a module's name is more than a number or a word like "docs"."""
     return bool(_from_name(stored))
-
-
-def is_file_name(name: str) -> bool:
-    """Return whether a text is the name of a page's file, without a directory."""
-    return bool(_PAGE_FILE.fullmatch(name)) and not _SEPARATOR.search(name)
-
-
-def is_path(address: str) -> bool:
-    """Return whether a text is a URL or a path with a directory."""
-    return bool(_SEPARATOR.search(address))
 
 
 def page_name(address: str) -> str:
@@ -137,7 +128,9 @@ def _parts(address: str) -> list[str]:
 
 
 def _split(address: str) -> list[str]:
-    """Return the directories of an address, then its page; the host of a web page is not one of them."""
-    path = re.split(r"[?#]", _SCHEME.sub("", address.strip()))[0]
-    parts = (unquote(part).strip() for part in _SEPARATOR.split(path))
-    return [part for part in parts if part.strip(".~") and not _DRIVE.fullmatch(part)]
+    match = _ADDRESS.match(address.strip())
+    if not match:
+        return []
+    host = "" if (match["scheme"] or "http").lower() in {"http", "https", "file"} else match["host"]
+    parts = (unquote(part).strip() for part in re.split(r"[/\\]", f"{host}/{match['path']}"))
+    return [part for part in parts if part and part.strip(".~") and not re.fullmatch(r"[A-Za-z]:", part)]

@@ -67,7 +67,7 @@ class ServerBuild:
             )
             if not self._in_place:
                 self.connection.write(create_collection, self.target, self.embedder, self.options)
-            prepare_fields(self.connection, self.target)
+            prepare_fields(self.connection, self.target, tenant=self.options.tenant)
             self._resources = resources.pop_all()
         return self
 

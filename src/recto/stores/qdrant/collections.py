@@ -71,10 +71,12 @@ def _quantization(name: str) -> models.ScalarQuantization | models.BinaryQuantiz
     return None
 
 
-def prepare_fields(connection: ServerConnection, collection: str) -> tuple[str, ...]:
+def prepare_fields(connection: ServerConnection, collection: str, *, tenant: bool = False) -> tuple[str, ...]:
     """Create the missing payload indexes of Recto's own fields."""
     fields: dict[str, Any] = dict.fromkeys(KEYWORD_FIELDS, models.PayloadSchemaType.KEYWORD)
     fields |= dict.fromkeys(INTEGER_FIELDS, models.PayloadSchemaType.INTEGER)
+    if tenant:
+        fields["book"] = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True)
     return create_missing_indexes(connection, collection, fields)
 
 

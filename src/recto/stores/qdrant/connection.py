@@ -62,6 +62,37 @@ class NodeUnavailable(TransientError):
     """A node does not answer; another one may."""
 
 
+class _ReadTries:
+    """Which node a read tries next, for how long, and when it gives up.
+
+    With several nodes, all tries together have a deadline. A collection that one node does not know is looked
+    for on all of them.
+    """
+
+    def __init__(self, order: Callable[[], list[Node]]) -> None:
+        self._order = order
+        self._nodes = order()
+        self._end = time.monotonic() + (_READ_DEADLINE if len(self._nodes) > 1 else math.inf)
+
+    def next(self) -> tuple[Node, float]:
+        """Return the next node and its time limit, which is shorter while other nodes are left."""
+        self._nodes = self._nodes or self._order()
+        node = self._nodes.pop(0)
+        limit = _READ_FAILOVER_SECONDS if self._nodes else _READ_SECONDS
+        return node, max(_LEAST_SECONDS, min(limit, self._end - time.monotonic()))
+
+    def pause(self, failures: int, error: Exception) -> float | None:
+        """Return the pause before the next try; give up if the server asks for a long one."""
+        if time.monotonic() >= self._end:
+            return None
+        if _can_fail_over(error, self._nodes):
+            return 0.0
+        if not isinstance(error, TransientError) or failures >= _READ_TRIES:
+            return None
+        pause = _pause(failures, error)
+        return pause if pause <= _READ_SECONDS else None
+
+
 class Node:
     """One address of a server, with its clients, and when it failed last."""
 
@@ -169,27 +200,8 @@ class ServerConnection:
         return await arun(self._read(), lambda node: call(node.async_client(), *args, **options))
 
     def _read(self) -> Steps[Any]:
-        """Try the nodes in turn; if there are several, all tries together have a deadline."""
-        nodes = self._order()
-        end = time.monotonic() + (_READ_DEADLINE if len(nodes) > 1 else math.inf)
-
-        def attempt() -> Steps[Any]:
-            nodes.extend([] if nodes else self._order())
-            node = nodes.pop(0)
-            limit = _READ_FAILOVER_SECONDS if nodes else _READ_SECONDS
-            return self._call(node, max(_LEAST_SECONDS, min(limit, end - time.monotonic())))
-
-        def backoff(failures: int, error: Exception) -> float | None:
-            if time.monotonic() >= end:
-                return None
-            if _can_fail_over(error, nodes):
-                return 0.0
-            if not isinstance(error, TransientError) or failures >= _READ_TRIES:
-                return None
-            pause = _pause(failures, error)
-            return pause if pause <= _READ_SECONDS else None  # the server may ask for a long one
-
-        return retried(attempt, backoff)
+        tries = _ReadTries(self._order)
+        return retried(lambda: self._call(*tries.next()), tries.pause)
 
     def scroll(self, collection: str, limit: int, **options: Any) -> Iterator[Any]:
         """Yield all points of a collection, or the ones that a filter in `options` selects."""

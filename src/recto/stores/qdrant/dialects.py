@@ -1,4 +1,4 @@
-"""Payload dialects: which payload field holds what in collections of other pipelines, and how to filter them.
+"""Payload dialects: which payload field holds what in collections of other pipelines.
 
 The names of known pipelines are data (`ALIASES`). A dialect names one payload field for each of Recto's
 fields; it is detected from a sample of points, or set by the user in a mapping file.
@@ -10,23 +10,15 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from recto._util.text import filter_keys, nearest
+from recto._util.text import nearest
 from recto.errors import ConfigurationError
-from recto.stores import filter_values, from_payload
-from recto.stores.qdrant.addresses import (
-    address_key,
-    is_file_name,
-    is_named,
-    is_path,
-    module_of,
-    page_name,
-    spellings,
-)
-from recto.types.search import HEADING_SEPARATOR, Chunk, Filters
+from recto.stores import from_payload
+from recto.stores.qdrant.addresses import is_named, module_of, page_name
+from recto.types.search import HEADING_SEPARATOR, Chunk
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
     "text": ("text", "content", "text_content", "chunk_text", "page_content"),
@@ -43,6 +35,10 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 """The names of each of Recto's fields in known pipelines, the most reliable first."""
 _FILE_ALIASES = ("file_path", "source_file", "doc_path", "full_path", "source", "file_name", "filename")
 _PREFIXES = ("", "metadata.", "source_metadata.")  # an alias may also be inside one of these objects
+_PATH = re.compile(r".*[/\\].*", re.DOTALL)
+_FILE_NAME = re.compile(r"[^/\\]+\.(?:mdx?|markdown|txt|pdf|html?|rst)", re.IGNORECASE)
+_SOURCES = {"page_url": (_PATH,), "page_title": (_FILE_NAME,), "file": (_PATH, _FILE_NAME)}
+"""What a value of `source` must look like to be used: it may also be a constant such as "website"."""
 _RECTO_TYPES: Mapping[str, type] = {
     **dict.fromkeys(
         ("text", "page_url", "page_key", "page_title", "module_name", "anchor", "content_hash", "source"), str
@@ -54,13 +50,6 @@ SAMPLE = 64
 """How many points are read to detect a dialect."""
 _WHOLE_NUMBER = re.compile(r"\+?(\d{1,9})(?:\.0*)?")
 _MAX_INDEX = 10**9  # a larger number is an id
-
-Stored = str | int
-"""A value of a module field."""
-FieldFilters = Mapping[str, Sequence[Stored]]
-"""The values that each payload field may have."""
-Convert = Callable[[Any], Any]
-"""Converts a value to the type of a field, or returns None if it is not usable."""
 
 
 def is_recto(payload: Mapping[str, Any]) -> bool:
@@ -85,14 +74,15 @@ def _label(value: Any) -> str | None:
     return (value.strip() or None) if isinstance(value, str) else None
 
 
-def _label_if(*tests: Callable[[str], bool]) -> Convert:
-    """Return a function that reads a label for which one of the tests is true."""
+def _module_name(value: Any) -> str | None:
+    """Read a module's name; not a number or a word like "Docs", because the page's address says more."""
+    name = _label(value)
+    return name if name and is_named(name) else None
 
-    def convert(value: Any) -> str | None:
-        label = _label(value)
-        return label if label and any(test(label) for test in tests) else None
 
-    return convert
+def _file_name(value: Any) -> str | None:
+    name = _label(value)
+    return name if name and _FILE_NAME.fullmatch(name) else None
 
 
 def _whole_number(value: Any) -> int | None:
@@ -113,20 +103,17 @@ def _headings(value: Any) -> tuple[str, ...] | None:
     return tuple(heading for item in named if (heading := _label(item))) or None
 
 
+Convert = Callable[[Any], Any]
+"""Converts a value to the type of a field, or returns None if it is not usable."""
 _CONVERT: Mapping[str, Convert] = {
     "text": _joined_text,
     "page_url": _label,
     "page_title": _label,
-    "module": _label_if(is_named),  # of a number or a word like "Docs", the page's address says more
+    "module": _module_name,
     "section": _headings,
     "chunk_index": _whole_number,
     "total_chunks": _whole_number,
 }
-_CONVERT_SOURCE: Mapping[str, Convert] = {
-    "page_url": _label_if(is_path),
-    "page_title": _label_if(is_file_name),
-}
-"""For the field `source`, which may also be a constant such as "website"."""
 
 
 def _paths(aliases: Iterable[str]) -> Iterator[str]:
@@ -143,22 +130,19 @@ def value_at(payload: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _read(payload: Mapping[str, Any], path: str, canonical: str, convert: Convert | None = None) -> Any:
-    """Return the usable value of one of Recto's fields at a path, or None."""
+def _read(payload: Mapping[str, Any], path: str, canonical: str, convert: Convert) -> Any:
+    """Return the usable value at a path, or None."""
     value = value_at(payload, path)
-    if path.rpartition(".")[2] == "source" and canonical in _CONVERT_SOURCE:
-        value = _CONVERT_SOURCE[canonical](value)
-    return (convert or _CONVERT[canonical])(value)
+    if path.rpartition(".")[2] == "source" and canonical in _SOURCES:
+        name = _label(value) or ""
+        if not any(form.fullmatch(name) for form in _SOURCES[canonical]):
+            return None
+    return convert(value)
 
 
-def _file(payload: Mapping[str, Any]) -> str | None:
-    """Return the path or the name of a page's file."""
-    of_source = _label_if(is_path, is_file_name)
-    for path in _paths(_FILE_ALIASES):
-        convert = of_source if path.endswith("source") else _label
-        if name := convert(value_at(payload, path)):
-            return str(name)
-    return None
+def _first(payload: Mapping[str, Any], paths: Iterable[str], canonical: str, convert: Convert) -> Any:
+    values = (_read(payload, path, canonical, convert) for path in paths)
+    return next((value for value in values if value is not None), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +150,7 @@ class Dialect:
     """The payload field of each of Recto's fields: a dotted path, or an empty string if there is none.
 
     `partial` lists the fields that some points do not have; a filter on them would miss these points.
+    `modules` are other names for modules, by the names that the collection has for them.
     """
 
     name: str
@@ -177,6 +162,7 @@ class Dialect:
     chunk_index: str = ""
     total_chunks: str = ""
     partial: tuple[str, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict)
 
     def read(self, id: str | int, payload: Mapping[str, Any]) -> Chunk:
         """Read a payload: this dialect's fields first, then all known aliases, then defaults."""
@@ -184,13 +170,12 @@ class Dialect:
             return from_payload(str(id), dict(payload))
 
         def first(canonical: str, convert: Convert | None = None) -> Any:
-            paths = filter(None, (self.path(canonical), *_paths(ALIASES[canonical])))
-            values = (_read(payload, path, canonical, convert) for path in paths)
-            return next((value for value in values if value is not None), None)
+            paths = (self.path(canonical), *_paths(ALIASES[canonical]))
+            return _first(payload, filter(None, paths), canonical, convert or _CONVERT[canonical])
 
         text, headings, chunk_index = first("text") or "", first("section") or (), first("chunk_index") or 0
-        page_url = first("page_url") or first("page_title", _label_if(is_file_name)) or ""
-        module, keys = module_of(first("module") or first("module", _label) or "", page_url)
+        page_url = first("page_url") or first("page_title", _file_name) or ""
+        module, keys = self.module_of(first("module") or first("module", _label) or "", page_url)
         return Chunk(
             id=str(id),
             text=text,
@@ -206,8 +191,14 @@ class Dialect:
             end_line=0,
             content_hash=_label(payload.get("content_hash"))
             or hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),
-            source=_file(payload) or page_url,
+            source=_first(payload, _paths(_FILE_ALIASES), "file", _label) or page_url,
         )
+
+    def module_of(self, stored: str, address: str) -> tuple[str, tuple[str, ...]]:
+        """Return a page's module and all its names, with the names that `modules` gives."""
+        name, keys = module_of(stored, address)
+        alias = next((self.modules[key] for key in keys if key in self.modules), "")
+        return (alias, tuple(dict.fromkeys((alias.lower(), *keys)))) if alias else (name, keys)
 
     def path(self, canonical: str) -> str:
         """Return the payload field of one of Recto's fields, or an empty string."""
@@ -237,16 +228,25 @@ def detect(payloads: Sequence[Mapping[str, Any]]) -> Dialect:
         return RECTO
     chosen: dict[str, Any] = {}
     partial: list[str] = []
-    for canonical, aliases in ALIASES.items():
+    for canonical, convert in _CONVERT.items():
         counts = {
-            path: sum(_read(payload, path, canonical) is not None for payload in sample)
-            for path in _paths(aliases)
+            path: sum(_read(payload, path, canonical, convert) is not None for payload in sample)
+            for path in _paths(ALIASES[canonical])
         }
         best = max(counts, key=counts.__getitem__)  # of several, the first, which is the most reliable one
         if counts[best]:
             chosen[canonical] = best
             partial.extend([canonical] if counts[best] < len(sample) else [])
     return Dialect("detected", **chosen, partial=tuple(partial))
+
+
+def choose(configured: Dialect | None, payloads: Sequence[Mapping[str, Any]], *, is_own: bool) -> Dialect:
+    """Return the dialect that the user set; if that names no fields, Recto's own, or the detected fields."""
+    if configured is not None and any(configured.path(name) for name in ALIASES):
+        return configured
+    if is_own:
+        return RECTO
+    return replace(detect(payloads), modules=configured.modules if configured else {})
 
 
 def load_dialect(path: Path) -> Dialect:
@@ -264,6 +264,7 @@ def load_dialect(path: Path) -> Dialect:
             hint="Write a JSON or TOML file like "
             '{"text": "body", "page_url": "meta.link", "page_title": "meta.title", "module": "chapter"}; '
             f"its keys are {', '.join(ALIASES)}, its values are payload fields. "
+            'Its "modules" can give modules other names, such as {"module-2": "simulation"}. '
             "Leave RECTO_DIALECT unset to have the fields detected.",
         ) from error
 
@@ -272,67 +273,17 @@ def _parse_mapping(mapping: object, name: str) -> Dialect:
     """Check every entry of a mapping file; raise `ValueError` if one cannot be used."""
     if not isinstance(mapping, dict) or not set(mapping) - {"name"}:
         raise ValueError("it maps no field")
+    modules = mapping.pop("modules", {})
     if unknown := sorted(set(mapping) - {*ALIASES, "name"}):
         near = nearest(unknown[0], ALIASES)
         raise ValueError(f"unknown key {unknown[0]!r}" + (f", did you mean {near!r}?" if near else ""))
     for key, value in mapping.items():
         if not isinstance(value, str) or not all(part.strip() for part in value.split(".")):
             raise ValueError(f"{key!r} must name a payload field, not {value!r}")
-    return replace(Dialect(name), **{key: value.strip() for key, value in mapping.items()})
-
-
-def field_filters(
-    dialect: Dialect, filters: Filters, stored: Mapping[str, Sequence[Stored]]
-) -> FieldFilters | None:
-    """Return the values that payload fields may have, or None if the client must filter with `matches`.
-
-    `stored` is the result of `stored_modules`. If it does not have the name of a module, the collection may
-    store an unexpected value for it, and a filter on the server would miss these points.
-    """
-    if dialect == RECTO:
-        return filter_values(filters)
-    if filters.language is not None or filters.versions or filters.locales:
-        return None  # only Recto's own payloads have them
-    fields: dict[str, Sequence[Stored]] = {}
-    if filters.modules:
-        names = filter_keys(filters.modules)
-        if not dialect.module or "module" in dialect.partial or not all(name in stored for name in names):
-            return None
-        fields[dialect.module] = list(dict.fromkeys(value for name in names for value in stored[name]))
-    if filters.page_url is not None:
-        if not dialect.page_url or "page_url" in dialect.partial or dialect.page_url in fields:
-            return None
-        fields[dialect.page_url] = spellings(filters.page_url.strip())
-    return fields
-
-
-def stored_modules(
-    dialect: Dialect, payloads: Sequence[Mapping[str, Any]], values: Iterable[Stored] = ()
-) -> dict[str, tuple[Stored, ...]]:
-    """Map the names of modules to the stored values of the module field; a facet has the `values`.
-
-    A name that only some of the points with a value have is left out, because no value selects just these
-    points.
-    """
-    shared: dict[Stored, set[str]] = {}
-    ambiguous: set[str] = set()
-    for payload in payloads if dialect.module else ():
-        value, keys = value_at(payload, dialect.module), set(dialect.read("", payload).module_keys)
-        others = shared.setdefault(value, keys) if isinstance(value, str | int) else set()
-        ambiguous |= others ^ keys
-        others &= keys
-    for value in values:
-        shared.setdefault(value, set(module_of(str(value), "")[1]))
-    modules: dict[str, tuple[Stored, ...]] = {}
-    for value, keys in shared.items():
-        modules.update({key: (*modules.get(key, ()), value) for key in sorted(keys - ambiguous)})
-    return modules
-
-
-def matches(chunk: Chunk, filters: Filters) -> bool:
-    """Return whether a chunk matches the filters, by any name of its module and any spelling of its page."""
-    if filters.modules and not set(filter_keys(filters.modules)) & set(chunk.module_keys):
-        return False
-    if not filters.in_edition(chunk):
-        return False
-    return filters.page_url is None or address_key(chunk.page_url) == address_key(filters.page_url)
+    if not isinstance(modules, dict) or not all(
+        isinstance(module, str) and module.strip() for module in (*modules, *modules.values())
+    ):
+        raise ValueError("'modules' must map names to names")
+    fields = {key: value.strip() for key, value in mapping.items()}
+    lowered = {stored.strip().lower(): module.strip() for stored, module in modules.items()}
+    return replace(Dialect(name), **fields, modules=lowered)

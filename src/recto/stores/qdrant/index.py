@@ -23,16 +23,14 @@ from recto.stores.qdrant.collections import (
     read_vectors,
 )
 from recto.stores.qdrant.connection import IndexRequired, ServerConnection
-from recto.stores.qdrant.dialects import (
-    RECTO,
-    SAMPLE,
-    Dialect,
+from recto.stores.qdrant.dialects import RECTO, SAMPLE, Dialect, choose
+from recto.stores.qdrant.filters import (
     FieldFilters,
     Stored,
-    detect,
     field_filters,
     matches,
     stored_modules,
+    to_server_filter,
 )
 from recto.types.index import Candidates, IndexInfo, IndexQuery, PayloadSchema, SparseVector
 from recto.types.search import NO_FILTERS, Chunk, Filters, Vector
@@ -148,12 +146,10 @@ def open_index(
     fingerprint, calibration = read_fingerprint(config)
     is_own = fingerprint is not None
     sample = []
-    if is_own:
-        dialect = dialect or RECTO
-    else:
+    if not is_own:
         points, _ = connection.read(QdrantClient.scroll, physical, limit=SAMPLE, with_payload=True)
         sample = [point.payload or {} for point in points]
-        dialect = dialect or detect(sample)
+    dialect = choose(dialect, sample, is_own=is_own)
     modules: list[Stored] = []
     if not is_own and dialect.module in (collection.payload_schema or {}):
         field = dialect.module
@@ -242,7 +238,7 @@ class ServerIndex:
         self._check_lexical(queries)
         conditions = self._conditions(filters)
         if conditions is not None and self.schema.is_own:
-            batches = self._candidate_requests(queries, limit, _to_server_filter(conditions), limit)
+            batches = self._candidate_requests(queries, limit, to_server_filter(conditions), limit)
             with suppress(IndexRequired):
                 requests = list(chain(*batches))
                 read, name = self.connection.aread, self.schema.collection
@@ -329,7 +325,7 @@ class ServerIndex:
         conditions = self._conditions(filters)
         if conditions is not None:
             try:
-                return search(_to_server_filter(conditions), False)
+                return search(to_server_filter(conditions), False)
             except IndexRequired as error:
                 self._unindexed.add(error.field)
                 self._warn(
@@ -400,19 +396,6 @@ class ServerIndex:
     def _check_lexical(self, queries: Sequence[IndexQuery]) -> None:
         if not self.schema.lexical and any(query.lexical is not None for query in queries):
             raise no_lexical_vectors(self.info)
-
-
-def _to_server_filter(fields: FieldFilters) -> models.Filter | None:
-    """Return the server's filter; a condition compares either strings or numbers."""
-
-    def any_of(field: str, values: Sequence[Stored]) -> models.Filter:
-        words = [value for value in values if isinstance(value, str)]
-        numbers = [value for value in values if isinstance(value, int)]
-        either = [models.MatchAny(any=words)] if words or not numbers else []
-        either += [models.MatchAny(any=numbers)] if numbers else []
-        return models.Filter(should=[models.FieldCondition(key=field, match=match) for match in either])
-
-    return models.Filter(must=[any_of(*condition) for condition in fields.items()]) if fields else None
 
 
 def payload_schema(schema: CollectionSchema) -> PayloadSchema:
