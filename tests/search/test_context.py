@@ -351,7 +351,7 @@ def test_a_long_introduced_chunk_does_not_displace_other_hits(retriever: Retriev
         if sizes[lead_in.id] + sizes[introduced.id] <= budget / 4:
             continue
         tried += 1
-        chosen = chunk_ids(context_of(retriever, [Hit(1.0, lead_in, 0.9), Hit(0.9, other, 0.8)], budget))
+        chosen = chunk_ids(context_of(retriever, [Hit(1.0, lead_in, 0.9), Hit(1.0, other, 0.9)], budget))
         assert {lead_in.id, other.id} <= set(chosen)
         assert introduced.id not in chosen
     assert tried

@@ -6,7 +6,7 @@ import os
 import posixpath
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -27,7 +27,7 @@ from recto.book.sources.directory import (
     module_titles,
 )
 from recto.book.sources.docusaurus import DocusaurusSite
-from recto.book.sources.docusaurus.config import CONFIG_FILES
+from recto.book.sources.docusaurus.config import CONFIG_FILES, DocusaurusConfig
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
 from recto.book.sources.hugo import HugoSite
 from recto.book.sources.includes import Includes
@@ -51,7 +51,7 @@ from recto.book.sources.sphinx import JupyterBookSite, MystSite, SphinxSite
 from recto.book.sources.summary import D2lBookSite, GitBookSite, MdBookSite, NextraSite
 from recto.book.sources.vite import StarlightSite, VitePressSite
 from recto.book.sources.volume import VolumeSource, open_volume
-from recto.errors import InvalidArgument, InvalidOption
+from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
 from recto.types.book import BookInfo, Failure, Page
 
 SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
@@ -91,6 +91,7 @@ _HEAD = 1 << 14  # characters of a page that are searched for front matter
 _PATH_HINT = "Pass the directory that holds the pages of the book."
 _HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 _NOT_PAGES = frozenset({"404", "search", "genindex", "py-modindex", "print", "toc", "modindex"})
+_MOST_FILES = 100_000  # that are looked at to find out whether a directory is a built site
 
 
 def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> BookTree | VolumeSource:
@@ -322,9 +323,20 @@ class MarkdownTree(BookTree):
         super().__init__([directory], name, location, notes)
         if all(name.startswith(_DOCS) for _, name in self._files):  # as in a site, `docs` is not a module
             rules.book_file = replace(book_file, module_root=_DOCS)
-        title = book_file.options.title or directory.index_title(rules.book_file.module_root.rstrip("/"))
-        is_of_page = not book_file.options.title and title.lower() in _PAGE_TITLES
-        self.info = BookInfo("" if is_of_page else title)
+        self._name_book(site, directory, rules.book_file)
+
+    def _name_book(self, site: Path | None, directory: PageDirectory, book_file: BookFile) -> None:
+        """Set title and logo as the site's configuration states them; else the first page gives the title."""
+        title, logo = book_file.options.title, ""
+        if site is not None:
+            file = next(site / name for name in CONFIG_FILES if (site / name).is_file())
+            with suppress(ConfigurationError):  # the configuration cannot be read
+                config = DocusaurusConfig(file, book_file.options)
+                title, logo = title or config.title(), config.logo()
+        if not title:
+            title = directory.index_title(book_file.module_root.rstrip("/"))
+            title = "" if title.lower() in _PAGE_TITLES else title
+        self.info = BookInfo(title, logo)
 
 
 class _PlainRules(SiteRules):
@@ -373,10 +385,17 @@ def _is_site(folder: Path) -> bool:
 
 def _is_built_site(location: Path) -> bool:
     """Return whether a directory has HTML files, and no page in another format."""
-    html, has_index = False, any((location / f"index{suffix}").is_file() for suffix in _HTML_SUFFIXES)
+    html, files, has_index = (
+        False,
+        0,
+        any((location / f"index{suffix}").is_file() for suffix in _HTML_SUFFIXES),
+    )
     for folder, folders, names in os.walk(location) if location.is_dir() else ():
         folders[:] = [name for name in folders if not name.startswith((".", "_")) and name != "node_modules"]
         for name in names:
+            files += 1
+            if files > _MOST_FILES:
+                return False
             format = format_of(name)
             is_download = has_index and format is not None and format.split is not None
             if format is not None and not is_download and not name.lower().startswith("readme"):

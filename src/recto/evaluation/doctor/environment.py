@@ -32,6 +32,7 @@ from recto.protocols import (
 from recto.settings import (
     BUILT_IN_MODEL,
     BUILT_IN_MODELS,
+    CLOUD_VARIABLES,
     Settings,
     index_command,
     load_settings,
@@ -153,10 +154,25 @@ def settings_files(context: DoctorContext) -> Iterator[Finding]:
 
 
 def configuration(context: DoctorContext) -> Iterator[Finding]:
-    """Load the settings, and say which parts they choose."""
+    """Load the settings, and say which parts they choose and why."""
     settings = context.settings = load_settings(context.environment, context.directory)
     model = f" ({settings.model})" if settings.model else ""
-    yield ok(f"{settings.embedder} embedder{model}, {settings.store} store")
+    yield ok(
+        f"{settings.embedder} embedder{model}, {settings.store} store, because {_reason(settings.variables)}"
+    )
+
+
+def _reason(variables: Mapping[str, str]) -> str:
+    chosen = [f"{name}={variables[name]}" for name in ("RECTO_EMBEDDER", "RECTO_STORE") if name in variables]
+    profile = variables.get("RECTO_PROFILE", "auto").lower()
+    cloud = [name for name in CLOUD_VARIABLES if name in variables]
+    if profile != "auto":
+        reason = f"RECTO_PROFILE={profile}"
+    elif cloud:
+        reason = f"{' and '.join(cloud)} {'is' if len(cloud) == 1 else 'are'} set"
+    else:
+        reason = f"none of {', '.join(CLOUD_VARIABLES)} is set"
+    return " and ".join([*chosen, reason])
 
 
 def home(_context: DoctorContext, settings: Settings) -> Iterator[Finding]:
