@@ -142,7 +142,7 @@ client.related("text", { question: null }).catch((error: RectoError) => error.re
 // @ts-expect-error: not a mode
 client.search("soil", { mode: "best" });
 // @ts-expect-error: not a field of /v1/related
-client.related("text", { min_score: 1 });
+client.related("text", { group_by: "page" });
 // @ts-expect-error: a response has no such field
 found.questions;
 // @ts-expect-error: a query is text
