@@ -209,8 +209,8 @@ def test_haystack(retriever: Retriever, sample_home: Path, monkeypatch: pytest.M
         assert [document.meta[field] for document in documents] == expected
     assert component.run("sensors", lang="de") == component.run("sensors", version="2.0") == {"documents": []}
     data = component.to_dict()
-    given = {"collection": retriever.collection, "top_k": 2, "module": ["simulation"], "mode": "hybrid"}
-    assert data["init_parameters"] == given | dict.fromkeys(("url", "section_tokens", "lang", "version"))
+    given = {"collection": retriever.collection, "top_k": 2, "module": ["simulation"]}
+    assert data["init_parameters"] == given
     assert made.from_dict(data).to_dict() == data
     text = haystack_pipeline(component).dumps()
     with pytest.raises(DeserializationError):

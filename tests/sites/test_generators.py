@@ -90,7 +90,7 @@ def test_a_book_is_read_as_published(generator: str, tmp_path: Path, request: py
     assert not leftovers(text)
     assert "Not published" not in text
     assert [expected for expected in book.texts if expected not in text] == []
-    assert getattr(open_book(site, SiteOptions(generator=generator)), "title", "") == "Lights"
+    assert open_book(site, SiteOptions(generator=generator)).info.title == "Lights"
 
 
 _NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading

@@ -32,6 +32,8 @@ class RectoHaystackRetriever:
         self._options, unknown = split_options(options)
         if unknown:
             raise TypeError(f"unknown options: {', '.join(sorted(unknown))}")
+        if isinstance(self._options.get("module"), tuple):  # a serialized pipeline has only lists
+            self._options["module"] = list(self._options["module"])
         self._client = CollectionClient(collection, retriever)
         for name in OPTION_NAMES:
             component.set_input_type(self, name, Any, None)
