@@ -12,7 +12,6 @@ import click
 
 from recto.errors import InvalidArgument
 from recto.search.query import FLAGS, check_top_k, make_options, make_request
-from recto.settings import check_collection_name
 from recto.types.request import OPTIONS, Option, options_of
 from recto.types.search import MODES, GroupBy, Mode
 
@@ -56,6 +55,8 @@ def collection_option(
     """Return an option that takes the name of a collection."""
 
     def check(_context: click.Context, _parameter: click.Parameter, name: str | None) -> str | None:
+        from recto.settings import check_collection_name  # not at the top, because it slows `--help` down
+
         return None if name is None else check_collection_name(name, flag)
 
     return value_option(flag, "NAME", help, default, callback=check)
