@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ class ServiceClient(NamedTuple):
     sdk: Any = None
 
 
-class ServiceEmbedder:
+class ServiceEmbedder(ABC):
     """Calls a service in batches: queries fail fast, documents are retried with backoff.
 
     A subclass connects to the service (`_connect`) and embeds one batch (`_embed_batch`).
@@ -54,9 +55,9 @@ class ServiceEmbedder:
         self._async_connections = ClientPerLoop(partial(self._connect, is_async=True))
 
     @property
+    @abstractmethod
     def query_seconds(self) -> float:
         """The seconds in which a call for queries must return."""
-        raise NotImplementedError
 
     def warm_up(self) -> None:
         """Import the HTTP client."""
@@ -96,15 +97,15 @@ class ServiceEmbedder:
         self.warm_up()
         return self._run(self._embed_documents(texts, progress))
 
+    @abstractmethod
     def _connect(self, *, is_async: bool = False) -> ServiceClient:
         """Open a client."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _embed_batch(self, texts: Sequence[str], kind: int, deadline: float) -> Steps[list[Vector]]:
         """Embed at most `batch_size` texts."""
-        raise NotImplementedError
 
-    def _wait_for_turn(self, texts: Sequence[str]) -> None:
+    def _wait_for_turn(self, texts: Sequence[str]) -> None:  # noqa: B027 - not every service needs it
         """Wait until documents may be sent."""
 
     def _batches(self, texts: Sequence[str]) -> Iterator[Sequence[str]]:

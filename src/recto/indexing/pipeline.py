@@ -7,6 +7,7 @@ grow with the book. An error of a stage is raised once, in the thread of the cal
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from queue import Empty, Queue
@@ -31,7 +32,7 @@ class Stopped(BaseException):
     """The caller has left, so a producer has to end; not an `Exception`, so that no handler takes it."""
 
 
-class _Stage(Generic[Item]):
+class _Stage(ABC, Generic[Item]):
     """A thread with a queue of items, in which None is the end."""
 
     def __init__(self, name: str, limit: int) -> None:
@@ -45,8 +46,9 @@ class _Stage(Generic[Item]):
         self._thread.start()
         return self
 
+    @abstractmethod
     def _run(self) -> None:
-        raise NotImplementedError
+        """Do the work of the thread, until the queue ends."""
 
     def _raise_error(self) -> None:
         if self._error is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from asyncio import gather, to_thread
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from operator import methodcaller
@@ -142,7 +142,7 @@ async def _search(service: SearchService, body: models.SearchBody) -> tuple[Resp
         data = _to_dict(service, results[0], "search" if body.log else None, html=body.html)
         return respond(data), results[0][0]
 
-    return await _find(service, body, convert, "search", body.query)
+    return await _find(service, body, [body.query], convert)
 
 
 @v1_router.post("/related", response_model=models.RelatedResponseModel)
@@ -154,7 +154,20 @@ async def related(body: models.RelatedBody, service: Service) -> Response:
         is_asked = body.log and body.question is not None and body.question.strip()
         return respond(_to_dict(service, results[0], "related" if is_asked else None, html=body.html))
 
-    return await _find(service, body, convert, "related", body.selection, body.question)
+    options = body.options()
+
+    async def arelated(retriever: Retriever) -> list[SearchResponse]:
+        return [await retriever.arelated(body.selection, body.question, **options)]
+
+    current_request().charge(options["top_k"] // _CHARGED_RESULTS)
+    return await service.find(
+        service.name(body.collection),
+        [body.selection],
+        options["mode"],
+        convert,
+        lambda retriever: [retriever.related(body.selection, body.question, **options)],
+        arelated,
+    )
 
 
 @v1_router.post("/batch", response_model=models.BatchResponseModel)
@@ -166,8 +179,7 @@ async def batch(body: models.BatchBody, service: Service) -> Response:
         return respond({"responses": [_to_dict(service, result, via) for result in results]})
 
     _check_batch(body)
-    count = len(body.queries)
-    return await _find(service, body, convert, "search_batch", body.queries, count=count)
+    return await _find(service, body, body.queries, convert)
 
 
 @v1_router.post("/click", **_REPORTED)
@@ -389,16 +401,20 @@ def _check_batch(body: models.BatchBody) -> None:
 
 async def _find(
     service: SearchService,
-    body: models.SearchParameters,
+    body: models.SearchBody | models.BatchBody,
+    queries: Sequence[str],
     convert: Callable[[list[MarkedResponse]], Result],
-    method: str,
-    *arguments: Any,
-    count: int = 1,
 ) -> Result:
-    """Search for `count` texts, the first of which the rate limit has counted already."""
     options = body.options()
-    current_request().charge(count - 1 + count * options["top_k"] // _CHARGED_RESULTS)
-    return await service.find(service.name(body.collection), convert, method, *arguments, **options)
+    current_request().charge(len(queries) * options["top_k"] // _CHARGED_RESULTS)
+    return await service.find(
+        service.name(body.collection),
+        queries,
+        options["mode"],
+        convert,
+        lambda retriever: retriever.search_batch(queries, **options),
+        lambda retriever: retriever.asearch_batch(queries, **options),
+    )
 
 
 health_router = APIRouter(route_class=StrictRoute, tags=["health"])

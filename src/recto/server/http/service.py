@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar
 
 from recto._util.retry import redacted
 from recto.api import open_collection, open_embedder, open_store
@@ -31,8 +31,8 @@ from recto.server.http.monitoring import Metrics, Readiness
 from recto.server.limits import Refusal, Refused, current_request
 from recto.settings import Settings
 from recto.types.index import IndexInfo, StoreProblem
-from recto.types.request import SearchOptions, SearchRequest
-from recto.types.search import SearchResponse
+from recto.types.request import SearchRequest
+from recto.types.search import Mode, SearchResponse
 
 _ADDRESS = re.compile(r"https?://\S+")
 
@@ -164,61 +164,51 @@ class SearchService:
 
     async def search(self, name: str, request: SearchRequest) -> SearchResponse:
         """Search one collection."""
-        response: SearchResponse = await self._call(name, "search", request)
-        return response
+        if self._awaited:
+            return await self._await(name, request.mode, lambda retriever: retriever.asearch(request))
+        return await self.run(name, lambda retriever: retriever.search(request))
 
     async def context(self, name: str, request: SearchRequest, max_tokens: int) -> Context:
         """Return the sections of a collection for a question."""
-        context: Context = await self._call(name, "context", request, max_tokens)
-        return context
+        if self._awaited:
+            return await self._await(
+                name, request.mode, lambda retriever: retriever.acontext(request, max_tokens)
+            )
+        return await self.run(name, lambda retriever: retriever.context(request, max_tokens))
 
     async def find(
         self,
         name: str,
+        texts: Sequence[str],
+        mode: Mode,
         convert: Callable[[list[MarkedResponse]], Result],
-        method: str,
-        *arguments: Any,
-        **options: Unpack[SearchOptions],
+        call: Callable[[Retriever], list[SearchResponse]],
+        acall: Callable[[Retriever], Awaitable[list[SearchResponse]]],
     ) -> Result:
-        """Search with a method of the retriever that returns one response or several.
+        """Search for texts in a thread with `call`, or with awaited engines and `acall`.
 
-        `convert` gets the responses with the query words to mark, and runs in a thread.
+        `convert` gets the responses with the query words to mark, and runs in a thread, too.
         """
-        is_lexical = options["mode"] == "lexical"
-        if is_lexical and await self.run(name, lambda retriever: retriever.analyze("lexical")) is None:
-            raise InvalidArgument(
-                "This collection has no lexical vectors", hint='Use the mode "hybrid" or "dense".'
-            )
+        current_request().charge(len(texts) - 1)  # the first is counted already, long ones by their bytes
 
-        def finish(retriever: Retriever, found: SearchResponse | list[SearchResponse]) -> Result:
-            responses = found if isinstance(found, list) else [found]
+        def check(retriever: Retriever) -> None:
+            if mode == "lexical" and retriever.analyze(mode) is None:
+                raise InvalidArgument(
+                    "This collection has no lexical vectors", hint='Use the mode "hybrid" or "dense".'
+                )
+
+        def with_words(retriever: Retriever, responses: list[SearchResponse]) -> Result:
             return convert([(response, response_words(retriever, response)) for response in responses])
 
-        result: Result = await self._call(
-            name, method, *arguments, finish=finish, embeds=not is_lexical, **options
-        )
-        return result
+        def search(retriever: Retriever) -> Result:
+            check(retriever)
+            return with_words(retriever, call(retriever))
 
-    async def _call(
-        self,
-        name: str,
-        method: str,
-        *arguments: Any,
-        finish: Callable[[Retriever, Any], Any] = lambda _, found: found,
-        embeds: bool = True,
-        **options: Any,
-    ) -> Any:
-        """Call a method of a retriever, which `embeds` a query or not, and then `finish` with its result.
+        async def asearch(retriever: Retriever) -> Result:
+            await asyncio.to_thread(check, retriever)
+            return await self.in_thread(partial(with_words, retriever), await acall(retriever))
 
-        Both run in one thread; if the embedder is a service, the method is awaited without a thread.
-        """
-        retriever = self.retriever(name)
-        if not self._awaited:
-            search = partial(getattr(retriever, method), *arguments, **options)
-            return await self.run(name, lambda retriever: finish(retriever, search()))
-        with self._guarded(name, embeds=embeds):
-            found = await getattr(retriever, f"a{method}")(*arguments, **options)
-            return await self._in_thread(partial(finish, retriever), found)
+        return await (self._await(name, mode, asearch) if self._awaited else self.run(name, search))
 
     async def outline(self, name: str) -> Outline:
         """Return the pages of a collection; cached for each generation."""
@@ -236,12 +226,17 @@ class SearchService:
     async def run(self, name: str, call: Callable[[Retriever], Result]) -> Result:
         """Call a retriever in a thread of the pool."""
         with self._guarded(name):
-            return await self._in_thread(call, self.retriever(name))
+            return await self.in_thread(call, self.retriever(name))
 
-    async def _in_thread(self, call: Callable[[Argument], Result], argument: Argument) -> Result:
+    async def in_thread(self, call: Callable[[Argument], Result], argument: Argument) -> Result:
         """Call a function in a thread of the pool; a cancelled request that still waits for one gets none."""
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._pool, context.run, call, argument)
+
+    async def _await(self, name: str, mode: Mode, call: Callable[[Retriever], Awaitable[Result]]) -> Result:
+        """Await a retriever, without a thread for each query."""
+        with self._guarded(name, embeds=mode != "lexical"):
+            return await call(self.retriever(name))
 
     @contextmanager
     def _guarded(self, name: str, *, embeds: bool = False) -> Iterator[None]:
