@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from recto.errors import InvalidArgument
 from recto.search.query import make_options, make_request
+from recto.search.retriever import Retriever
 from recto.types.request import OPTIONS, SearchOptions, SearchRequest, options_of
 from recto.types.search import HIT_FIELDS, Filters
 
@@ -117,3 +118,10 @@ def test_the_http_models_have_the_options(operation: Any) -> None:
     model = bodies[operation]
     names = {option.name for option in options_of("http", operation)}
     assert names <= set(model.model_fields)
+
+
+def test_related_chunks_are_not_grouped(retriever: Retriever) -> None:
+    for options in ({"group_by": "page"}, {"section_tokens": 200}):
+        given: Any = options
+        with pytest.raises(InvalidArgument, match="does not support group_by and section_tokens"):
+            retriever.related("A node is a process.", **given)

@@ -375,7 +375,7 @@ def _ranked_chunks(request: SearchRequest) -> int:
 def _more(request: SearchRequest) -> SearchRequest:
     """Return the request for a selected text: some of its hits are excluded."""
     if request.group_by is not None or request.section_tokens is not None:
-        message = "A search for a selected text has neither group_by nor section_tokens"
+        message = "A search for related chunks does not support group_by and section_tokens"
         raise InvalidArgument(message, hint="Leave them out.")
     return replace(request, top_k=request.top_k + SELECTION_CANDIDATES)
 
