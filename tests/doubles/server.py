@@ -20,6 +20,7 @@ from urllib.parse import parse_qsl, urlsplit
 JSON = "application/json"
 NO_HEADERS: Mapping[str, str] = {}
 LONGEST = 30.0
+_bound: list[socket.socket] = []
 """The maximum duration of a fault; all faults end when the double closes."""
 
 
@@ -178,10 +179,11 @@ def reset() -> Fault:
 
 
 def refused_url() -> str:
-    """Return an address on which nothing listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+    """Return an address on which nothing listens; the port stays bound, so that no other test gets it."""
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    _bound.append(bound)
+    return f"http://127.0.0.1:{bound.getsockname()[1]}"
 
 
 class Double:
