@@ -48,6 +48,7 @@ from bench.question_sets import (
     measure,
 )
 from recto import Retriever
+from recto.book.sources import SourceOptions
 from recto.types.search import Mode
 
 COMMAND = "uv run --group bench python -m bench.books"
@@ -219,6 +220,9 @@ def make_parser(description: str | None, module: str) -> argparse.ArgumentParser
     parser.add_argument("--corpus", choices=CORPORA, default="readers", help="one of the corpora")
     parser.add_argument("--questions", type=Path, help="directory of the sets, instead of a corpus")
     parser.add_argument("--books", type=Path, help="directory of the books, instead of a corpus")
+    parser.add_argument(
+        "--section-questions", type=Path, help="directory with a question file NAME.jsonl for each book"
+    )
     parser.add_argument("--sets", type=comma_names, default=[], help="some of the sets, separated by commas")
     parser.add_argument(
         "--systems",
@@ -281,9 +285,16 @@ def open_book(options: argparse.Namespace, book: Book) -> Iterator[Retriever]:
     """Index a book, unless the home has it already, and yield its retriever."""
     settings = local_settings(options.home, options.threads)
     notify(f"recto: indexing {book.name}")
-    recto.index(book.docs, book.name, settings=settings)
+    chosen = SourceOptions(generator=book.generator, questions=_section_questions(options, book))
+    recto.index(book.docs, book.name, options=chosen, settings=settings)
     with recto.connect(book.name, settings=settings) as retriever:
         yield retriever
+
+
+def _section_questions(options: argparse.Namespace, book: Book) -> str:
+    """Return the question file of a book, or "" to index it without one."""
+    file = options.section_questions and options.section_questions / f"{book.name}.jsonl"
+    return str(file) if file and file.is_file() else ""
 
 
 def ask_recto(

@@ -115,6 +115,17 @@ CONFIGS: dict[str, dict[str, str]] = {
                 "directives": ".. a:: b\n\n   c\n\n" * 4_000,
                 "a line": "a" * (1 << 20),
             },
+            "adoc": {
+                "marks": _filled("*a "),
+                "macros": _filled("xref:a["),
+                "addresses": _filled("http://"),
+                "attributes": "".join(f":a{n}: {{a{n - 1}}}{{a{n - 1}}}x\n" for n in range(9_000))
+                + "{a8999}" * 900,
+                "blocks": "".join("=" * (4 + n) + "\n" for n in range(1_000)),
+                "lists": "".join("*" * (1 + n) + " a\n" for n in range(1_200)),
+                "tables": "|===\n" + _filled("999999*|a "),
+                "headings": _filled("== a\nb\n\n"),
+            },
             "ipynb": {
                 "depth": "[" * (8 << 20),
                 "cells": json.dumps({"cells": [{"cell_type": "code", "source": "a"}] * 100_000}),
@@ -231,6 +242,12 @@ _QUARTO = (
     "# A {#sec-a}\n\n::: {.callout-tip title='b'}\n## c\n@fig-d {{< kbd e >}}\n:::\n\n"
     "```{python}\n#| label: f\ng\n```\n![h](i){#fig-j}\n\n$$\nk\n$$ {#eq-l}\n"
 )
+_ASCIIDOC = (
+    "[[a]]\n= B\nC D\n:e: f\n\n{e} <<g>> *h* `i` +j+ xref:k.adoc[l]\n\n.M\n[source#n,python]\n----\no <1>\n"
+    '----\n<1> p\n\n== Q [[r]]\n\n* s\n+\n--\nt\n--\n** u\n\nv:: w\n\nNOTE: x\n\n[cols="1,2a"]\n|===\n|A 2+|B'
+    "\n\n.2+|C\n|* D\n|===\n\n[quote,E]\n____\nF footnote:[G]\n____\n\nifdef::e[]\n"
+    "include::h.adoc[tag=i,leveloffset=+1]\nendif::[]\n"
+)
 _NOTEBOOK = json.dumps(
     {
         "cells": [
@@ -295,6 +312,7 @@ def formats(count: int, seed: int) -> dict[str, Any]:
     """Read mutated files of each format; count the outcomes, and the seconds of the slowest file."""
     chance, outcomes = random.Random(seed), Counter[str]()
     texts = {"rst": _RST, "myst": _MYST, "qmd": _QUARTO, "d2l": _MYST + ":label:`a`\n", "ipynb": _NOTEBOOK}
+    texts["asciidoc"] = _ASCIIDOC
     files = _binary_seeds()
     slowest: tuple[float, str] = (0.0, "")
     for number in range(count):
@@ -375,6 +393,21 @@ _SMALL_SITES: dict[str, dict[str, str]] = {
         "index.md": "# A\n\n```toc\n:maxdepth: 1\n\nb\nc/index\n```\n",
         "b.md": "# B\n:label:`sec_b`\n\n:numref:`sec_b`\n",
     },
+    "antora": {
+        "antora-playbook.yml": "site:\n  title: A\nasciidoc:\n  attributes:\n    a: b@\n"
+        "urls: {html_extension_style: drop}\n",
+        "c/antora.yml": "name: c\nversion: '1'\nnav: [modules/ROOT/nav.adoc]\n"
+        "asciidoc: {attributes: {d: e}}\n",
+        "c/modules/ROOT/nav.adoc": ".N\n* xref:a.adoc[]\n** xref:b.adoc[B]\n",
+        "c/modules/ROOT/pages/a.adoc": _ASCIIDOC + "include::partial$p.adoc[tags=**;!q]\nxref:b.adoc[]\n",
+        "c/modules/ROOT/pages/b.adoc": "= B\n\nText.\n",
+        "c/modules/ROOT/partials/p.adoc": "// tag::q[]\nP\n// end::q[]\n",
+    },
+    "asciidoc": {
+        "book.adoc": "= A\n:doctype: book\n\ninclude::a.adoc[]\n\ninclude::b.adoc[leveloffset=+1]\n",
+        "a.adoc": _ASCIIDOC,
+        "b.adoc": "= B\n\n<<g>>\n\ninclude::a.adoc[lines=1..3;5]\n",
+    },
     "myst": {
         "myst.yml": "project:\n  title: A\n  toc:\n  - file: a.md\n  - title: B\n"
         "    children:\n    - file: b.md\n",
@@ -424,6 +457,7 @@ _BODIES: tuple[tuple[str, dict[str, object]], ...] = (
     ("/v1/search", {"query": "What is ROS 2?", "top_k": 3, "module": ["ros2"], "mode": "hybrid"}),
     ("/v1/related", {"selection": "A node is a process.", "question": None, "top_k": 2}),
     ("/v1/batch", {"queries": ["a", "b"], "top_k": 1, "min_score": 0.1}),
+    ("/v1/context", {"query": "What is a node?", "max_tokens": 500, "min_score": 0.1, "module": ["ros2"]}),
     ("/retrieve", {"query": "robots", "limit": 2}),
 )
 _PATHS = (

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
+from recto._util.markdown import heading_key
 from recto._util.text import page_key
-from recto.evaluation.binding import heading_key
 from recto.evaluation.calibration import auroc
 from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.suites import Expectation, load_strict_suite
@@ -25,6 +25,7 @@ from recto.types.search import HEADING_SEPARATOR, Chunk, Coverage
 MEASURES = ("page hit@1", "page hit@5", "page MRR", "section hit@1", "section hit@5")
 _RESAMPLES = 10_000  # enough for three digits of an interval
 _SEED = 20_261_115
+_GENERATORS = ("sphinx",)  # whose books are not always recognised
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Corpus:
     books: str
 
 
-CORPORA = {"readers": Corpus("questions", "books")}
+CORPORA = {"readers": Corpus("questions", "books"), "real": Corpus("real", "real/books")}
 """The corpora that `--corpus` chooses from; a further one is a further line."""
 
 
@@ -47,6 +48,7 @@ class Book:
     docs: Path
     questions: tuple[Expectation, ...]
     need_all: frozenset[str] = frozenset()
+    generator: str | None = None
 
     @property
     def answered(self) -> int:
@@ -166,12 +168,15 @@ def _load_book(path: Path, folder: Path) -> Book:
     expectations = load_strict_suite(path).expectations
     entries = (json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip())
     need_all = frozenset(entry["id"] for entry in entries if entry.get("match") == "all")
-    return Book(
-        path.stem,
-        docs_root(folder, {page for each in expectations for page, _ in places(each)}),
-        expectations,
-        need_all,
-    )
+    docs = docs_root(folder, {page for each in expectations for page, _ in places(each)})
+    return Book(path.stem, docs, expectations, need_all, _generator(path))
+
+
+def _generator(path: Path) -> str | None:
+    """Return the generator that `books.json` states for the book of a question set, if any."""
+    file = path.with_name("books.json")
+    facts = json.loads(file.read_text("utf-8")).get(path.stem, {}) if file.is_file() else {}
+    return facts.get("generator") if facts.get("generator") in _GENERATORS else None
 
 
 def docs_root(folder: Path, pages: Iterable[str]) -> Path:

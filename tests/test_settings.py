@@ -169,6 +169,14 @@ def test_wrong_values_are_refused_with_advice(tmp_path: Path, name: str, value: 
     assert name in str(load_error({**others, name: value}, tmp_path))
 
 
+def test_a_wrong_address_has_an_example_of_its_own(tmp_path: Path) -> None:
+    error = load_error({"RECTO_ANSWER_URL": "localhost"}, tmp_path)
+    assert (str(error), error.hint) == (
+        "Configuration error: RECTO_ANSWER_URL is not an http(s) address",
+        "Example: http://localhost:11434/v1",
+    )
+
+
 @pytest.mark.parametrize("name", ["QDRANT_URL", "COHERE_API_URL"])
 def test_wrong_addresses(tmp_path: Path, name: str) -> None:
     assert f"{name} is not an http(s) address" in str(load_error({**CLOUD, name: "xxx.qdrant.io"}, tmp_path))

@@ -27,11 +27,11 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from recto._util.markdown import heading_key
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing import read
 from recto.book.sources.tree import open_book
 from recto.embedders.local import open_local
-from recto.evaluation.binding import heading_key
 from recto.settings import load_settings
 
 HERE = Path(__file__).parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -63,19 +64,22 @@ class InvalidOption(ConfigurationError, ValueError):
     """An option that the caller passed does not fit the book."""
 
 
-def install_command(extra: str = "") -> str:
-    """Return the command that installs Recto from its wheel, with an extra if one is given."""
+def install_command(extra: str = "", *, again: bool = False) -> str:
+    """Return the command that installs Recto in a checkout or from a wheel, with an extra if one is given."""
     from recto import __version__
 
+    if (Path(__file__).parents[2] / "uv.lock").is_file():
+        return "uv sync" + (f" --extra {extra}" if extra else "") + (" --reinstall" if again else "")
     wheel = f"recto_search-{__version__}-py3-none-any.whl"
-    return f"pip install '{wheel}[{extra}]'" if extra else f"pip install {wheel}"
+    command = f"pip install '{wheel}[{extra}]'" if extra else f"pip install {wheel}"
+    return f"{command} --force-reinstall" if again else command
 
 
 def missing_extra(what: str, extra: str) -> ConfigurationError:
     """Return the error for an optional dependency that is not installed."""
     return ConfigurationError(
         f"{what} needs the extra `{extra}`",
-        hint=f"Install it with: {install_command(extra)} (in a checkout: uv sync --extra {extra})",
+        hint=f"Install it with: {install_command(extra)}",
     )
 
 

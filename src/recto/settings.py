@@ -38,6 +38,11 @@ CHUNK_TOKENS = 160
 SAMPLE_COLLECTION = "recto-sample"
 CLOUD_VARIABLES = ("COHERE_API_KEY", "QDRANT_URL", "QDRANT_API_KEY")
 """Any of them selects the cloud profile."""
+_EXAMPLES = {
+    "COHERE_API_URL": "https://api.cohere.com",
+    "RECTO_ANSWER_URL": "http://localhost:11434/v1",
+    "RECTO_OPENAI_URL": "http://localhost:8000/v1",
+}
 _ENDPOINT_KEYS = {
     "COHERE_API_URL": "COHERE_API_KEY",
     "QDRANT_URL": "QDRANT_API_KEY",
@@ -133,9 +138,8 @@ def _parse_address(url: str, name: str) -> str:
     except ValueError:
         is_valid = False
     if not is_valid:
-        raise ConfigurationError(
-            f"{name} is not an http(s) address", hint="Example: https://xxx.cloud.qdrant.io:6333"
-        )
+        example = _EXAMPLES.get(name.rsplit(maxsplit=1)[-1], "https://xxx.cloud.qdrant.io:6333")
+        raise ConfigurationError(f"{name} is not an http(s) address", hint=f"Example: {example}")
     if "@" in parts.netloc:  # it would appear in messages, and the clients ignore it
         key = _ENDPOINT_KEYS[name.rsplit(maxsplit=1)[-1]]
         raise ConfigurationError(f"{name} contains a user name or a password", hint=f"Set {key} instead.")

@@ -18,7 +18,7 @@ from recto.book.parsing import read
 from recto.book.parsing.markdown import parse
 from recto.errors import ConfigurationError
 from recto.protocols import Embedder
-from recto.types.book import Page
+from recto.types.book import Block, Document, Page, Section
 
 SIZE = ChunkSize()
 SIZE_100 = ChunkSize(100)
@@ -292,3 +292,11 @@ def test_every_character_with_the_real_tokenizer(embedder: Embedder, source: str
 def test_the_configured_language_decides_only_if_the_text_is_too_short(text: str, language: str) -> None:
     page = Page("a.md", "", "", "", (), f"# A\n\n{text}\n", "", locale="de")
     assert page_language(page, read(page)) == language
+
+
+def test_a_reader_that_knows_too_few_lines() -> None:
+    """The lines of a large code block, which is split, are counted from its text."""
+    code = Block("code", "```\n" + "word word\n" * 400 + "```", 1, 402, lines=(1, 2, 3))
+    document = Document("Page", (Section(("Page",), 1, "", 1, (code,)),))
+    read = chunk_page(page(""), document, "book", words, 100, SIZE_100)
+    assert len(read) > 1

@@ -192,6 +192,16 @@ def test_computed_value_is_an_error(tmp_path: Path, old: str, new: str, key: str
     assert flag in error.value.hint
 
 
+def test_literals_count_beside_parts_that_cannot_be_read(tmp_path: Path) -> None:
+    config = CONFIG.replace("url:", "i18n, url:").replace("presets", "themeConfig: theme(), presets")
+    root = small_site(tmp_path, f"import i18n from 'elsewhere'; {config}")
+    source = open_book(root)
+    assert [page.url for page in source.pages()] == ["https://x.org/b/docs/intro"]
+    assert source.notes == [
+        "i18n cannot be read without running it (i18n); the site's own language and address are used."
+    ]
+
+
 def test_flags_replace_computed_values(tmp_path: Path) -> None:
     config = "module.exports = {url: f(), baseUrl: g(), trailingSlash: h(), presets: [['classic', {docs: {routeBasePath: i()}}]]};"
     root = small_site(tmp_path, config)
@@ -277,7 +287,12 @@ def test_an_empty_route_is_repeated_in_the_next_run(tmp_path: Path) -> None:
     assert option_flags(source.info.options) == ["--route-base-path ''"]
 
 
-JSON = {"./data.json": '{"name": "book", "list": [1, "two"], "deep": {"er": null}}'}
+JSON = {
+    "./data.json": '{"name": "book", "list": [1, "two"], "deep": {"er": null}}',
+    "./part/index.mjs": "import two from './two'; export const one = 1; export default {x: one, y: two};",
+    "./part/./two.js": "import {one} from './index.mjs'; export default {x: one};",
+    "./common.js": "module.exports = {x: 1};",
+}
 
 
 def evaluated(text: str, *path: str) -> Any:
@@ -355,6 +370,10 @@ def test_computed_expression_is_unknown(expression: str) -> None:
         "import d from './data.json' with {type: 'json'};\nexport default {x: d.list[0]};",
         "import {list as l} from './data.json';\nexport default {x: l[0]};",
         "import * as d from './data.json';\nexport default {x: d.list['0']};",
+        "import part from './part/index.mjs'; export default {x: part.x};",
+        "import {one} from './part/index.mjs'; export default {x: one};",
+        "import * as part from './part/index.mjs'; export default {x: part.one};",
+        "const {x} = 1, part = require('./common'); module.exports = {x: part.x};",
     ],
 )
 def test_every_form_of_export_is_found(text: str) -> None:

@@ -44,7 +44,8 @@ ORG = {"recto.readers": "org = demo_reader:read"}
         ("qmd", "a.qmd a.Rmd"),
         ("epub", "a.EPUB"),
         ("pdf", "a.pdf"),
-        (None, "a.html a.txt a.adoc md"),
+        ("asciidoc", "a.adoc a.asc a.asciidoc"),
+        (None, "a.html a.txt md"),
     ],
 )
 def test_format_by_suffix(format: str | None, names: str) -> None:
@@ -139,9 +140,9 @@ def test_a_plugin_can_replace_the_reader_of_another_format(book: Path, install_p
 def test_a_format_without_its_extra(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recto.book.parsing._is_installed", lambda _: False)
     (tmp_path / f"a.{suffix}").write_text("x")
-    with pytest.raises(InvalidArgument) as caught:
+    with pytest.raises(ConfigurationError) as caught:  # the exit code is 2
         open_book(tmp_path / f"a.{suffix}")
-    assert f"Reading them needs the extra `{suffix}`: pip install" in caught.value.hint
+    assert f"Reading them needs the extra `{suffix}`: uv sync --extra {suffix}" in caught.value.hint
     (tmp_path / "a.md").write_text("# A\n\nText.\n")
     assert [page.path for page in open_book(tmp_path).pages()] == ["a.md"], "the others are read"
 

@@ -107,6 +107,62 @@ def test_a_small_book(generator: str, tmp_path: Path) -> None:
         assert " ".join(anchor for section in sections for _, anchor in section.anchors) == anchors
 
 
+def test_an_escaped_address_and_other_pages_of_bookdown(tmp_path: Path) -> None:
+    index = "---\nurl: 'https\\://lights.example/'\n---\n# Welcome\n\nHello.\n"
+    output = "bookdown::gitbook:\n  split_by: section\n"
+    files = {"_bookdown.yml": "", "index.Rmd": index, "_output.yml": output}
+    book = open_book(write(tmp_path / "lights", files))
+    assert [page.url for page in book.pages()] == ["https://lights.example/"]
+    assert "split_by: section, which is not read" in book.notes[0]
+
+
+def test_comments_of_a_summary_are_not_read(tmp_path: Path) -> None:
+    root = write(tmp_path / "lights", MDBOOK)
+    summary = root / "src/SUMMARY.md"
+    summary.write_text(f"<!-- [Unlisted](unlisted.md)\n\n# Part -->\n{summary.read_text()}", "utf-8")
+    assert "unlisted.md" not in pages_of(root)
+
+
+def test_a_locale_of_starlight_in_another_case(tmp_path: Path) -> None:
+    config = STARLIGHT % "locales: { root: {}, 'zh-cn': {} }"
+    root = write_pages(tmp_path / "lights", "src/content/docs/a.md", "src/content/docs/zh-CN/a.md")
+    write(root, {"astro.config.mjs": config})
+    assert list(pages_of(root)) == ["a.md"]
+    assert addresses(pages_of(root, locale="zh-cn")) == {"zh-CN/a.md": "zh-cn/a/"}
+
+
+HUGO = {
+    "hugo.toml": "[markup.goldmark.parser]\nautoHeadingIDType = 'blackfriday'\n[permalinks.page]\nblog = '/:year/:month/:slug/'\n",
+    "i18n/en/en.toml": '[next_heading]\nother = "What\'s next"\n',
+    "content/includes/index.md": "---\nheadless: true\n---\n",
+    "content/includes/oil.md": "Mind the oil.",
+    "content/blog/a.md": "---\ndate: 2024-05-06\n---\n# A\n\nText.",
+    "content/blog/b.md": "---\ndate: 2024-05-06\nurl: /:section/:day/:slug/\n---\n# B\n\nText.",
+    "content/docs/_index.md": '{{< include "oil.md" >}}\n\n## {{% heading "next" %}}\n\nA.\n\n## {{% heading "see" %}}\n\nB.',
+}
+
+
+def test_hugo_headings_includes_bundles_and_dates(tmp_path: Path) -> None:
+    source = open_book(write(tmp_path / "lights", HUGO), SiteOptions(url=URL))
+    pages = {page.path: page for page in source.pages()}
+    urls = {"blog/a.md": "2024/05/a/", "blog/b.md": "blog/06/b/", "docs/_index.md": "docs/"}
+    assert addresses(pages) == urls
+    document = read(pages["docs/_index.md"])
+    assert document.sections[0].blocks[0].text == "Mind the oil."
+    assert [section.anchor for section in document.sections] == ["", "what-s-next", "see"]
+    assert document.sections[1].headings[-1] == "What's next"
+    note = "1 file of page bundles are no pages; pages may include them: includes (1)."
+    assert note in source.notes
+
+
+def test_a_large_section_of_hugo_is_divided_into_modules(tmp_path: Path) -> None:
+    root = write_pages(tmp_path / "lights", *(f"content/docs/{'ab'[n % 2]}/{n}.md" for n in range(302)))
+    write_pages(root, "content/docs/first.md", "content/news/a.md")
+    write(root, {"hugo.toml": "", "content/docs/a/_index.md": "---\ntitle: The lamps\n---\nText."})
+    modules = {page.module: page.module_title for page in open_book(root).pages()}
+    assert modules == {"a": "The lamps", "b": "B", "docs": "Docs", "news": "News"}
+
+
 def test_conf_py_is_never_run(tmp_path: Path) -> None:
     files = {
         "conf.py": "from pathlib import Path\nPath('run').touch()\nextensions = ['myst_parser']\nroot_doc = 'start'\n",
@@ -137,6 +193,120 @@ def test_sphinx_includes_and_text_files(tmp_path: Path) -> None:
     assert text_of(pages[1]) == "The **beacon** is lit.\n- Code:\n\n  ```python\n  climb()\n  ```"
     assert any("1 autodoc directive not resolved" in note for note in book.notes)
     assert any("secret.txt (outside the repository)" in note for note in book.notes)
+
+
+def test_sphinx_with_an_external_table_of_contents(tmp_path: Path) -> None:
+    """It is no Jupyter Book: pages that only toctrees list belong to it."""
+    files = {
+        "conf.py": "extensions = ['myst_parser', 'sphinx_external_toc', *more()]\n",
+        "_toc.yml": "root: start\nparts:\n- caption: Sea\n  chapters:\n  - file: waves\n    sections:\n    - file: foam\n",
+        "start.md": "# Lights\n",
+        "waves.md": "# Waves\n\n```{toctree}\ntide\n```\n",
+        ".readthedocs.yaml": "sphinx:\n  builder: dirhtml\n",
+    }
+    root = write(write_pages(tmp_path / "docs", "tide.md", "foam.md", "alone.md"), files)
+    pages = pages_of(root)
+    assert list(pages) == ["start.md", "waves.md", "tide.md", "foam.md", "alone.md"]
+    assert (pages["foam.md"].url, pages["foam.md"].module_title) == ("https://book.example.org/foam/", "Sea")
+
+
+def test_a_toctree_in_a_literal_block_is_an_example(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['myst_parser']\nmyst_enable_extensions = ['smartquotes']\n",
+        "index.rst": "Lights\n======\n\nFor example::\n\n   .. toctree::\n\n      b\n\n.. toctree::\n\n   c\n   b\n",
+        "c.md": '# C\n\n## What\'s "new"\n\nText.\n',
+    }
+    pages = pages_of(write(write_pages(tmp_path / "docs", "b.md"), files))
+    assert list(pages) == ["index.rst", "c.md", "b.md"]
+    assert read(pages["c.md"]).sections[-1].anchor == "whats-new"
+
+
+DOCUMENTED = """\
+from .lamp import Lamp as Lamp
+
+def climb(steps: int = 3, *, fast: bool = False) -> None:
+    \"\"\"Climb the tower.
+
+    :param steps: how many.
+    \"\"\"
+
+def hidden(): ...
+"""
+DOCUMENTED_CLASS = """\
+class Light:
+    def burn(self):
+        \"\"\"Burn until dawn.\"\"\"
+
+class Lamp(Light):
+    \"\"\"A lamp.\"\"\"
+
+    #: Litres of oil.
+    oil: float = 2.5
+
+    def __init__(self, oil): ...
+    def burn(self): ...
+    def _clean(self):
+        \"\"\"Private.\"\"\"
+    @property
+    def is_lit(self) -> bool:
+        \"\"\"Whether it burns.\"\"\"
+"""
+
+
+def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc', 'myst_parser']\nautodoc_member_order = 'bysource'\n",
+        "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n\n.. autofunction:: nowhere.x\n",
+        "lamp.md": "# Lamp\n\n```{eval-rst}\n.. currentmodule:: tower\n.. autoclass:: Lamp\n   :members:\n```\n",
+        "../src/tower/__init__.py": DOCUMENTED,
+        "../src/tower/lamp.py": DOCUMENTED_CLASS,
+        "../.git/HEAD": "",
+    }
+    book = open_book(write(tmp_path / "docs", files))
+    pages = {page.path: page for page in book.pages()}
+    assert text_of(pages["index.rst"]) == (
+        "`tower.climb(steps: int = 3, *, fast: bool = False) -> None`\nClimb the tower.\n"
+        "**Parameters**\n- `steps` – how many."
+    )
+    (section,) = read(pages["lamp.md"]).sections
+    assert [block.text for block in section.blocks] == [
+        "`class tower.Lamp(oil)`", "A lamp.", "`oil: float = 2.5`", "Litres of oil.",
+        "`burn()`", "Burn until dawn.", "`property is_lit: bool`", "Whether it burns.",
+    ]  # fmt: skip
+    anchors = " ".join(anchor for _, anchor in section.anchors)
+    assert anchors == "lamp tower.Lamp tower.Lamp.oil tower.Lamp.burn tower.Lamp.is_lit"
+    assert any("1 autodoc directive not resolved" in note for note in book.notes)
+
+
+def test_docstrings_of_google_and_numpy(tmp_path: Path) -> None:
+    google = 'def a(x):\n    """Do it.\n\n    Args:\n        x (int): the number\n            of steps.\n\n    Returns:\n        bool: done.\n    """\n'
+    numpy = 'def b(x):\n    """Do it.\n\n    Parameters\n    ----------\n    x : int\n        the number.\n    """\n'
+    files = {
+        "conf.py": "extensions = ['sphinx.ext.autodoc', 'sphinx.ext.napoleon']\n",
+        "index.rst": "Lights\n======\n\n.. autofunction:: tower.a\n.. autofunction:: tower.b\n",
+        "../tower.py": google + numpy,
+        "../.git/HEAD": "",
+    }
+    pages = pages_of(write(tmp_path / "docs", files))
+    assert text_of(pages["index.rst"]) == (
+        "`tower.a(x)`\nDo it.\n**Parameters**\n- `x (int)` – the number\n  of steps.\n**Returns**\n: done.\n"
+        "**Return type**\n: bool\n`tower.b(x)`\nDo it.\n**Parameters**\n- `x (int)` – the number."
+    )
+
+
+def test_references_show_the_titles_that_they_refer_to(tmp_path: Path) -> None:
+    files = {
+        "conf.py": "org = 'x'\nextensions = ['myst_parser']\n"
+        "extlinks = {'issue': (f'https://{org}.org/%s', 'Issue %s'), 'y': (f(), 'Y')}\n",
+        "index.rst": "Lights\n======\n\nSee :doc:`sea/waves`, :ref:`foam-sec`, :ref:`the sea <foam-sec>`,\n"
+        ":ref:`lost` and :issue:`7`.\n",
+        "sea/waves.md": "# High *waves*\n\nAs in {doc}`/index` and {ref}`tower`.\n\n(foam-sec)=\n## White foam\n\nText.\n",
+        "tower.rst": ".. _tower:\n\n=====\nTower\n=====\n\nText.\n",
+    }
+    pages = pages_of(write(tmp_path / "docs", files))
+    expected = "See High waves, White foam, the sea,\nlost and Issue 7."
+    assert text_of(pages["index.rst"]) == expected
+    assert text_of(pages["sea/waves.md"]).startswith("As in Lights and Tower.")
 
 
 STARLIGHT = "import starlight from 's'\nexport default { integrations: [starlight({ title: 'A', %s })] }\n"
@@ -361,16 +531,26 @@ def test_a_configuration_of_another_program_is_not_a_site(tmp_path: Path) -> Non
 
 
 def test_files_that_are_not_read_are_counted(tmp_path: Path) -> None:
-    files = {"page.md": "# A page\n\nText.\n", "a.adoc": "= A", "b.adoc": "= B", "c.docx": "x", "d.png": "x"}
+    files = {"a.org": "* A", "b.org": "* B", "c.docx": "x", "d.png": "x"}
+    write_pages(tmp_path / "lights", "page.md", "e.md", "f.md")
     source = open_book(write(tmp_path / "lights", files))
+    assert source.failed == []
     assert [note for note in source.notes if "not read" in note] == [
-        "2 .adoc files not read: AsciiDoc is not read; index the HTML that is built from it, or crawl the website.",
+        "2 .org files not read: build the site, and index its address or the directory of its HTML files.",
         "1 .docx file not read: convert them to one of the formats that Recto reads, such as PDF or EPUB.",
     ]
+    (tmp_path / "lights" / "e.md").unlink()
+    lost = open_book(tmp_path / "lights")
+    assert len(list(lost.pages())) == 2
+    assert [str(failure).partition(" Not")[0] for failure in lost.failed] == [
+        "2 .org files: more than half of the book.",
+        "1 .docx file: more than half of the book.",
+    ]
     (tmp_path / "lights" / "page.md").unlink()
+    (tmp_path / "lights" / "f.md").unlink()
     with pytest.raises(InvalidArgument, match="There is no") as error:
         open_book(tmp_path / "lights")
-    assert "2 .adoc files not read" in error.value.hint
+    assert "2 .org files not read" in error.value.hint
 
 
 def test_mkdocs_publishes_notebooks_with_a_plugin(tmp_path: Path) -> None:

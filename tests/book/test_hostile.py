@@ -8,15 +8,18 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recto.book.chunking import ChunkSize, chunk_page
 from recto.book.parsing import read
 from recto.book.parsing.frontmatter import load_mapping, load_yaml, stated
 from recto.book.parsing.markdown import parse
+from recto.book.sources import tree
 from recto.book.sources.directory import any_of, ignored
 from recto.book.sources.docusaurus.javascript import Unknown, read_exported
 from recto.book.sources.options import is_inside, repository_of
@@ -291,3 +294,141 @@ def mutated(data: st.DataObject, text: bytes) -> bytes:
         new = data.draw(PIECES) * data.draw(st.integers(1, 50))
         text = text[:at] + new + text[end if data.draw(st.booleans()) else at :]
     return text[: 1 << 16]
+
+
+BOOKS = {
+    "vitepress": {".vitepress/config.js": "export default {title: 'A'}"},
+    "quarto": {"_quarto.yml": "project: {type: book}\nbook: {title: A, chapters: [index.qmd, a.qmd]}"},
+    "starlight": {"astro.config.mjs": "import starlight from '@astrojs/starlight'; export default {}"},
+    "bookdown": {"_bookdown.yml": "rmd_files: [index.Rmd, a.Rmd]"},
+    "jekyll": {"_config.yml": "title: A\npermalink: pretty"},
+    "mkdocs": {"mkdocs.yml": "site_name: A\nmarkdown_extensions: [markdown_include.include]"},
+}
+PAGE_OF = {
+    "quarto": "a.qmd",
+    "bookdown": "a.Rmd",
+    "mkdocs": "docs/a.md",
+    "starlight": "src/content/docs/a.md",
+}
+
+
+@pytest.mark.parametrize(
+    ("generator", "line"),
+    [
+        ("vitepress", "::: a " + " " * 100_000 + "{"),
+        ("quarto", "::: a " + " " * 100_000 + "{"),
+        ("starlight", "::: a " + " " * 100_000 + "{"),
+        ("bookdown", "# a" + " " * 100_000 + "!"),
+        ("quarto", "# a" + " " * 100_000 + "!"),
+        ("bookdown", "#\t{ " + "\t" * 100_000),
+        ("quarto", "#\t{ " + "\t" * 100_000),
+        ("jekyll", "{%-\n " + "a" * 300_000),
+        ("mkdocs", "{!+>\t[ln:" * 11_000),
+        ("quarto", "#\t{ " * 20_000),
+        ("mkdocs", "{% include 'a' " * 7_000),
+        ("vitepress", "<!--@include:a" * 7_000 + "\n-->"),
+        ("jekyll", "{% a -" * 16_000),
+    ],
+)
+def test_a_long_line_is_read_at_once(tmp_path: Path, generator: str, line: str) -> None:
+    """It took from 17 seconds to hours of CPU time; the limit is for slow machines."""
+    name = PAGE_OF.get(generator, "a.md")
+    index = str(Path(name).with_stem("index"))
+    write(
+        tmp_path,
+        {**BOOKS[generator], index: "# Start\n\nText.\n", name: f"# Title\n\n{line}\n\nLast words.\n"},
+    )
+    began = process_time()
+    chunks = [
+        planned.chunk.text
+        for page in open_book(tmp_path).pages()
+        for planned in chunk_page(page, read(page), "book", len, 10_000, ChunkSize())
+    ]
+    assert process_time() - began < 10
+    assert any("Last words." in text for text in chunks)
+
+
+NESTED_DIRECTIVES = "".join(f"{' ' * 3 * depth}.. autoclass:: m.A\n\n" for depth in range(40))
+ANTORA = {"antora.yml": "name: c\nversion: '1'\n", "modules/ROOT/pages/a.adoc": "= A\n\nLast words.\n"}
+SPHINX = {"conf.py": "html_theme = 'x'\n", "z.rst": "Z\n=\n\nLast words.\n"}
+AUTODOC = SPHINX | {"index.rst": "A\n=\n\n.. automodule:: m\n   :members:\n"}
+
+
+def doubled(value: str) -> str:
+    """Return assignments, each of which has the value of the one before it twice."""
+    return "".join(f"a{number + 1} = {value.replace('a', f'a{number}')}\n" for number in range(60))
+
+
+def index(content: str) -> dict[str, str]:
+    """Return the first page of a Sphinx project."""
+    return SPHINX | {"index.rst": f"A\n=\n\n{content}\n"}
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        index(NESTED_DIRECTIVES) | {"m.py": "class A:\n  'd'\n"},
+        AUTODOC | {"m.py": "#:\n" * 100_000 + "a=1;" * 100_000 + "\n"},
+        AUTODOC | {"m.py": "#:\n" * 100_000 + "a=" * 20_000 + "1\n"},
+        index(".. autoclass:: m.A\n   :members: z\n\n" * 20_000) | {"m.py": "class A:\n" + "  a=1\n" * 20_000},
+        index(".. autoclass:: m.A\n\n" * 3_000) | {"m.py": "class A(A.B.C):\n  class B(A.B):\n    class C(A.B.C): 'd'\n"},
+        index(".. automethod:: m.A.f\n\n" * 30_000)
+        | {"m.py": f"class A:\n  @property\n  def f(self, b=[{'1,' * 200_000}]):\n    'd'\n"},
+        AUTODOC
+        | {
+            "conf.py": "html_theme = 'x'\nautodoc_typehints = 'description'\n",
+            "m.py": f"def f({': int, '.join(f'a{number}' for number in range(20_000))}):\n  '''"
+            + ":param x: y\n" * 40_000
+            + "'''\n",
+        },
+        AUTODOC | {"m.py": f"__all__ = {[f'a{number}.b.c.d.e.f.g.h.i.j.k' for number in range(15_000)]}\n"},
+        SPHINX | {"conf.py": f"html_theme = 'x'\na0 = 'aaaaaaaaaa'\n{doubled('a + a')}project = a60\n"},
+        SPHINX | {"conf.py": f"html_theme = 'x'\na0 = ['x']\n{doubled('[a, a]')}project = f'{{a60}}'\n"},
+        index(".. toctree::\n\n   " + "*/" * 11 + "b*\n"),
+        index(".. toctree::\n\n" + "   p*\n" * 20_000),
+        ANTORA | {
+            "antora.yml": f"name: c\nversion: '1'\nnav: [{', '.join(['nav.adoc'] * 9_000)}]\n",
+            "nav.adoc": "* xref:a.adoc[]\n" * 3_000,
+        },
+        {
+            "a.adoc": "= A\n\ninclude::b.txt[tags=**]\n\nLast words.\n",
+            "b.txt": "tag::a[]\n" * 50_000 + "end::z[]\n" * 50_000,
+        },
+        {
+            "a.adoc": f"= A\n\ninclude::b.txt[lines={'1..;' * 100_000}]\n\nLast words.\n",
+            "b.txt": "eight b\n" * 100_000,
+        },
+    ],
+    ids=lambda files: "",
+)  # fmt: skip
+def test_a_small_book_is_read_at_once(tmp_path: Path, files: dict[str, str]) -> None:
+    """Each of these took minutes or gigabytes; the limit is for slow machines."""
+    pages = {f"p{number}.rst": f"P{number}\n==\n\nText.\n" for number in range(100)}
+    write(tmp_path, files | (pages if "conf.py" in files else {}))
+    for number in range(8):  # a pattern of directories follows them in circles
+        os.symlink(".", tmp_path / f"link{number}")
+    began = process_time()
+    assert "Last words." in read_all(tmp_path)
+    assert process_time() - began < 10
+
+
+# The limit may interrupt a callback of the garbage collector that hypothesis installs.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_page_whose_included_files_take_too_long_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree, "PAGE_SECONDS", 0.1)
+    page = "= B\n\n" + "include::c.txt[tags=**]\n" * 8
+    write(tmp_path, {"a.adoc": "= A\n\nText.\n", "b.adoc": page, "c.txt": "tag::a[]\n" * 100_000})
+    book = open_book(tmp_path)
+    assert [page.path for page in book.pages()] == ["a.adoc"]
+    assert "b.adoc: it takes more than 0.1 s of CPU time" in str(book.failed[0])
+    monkeypatch.setattr(tree, "_OPEN_SECONDS", 0.01)
+    write(tmp_path / "c", AUTODOC | {"m.py": "a=1\n" * 100_000})
+    with pytest.raises(RectoError, match="finding its pages takes more than"):
+        open_book(tmp_path / "c")
+
+
+def test_a_long_name_in_a_reference_is_no_error(tmp_path: Path) -> None:
+    page = f"= A\n\nxref:{'a' * 280}.adoc[]\n\nLast words.\n"
+    assert "Last words." in read_all(write(tmp_path, ANTORA | {"modules/ROOT/pages/a.adoc": page}))

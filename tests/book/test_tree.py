@@ -103,20 +103,36 @@ def test_invalid_site_url_is_refused(tmp_path: Path) -> None:
         open_book(write_pages(tmp_path, "a.md"), SiteOptions(url="example.org"))
 
 
-def test_site_in_a_subdirectory_is_noted(tmp_path: Path) -> None:
-    write_pages(tmp_path, "README.md", "website/docs/a.md")
-    write(tmp_path, {"website/docusaurus.config.js": "module.exports = {presets: ['classic']}"})
+def test_the_site_below_the_root_of_a_repository(tmp_path: Path) -> None:
+    repository = write_pages(tmp_path / "lamps", "README.md", "notes/a.md", "docs/en/docs/a.md")
+    write(repository, {"docs/en/mkdocs.yml": "site_name: Lamps\nsite_url: https://x.org\n", ".git/HEAD": ""})
+    source = open_book(repository)
+    assert [page.url for page in source.pages()] == ["https://x.org/a/"]
+    assert source.notes == ["The site in docs/en/ is the book. To read all files, add --generator plain."]
+    assert source.book == "lamps"
+    assert len(open_book(repository, SiteOptions(generator="plain"))) == 3
+    write(write_pages(repository, "doc/a.rst"), {"doc/source/conf.py": "extensions = []\n"})
+    with pytest.raises(InvalidArgument, match="There are 2 sites below") as error:
+        open_book(repository)
+    assert f"`recto index {repository}/docs/en`" in error.value.hint
+    assert f"`recto index {repository}/doc`" in error.value.hint
+
+
+def test_a_site_in_another_directory_is_noted(tmp_path: Path) -> None:
+    write_pages(tmp_path, "README.md", "demo/docs/a.md")
+    write(tmp_path, {"demo/docusaurus.config.js": "module.exports = {presets: ['classic']}"})
     source = open_book(tmp_path)
     assert len(list(source.pages())) == 2
     (note,) = source.notes
-    assert note == "website/ is a separate site. Pass its directory instead, to get its published URLs."
+    assert note == f"demo/ is a separate site. To get its published URLs: `recto index {tmp_path}/demo`"
 
 
 @pytest.fixture
 def built(tmp_path: Path) -> Path:
     """A built site: a page that lists others, two that are not listed, and files that are not pages."""
     text = "<title>{0} - My book</title><main><h1 id=a>{0}</h1><p>Text of {0}.</p></main>"
-    names = ("one/index.html", "part/two.html", "404.html", "_static/x.html", "genindex.html", "three.html")
+    names = ["one/index.html", "part/two.html", "404.html", "_static/x.html", "genindex.html", "three.html"]
+    names += ["genindex/index.html", "search/index.html", "genindex-A.html"]
     links = '<nav><a href="part/two.html#x">Two</a><a href="one/">One</a><a href="https://x.org/">X</a></nav>'
     index = text.format("Home").replace("<main>", f"{links}<main>")
     files = {name: text.format(name) for name in names} | {"index.html": index, "a.js": ""}

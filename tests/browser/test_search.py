@@ -392,6 +392,17 @@ def test_search_read_and_related_passages(ui: WebUI) -> None:
     assert ui.state == {"q": ["What is a ROS 2 node/topic?"], "module": ["ros2"]}
 
 
+def test_the_down_arrow_searches_for_what_was_typed(ui: WebUI) -> None:
+    ui.open(q="sensors")
+    ui.settle()
+    ui.page.fill("#q", "What is a ROS 2 node?")
+    ui.page.keyboard.press("ArrowDown")
+    ui.settle("q=What")
+    expect(ui.links.first).to_be_focused()
+    ui.page.keyboard.press("Enter")
+    expect(ui.page.locator(".chunk.current")).to_be_focused()
+
+
 def test_escape_clears_the_selection_first(ui: WebUI) -> None:
     ui.open(page=SAMPLE_PAGE)
     ui.page.evaluate("getSelection().selectAllChildren(document.querySelector('.chunk .body'))")

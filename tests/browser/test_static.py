@@ -99,6 +99,22 @@ def test_search_and_open_a_hit_with_the_keyboard(reader: Reader) -> None:
     expect(page.locator("#how-nodes-communicate").first).to_be_in_viewport()
 
 
+@pytest.mark.parametrize("markdown", [False, True])
+def test_pages_as_markdown_are_offered_only_if_there_are_files(
+    reader: Reader, site: StaticSite, markdown: bool
+) -> None:
+    file = site.directory / "book" / "actions.html"
+    address = "data-markdown='{path}.md'" if markdown else ""
+    script = f"<script type=module src=/book/recto/widget.js data-page-actions {address}></script>"
+    file.write_text(f"<!doctype html><html lang=en><title>Book</title>{script}<main><h1>Book</h1></main>")
+    actions = reader.read("/book/actions.html").locator("recto-page-actions")
+    actions.locator("summary").click()
+    expect(actions.get_by_role("listitem").first).to_have_text(
+        "View as Markdown" if markdown else "Open in ChatGPT"
+    )
+    expect(actions.get_by_role("button", name="Copy page")).to_have_count(int(markdown))
+
+
 @pytest.mark.parametrize(
     "query", [QUESTION, "qos", "Which sensors does a humanoid robot need for navigation in a house?"]
 )

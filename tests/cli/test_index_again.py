@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from recto.book.sources.tree import open_book
+from recto.indexing.indexer import IndexJob, IndexProgress, index_book
 from recto.stores.edge import EdgeStore
+from recto.testing import HashEmbedder
+from tests.book.files import write_pages
 from tests.cli.terminals import Terminal
 from tests.doubles.cohere import CohereDouble
 from tests.doubles.qdrant import QdrantDouble
@@ -80,8 +84,16 @@ def test_progress_on_a_pipe(home: Path, small_book: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("recto.cli.commands.index._LOG_SECONDS", 0.0)
     lines = recto(home, *command).stderr.splitlines()
     assert {"Reading: 1 page, 1 chunk", "Reading: 4 pages, 4 chunks"} <= set(lines)
-    assert lines[-1] == "4 pages, 4 of 4 chunks"
+    assert lines[-1] == "4 pages, 4 of 4 chunks, about 0 s left"
     assert recto(home, *command[:-1]).stderr.splitlines()[-1] == "Reading: 4 pages, 0 chunks"
+
+
+def test_the_time_left_is_estimated_from_the_beginning(small_book: Path, home: Path) -> None:
+    seen: list[IndexProgress] = []
+    job = IndexJob(open_book(small_book), HashEmbedder())
+    index_book(job, EdgeStore(home), "garden", journal=home / "journal", progress=seen.append)
+    assert {now.expected for now in seen if now.pages} == {4}, "a chunk on each of four pages"
+    assert any(now.plan is None and now.expected for now in seen)
 
 
 def test_progress_bar(home: Path, small_book: Path) -> None:
@@ -154,6 +166,23 @@ def test_options_are_repeated_and_urls_are_guarded(home: Path, small_book: Path)
     assert accepted.returncode == 0, accepted.stderr
     found = json.loads(recto(home, "search", "soil", "--collection", "garden", "--json").stdout)
     assert found["results"][0]["page_url"].startswith("https://other.example/")
+
+
+def test_a_copy_of_a_published_book_keeps_its_urls(home: Path, small_book: Path, tmp_path: Path) -> None:
+    """Options of the last run are not repeated for another directory, so links would become local ones."""
+    flags = ("--collection", "garden")
+    first = recto(home, "index", str(small_book), *flags, "--site-url", "https://garden.example/")
+    assert "no published addresses" not in first.stdout
+    copy = small_book.rename(tmp_path / "copy")
+    refused = recto(home, "index", str(copy), *flags)
+    assert refused.returncode == 4
+    assert "4 of 4 pages would get other URLs: local://docs/docs" in refused.stderr
+    assert f"of {small_book} had the options --site-url https://garden.example/" in refused.stderr
+    other = write_pages(tmp_path / "other", "index.md", "other.md")
+    assert "would get other URLs: local://docs/docs" in recto(home, "index", str(other), *flags).stderr
+    assert recto(home, "index", str(other), *flags, "--site-url", "https://b.example/").returncode == 0
+    local = recto(home, "index", str(copy), *flags, "--new-urls")
+    assert local.stdout.endswith("with\n  --site-url https://ADDRESS-OF-THE-BOOK/\n")
 
 
 FLAGS = ("--collection", "bees", "--allow-private", "--delay", "0")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recto.book.parsing import MARKDOWN, MDX, QUARTO, RST
+from recto.book.parsing import ASCIIDOC, MARKDOWN, MDX, QUARTO, RST
 from recto.book.sources.tree import open_book
 from recto.book.sources.website import CrawlOptions
 from recto.book.sources.website.crawl import WebsiteSource
@@ -37,6 +37,21 @@ An arm has *joints*:
 ```python
 walk()
 ```
+"""
+ASCIIDOC_PAGE = """= Robots
+
+A robot senses and acts.
+
+== Arms
+
+An arm has `joints`:
+
+- a shoulder
+- an elbow
+
+== Legs
+
+walk:: Moves both legs.
 """
 RST_PAGE = """Robots
 ======
@@ -120,6 +135,7 @@ READERS = {
     "mdx": (MDX, PAGE + "\n## Hands\n\n<Tabs>\n\nA hand grasps.\n\n</Tabs>\n"),
     "quarto": (QUARTO, PAGE),
     "rst": (RST, RST_PAGE),
+    "asciidoc": (ASCIIDOC, ASCIIDOC_PAGE),
 }
 
 

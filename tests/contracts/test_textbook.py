@@ -73,7 +73,7 @@ class TestBasicSemanticSearch:
         first = results[0]
         assert "05-digital-twins" in first.url
         assert first.title == "Digital Twins"
-        assert "digital twin" in first.content.lower()
+        assert "twin" in first.content.lower()
         assert 0 <= first.chunk_index < first.total_chunks
         assert first.metadata["module_name"] == "simulation"
         assert first.metadata["link"].startswith(first.url)

@@ -29,7 +29,7 @@ from recto.embedders.granite.embedder import FINGERPRINT, MERGES, MODELS, VARIAN
 from recto.embedders.granite.runtime import check_vector, open_graph
 from recto.embedders.granite.weights import PROMPT_TOKENS, Arrays, find_pack, read_tokenizer
 from recto.embedders.onnx import new_tokenizer
-from recto.errors import ConfigurationError
+from recto.errors import ConfigurationError, install_command
 from recto.protocols import Embedder
 from recto.search.retriever import Retriever
 from recto.settings import BUILT_IN_MODEL, Precision, Settings
@@ -125,7 +125,7 @@ def test_a_damaged_file_is_an_error(
     (tmp_path / "body.npz").touch()
     with pytest.raises(ConfigurationError, match="does not have the expected hash") as caught:
         built_in_embedder(tmp_path, 1).embed_query("x")
-    assert "--force-reinstall" in caught.value.hint
+    assert install_command(again=True) in caught.value.hint
 
 
 def test_a_damaged_pack_is_an_error(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recto.evaluation.binding import Bound, bind, find_passages, heading_key
+from recto._util.markdown import heading_key
+from recto.evaluation.binding import Bound, bind, find_passages
 from recto.evaluation.measures import Measure
 from recto.evaluation.suites import Expectation, Suite
 from recto.protocols import Index

@@ -90,6 +90,22 @@ def test_missing_includes_and_unresolved_markup(house: Path, tmp_path: Path, emb
     assert markup.message.endswith("kept as text: 1 {{…}} (template)")
 
 
+def test_files_that_cannot_be_read_and_damage_by_reading_have_a_repair(
+    house: Path, tmp_path: Path, embedder: Embedder
+) -> None:
+    shutil.copytree(house, tmp_path / "house")
+    book, home = tmp_path / "house" / "book", tmp_path / "house" / "home"
+    (book / "latin.md").write_bytes(b"# Caf\xe9\n")
+    with (book / SOIL).open("a", encoding="utf-8") as page:
+        page.write("\n## |\n\nText.\n")
+    index_house(book, home, embedder)
+    found = bad(examined(home))
+    assert found["unread"].evidence == ("latin.md: not UTF-8 (byte 5)",)
+    assert found["empty_heading"].evidence[0].startswith(f"{SOIL}, lines ")
+    assert all("recto index" in found[name].repair for name in ("unread", "empty_heading"))
+    assert {finding.severity for finding in found.values()} == {"warning"}
+
+
 def test_another_precision_is_only_information(house: Path) -> None:
     found = examined(house / "home", settings={"RECTO_PRECISION": "int8"})
     assert not bad(found)

@@ -42,7 +42,16 @@ def test_hits_margins_and_near_misses(house_retriever: Retriever) -> None:
     assert found.expected is None
 
 
-@pytest.mark.parametrize("page", [URL, f"{URL}/", "module-1-garden/01-soil", "module-1-garden/01-soil.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        URL,
+        f"{URL}/",
+        "module-1-garden/01-soil",
+        "module-1-garden/01-soil.md",
+        "/docs/module-1-garden/01-soil/",
+    ],
+)
 def test_an_expected_place_that_comes(house_retriever: Retriever, page: str) -> None:
     found = explain(house_retriever, "How is compost made?", expect=f"{page}#compost")
     assert found.found

@@ -12,12 +12,20 @@ import pytest
 from recto.book.chunking import DEFAULT_SIZE, chunk_page
 from recto.book.parsing import read
 from recto.book.sources.tree import open_book
-from recto.evaluation.integrity import IssueKind, Issues, check_integrity, compare_with_source, embedded_text
+from recto.evaluation.integrity import (
+    READING,
+    IssueKind,
+    Issues,
+    check_integrity,
+    compare_with_source,
+    indexed_text,
+)
 from recto.protocols import Embedder
 from recto.stores.edge import EdgeStore
 from recto.types.search import Chunk
 from tests import breaking
 from tests.breaking import Passages
+from tests.library import write_index
 
 TORTURE = Path(__file__).parent.parent / "book" / "torture"
 SITES = Path(__file__).parent.parent / "book" / "sites"
@@ -43,7 +51,7 @@ def corpora() -> list[Path]:
 def test_what_reading_leaves_out_or_repeats_is_no_damage(book: Path, embedder: Embedder) -> None:
     """Entities, dropped tags, divided tables and fences, diagrams, partials: all are found at their lines."""
     issues, inputs = Issues(), inputs_of(book, embedder)
-    assert all(embedded_text(chunk) == embedded for chunk, embedded in inputs)
+    assert all(indexed_text(chunk) == embedded for chunk, embedded in inputs)
     chunks = [chunk for chunk, _ in inputs]
     assert compare_with_source(chunks, open_book(book), issues) == len(chunks) > 0
     assert issues.listed() == ()
@@ -103,5 +111,81 @@ def test_fields_that_are_wrong(house_copy: Path) -> None:
 def test_long_heading_paths_were_shortened_and_are_known_again(tmp_path: Path, embedder: Embedder) -> None:
     (tmp_path / "page.md").write_text(f"# {'Very ' * 200}long\n\n## {'And ' * 150}on\n\nA text.\n")
     for chunk, embedded in inputs_of(tmp_path, embedder):
-        assert embedded_text(chunk) == embedded
-        assert embedded_text(replace(chunk, text="Another text.")) is None
+        assert indexed_text(chunk) == embedded
+        assert indexed_text(replace(chunk, text="Another text.")) is None
+
+
+WORDS = " ".join(f"word{number} kettle{number} lamp{number}" for number in range(30))
+HIDDEN = "\n".join(f"Lost{number} chapter{number} about{number} plumbing{number}." for number in range(40))
+
+
+@pytest.mark.parametrize(
+    ("text", "chunk", "kind", "place"),
+    [
+        ("# Page\n\n## |\n\nText.\n", {}, IssueKind.EMPTY_HEADING, "page.md, lines 5 to 5: ('Page', '|')"),
+        (
+            "# Page\n\n```python\n# Make tea\nboil()\n```\n",
+            {"headings": ("Page", "Make tea")},
+            IssueKind.CODE_HEADING,
+            "page.md, line 4: # Make tea",
+        ),
+        (
+            "# Page\n\nLike this::\n\n    # Make tea\n    boil()\n",
+            {"headings": ("Page", "Make tea")},
+            IssueKind.CODE_HEADING,
+            "page.md, line 5: # Make tea",
+        ),
+        (
+            "# Page\n\n<!--\n## Old\n-->\n\nText.\n",
+            {"headings": ("Page", "Old")},
+            IssueKind.CODE_HEADING,
+            "4",
+        ),
+        (f"# Page\n\n{WORDS}\n\n{HIDDEN}\n", {"text": WORDS}, IssueKind.SHRUNK, "page.md, line 5: Lost0"),
+        (
+            "# Page\n\nText.\n\n{% tea %}\n",
+            {"text": "Text.\n\n{% tea %}", "end_line": 5},
+            IssueKind.MARKUP,
+            "page.md, line 5: {%…%} (template)",
+        ),
+        ("# Page\n\nText.\n\n::: tea.Pot\n", {}, IssueKind.MARKUP, "page.md, line 5: ::: … (API reference)"),
+        ("# Page\n\nText.\n\n#| echo: no\n", {}, IssueKind.MARKUP, "page.md, line 5: #|… (option)"),
+        ("# Page\n\nText.\n\ntoc::[]\n", {}, IssueKind.MARKUP, "page.md, line 5: …::…[] (macro)"),
+    ],
+)
+def test_damage_by_reading_has_a_page_and_a_line(
+    text: str, chunk: dict[str, Any], kind: IssueKind, place: str, tmp_path: Path, embedder: Embedder
+) -> None:
+    """The chunk is as a reader with that fault would write it."""
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "page.md").write_text(text)
+    write_index(tmp_path / "book", embedder, tmp_path, "house")
+
+    def spoilt(passages: Passages) -> Passages:
+        (first, numbers), *_ = passages
+        return [(replace(first, total_chunks=1, **chunk), numbers)] if chunk else passages
+
+    index = breaking.publish_broken(tmp_path, spoilt)
+    issues = check_integrity(index, None, open_book(tmp_path / "book")).issues
+    (issue,) = [issue for issue in issues if issue.kind in READING]
+    assert issue.kind is kind
+    assert issue.count == 1
+    assert place in issue.places[0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# Page\n\n## Make tea\n\n```python\n# Make tea\n{% x %}\n#| y\n::: tea.Pot\n```\n",
+        "# Page\n\n```{note}\n## Make tea\n\nText.\n```\n",
+        "# Page\n\n??? note\n\n    ```\n    {{ tea }}\n    ```\n\n    Text about `{% tea %}`.\n\n::: tip\nText.\n:::\n",
+        f"# Page\n\n<!--\n{HIDDEN}\n-->\n\nText.\n",
+        "# Page\n\n## `|`\n\nText.\n\n## C++\n\nText.\n",
+    ],
+)
+def test_code_and_comments_are_no_damage(text: str, tmp_path: Path, embedder: Embedder) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "page.md").write_text(text)
+    write_index(tmp_path / "book", embedder, tmp_path, "house")
+    index = EdgeStore(tmp_path).open("house")
+    assert check_integrity(index, None, open_book(tmp_path / "book")).issues == ()

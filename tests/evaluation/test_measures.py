@@ -110,6 +110,15 @@ def test_an_interval_is_the_same_every_time_and_holds_the_mean() -> None:
     assert estimate([]) is None
 
 
+def test_a_proportion_has_the_interval_of_wilson() -> None:
+    """A bootstrap of 14 hits of 14 says [1, 1]."""
+    always, never = estimate([1.0] * 14), estimate([0.0] * 14)
+    assert always is not None
+    assert never is not None
+    assert [always.low, always.high] == pytest.approx([0.7847, 1.0], abs=1e-4)
+    assert [never.low, never.high] == pytest.approx([0.0, 1 - 0.7847], abs=1e-4)
+
+
 def test_an_interval_is_as_wide_as_theory_says() -> None:
     found = estimate([1.0] * 80 + [0.0] * 20)
     assert found is not None

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from recto.book.sources.tree import MarkdownTree
+from recto.book.sources.tree import MarkdownTree, open_book
 from recto.embedders.granite.embedder import built_in_embedder
-from recto.errors import FingerprintMismatch, InvalidArgument
+from recto.errors import CollectionMissing, FingerprintMismatch, InvalidArgument
+from recto.indexing import collection_for
 from recto.indexing.indexer import IndexJob, IndexReport, index_book, plan_book
 from recto.indexing.planner import PageState, Plan
 from recto.protocols import Embedder, Index, Store
+from recto.search.pages import read_outline
 from recto.search.retriever import Retriever
 from recto.settings import ServerOptions
 from recto.stores.edge import EdgeStore
@@ -25,8 +27,10 @@ from recto.testing import HashEmbedder
 from recto.types.book import BookInfo, Failure, Page
 from recto.types.index import Calibration, EmbedderFingerprint, Fingerprint, IndexInfo
 from recto.types.search import Chunk, Vector
+from tests.book.files import write, write_pages
 from tests.conftest import QDRANT_KEY
 from tests.doubles.qdrant import QdrantDouble
+from tests.library import write_library
 from tests.shared_embedder import Counting
 
 NAME = "garden"
@@ -114,6 +118,20 @@ def assert_same_as_new(indexed: Indexed, tmp_path: Path) -> None:
         assert actual[id] == pytest.approx(vector, abs=2e-6)
 
 
+@pytest.mark.parametrize(
+    ("book", "name"), [("Mein Büch", "mein-buech"), ("Café Español", "cafe-espanol"), ("日本", "book")]
+)
+def test_names_of_collections_keep_letters(book: str, name: str, tmp_path: Path) -> None:
+    source = open_book(write_library(tmp_path / book))
+    assert collection_for(source, EdgeStore(tmp_path / "home")) == name
+
+
+def test_a_missing_collection_has_the_nearest_name(house_retriever: Retriever) -> None:
+    with pytest.raises(CollectionMissing) as caught:
+        house_retriever.store.open("hause")
+    assert caught.value.hint.startswith("Did you mean 'house'? ")
+
+
 def test_an_unchanged_book_is_not_published_again(indexed: Indexed) -> None:
     first = indexed.index()
     assert (first.published, first.plan.texts, len(indexed.counting.embedded)) == (True, 4, 4)
@@ -188,6 +206,17 @@ def test_modules_have_titles_in_reading_order(indexed: Indexed) -> None:
     assert titles["kitchen"] == "Cooking at home"
     assert all(chunk.module_title == titles[chunk.module] for chunk in indexed.chunks().values())
     assert indexed.counting.embedded == []
+
+
+def test_pages_are_listed_in_the_order_of_the_navigation(indexed: Indexed, tmp_path: Path) -> None:
+    site = write_pages(tmp_path / "site", "docs/a.md", "docs/b.md", "docs/c.md")
+    for nav in (["c.md", "a.md", "b.md"], ["b.md", "a.md", "c.md"]):
+        write(site, {"mkdocs.yml": f"site_name: Site\nnav: {nav}\n"})
+        job = IndexJob(open_book(site), indexed.counting)
+        index_book(job, indexed.store, "site", journal=tmp_path / "journal")
+        outline = read_outline(indexed.store.open("site"))
+        assert [page.source for page in outline.pages] == nav
+    assert fingerprint_of(indexed.index().info).order == (), "the order of the paths"
 
 
 def test_a_new_page_does_not_change_later_pages(indexed: Indexed) -> None:

@@ -248,6 +248,36 @@ def test_readers_of_plugins_work_in_workers(tmp_path: Path, install_plugin: Call
     assert str(os.getpid()) not in where[1:]
 
 
+@pytest.mark.parametrize("processes", [0, 1])
+def test_a_page_that_never_ends_fails_alone(
+    tmp_path: Path, install_plugin: Callable[..., None], monkeypatch: pytest.MonkeyPatch, processes: int
+) -> None:
+    monkeypatch.setattr(reading, "PAGE_SECONDS", 0.5)
+    install_plugin(
+        "endless-reader",
+        {"recto.readers": "rst = endless_reader:read"},
+        "from recto.types.book import Block, Document, Section\n\n"
+        "def read(page):\n"
+        "    while 'never ends' in page.text:\n"
+        "        try:\n"
+        "            page.text.index('x')\n"
+        "        except Exception:\n"
+        "            pass\n"
+        "    if 'library in C' in page.text:\n"
+        "        sum(range(10 ** 12))\n"
+        "    return Document('T', (Section(('T',), 1, '', 1, (Block('paragraph', 'a', 1, 1),)),))\n",
+    )
+    texts = ["text", "never ends", "text", *["a library in C", "text"] * processes]
+    for number, text in enumerate(texts):
+        (tmp_path / f"page{number}.rst").write_text(text)
+    plan, _ = planned(tmp_path, processes)
+    long = "it takes more than 0.5 s of CPU time to read"
+    ended = "the process that read it ended unexpectedly"
+    failures = {"page1.rst": long, **({"page3.rst": ended} if processes else {})}
+    assert {failure.path: failure.reason for failure in plan.failed} == failures
+    assert plan.chunks == len(texts) - len(failures)
+
+
 def planned(book: Path, processes: int) -> tuple[Plan, list[PlannedChunk]]:
     chunks: list[PlannedChunk] = []
     job = IndexJob(MarkdownTree(book), PortableEmbedder(), processes=processes)

@@ -7,6 +7,7 @@ import builtins
 import importlib
 import json
 import logging
+import re
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from recto import api
+from recto.errors import install_command
 from recto.integrations import CollectionClient, metadata
 from recto.search.retriever import Retriever
 
@@ -83,5 +85,5 @@ def test_the_extra_is_missing(adapter: str, package: str, monkeypatch: pytest.Mo
 
     monkeypatch.delitem(sys.modules, f"recto.integrations.{adapter}", raising=False)
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(ImportError, match=rf"pip install 'recto_search-.*\.whl\[{adapter}\]'"):
+    with pytest.raises(ImportError, match=re.escape(install_command(adapter))):
         importlib.import_module(f"recto.integrations.{adapter}")

@@ -10,7 +10,7 @@ from itertools import groupby, pairwise
 import pytest
 
 from recto.errors import InvalidArgument
-from recto.evaluation.integrity import embedded_text
+from recto.evaluation.integrity import indexed_text
 from recto.evaluation.suites import load_suite
 from recto.protocols import Embedder, EmbedderAbilities
 from recto.search.context import Context, build_context, context_scores, prefer_page
@@ -48,11 +48,12 @@ def chunk_ids(context: Context) -> list[str]:
 
 
 def test_hits_become_whole_sections(retriever: Retriever) -> None:
-    context = retriever.context(QUESTION, 20_000, top_k=5)
+    query = "What is ROS 2?"
+    context = retriever.context(query, 20_000, top_k=5)
     page, *others = context.sections
     assert page.chunks == retriever.page(page.url).chunks  # it is short
     assert others
-    assert context.response == replace(retriever.search(QUESTION), timings=context.response.timings)
+    assert context.response == replace(retriever.search(query), timings=context.response.timings)
     assert (context.left_out, context.missing, context.page_used) == ((), 0, None)
     assert any(len(section.chunks) > len(section.hits) for section in context.sections)
     for section in others:
@@ -91,7 +92,7 @@ class ContextModel(ForwardingEmbedder):
 
     def __init__(self, embedder: Embedder, chunk: Chunk) -> None:
         super().__init__(embedder)
-        self.text, self.asked = embedded_text(chunk) or "", list[str]()
+        self.text, self.asked = indexed_text(chunk) or "", list[str]()
         self.abilities = EmbedderAbilities(
             embed_context_queries=self.embed_context_queries, languages=("en",)
         )
@@ -198,6 +199,25 @@ def test_a_lead_in_is_shown_with_what_it_introduces(retriever: Retriever) -> Non
     assert pairs
     for lead_in, after in pairs[:20]:
         assert after.id in chunk_ids(context_of(retriever, [Hit(1.0, lead_in, 0.9)], 2000)), lead_in.text
+
+
+def test_a_context_stops_if_the_rest_is_off_topic(retriever: Retriever) -> None:
+    """The book does not cover the query: its nearest sections do not fill the budget."""
+    off_topic, covered = (retriever.context(query, 4000) for query in ("best pizza recipe in town", QUESTION))
+    assert off_topic.response.coverage == "not covered"
+    assert 0 < off_topic.tokens < 2000
+    assert covered.tokens > 3500
+    assert len(off_topic.response.hits) == 100, "the search returns all of them"
+
+
+def test_a_context_does_not_end_with_a_lead_in(retriever: Retriever) -> None:
+    (hit, other) = retriever.search(QUESTION, top_k=2).hits
+    chunk = replace(hit.chunk, id="gone", text="Nodes talk to each other.\n\n## Example")
+    only = replace(other.chunk, id="gone, too", text="You start it.\n\nLike this:")
+    hits = [replace(hit, chunk=chunk), replace(other, chunk=only)]
+    first, second = (section.text for section in context_of(retriever, hits, 500).sections)
+    assert first.endswith("\n\nNodes talk to each other.")
+    assert second.endswith(f"\n\nLike this:\n\n{OMISSION}")
 
 
 def test_hits_get_the_sections_that_they_stand_in(retriever: Retriever) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 from recto.search.lexical import QueryWord
-from recto.search.markdown import _code_blocks, clean_markdown, close_fences, plain_text
+from recto.search.markdown import _code_blocks, clean_markdown, close_fences, is_link_list, plain_text
 
 FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "
 
@@ -145,6 +145,23 @@ def test_markup_that_says_nothing_is_left_out(written: str, clean: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("### See also:\n\n[`From::from`][from] and [`?`][q]\n\n[from]: https://example.org/from", True),
+        ("* [Setup](setup.md)\n* [Pages](pages/index.md) and how\n* https://example.org/further", True),
+        (
+            "More is on [the page about settings](settings.md), which lists all of them with their defaults.",
+            False,
+        ),
+        ("```md\n[a link](a.md)\n```\n\nA link has a text and an address.", False),
+        ("![A large picture of a robot](robot.png)", False),
+    ],
+)
+def test_lists_of_links(text: str, expected: bool) -> None:
+    assert is_link_list(text) is expected
+
+
+@pytest.mark.parametrize(
     ("part", "whole"),
     [
         ("Run:\n\n```python\na = 1", "Run:\n\n```python\na = 1\n```"),
@@ -175,6 +192,12 @@ def test_one_tab_is_shown_and_all_on_request() -> None:
     assert "brew install" in both
     text = "//// tab | Python 3.9\n\n////\n\n//// tab | Python 3.8\n\nOld.\n\n////\n\nNext"
     assert clean_markdown(text) == "Python 3.8:\n\nOld.\n\nNext"
+
+
+def test_names_with_underscores_are_kept() -> None:
+    assert plain_text(
+        "A **class** has __init__ and `__call__`, see super().__init__() in __init__.py: __Note__"
+    ) == ("A class has __init__ and __call__, see super().__init__() in __init__.py: Note")
 
 
 def test_plain_text_is_what_a_reader_sees() -> None:

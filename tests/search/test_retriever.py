@@ -24,6 +24,7 @@ from recto.search.retriever import Retriever
 from recto.stores.edge import EdgeStore
 from recto.types.index import Calibration, Candidates, SparseVector
 from recto.types.search import LEXICAL_WEIGHT, MODES, Filters, Mode, Outcome, SearchResponse
+from tests.library import write_index
 
 SUITE = Path(recto.__file__).parent / "sample" / "development.json"
 QUESTIONS = ["What is ROS 2?", "robot navigation", "digital twin", "How do VLA models work?", "a"]
@@ -39,9 +40,43 @@ def test_hits_are_ranked(retriever: Retriever) -> None:
     scores = [hit.score for hit in response.hits]
     assert scores == sorted(scores, reverse=True)
     assert response.hits[0].chunk.title == "ROS 2 Fundamentals"
-    assert {hit.chunk.module for hit in response.hits[:3]} == {"ros2"}
+    assert {hit.chunk.module for hit in response.hits[:2]} == {"ros2"}
     assert response.outcome is Outcome.FOUND
     assert 0 < response.timings.embed_ms + response.timings.search_ms <= response.timings.total_ms
+
+
+def test_lists_of_links_count_less_and_sections_take_turns(tmp_path: Path, embedder: Embedder) -> None:
+    """A "see also" list has all words of the question; a long section has them in each chunk."""
+    parts = "\n\n".join(
+        f"The question mark operator returns an error early. {'Then, ' * 90}" for _ in range(4)
+    )
+    links = (
+        "See also:\n\n[the question mark operator][1] and [`From::from`][2]\n\n[1]: other.md\n[2]: other.md\n"
+    )
+    operator = (
+        "The question mark operator returns early if there is an error, and calls `From::from` for it.\n"
+    )
+    pages = {
+        f"other{n}.md": f"# Chapter {n}\n\nThe question mark operator appears again.\n" for n in range(4)
+    }
+    for name, text in {
+        "a.md": f"# A\n\n{links}",
+        "b.md": f"# B\n\n{operator}",
+        "c.md": f"# C\n\n{parts}",
+        **pages,
+    }.items():
+        (tmp_path / name).write_text(text)
+    write_index(tmp_path, embedder, tmp_path / "home", "links")
+    found = Retriever(embedder, EdgeStore(tmp_path / "home"), "links")
+    hits = found.search("question mark operator and From::from", top_k=20).hits
+    titles = [hit.chunk.title for hit in hits]
+    assert titles[0] == "B"
+    assert titles[:5].count("C") <= 2
+    assert len(hits) == len({hit.chunk.id for hit in hits}) == found.open().info.chunks
+    dense = [hit.score for hit in found.search("operator", top_k=20, mode="dense").hits]
+    assert dense == sorted(dense, reverse=True)
+    within = found.search("question mark operator", url=hits[titles.index("C")].chunk.page_url).hits
+    assert len(within) >= 3, "without other sections, there is nothing to put first"
 
 
 def test_results_are_deterministic(retriever: Retriever, sample_home: Path, embedder: Embedder) -> None:

@@ -80,7 +80,7 @@ def lexical_search(index: Index, query: str) -> tuple[LexicalQuery, list[Hit]]:
     analyzed = analyze_query(query, lexicon)
     (found,) = index.candidates([IndexQuery(None, analyzed.vector)], 100)
     ranked = rank(found, "lexical", 0)
-    return analyzed, to_hits(ranked, found, index.chunks([id for id, _ in ranked]), 100)
+    return analyzed, to_hits(ranked, found, index.chunks([id for id, _ in ranked]), 100, "lexical")
 
 
 def odd_chunks() -> list[Chunk]:
@@ -117,7 +117,9 @@ def test_results_are_those_of_lexical_search(exported: Path, retriever: Retrieve
         assert [hit["url"] for hit in found["results"]] == [one.url for one in hits], query
         assert [hit["text"] for hit in found["results"]] == texts
         scores = [hit.score for hit in expected.hits]
-        assert [hit["score"] for hit in found["results"]] == pytest.approx(scores)
+        assert [hit["score"] for hit in found["results"]] == pytest.approx(
+            scores, rel=2e-6
+        )  # exported as float32
         assert found["corrections"] == {word: list(meant) for word, meant in expected.corrections}
         assert found["outcome"] == expected.outcome
         assert [hit["matches"] for hit in found["results"]] == [

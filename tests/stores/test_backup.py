@@ -8,7 +8,10 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -377,3 +380,24 @@ def test_as_many_generations_are_kept_as_asked_for(home: Path) -> None:
     publish(store, "books", [chunk(1)])
     assert [one.name[-1] for one in store.generations("books")] == ["5", "3", "2"], "4 was skipped"
     assert store.rollback("books").chunks == 3
+
+
+RESTORE = """
+import os, signal, sys
+from pathlib import Path
+from recto.stores.edge import EdgeStore, layout
+layout.CollectionDirectory.{step} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+EdgeStore(Path(sys.argv[1])).restore(Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("step", ["publish", "set_current"])
+def test_the_next_command_completes_a_killed_restore(archive: Path, tmp_path: Path, step: str) -> None:
+    home = tmp_path / "other"
+    killed = subprocess.run([sys.executable, "-c", RESTORE.format(step=step), home, archive], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    other = EdgeStore(home)
+    assert other.open("books").info.warnings == ()
+    assert other.generations("books")[0].current
+    (home / "collections" / "books" / "CURRENT").unlink()
+    assert EdgeStore(home).open("books").info.warnings, "a lost pointer is not a killed restore"

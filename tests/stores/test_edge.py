@@ -88,6 +88,16 @@ def test_an_older_generation_replaces_a_damaged_one_with_a_warning(home: Path, s
     assert reader.open("books").info.warnings == ()
 
 
+def test_a_directory_in_place_of_a_file_is_damage(home: Path, store: EdgeStore) -> None:
+    file = next(path for path in (directory(home) / "gen-000001").rglob("*") if path.is_file())
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(IndexDamaged, match="does not match the manifest"):
+        EdgeStore(home).open("books")
+    publish(store, "books", [chunk(1)])
+    assert EdgeStore(home).open("books").info.warnings == ()
+
+
 @pytest.mark.parametrize("text", ["", "gen-999999\n", "../../etc\n", "\x00"])
 def test_a_damaged_pointer_is_noticed(home: Path, store: EdgeStore, text: str) -> None:
     (directory(home) / "CURRENT").write_text(text)

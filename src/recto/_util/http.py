@@ -6,6 +6,7 @@ import time
 import zlib
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -53,6 +54,21 @@ def owner_client(
         options["trust_env"] = False
         options["verify"] = ssl.create_default_context() if tls else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return options
+
+
+def chat_client(url: str, key: str, limit: int, seconds: float, *, is_local: bool) -> httpx.AsyncClient:
+    """Return a client for the chat model of the owner of Recto, who alone gets the key."""
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    return httpx.AsyncClient(**owner_client(url, headers, limit, seconds, is_local=is_local, is_async=True))
+
+
+def chat_address(url: str) -> str:
+    """Return the address of the chat completions of an OpenAI-compatible server."""
+    parts = urlsplit(url)
+    path = parts.path.rstrip("/")
+    if not path.endswith("/chat/completions"):
+        path = f"{path or '/v1'}/chat/completions"
+    return parts._replace(path=path).geturl()
 
 
 class _BoundedStream(httpx.SyncByteStream, httpx.AsyncByteStream):

@@ -1,4 +1,4 @@
-"""What all modules that read Markdown agree on: code fences, and where a sentence ends."""
+"""What all modules that read Markdown agree on: code fences, headings, and where a sentence ends."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ SENTENCE_END = r"(?<=[.!?…])[\"'”’)\]]*\s+|[。！？｡؟۔।॥።။�
 FENCE_START = re.compile(rf"[ ]{{0,3}}({FENCE_MARKS})")
 """The marks at the start of a line that opens a fence, outside of lists and quotes."""
 _FENCE = re.compile(r"^[ \t>]*+(?P<marks>`{3,}+|~{3,}+)[ \t]*+(?P<info>[^`\s]*+)[^`\n]*+$", re.MULTILINE)
+_HEADING_ID = re.compile(r"(?<!\s)\s*+\{[\s:/*]*+#[^{}]*+\}\s*+$")
+_LINK = re.compile(r"\[([^\[\]]*+)\](?:\([^)\[]*+\)|\[[^\[\]]*+\])")
+_MARKUP = re.compile(r"[`*\\]|~~")
+_TAG = re.compile(r"</?[A-Za-z][^<>]*+>")
 _WHOLE_FENCE = re.compile(rf"^[ \t>]*({FENCE_MARKS}).*?(?:^[ \t>]*\1|\Z)", re.MULTILINE | re.DOTALL)
 
 
@@ -28,5 +32,12 @@ def code_fences(text: str) -> Iterator[tuple[re.Match[str], re.Match[str] | None
 
 
 def without_fences(text: str) -> str:
-    """Return a text without its fences; a chunk may begin or end within one."""
-    return _WHOLE_FENCE.sub("", text)
+    """Return a text with empty lines instead of its fences; a chunk may begin or end within one."""
+    return _WHOLE_FENCE.sub(lambda fence: "\n" * fence[0].count("\n"), text)
+
+
+def heading_key(heading: str) -> str:
+    """Return a heading without markup and case, for comparison."""
+    text = _LINK.sub(r"\1", _HEADING_ID.sub("", heading))
+    text = (_TAG.sub("", text).strip(" `") and _TAG.sub("", text)) or text  # a heading may be just `<Tag>`
+    return " ".join(_MARKUP.sub("", text).casefold().split())

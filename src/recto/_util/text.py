@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -16,6 +17,7 @@ MDX_SUFFIXES = (".mdx",)
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _URL_SAFE = "/:?#[]@!$&'()*+,;=%-._~"
 _URL_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
+_UMLAUTS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss", "æ": "ae", "ø": "oe", "ł": "l"})
 _NUMBER_PREFIX = re.compile(
     r"^(?:(?:module|chapter|part|unit|week|lesson)[-_ ]?)?\d+[-_. ]+(?=\S)", re.IGNORECASE
 )
@@ -46,6 +48,11 @@ def to_json(data: Any) -> str:
 def with_anchor(page: str, anchor: str) -> str:
     """Return `page#anchor`, or the page alone if there is no anchor."""
     return f"{page}#{anchor}" if anchor else page
+
+
+def is_local(url: str) -> bool:
+    """Return whether a page has no published address."""
+    return url.startswith("local:")
 
 
 def without_space(text: str) -> str:
@@ -119,6 +126,12 @@ def module_keys(directory: str) -> tuple[str, ...]:
 def slug(text: str) -> str:
     """Return a text as a name of lower-case letters, digits and hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:_MAX_NAME].strip("-")
+
+
+def collection_slug(text: str) -> str:
+    """Return a text as the name of a collection: letters with marks become ASCII letters."""
+    plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFC", text.lower()).translate(_UMLAUTS))
+    return slug("".join(letter for letter in plain if not unicodedata.combining(letter)))
 
 
 def filter_keys(names: Iterable[str]) -> list[str]:

@@ -43,6 +43,8 @@ _LARGEST_GLUE = 64
 _GRAIN = 120  # characters; smaller parts are counted together, because tokenizing is slow
 _CHARACTERS_AT_A_TIME = 8
 _LARGE = 64  # characters per token of the limit; a longer block does not fit, whatever its tokens
+EMBEDDED_QUESTIONS = 4
+"""How many section questions are embedded with a chunk; more of them gain nothing (decision 21)."""
 _TABLE_HEAD = 2  # a table's first row and the line of dashes under it
 
 
@@ -226,10 +228,10 @@ DEFAULT_SIZE = ChunkSize()
 class PlannedChunk:
     """A chunk of a new index; each step of an index run adds what it finds out.
 
-    The chunker sets `embedded`: the heading path, then the text as written. Reading the page adds the number
-    of `tokens` to embed and the `lexical` vector. The plan sets `unchanged` if the current index has the very
-    same chunk, and `tokens` to 0 if its text is not embedded again. A chunk that is kept from the current
-    index without being read has neither `embedded` nor `lexical`.
+    The chunker sets `embedded`: the heading path, the first section questions, then the text as written.
+    Reading the page adds the number of `tokens` to embed and the `lexical` vector. The plan sets `unchanged`
+    if the current index has the very same chunk, and `tokens` to 0 if its text is not embedded again. A chunk
+    that is kept from the current index without being read has neither `embedded` nor `lexical`.
     """
 
     chunk: Chunk
@@ -253,9 +255,8 @@ class _ChunkDraft:
         rest = "".join(part.glue + part.text for part in others)
         return first.repeated + first.text + rest + self.parts[-1].closing
 
-    @property
-    def embedded(self) -> str:
-        return f"{self.path}\n\n{self.text}"
+    def embedded(self, questions: int = 0) -> str:
+        return embedded_text(self.path, self.section.questions[:questions], self.text)
 
     @property
     def tokens(self) -> int:
@@ -289,13 +290,14 @@ def chunk_page(
         # The tokens of the whole may differ from the sum of its parts. Count the whole where it could exceed
         # the model's limit, and if it does, split the page again with a smaller limit.
         close = (draft for draft in drafts if draft.tokens + count(draft.path) > max_tokens * _SAFE_SHARE)
-        if limit <= _MIN_TOKENS or all(count_tokens(draft.embedded) <= max_tokens for draft in close):
+        if limit <= _MIN_TOKENS or all(count_tokens(draft.embedded()) <= max_tokens for draft in close):
             break
         limit = limit * 3 // 4
     anchors = _anchors(document.sections, drafts)
     chunks = []
     for index, draft in enumerate(drafts):
-        first, last, embedded = draft.parts[0].first, draft.parts[-1].last, draft.embedded
+        first, last = draft.parts[0].first, draft.parts[-1].last
+        embedded = _with_questions(draft, count_tokens, max_tokens)
         chunk = Chunk(
             id=chunk_id(book, page.path, index),
             text=draft.text,
@@ -317,9 +319,23 @@ def chunk_page(
             locale=page.locale,
             language=language,
             locales=page.locales,
+            questions=draft.section.questions,
         )
         chunks.append(PlannedChunk(chunk, embedded))
     return chunks
+
+
+def embedded_text(path: str, questions: Sequence[str], text: str) -> str:
+    """Return what is embedded for a chunk: the heading path, section questions, and its text."""
+    return "\n\n".join((path, *(["\n".join(questions)] if questions else []), text))
+
+
+def _with_questions(draft: _ChunkDraft, count_tokens: Count, max_tokens: int) -> str:
+    """Return what is embedded for a chunk, with as many of its first questions as the model can read."""
+    for questions in range(min(len(draft.section.questions), EMBEDDED_QUESTIONS), 0, -1):
+        if count_tokens(embedded := draft.embedded(questions)) <= max_tokens:
+            return embedded
+    return draft.embedded()
 
 
 def _limit(size: ChunkSize, max_tokens: int, *, is_known: bool) -> int:
@@ -397,33 +413,44 @@ def _heading_path(section: Section, limit: int, count: Count) -> str:
 
 
 # Markup of generators that no rule resolved, and that is left in the text of chunks.
-_ANY_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]*?(?<!`)\1(?!`)|<code\b[^<>\n]*>[^\n]*?</code>")
+_ANY_CODE = re.compile(r"(?<!`)(`+)(?!`)[^\n]{0,1000}?(?<!`)\1(?!`)|<code\b[^<>\n]*>[^\n]{0,1000}?</code>")
 _UNRESOLVED_ROLES = {
     "{…}`…` (role)": re.compile(r"(?<![\w`/=:-])\{[a-z][\w:+-]*\}`[^`\n]+`"),
     ":…:`…` (role)": re.compile(r"(?<![\w`])(?::[a-z][\w+-]*){1,2}:`[^`\n]+`"),
 }
 _UNRESOLVED = {
     "{{…}} (template)": re.compile(r"(?<!=)\{\{(?![<%])[^{}\n]+\}\}"),
+    "{%…%} (template)": re.compile(r"\{%[^{}\n]+%\}"),
     "{{<…>}} (shortcode)": re.compile(r"\{\{[<%][^{}\n]{0,1000}[%>]\}\}"),
     ":::{…} (directive)": re.compile(r"^[ \t>]*:{3,}[ \t]*\{", re.MULTILINE),
     ".. …:: (directive)": re.compile(r"^[ \t]*\.\. [a-z][\w:-]*::", re.MULTILINE),
     "<<< (snippet)": re.compile(r"^[ \t]*<<< \S", re.MULTILINE),
+    "::: … (API reference)": re.compile(r"^[ \t]*::: [A-Za-z_]\w*(?:\.\w+)+[ \t]*$", re.MULTILINE),
+    "#|… (option)": re.compile(r"^[ \t]*#\|[^\n]", re.MULTILINE),
+    "…::…[] (macro)": re.compile(r"^[a-z]++::[^\s\[]*+\[[^\]\n]*+\]$", re.MULTILINE),
 }
-_MAY_BE_UNRESOLVED = re.compile(r"\{|:`|:::|::\s|<<<")
+_MAY_BE_UNRESOLVED = re.compile(r"\{|:`|::|<<<|#\|")
+
+
+def find_leftovers(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the markup in the text of a page that is not code: the index of its line, and its kind.
+
+    The text of one chunk is not enough: it may begin or end within a fence.
+    """
+    if not _MAY_BE_UNRESOLVED.search(text):
+        return
+    text = without_fences(text)
+    for kind, mark in _UNRESOLVED_ROLES.items():  # their text looks like code
+        yield from ((text.count("\n", 0, match.start()), kind) for match in mark.finditer(text))
+        text = mark.sub("", text)
+    text = _ANY_CODE.sub("", text)
+    for kind, mark in _UNRESOLVED.items():
+        yield from ((text.count("\n", 0, match.start()), kind) for match in mark.finditer(text))
 
 
 def leftovers(text: str) -> Counter[str]:
     """Count the markup in a text that is not code."""
-    if not _MAY_BE_UNRESOLVED.search(text):
-        return Counter()
-    counts: Counter[str] = Counter()
-    text = without_fences(text)
-    for kind, mark in _UNRESOLVED_ROLES.items():  # their text looks like code
-        text, counts[kind] = mark.subn("", text)
-    text = _ANY_CODE.sub("", text)
-    for kind, mark in _UNRESOLVED.items():
-        counts[kind] = len(mark.findall(text))
-    return +counts
+    return Counter(kind for _, kind in find_leftovers(text))
 
 
 def describe_leftovers(counts: Counter[str]) -> str:

@@ -21,6 +21,7 @@ COMMANDS = {
     },
     "Evaluation": {
         "validate": ("validate", "Measure the results for a suite of questions."),
+        "questions": ("questions", "Write what readers ask that each section answers."),
         "suite": ("suite", "Check or extend a suite of questions."),
         "coverage": ("checks", "Find the sections that no search reaches."),
         "gaps": ("checks", "Find what readers ask and the book does not answer."),

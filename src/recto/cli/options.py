@@ -137,6 +137,12 @@ def index_options(command: Command) -> Command:
     return _add(
         command,
         collection_option("Publish under this name.", "COLLECTION_NAME, else the name of the book"),
+        value_option(
+            "--questions",
+            "FILE",
+            "Section questions of the book.",
+            "recto-questions.jsonl in the book's root",
+        ),
         value_option("--title", "TEXT", "Title of the book.", "the title of the site, or of the first page"),
         repeated("--module", "modules", "NAME", "Index only this module again and keep the others."),
         value_option("--site-url", "URL", "Published URL of the book, such as https://example.org/book/."),
@@ -171,7 +177,7 @@ def index_options(command: Command) -> Command:
 def crawl_options(command: Command) -> Command:
     """Add the options for reading a website."""
     pages, seconds = click.IntRange(1, 1_000_000), click.FloatRange(0, 60)
-    private = "Website: allow addresses of this machine and of private networks."
+    private = "Website or repository: allow addresses of this machine and of private networks."
     return _add(
         command,
         value_option("--max-pages", "INT", "Website: maximum number of pages.", "2000", type=pages),

@@ -40,7 +40,7 @@ RISK = 0.05
 _MIN_DROP = 0.01
 _HINT = "Write it again with `recto validate --suite FILE --baseline FILE --update-baseline`."
 _MAX_BYTES = 512 * 1024 * 1024
-_RESULT = re.compile(r'\{\s+("place": .*)\s+("score": .*)\s+\}')
+_RESULT = re.compile(r'\{\n\s++("place": .*+)\n\s++("score": .*+)\n\s*+\}')
 _EXPRESSION = re.compile(r"\s*([^<>=\s]+)\s*(>=|>)\s*([0-9.]+)(%?)\s*")
 _PARITY_BATCH = 8  # queries; each is up to three searches in one request, which has a deadline
 

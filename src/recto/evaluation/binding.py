@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from recto._util.markdown import heading_key
 from recto._util.text import filter_keys, nearest, page_key, plural, with_anchor, without_space
 from recto.evaluation.measures import Judged
 from recto.evaluation.suites import Expectation, Suite, survey
@@ -26,9 +27,6 @@ _SUGGESTIONS = 50
 """Missing targets that get a suggestion; a suite of another book would take too long."""
 _MIN_OVERLAP = 8  # characters that neighbouring chunks share; fewer may be the same by accident
 
-_HEADING_ID = re.compile(r"\s*\{[\s:/*]*#[^}]*\}\s*$")
-_LINK = re.compile(r"\[([^\]]*)\](?:\([^)]*\)|\[[^\]]*\])")
-_MARKUP = re.compile(r"[`*\\]")
 _WORD = re.compile(r"\w{3,}")
 _MIN_SHARED_WORDS = 2
 
@@ -209,12 +207,6 @@ def section_name(chunk: Chunk) -> str:
 def anchors_of(chunk: Chunk) -> frozenset[str]:
     """Return all anchors of a chunk; an index of an earlier version has at most one."""
     return frozenset(unquote(anchor) for anchor in (chunk.anchor, *chunk.anchors) if anchor)
-
-
-def heading_key(heading: str) -> str:
-    """Return a heading without markup and case, for comparison."""
-    text = _LINK.sub(r"\1", _HEADING_ID.sub("", heading))
-    return " ".join(_MARKUP.sub("", text).casefold().split())
 
 
 class _Book:

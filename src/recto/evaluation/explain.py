@@ -8,12 +8,13 @@ from enum import StrEnum
 from itertools import pairwise
 from time import perf_counter
 from typing import Unpack
+from urllib.parse import urlsplit
 
 from recto._util.text import filter_keys, nearest, page_key, with_anchor
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import nearest_page, passage_target
 from recto.search.display import matched_query_words, words_to_match
-from recto.search.lexical import QueryWord, analyzed_text
+from recto.search.lexical import QueryWord, visible_text
 from recto.search.pipeline import OpenIndex, PreparedQuery, nearest_chunks, search_index
 from recto.search.query import make_request
 from recto.search.retriever import Retriever
@@ -40,12 +41,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RankedHit:
-    """A hit with its rank, its lead over the next hit, and the query words that it contains."""
+    """A hit with its rank, its lead over the next hit, and the query words that it contains.
+
+    `question_words` are further words of the query: only its section questions have them.
+    """
 
     rank: int
     hit: Hit
     lead: float | None
     words: tuple[str, ...] = ()
+    question_words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,7 @@ class Expected:
     """The rank and score of an expected page's best chunk, and how much it lacks to be shown.
 
     `dense` and `lexical` are its ranks and scores in the two rankings, None where it is not in one; `words`
-    are the query words that it contains.
+    are the query words that it contains, and `question_words` those that only its section questions have.
     """
 
     name: str
@@ -67,6 +72,7 @@ class Expected:
     dense: RankAndScore | None = None
     lexical: RankAndScore | None = None
     words: tuple[str, ...] = ()
+    question_words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,8 @@ def explain(
     search = _ExpectedPage(current, current.prepare([text])[0], explanation)
     expected = search.find(page, anchor, passage)
     if expected.hit is not None:
-        expected = replace(expected, words=matched_query_words(analyzed_text(expected.hit.chunk), words))
+        has, asked = _matched(expected.hit.chunk, words)
+        expected = replace(expected, words=has, question_words=asked)
     timings = timings | {"find the expected page": (perf_counter() - searched) * 1e3}
     return replace(explanation, expected=expected, timings_ms=timings)
 
@@ -161,9 +168,16 @@ def _append_new(hits: Sequence[Hit], deeper: Sequence[Hit]) -> list[Hit]:
 def _ranked(hits: Sequence[Hit], words: Sequence[QueryWord]) -> tuple[RankedHit, ...]:
     leads = [hit.score - lower.score for hit, lower in pairwise(hits)]
     return tuple(
-        RankedHit(rank, hit, lead, matched_query_words(analyzed_text(hit.chunk), words))
+        RankedHit(rank, hit, lead, *_matched(hit.chunk, words))
         for rank, (hit, lead) in enumerate(zip(hits, (*leads, None), strict=False), 1)
     )
+
+
+def _matched(chunk: Chunk, words: Sequence[QueryWord]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words of a query that a chunk shows, and those that only its section questions have."""
+    shown = matched_query_words(visible_text(chunk), words)
+    asked = matched_query_words("\n\n".join(chunk.questions), words) if chunk.questions else ()
+    return shown, tuple(word for word in asked if word not in shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +228,14 @@ class _ExpectedPage:
         return replace(ranked, message=note + ranked.message)
 
     def _chunks_of(self, page: str) -> list[Chunk]:
-        """Return the chunks of a page, which is named by its URL or its path in the book."""
+        """Return the chunks of a page, which is named by its URL, its URL's path, or its path in the book."""
         index, key = self.opened.index, page_key(page)
         by_url = list(index.scroll(Filters(page_url=page)))
-        return by_url or [chunk for chunk in index.scroll() if page_key(chunk.source) == key]
+        return by_url or [
+            chunk
+            for chunk in index.scroll()
+            if key.strip("/") in (page_key(chunk.source), page_key(urlsplit(chunk.page_url).path).strip("/"))
+        ]
 
     def _excluded(self, chunks: Sequence[Chunk]) -> str:
         """Say which filter excludes all of the chunks, if one does."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from recto._util.languages import ENGLISH
 from recto._util.text import encodable, plural
+from recto.book.questions import MAX_CHARACTERS, MAX_QUESTIONS, format_line
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import section_name
 from recto.evaluation.suites import JSON_LINES, SUITE_FORMAT, parse_json, read_file
@@ -29,6 +30,7 @@ from recto.search.pipeline import OpenIndex, PreparedQuery, search_index
 from recto.search.query_log import normalize, read_query_log
 from recto.search.response import NOT_COVERED_BELOW, answerable
 from recto.search.retriever import Retriever
+from recto.types.book import SectionQuestions
 from recto.types.request import MAX_QUERY, SearchRequest
 from recto.types.search import Chunk, Hit, Vector
 
@@ -365,6 +367,24 @@ def _missing_words(
         elif term not in section_terms and not (analyzed and section_terms.intersection(analyzed.terms)):
             missing.append(word)
     return tuple(unknown[:_WORDS]), tuple(missing[:_WORDS])
+
+
+def section_questions(gaps: Gaps, index: Index) -> list[str]:
+    """Return lines of a question file: the queries of each cluster whose section readers opened."""
+    chunks = {chunk.url: chunk for chunk in index.scroll()}
+    queries: defaultdict[str, list[str]] = defaultdict(list)
+    for cluster in gaps.clusters:
+        if cluster.clicked in chunks:
+            queries[cluster.clicked] += [
+                query for query, _ in cluster.queries if len(query) <= MAX_CHARACTERS
+            ]
+    lines = []
+    for url, texts in queries.items():
+        chunk = chunks[url]
+        new = tuple(query for query in texts if query not in chunk.questions)[:MAX_QUESTIONS]
+        if new:
+            lines.append(format_line(SectionQuestions(chunk.source, chunk.heading_path, new, by="readers")))
+    return lines
 
 
 def questions_from(gaps: Gaps, index: Index, existing: Iterable[str], count: int) -> list[dict[str, Any]]:

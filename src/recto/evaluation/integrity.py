@@ -7,32 +7,37 @@ import html
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import nsmallest
-from itertools import islice
+from itertools import accumulate, islice
 from statistics import median
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from recto._util import cosine
 from recto._util.languages import UNSPACED
+from recto._util.markdown import code_fences, heading_key
 from recto._util.text import plural
-from recto.book.chunking import chunk_id, leftovers
+from recto.book.chunking import EMBEDDED_QUESTIONS, chunk_id, embedded_text, find_leftovers
+from recto.indexing.planner import content_digest
 from recto.protocols import Embedder, Index, Source
+from recto.types.book import Page
 from recto.types.search import HEADING_SEPARATOR, Chunk, Vector
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _EXAMPLES = 5
-_WORD = re.compile(rf"[{UNSPACED}]|[^\W{UNSPACED}]+")  # chunks end anywhere in text without spaces
+_WORD = re.compile(rf"[{UNSPACED}]|[^\W_{UNSPACED}]+")  # chunks end anywhere in text without spaces
 _HERE = 0.8  # share of a chunk's words that its lines must contain
+_CUT_WORDS = 2  # a chunk may begin and end within a long word
+_EXACT_FORMATS = frozenset({"markdown", "mdx"})  # readers that convert a format know lines approximately
 _OPEN_TAG = re.compile(r"<[A-Za-z][^<>]*$")
 _LONGEST_TAG = 20  # lines
-_REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participant ", "actor ")
-"""Prefixes of lines that the chunker may repeat, such as table headers."""
+_REPEATED = ("|", "```", "~~~", ":::", "<", "#", "!!!", "???", "===", "participant ", "actor ", ":", ".. ")
+"""Prefixes of lines that may be shown elsewhere, such as table headers and attributes."""
 
 _PAGES = 32  # pages whose shortest chunk is embedded again
 _SUSPECTS = 6  # chunks that are farthest from the others: noise is among them, if there is any
@@ -42,6 +47,23 @@ _SAME = 0.97  # least cosine of the same text and model, in any precision
 _FOREIGN_SAME = 0.5  # the same for foreign chunks, which may be embedded with more text around them
 MOST = 10_000
 """Chunks to check in a large index, unless all are requested."""
+
+_FEWEST_WORDS = 30  # fewer lost words may be links and settings
+_LINE_WORDS = 4  # a line with fewer distinct words may be markup
+_LOST = 0.5  # share of the words of a page, or of a line, that are not in the index
+_EXCERPT = 80  # characters of a line that are quoted
+_UNREAD_FORMATS = frozenset({"html", "epub", "ipynb"})  # their source is mostly markup
+_DIRECTIVE = re.compile(r"\{(?!code)[\w:-]+\}|mdx-code-block")  # fences whose content is text
+_COMMENT = re.compile(r"[ \t]*+#{1,6}+[ \t]++(.+)")
+_LITERAL = r"^([ \t]*+)(?=[^\n]*::(?:[ \t]|\n))[^\n]*+\n(?:[ \t]*\n|\1[ \t]+\S[^\n]*(?:\n|\Z))+"
+_NOT_TEXT = re.compile(rf"<!--.*?(?:-->|\Z)|{_LITERAL}", re.MULTILINE | re.DOTALL)
+_NOT_SHOWN = re.compile(
+    r"\A---\n.*?^---$|<!--.*?(?:-->|\Z)|^////\n.*?(?:^////$|\Z)|^\.\.[ \t][^\n:]*\n(?:[ \t]+\S[^\n]*\n)*"
+    r"|\{/\*.*?(?:\*/\}|\Z)|^(?:import|export)\b[^\n]*|^:[\w-]+:[^\n]*|\]\([^)\n]{0,1000}\)"
+    r"|</?[A-Za-z][^<>]{0,1000}>|https?://\S+|\[\[[^\]]{0,500}\]\]"
+    r"|^\[[^\]\n]*\]$|\b[a-z]{1,30}+::?[^\s\[]{0,99}+(?=\[)|^[ \t]*[!-~]+$",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 class IssueKind(StrEnum):
@@ -75,6 +97,14 @@ class IssueKind(StrEnum):
     )
     NOT_IN_SOURCE = "text_not_in_source", "{chunks} not on the page in the book"
     OTHER_LINES = "text_at_other_lines", "{chunks} at other lines in the book"
+    EMPTY_HEADING = "empty_heading", "{chunks} below a heading without a word"
+    CODE_HEADING = "heading_from_code", "{headings} made from comments or code"
+    SHRUNK = "text_lost", "{pages} with less than half of the words of the source"
+    MARKUP = "markup", "{chunks} with markup that was not resolved"
+
+
+READING = frozenset({IssueKind.EMPTY_HEADING, IssueKind.CODE_HEADING, IssueKind.SHRUNK, IssueKind.MARKUP})
+"""What goes wrong when a book is read: the index is as it was published."""
 
 
 @dataclass(slots=True)
@@ -88,7 +118,7 @@ class Issue:
     @property
     def message(self) -> str:
         """The damage and its count."""
-        counts = {f"{noun}s": plural(self.count, noun) for noun in ("chunk", "vector")}
+        counts = {f"{noun}s": plural(self.count, noun) for noun in ("chunk", "vector", "heading", "page")}
         return self.kind.message.format_map(counts)
 
 
@@ -112,16 +142,25 @@ def describe(chunk: Chunk) -> str:
     return f"{chunk.page_url or chunk.source or chunk.id} (chunk {chunk.chunk_index})"
 
 
-def embedded_text(chunk: Chunk) -> str | None:
+def _lines(chunk: Chunk) -> str:
+    """Return the page and lines of a chunk, for people."""
+    return f"{chunk.source}, lines {chunk.start_line} to {chunk.end_line}"
+
+
+def indexed_text(chunk: Chunk) -> str | None:
     """Return the text that was embedded for a chunk, by its content hash; None if the text has changed.
 
     The chunker shortens a heading path that is too long: outer headings first, then the last one by halves.
+    It leaves out the last section questions if the model cannot read all of them.
     """
     headings = chunk.headings
     paths = [HEADING_SEPARATOR.join(headings[start:]) for start in range(max(len(headings), 1))]
     while len(paths[-1]) > 1:
         paths.append(paths[-1][: len(paths[-1]) // 2])
-    candidates = (f"{path}\n\n{chunk.text}" for path in paths)
+    counts = range(min(len(chunk.questions), EMBEDDED_QUESTIONS), -1, -1)
+    candidates = (
+        embedded_text(path, chunk.questions[:count], chunk.text) for path in paths for count in counts
+    )
     return next(
         (text for text in candidates if hashlib.sha256(text.encode()).hexdigest() == chunk.content_hash), None
     )
@@ -137,6 +176,11 @@ def contained(part: Counter[str], whole: Counter[str]) -> float:
     return len(part.keys() & whole.keys()) / len(part) if part else 1.0
 
 
+def _holds(whole: Counter[str], part: Counter[str]) -> bool:
+    """Return whether a text contains nearly all words of a chunk."""
+    return len(part.keys() - whole.keys()) <= _CUT_WORDS or contained(part, whole) >= _HERE
+
+
 def similar(text: str, other: str) -> float:
     """Return the share of words that two texts have in common (Jaccard index of word counts)."""
     left, right = words(text), words(other)
@@ -145,33 +189,129 @@ def similar(text: str, other: str) -> float:
 
 
 def compare_with_source(
-    chunks: Iterable[Chunk], source: Source, issues: Issues, changed: frozenset[str] = frozenset()
+    chunks: Iterable[Chunk],
+    source: Source,
+    issues: Issues,
+    changed: frozenset[str] = frozenset(),
+    *,
+    complete: bool = True,
 ) -> int:
     """Compare chunks with the pages of a book, and return how many were compared.
 
-    Pages in `changed` were edited since the book was indexed: a missing text there is not damage.
+    Pages in `changed` were edited since the book was indexed: a missing text there is not damage. Unless the
+    chunks are `complete`, a page without chunks is not damage either.
     """
-    by_page: dict[str, list[Chunk]] = defaultdict(list)
-    for chunk in chunks:
-        by_page[chunk.source].append(chunk)
-    compared = 0
+    by_page, compared = _by_page(chunks), 0
     for page in source.pages():
+        found = by_page.get(page.path, [])
+        compared += len(found)
         lines = page.text.split("\n")
         numbers: Sequence[int] = page.lines or range(1, len(lines) + 1)  # included files have no numbers
-        whole = words(page.text)
-        repeated = words("\n".join(line for line in lines if line.lstrip().startswith(_REPEATED)))
-        for chunk in by_page[page.path]:
-            compared += 1
-            first, last = bisect_left(numbers, chunk.start_line), bisect_right(numbers, chunk.end_line)
-            # The text of a tag is at its first line, wherever its attributes are.
-            end = min(last + _LONGEST_TAG, len(lines))
-            while last < end and _OPEN_TAG.search("\n".join(lines[first:last])):
-                last += 1
-            text, at_lines = words(chunk.text), words("\n".join(lines[first:last])) + repeated
-            if page.path not in changed and contained(text, at_lines) < _HERE:
-                kind = IssueKind.OTHER_LINES if contained(text, whole) >= _HERE else IssueKind.NOT_IN_SOURCE
-                issues.add(kind, f"{page.path}, lines {chunk.start_line} to {chunk.end_line}")
+        _check_headings(found, issues, page.text)
+        if page.path in changed or not _check_lines(page, lines, numbers, found, issues):
+            continue
+        is_whole = len(found) == found[0].total_chunks if found else complete
+        lost = _lost_line(page, found) if is_whole else None
+        damage = [(IssueKind.CODE_HEADING, line) for line in _code_headings(lines, found)]
+        for kind, line in damage if lost is None else [*damage, (IssueKind.SHRUNK, lost)]:
+            issues.add(kind, f"{page.path}, line {numbers[line]}: {lines[line].strip()[:_EXCERPT]}")
     return compared
+
+
+def _check_lines(
+    page: Page, lines: Sequence[str], numbers: Sequence[int], chunks: Iterable[Chunk], issues: Issues
+) -> bool:
+    """Check that chunks are on their page, at their lines; return whether all are on the page."""
+    whole = words("\n".join((page.text, *(label for _, label in page.references))))
+    repeated = words("\n".join(line for line in lines if line.lstrip().startswith(_REPEATED)))
+    is_there = True
+    for chunk in chunks:
+        first, last = bisect_left(numbers, chunk.start_line), bisect_right(numbers, chunk.end_line)
+        # The text of a tag is at its first line, wherever its attributes are.
+        end = min(last + _LONGEST_TAG, len(lines))
+        while last < end and _OPEN_TAG.search("\n".join(lines[first:last])):
+            last += 1
+        text = words(chunk.text)
+        if _holds(words("\n".join(lines[first:last])) + repeated, text):
+            continue
+        if not _holds(whole, text):
+            is_there = False
+            issues.add(IssueKind.NOT_IN_SOURCE, _lines(chunk))
+        elif page.format in _EXACT_FORMATS:
+            issues.add(IssueKind.OTHER_LINES, _lines(chunk))
+    return is_there
+
+
+def _count_markup(chunks: Iterable[Chunk], issues: Issues) -> Counter[str]:
+    """Count the markup that was not resolved, by kind."""
+    counts: Counter[str] = Counter()
+    for name, found in _by_page(chunks).items():
+        texts = [f"{chunk.text}\n\n" for chunk in found]
+        starts = list(accumulate((text.count("\n") for text in texts), initial=0))
+        for line, kind in find_leftovers("".join(texts)):
+            index = bisect_right(starts, line) - 1
+            number = min(found[index].start_line + line - starts[index], found[index].end_line)
+            counts[kind] += 1
+            issues.add(IssueKind.MARKUP, f"{name}, line {number}: {kind}")
+    return counts
+
+
+def _by_page(chunks: Iterable[Chunk]) -> dict[str, list[Chunk]]:
+    """Group chunks by page, in the order of the page."""
+    by_page: dict[str, list[Chunk]] = defaultdict(list)
+    for chunk in sorted(chunks, key=lambda chunk: chunk.chunk_index):
+        by_page[chunk.source].append(chunk)
+    return by_page
+
+
+def _check_headings(chunks: Iterable[Chunk], issues: Issues, text: str = "") -> None:
+    """Check that headings have words; an operator may be one if the text of the page shows it as code."""
+    for chunk in chunks:
+        symbols = [heading for heading in chunk.headings if not any(map(str.isalnum, heading))]
+        if any(not heading or f"`{heading}`" not in text for heading in symbols):
+            issues.add(IssueKind.EMPTY_HEADING, f"{_lines(chunk)}: {chunk.headings}")
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "\n" * match[0].count("\n")
+
+
+def _prose(text: str) -> str:
+    """Blank the lines of code and comments; the content of a directive is text."""
+    parts, end = [], 0
+    for opened, closed in code_fences(text):
+        first, last = opened.end(), closed.start() if closed else len(text)
+        inner = text[first:last]
+        is_text = _DIRECTIVE.match(opened["info"])
+        parts += [text[end:first], _prose(inner) if is_text else "\n" * inner.count("\n")]
+        end = last
+    return _NOT_TEXT.sub(_blank, "".join([*parts, text[end:]]))
+
+
+def _code_headings(lines: Sequence[str], chunks: Sequence[Chunk]) -> Iterator[int]:
+    """Yield the indexes of the lines of code and comments that became headings."""
+    headings = {heading_key(name) for chunk in chunks for name in chunk.headings if name != chunk.title}
+    comments = {
+        index: key
+        for index, line in enumerate(lines)
+        if (comment := _COMMENT.match(line)) and (key := heading_key(comment[1].rstrip(" \t#"))) in headings
+    }
+    if comments:
+        prose = _prose("\n".join(lines)).split("\n")
+        written = {heading_key(line.strip(" \t#=")) for line in prose}
+        yield from (index for index, key in comments.items() if key not in written)
+
+
+def _lost_line(page: Page, chunks: Sequence[Chunk]) -> int | None:
+    """Return the index of the first line that is not in the index, if most of the page is not."""
+    if page.format in _UNREAD_FORMATS:
+        return None
+    known = words("\n".join(part for chunk in chunks for part in (*chunk.headings, chunk.text)))
+    by_line = [words(line) for line in _NOT_SHOWN.sub(_blank, page.text).split("\n")]
+    sizes = {index: len(line) for index, line in enumerate(by_line) if len(line) >= _LINE_WORDS}
+    lost = [index for index in sizes if contained(by_line[index], known) < 1 - _LOST]
+    least = max(_LOST * sum(sizes.values()), _FEWEST_WORDS)
+    return lost[0] if sum(sizes[index] for index in lost) > least else None
 
 
 class _VectorCheck:
@@ -229,7 +369,7 @@ class _VectorCheck:
     def _text(self, chunk: Chunk, embedder: Embedder) -> str | None:
         """Return the text to embed; a changed text is reported already, so its vector tells nothing more."""
         if self._by_recto:
-            return embedded_text(chunk)
+            return indexed_text(chunk)
         return chunk.text if embedder.count_tokens(chunk.text) <= embedder.max_tokens else None
 
     def _keep_shortest(self, chunk: Chunk, vector: Vector) -> None:
@@ -281,7 +421,6 @@ def check_integrity(
     vectors = _VectorCheck(by_recto=by_recto)
     pages: dict[str, list[tuple[int, int, int]]] = defaultdict(list)
     kept: list[Chunk] = []
-    markup: Counter[str] = Counter()
     content = checked = 0
     chunks = islice(index.scroll(), total if everything else MOST)
     while batch := list(islice(chunks, _BATCH)):
@@ -289,18 +428,22 @@ def check_integrity(
             _check_fields(chunk, issues, by_recto=by_recto)
             numbers = chunk.chunk_index, chunk.start_line, chunk.total_chunks
             pages[chunk.source if by_recto else chunk.page_url].append(numbers)
-            content ^= _digest(chunk)
-            markup += leftovers(chunk.text)
-        if by_recto and source:
+            content ^= content_digest(chunk)
+        if by_recto:
             kept += batch
+            if source is None:
+                _check_headings(batch, issues)
         vectors.add(batch, index.vectors([chunk.id for chunk in batch]), issues)
         checked += len(batch)
-    if checked == total:
+    if complete := checked == total:
         _check_pages(pages, issues, by_recto=by_recto)
         if fingerprint is not None and fingerprint.content_hash != f"{content:064x}":
             issues.add(IssueKind.NOT_AS_PUBLISHED, index.info.collection)
     agreement, embedded = vectors.compare(embedder, issues) if embedder else (None, 0)
-    sourced = compare_with_source(kept, source, issues, changed) if by_recto and source else 0
+    markup = _count_markup(kept, issues)
+    sourced = (
+        compare_with_source(kept, source, issues, changed, complete=complete) if by_recto and source else 0
+    )
     return Integrity(total, checked, embedded, sourced, agreement, issues.listed(), markup)
 
 
@@ -319,7 +462,7 @@ def _check_fields(chunk: Chunk, issues: Issues, *, by_recto: bool) -> None:
         issues.add(IssueKind.NO_MODULE, where)
     if not 0 <= chunk.chunk_index < chunk.total_chunks:
         issues.add(IssueKind.BAD_NUMBER, where)
-    if by_recto and embedded_text(chunk) is None:
+    if by_recto and indexed_text(chunk) is None:
         issues.add(IssueKind.OTHER_TEXT, where)
     if by_recto and chunk.id != chunk_id(chunk.book, chunk.source, chunk.chunk_index):
         issues.add(IssueKind.WRONG_ID, chunk.source)
@@ -355,7 +498,3 @@ def _check_pages(pages: Mapping[str, list[tuple[int, int, int]]], issues: Issues
         shuffled = sum(line != other for line, other in zip(lines, sorted(lines), strict=True))
         if by_recto and shuffled:
             issues.add(IssueKind.SHUFFLED, name, shuffled)
-
-
-def _digest(chunk: Chunk) -> int:
-    return int.from_bytes(hashlib.sha256(f"{chunk.id} {chunk.content_hash}".encode()).digest())

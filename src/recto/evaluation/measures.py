@@ -5,9 +5,9 @@ or 0, or a grade. Hits are chunks, but targets are pages or sections, so a resul
 target that no earlier result reached: a second chunk of the same page gains nothing, but takes up a rank. All
 targets together are the ideal gains.
 
-Intervals are percentile bootstraps. A resample only depends on how often each distinct value is drawn, so
-resamples are drawn as counts: a suite of a hundred thousand questions is as fast as one of a hundred. Random
-numbers are the same in every run.
+Intervals of proportions are Wilson's; others are percentile bootstraps. A resample only depends on how often
+each distinct value is drawn, so resamples are drawn as counts: a suite of a hundred thousand questions is as
+fast as one of a hundred. Random numbers are the same in every run.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any
 
 from recto._util.text import nearest
@@ -134,9 +135,15 @@ class ScoreEstimate:
 
 
 def estimate(values: Sequence[float]) -> ScoreEstimate | None:
-    """Return the mean of values with its percentile-bootstrap interval; None without values."""
+    """Return the mean of values with its confidence interval; None without values.
+
+    For a proportion, whose values are all 0 or 1, it is Wilson's score interval, which is right for few
+    questions, too. For others, it is a percentile bootstrap.
+    """
     if not values:
         return None
+    if set(values) <= {0.0, 1.0}:
+        return _wilson(math.fsum(values), len(values))
     import numpy as np
 
     distinct, counts = np.unique(np.asarray(values, dtype=np.float64), return_counts=True)
@@ -144,6 +151,14 @@ def estimate(values: Sequence[float]) -> ScoreEstimate | None:
     means = draws @ distinct / len(values)
     low, high = np.quantile(means, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
     return ScoreEstimate(math.fsum(values) / len(values), float(low), float(high), len(values))
+
+
+def _wilson(found: float, count: int) -> ScoreEstimate:
+    z = NormalDist().inv_cdf((1 + _LEVEL) / 2)
+    share, scale = found / count, 1 + z * z / count
+    middle = (share + z * z / (2 * count)) / scale
+    radius = z / scale * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
+    return ScoreEstimate(share, max(0.0, middle - radius), min(1.0, middle + radius), count)
 
 
 def p_value_of_loss(deltas: Sequence[float]) -> float:

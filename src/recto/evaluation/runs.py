@@ -11,7 +11,9 @@ from typing import Any
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import Bound, Missing, bind, bind_by_name
 from recto.evaluation.measures import DEFAULT_MEASURES, Measure, ScoreEstimate, estimate
+from recto.evaluation.questions import near_questions
 from recto.evaluation.suites import DEFAULT_THRESHOLD, Expectation, Suite
+from recto.protocols import Index
 from recto.search.retriever import Retriever
 from recto.types.index import Fingerprint
 from recto.types.request import DEFAULT_TOP_K, MAX_TOP_K
@@ -105,6 +107,8 @@ class Run:
     partial: tuple[Missing, ...]
     seconds: float
     mode: Mode = "hybrid"
+    near: frozenset[str] = frozenset()
+    """The keys of questions that are a section question of the index, or nearly."""
 
     @property
     def judged(self) -> tuple[QueryResult, ...]:
@@ -139,6 +143,10 @@ class Run:
     def scores(self) -> dict[str, ScoreEstimate]:
         """Return each measure's mean over the questions that it applies to."""
         return _scores(self.measures, self.answers)
+
+    def scores_without_near(self) -> dict[str, ScoreEstimate]:
+        """Return the means without the questions that are nearly a section question."""
+        return _scores(self.measures, [answer for answer in self.answers if answer.key not in self.near])
 
     def by_tag(self) -> dict[str, dict[str, ScoreEstimate]]:
         """Return the means of each tag's questions."""
@@ -195,6 +203,8 @@ class Run:
             "scores": _plain(self.scores()),
             "by_tag": {tag: _plain(scores) for tag, scores in self.by_tag().items()},
             "by_module": {module: _plain(scores) for module, scores in self.by_module().items()},
+            "near_section_questions": sorted(self.near),
+            "scores_without_near": _plain(self.scores_without_near()) if self.near else {},
             "ranks": self.ranks(),
             "confusion": self.confusion(),
             "worst": [answer.key for answer in self.worst()],
@@ -265,6 +275,7 @@ def run_suite(
             _judge(question, response, options) for question, response in zip(batch, responses, strict=True)
         )
         answers |= zip(numbers, judged, strict=True)
+    near = frozenset[str]() if questions is not None else _near(answers.values(), index)
     return Run(
         suite=suite.name,
         suite_digest=suite.digest,
@@ -282,7 +293,15 @@ def run_suite(
         partial=tuple(missing for question in measured for missing in question.missing),
         seconds=perf_counter() - began,
         mode=options.mode,
+        near=near,
     )
+
+
+def _near(answers: Iterable[QueryResult], index: Index) -> frozenset[str]:
+    """Return the keys of the questions that are a section question of the index, or nearly."""
+    known = {question for chunk in index.scroll() for question in chunk.questions}
+    near = set(near_questions([answer.query for answer in answers], known)) if known else ()
+    return frozenset(answer.key for answer in answers if answer.query in near)
 
 
 def validate(retriever: Retriever, suite: Suite) -> Run:

@@ -82,14 +82,14 @@ def _is_place(value: Any) -> bool:
     """Return whether a value is a page with an optional section."""
     return (
         isinstance(value, dict)
-        and {"page"} <= set(value) <= {"page", "section"}
+        and {"page"} <= set(value) <= {"page", "section", "heading"}
         and all(isinstance(text, str) for text in value.values())
         and bool(value["page"].strip())
     )
 
 
 _QUESTION: Mapping[str, Rule] = {
-    **dict.fromkeys(("id", "question", "type", "evidence"), ANY),
+    **dict.fromkeys(("id", "question", "type", "evidence", "source"), ANY),
     "match": (lambda value: value in ("any", "all", "none"), "any, all or none"),
     "expected": (
         lambda value: isinstance(value, list) and all(map(_is_place, value)),
@@ -401,8 +401,9 @@ def _from_question(entry: dict[str, Any], position: str) -> dict[str, Any]:
         problem = f'"match" is {match}, but "expected" has {plural(len(expected), "page")}'
         raise invalid(position, problem, _QUESTION_SHAPE)
     pages = [
-        HEADING_SEPARATOR.join(filter(None, (place["page"], place.get("section", "").strip())))
+        HEADING_SEPARATOR.join(filter(None, (place["page"], heading.strip())))
         for place in expected
+        for heading in (place.get("section") or place.get("heading", ""),)
     ]
     expect = {"page": pages} if pages else {"nothing": True}
     converted = {"query": entry["question"], "expect": expect, "tags": entry.get("type")}

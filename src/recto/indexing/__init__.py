@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recto._util.text import slug
+from recto._util.text import collection_slug
 from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, RectoError
 from recto.protocols import Source, Store
 from recto.settings import SAMPLE_COLLECTION, Settings
@@ -35,7 +35,7 @@ def collection_for(source: Source, store: Store) -> str:
     Raise an error if it has another book, which would be replaced. A path that does not exist here is no
     other book: the book was moved, or indexed on another machine.
     """
-    name = slug(source.book) or "book"
+    name = collection_slug(source.book) or "book"
     try:
         indexed = store.open(name).info.fingerprint
     except RectoError:  # it is missing, or the run repairs it

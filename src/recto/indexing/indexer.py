@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 
 from recto import __version__
-from recto._util.text import plural
+from recto._util.text import is_local, plural
 from recto.book.chunking import PlannedChunk
 from recto.errors import EmbeddingError, InvalidArgument, RectoError, UrlsChange
 from recto.indexing.journal import Journal, journal_path
@@ -34,13 +34,17 @@ _FEW_NEW = 0.1  # up to this share of new chunks, the noise floor is kept: measu
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """The progress of a run: `plan` is None while it reads; `done` counts chunks that have their vectors."""
+    """The progress of a run: `plan` is None while it reads; `done` counts chunks that have their vectors.
+
+    `expected` is the number of all chunks: while the run reads, estimated from the share of the files that
+    are read; 0 if that is unknown, too.
+    """
 
     pages: int
     chunks: int
     plan: Plan | None = None
     done: int = 0
-    tokens: int = 0
+    expected: int = 0
 
 
 ProgressCallback = Callable[[IndexProgress], None]
@@ -204,24 +208,30 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
         options=info.options,
         versions=info.versions,
         locales=info.locales,
+        stale_questions=plan.stale_questions,
+        order=plan.order(),
     )
 
 
 def _check_urls(job: IndexJob, plan: Plan, previous: IndexSnapshot | None) -> None:
     """Raise an error if most pages of a book would get other URLs, so that links to them would break."""
     recorded = previous.index.info.fingerprint if previous else None
-    if previous is None or recorded is None or job.new_urls or recorded.source != job.source.location:
+    if previous is None or recorded is None or job.new_urls:
         return
-    before = previous.pages
-    pairs = [(before[page.path].url, page.url) for page in plan.indexed if page.path in before]
-    published = [(old, new) for old, new in pairs if not old.startswith("local:")]
-    others = [(old, new) for old, new in published if old != new]
-    if len(others) * 2 > len(published):
+    before = {path: page.url for path, page in previous.pages.items() if not is_local(page.url)}
+    pairs = [(before[page.path], page.url) for page in plan.indexed if page.path in before]
+    moved = recorded.source != job.source.location
+    if moved and len(pairs) * 2 < len(before):  # other pages: then only published addresses can get lost
+        pairs = list(zip(before.values(), (page.url for page in plan.indexed), strict=False))
+        pairs = pairs if plan.is_local else []
+    others = [(old, new) for old, new in pairs if old != new]
+    if len(others) * 2 > len(pairs):
         old, new = others[0]
         flags = " ".join(option_flags(recorded.options))
+        origin = f" of {recorded.source}" * moved
         raise UrlsChange(
-            f"{len(others)} of {plural(len(published), 'page')} would get other URLs: {new} instead of {old}",
-            hint=f"The last run had {f'the options {flags}' if flags else 'no options'}. "
+            f"{len(others)} of {plural(len(pairs), 'page')} would get other URLs: {new} instead of {old}",
+            hint=f"The last run{origin} had {f'the options {flags}' if flags else 'no options'}. "
             "To change the URLs, add --new-urls.",
         )
 
@@ -277,7 +287,6 @@ class _Run:
     _pages: int = 0
     _chunks: int = 0
     _done: int = 0
-    _tokens: int = 0
 
     def plan(self, emit: Emit | None, check: Check = lambda: None) -> Plan:
         """Read the book, and emit its chunks in order; `check` is called after every page."""
@@ -323,15 +332,13 @@ class _Run:
     def _embed(self, entries: Sequence[PlannedChunk]) -> dict[str, Vector]:
         """Embed the texts of a batch; the journal has their vectors before the store gets them."""
         texts = {entry.chunk.content_hash: entry.embedded for entry in entries}
-        tokens, done, written = sum(entry.tokens for entry in entries), self._tokens, self._done
+        written = self._done
 
         def share(now: int, total: int) -> None:
-            self._tokens = done + tokens * now // total
             self._done = written + len(entries) * now // total
             self._notify()
 
         vectors = self.job.embedder.embed_documents(list(texts.values()), share)
-        self._tokens = done + tokens
         self.journal.add(list(texts), vectors)
         return dict(zip(texts, vectors, strict=True))
 
@@ -348,4 +355,12 @@ class _Run:
     def _notify(self) -> None:
         if self.progress:
             with self._reporting:
-                self.progress(IndexProgress(self._pages, self._chunks, self._plan, self._done, self._tokens))
+                expected = self._chunks if self._plan else self._estimate()
+                self.progress(IndexProgress(self._pages, self._chunks, self._plan, self._done, expected))
+
+    def _estimate(self) -> int:
+        """Return about how many chunks the book has, or 0 if the number of its files is unknown."""
+        source = self.job.source
+        if not isinstance(source, Sized) or self.job.modules or not self._pages:
+            return 0
+        return max(self._chunks, self._chunks * len(source) // self._pages)

@@ -12,15 +12,16 @@ from dataclasses import astuple, dataclass, field, replace
 from enum import StrEnum
 from typing import Self
 
-from recto._util.text import filter_keys, nearest
+from recto._util.text import filter_keys, is_local, nearest, plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize, PlannedChunk, describe_leftovers, leftovers
 from recto.book.parsing import reader_version
+from recto.book.questions import question_file, read_question_file
 from recto.errors import CollectionMissing, FormatMismatch, IndexDamaged, InvalidArgument
 from recto.indexing.journal import Journal
 from recto.indexing.reading import PageJob, ReadPage, read_in_order
 from recto.protocols import Embedder, Index, Source, Store
 from recto.search.lexical import LexiconBuilder
-from recto.types.book import Failure, Page
+from recto.types.book import Failure, Page, SectionQuestions
 from recto.types.index import Calibration
 from recto.types.search import Chunk
 
@@ -119,9 +120,16 @@ def current_state(
     return None
 
 
+_MOST_ORDERED = 20_000  # pages; the manifest of an index lists them, and every process reads it
 _IN_MEMORY = 4 << 20  # bytes
 Emit = Callable[[list[PlannedChunk]], None]
 """Takes the planned chunks in order, usually the chunks of a page."""
+
+
+def content_digest(chunk: Chunk) -> int:
+    """Return a number that stands for the content of a chunk in the content hash of its index."""
+    content = " ".join((chunk.id, chunk.content_hash, *chunk.questions))
+    return int.from_bytes(hashlib.sha256(content.encode()).digest())
 
 
 class Spool:
@@ -150,7 +158,11 @@ class Spool:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A planned run; `texts` and `tokens` are to be embedded, `reused` chunks have their vectors already."""
+    """A planned run; `texts` and `tokens` are to be embedded, `reused` chunks have their vectors already.
+
+    `questioned` counts the chunks that have section questions. `stale_questions` are the pages and headings
+    of those that were written for another text.
+    """
 
     pages: tuple[PagePlan, ...]
     chunks: int
@@ -161,6 +173,8 @@ class Plan:
     content_hash: str
     failed: tuple[Failure, ...]
     notes: tuple[str, ...]
+    questioned: int = 0
+    stale_questions: tuple[tuple[str, str], ...] = ()
 
     def count(self, state: PageState) -> int:
         """Count the pages of a state."""
@@ -174,6 +188,17 @@ class Plan:
     def indexed(self) -> tuple[PagePlan, ...]:
         """The pages that are in the new index."""
         return tuple(page for page in self.pages if page.state is not PageState.GONE)
+
+    def order(self) -> tuple[str, ...]:
+        """Return the paths of the pages as the source orders them; () if it has no order but the paths'."""
+        placed = sorted((page.position, page.path) for page in self.indexed if page.position)
+        paths = tuple(path for _, path in placed)
+        return () if list(paths) == sorted(paths) or len(paths) > _MOST_ORDERED else paths
+
+    @property
+    def is_local(self) -> bool:
+        """Whether no page in the new index has a published address."""
+        return all(is_local(page.url) for page in self.indexed)
 
     def module_titles(self) -> tuple[tuple[str, str], ...]:
         """Return the names and titles of modules in reading order, first of the pages that were read."""
@@ -235,10 +260,17 @@ class Planner:
     _unchanged: int = 0
     _reused: int = 0
     _tokens: int = 0
+    _questioned: int = 0
+    _stale: list[SectionQuestions] = field(default_factory=list)
+    _orphaned: list[SectionQuestions] = field(default_factory=list)
+    _questions: dict[str, list[SectionQuestions]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Read what the job says."""
+        """Read what the job says, and the question file of the book."""
         self._source = self.job.source
+        self._question_file = question_file(self._source)
+        for line in read_question_file(self._question_file) if self._question_file else ():
+            self._questions.setdefault(line.page, []).append(line)
         self._modules = frozenset(filter_keys(self.job.modules))
 
     def plan(self) -> Plan:
@@ -253,6 +285,7 @@ class Planner:
             raise self._no_such_module()
         self._failed[:0] = self._source.failed
         self._keep_and_drop()
+        stale = [(line.page, line.heading) for line in self._stale]
         leftover_notes = [f"{describe_leftovers(self._leftovers)}."] if self._leftovers else []
         return Plan(
             pages=tuple(self._pages),
@@ -263,12 +296,15 @@ class Planner:
             changes=self.previous is None or not self._unchanged == self._chunks == len(self.previous),
             content_hash=f"{self._content:064x}",
             failed=tuple(self._failed),
-            notes=(*self._source.notes, *self._notes, *leftover_notes),
+            notes=(*self._source.notes, *self._notes, *leftover_notes, *self._question_notes()),
+            questioned=self._questioned,
+            stale_questions=tuple(sorted({*stale, *self._stale_before()})),
         )
 
     def _jobs(self) -> Iterator[PageJob]:
         """Yield the pages of the modules to index."""
-        for page in self._source.pages():
+        for found in self._source.pages():
+            page = replace(found, questions=tuple(self._questions.pop(found.path, ())))
             if self._modules and self._modules.isdisjoint(page.module_keys):
                 self._others[page.path] = (page.module, page.position)
                 continue
@@ -287,12 +323,13 @@ class Planner:
         if read.failure:
             self._failed.append(Failure(page.path, read.failure))
             return
+        self._stale += read.stale
+        self._orphaned += read.orphaned
         if read.lexicon:
             self.lexicon.merge(read.lexicon)
         if not read.chunks:
             self._notes.append(f"{page.path} has no text.")
-        for chunk in read.chunks:
-            self._leftovers.update(leftovers(chunk.chunk.text))
+        self._leftovers.update(leftovers("\n\n".join(chunk.chunk.text for chunk in read.chunks)))
         planned = [self._planned(chunk) for chunk in read.chunks]
         self._emit(planned)
         state = PageState.NEW
@@ -306,11 +343,14 @@ class Planner:
     def _revision(self, page: Page) -> str:
         """Return a hash of everything that the chunks of a page depend on."""
         everything = (
-            *astuple(replace(page, text="", lines=(), position=0))[:-1],
+            *astuple(replace(page, text="", lines=(), position=0))[:-3],
             self._source.book,
             str(self.job.size),
             self.job.embedder.max_tokens,
-            *page.locales,  # the last field; an index of one locale stays as it was before there were several
+            # The last three fields: an index of pages that have none of them stays as it was.
+            *page.locales,
+            *((line.heading, line.questions, line.hash) for line in page.questions),
+            *page.references,
         )
         if version := reader_version(page.format):  # a new version of a plugin may read the page differently
             everything += (version,)
@@ -333,13 +373,33 @@ class Planner:
     def _emit(self, planned: list[PlannedChunk]) -> None:
         """Count chunks and hand them on."""
         for entry in planned:
-            digest = hashlib.sha256(f"{entry.chunk.id} {entry.chunk.content_hash}".encode()).digest()
-            self._content ^= int.from_bytes(digest)  # independent of the order of the chunks
+            self._content ^= content_digest(entry.chunk)  # independent of the order of the chunks
+            self._questioned += bool(entry.chunk.questions)
             self._unchanged += entry.unchanged
             self._tokens += entry.tokens
         self._chunks += len(planned)
         if self.emit is not None and planned:
             self.emit(planned)
+
+    def _question_notes(self) -> Iterator[str]:
+        """Yield notes about the lines of the question file that were not used, and those that are stale."""
+        pageless = [line for lines in self._questions.values() for line in lines]
+        unused = [*self._orphaned, *pageless]
+        for lines, what in ((unused, "match no section of the book"), (self._stale, "are stale")):
+            if lines:
+                first = f"line {lines[0].line}: {lines[0].page}, {lines[0].heading!r}"
+                count = plural(len(lines), "line")
+                yield (
+                    f"{count} of {self._question_file} {what} ({first}). "
+                    f"`recto questions check {self._source.location}` lists them."
+                )
+
+    def _stale_before(self) -> Iterator[tuple[str, str]]:
+        """Yield the stale questions of pages that were not read now."""
+        fingerprint = self.previous.index.info.fingerprint if self.previous else None
+        for page, heading in fingerprint.stale_questions if fingerprint else ():
+            if page in self._kept:
+                yield page, heading
 
     def _keep_and_drop(self) -> None:
         """Keep or drop the pages of the current index that were not read now."""

@@ -1,8 +1,8 @@
 """Read pages: parse them, split them into chunks, count and analyse these; large books in worker processes.
 
-A page that kills its worker is one failed page. Workers do not import the user's script, so that a script
-which indexes a book can do without `if __name__ == "__main__"`. They end with this process, even if it is
-killed.
+A page that kills its worker, or that takes too long, is one failed page. Workers do not import the user's
+script, so that a script which indexes a book can do without `if __name__ == "__main__"`. They end with this
+process, even if it is killed.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Self
 
+from recto._util.cpu_limit import PAGE_SECONDS, CpuLimitExceeded, cpu_limit, kill_after
 from recto.book.chunking import ChunkSize, PlannedChunk, chunk_page
 from recto.book.parsing import formats, read
+from recto.book.questions import place_questions
 from recto.errors import RectoError
 from recto.protocols import Embedder, embedder_abilities
 from recto.search.lexical import LexiconBuilder
-from recto.types.book import Page
+from recto.types.book import Page, SectionQuestions
 
 MAX_PROCESSES = 8
 """Eight processes read 8 700 chunks a second (measured once), more than a store writes."""
@@ -38,11 +40,16 @@ _AHEAD = 2  # messages per worker that are read before their turn
 
 @dataclass(frozen=True, slots=True)
 class ReadPage:
-    """The chunks of a page and their vocabulary, or the `failure` to read it."""
+    """The chunks of a page and their vocabulary, or the `failure` to read it.
+
+    `stale` and `orphaned` are the lines of the question file that do not fit the page (`PlacedQuestions`).
+    """
 
     chunks: tuple[PlannedChunk, ...] = ()
     lexicon: LexiconBuilder | None = None
     failure: str = ""
+    stale: tuple[SectionQuestions, ...] = ()
+    orphaned: tuple[SectionQuestions, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +70,23 @@ class PageReader:
     max_tokens: int
     count_tokens: Callable[[str], int]
     model_languages: tuple[str, ...] = ()
+    seconds: float = PAGE_SECONDS
 
     def read(self, job: PageJob) -> ReadPage:
         """Read a page; raise only errors that concern all pages."""
+        try:
+            with cpu_limit(self.seconds):
+                return self._read(job)
+        except CpuLimitExceeded:
+            return ReadPage(failure=f"it takes more than {self.seconds:g} s of CPU time to read")
+
+    def _read(self, job: PageJob) -> ReadPage:
         page, count, chunks = job.page, self.count_tokens, []
         lexicon = LexiconBuilder()
         try:
+            placed = place_questions(page, read(page))
             for planned in chunk_page(
-                page, read(page), self.book, count, self.max_tokens, self.size, self.model_languages
+                page, placed.document, self.book, count, self.max_tokens, self.size, self.model_languages
             ):
                 chunk = replace(planned.chunk, revision=job.revision, module_title=page.module_title)
                 (lexical,) = lexicon.vectors([chunk])
@@ -79,7 +95,7 @@ class PageReader:
             raise
         except Exception as error:  # noqa: BLE001 - one broken page must not stop the run
             return ReadPage(failure=f"it cannot be read ({type(error).__name__}: {error})")
-        return ReadPage(tuple(chunks), lexicon)
+        return ReadPage(tuple(chunks), lexicon, stale=placed.stale, orphaned=placed.orphaned)
 
 
 def read_in_order(
@@ -91,7 +107,7 @@ def read_in_order(
     that the embedder's tokens can be counted in them.
     """
     languages = embedder_abilities(embedder).languages
-    reader = PageReader(book, size, embedder.max_tokens, embedder.count_tokens, languages)
+    reader = PageReader(book, size, embedder.max_tokens, embedder.count_tokens, languages, PAGE_SECONDS)
     jobs = iter(jobs)
     characters = 0
     for job in jobs:
@@ -257,6 +273,7 @@ def _read_batch(jobs: list[PageJob]) -> _Answers:
     for job in jobs:
         answer = None
         if _worker_readers and job.page.format in readable:
+            kill_after(2 * _worker_readers[0].seconds)  # a library in C cannot be interrupted
             with suppress(RectoError):
                 answer = _worker_readers[0].read(job)
         answers.append(answer)

@@ -11,7 +11,7 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from recto import api
-from recto._util.text import plural
+from recto._util.text import collection_slug, plural
 from recto.book.sources.mkdocs import CONFIG_FILES
 from recto.errors import ConfigurationError, RectoError
 from recto.indexing.indexer import IndexProgress, IndexReport
@@ -200,7 +200,7 @@ class RectoPlugin(BasePlugin[RectoPluginConfig]):
 
     def _collection(self, config: MkDocsConfig) -> str:
         """Return the collection that is stated, else one that is named after the site."""
-        name = self.config.collection or re.sub(r"[^a-z0-9]+", "-", config.site_name.lower()).strip("-")[:128]
+        name = self.config.collection or collection_slug(config.site_name)
         if not name:
             raise ConfigurationError("`site_name` has no Latin letters", hint="State a name in `collection`")
         check_collection_name(name, "`collection`")

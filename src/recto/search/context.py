@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from recto.errors import InvalidArgument
 from recto.protocols import embedder_abilities
@@ -17,7 +18,12 @@ from recto.search.query import check_range
 from recto.types.request import MAX_TOKENS, MAX_TOP_K, MIN_TOKENS, SearchRequest
 from recto.types.search import Hit, Outcome, PageGroup, SearchResponse
 
+MAX_LEFT_OUT = 10  # addresses of hits that did not fit: more would fill a prompt
 MAX_NEIGHBORS = 5  # more is a chapter: a caller reads the page instead
+# Of 43 readers' questions that five books do not answer, 36 are below `_OFF_TOPIC`: their contexts of 1600
+# tokens become a third shorter. No context of the 541 others loses its answer.
+_OFF_TOPIC = 0.1  # of `answerable`
+_NOISE_MARGIN = 0.03  # of the score: hits a little below the noise floor still complete an answer
 _PAGE_SHARE = 0.7
 """Of the distance from the noise floor to the best hit: what a hit on the preferred page must reach.
 
@@ -31,8 +37,8 @@ class Context:
     """Sections of a book for a query: the page with the most relevant chunk first, sections in its order.
 
     `tokens` counts the texts of the sections with the tokenizer of the embedding model. `left_out` has the
-    hits that did not fit or repeat others. `page_used` says whether the preferred page comes first; it is
-    None if no page was preferred. `response` is the search in the whole book.
+    hits that did not fit, repeat others, or are off topic. `page_used` says whether the preferred page comes
+    first; it is None if no page was preferred. `response` is the search in the whole book.
     """
 
     response: SearchResponse
@@ -52,6 +58,24 @@ class Context:
     def text(self) -> str:
         """The sections with their URLs, for a prompt."""
         return "\n\n".join(f"{section.url}\n\n{section.text}" for section in self.sections)
+
+
+def context_to_dict(context: Context, digits: int | None = 6) -> dict[str, Any]:
+    """Return the sections of a context and what did not fit, as plain JSON values."""
+    response = context.response
+    sections = [
+        section.hits[0].to_dict(digits, "mcp_section")
+        | {name: getattr(section, name) for name in ("text", "tokens", "missing", "truncated")}
+        | {"above_noise": response.above_noise(section.hits[0]), "hits": len(section.hits)}
+        for section in context.sections
+    ]
+    return {
+        "page_used": context.page_used,
+        "sections": sections,
+        "tokens": context.tokens,
+        "max_tokens": context.max_tokens,
+        "left_out": list(dict.fromkeys(hit.chunk.url for hit in context.left_out))[:MAX_LEFT_OUT],
+    }
 
 
 def check_context(
@@ -79,6 +103,7 @@ def build_context(
     *,
     short_page: bool = True,
     scores: Mapping[str, float] | None = None,
+    least: float | None = None,
 ) -> Context:
     """Extend the hits of a response to sections; `on_page` has the hits of the preferred page.
 
@@ -86,12 +111,14 @@ def build_context(
     (`context_scores`), these choose the chunks and sections. Sections of one page are in its order. What
     another section says already is left out. If `short_page`, the page of the best hit is one section if
     several of its sections have hits and it takes little of the budget. `neighbors` adds the sections before
-    and after on the page, if they fit; then no page is one section.
+    and after on the page, if they fit; then no page is one section. Hits with less than the `least` score are
+    left out, except for the best one.
     """
     hits, page_used = prefer_page(response, on_page) if on_page else (response.hits, None)
+    on_topic = hits if least is None else [hit for hit in hits if hit.score >= least] or hits[:1]
     preferred = on_page.filters.page_url if on_page and page_used else None
     packer = SectionPacker(max_tokens, opened.embedder.count_tokens)
-    relevance = Relevance(hits, scores or {}, preferred)
+    relevance = Relevance(on_topic, scores or {}, preferred)
     pack_sections(relevance, PageCache(opened.index), packer, short_page=short_page and not neighbors)
     if neighbors:
         packer.add_neighbors(neighbors)
@@ -113,7 +140,15 @@ def make_context(
 ) -> Context:
     """Build the context of a search with `context_scores`."""
     scores = context_scores(opened, response, on_page, request.filters.language or "")
-    return build_context(opened, response, on_page, max_tokens, neighbors, scores=scores)
+    least = _least_score(response)
+    return build_context(opened, response, on_page, max_tokens, neighbors, scores=scores, least=least)
+
+
+def _least_score(response: SearchResponse) -> float | None:
+    """Return the score from which hits are on topic, if the book almost surely does not cover the query."""
+    if response.answerable is None or response.noise_floor is None or response.answerable >= _OFF_TOPIC:
+        return None
+    return response.noise_floor - _NOISE_MARGIN
 
 
 def context_scores(

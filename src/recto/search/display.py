@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from recto._util.languages import is_between_characters
 from recto.search.analyzer import is_stop_word, is_unspaced, query_words, word_spans, word_terms
-from recto.search.lexical import LexicalQuery, QueryWord, analyzed_text
+from recto.search.lexical import LexicalQuery, QueryWord, visible_text
 from recto.search.markdown import plain_text
 from recto.types.request import MAX_QUERY
 from recto.types.search import Chunk, Hit, SearchResponse
@@ -167,7 +167,7 @@ def matched_query_words(text: str, words: Sequence[QueryWord]) -> tuple[str, ...
 
 def chunk_matches(chunk: Chunk, words: Sequence[QueryWord]) -> tuple[str, ...]:
     """Return the distinct words of a chunk's headings and text that match a query."""
-    return matched_words(analyzed_text(chunk), words)
+    return matched_words(visible_text(chunk), words)
 
 
 def make_snippet(text: str, words: Sequence[QueryWord], length: int = SNIPPET) -> Snippet:

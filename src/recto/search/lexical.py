@@ -65,9 +65,14 @@ COMMON_WORDS = Path(__file__).with_name("common-words.bin")
 """The sorted term ids of common English words; made by `scripts/make_common_words.py`."""
 
 
-def analyzed_text(chunk: Chunk) -> str:
-    """Return the text of a chunk that lexical search analyses."""
+def visible_text(chunk: Chunk) -> str:
+    """Return what readers see of a chunk: its headings and its text."""
     return f"{chunk.heading_path}\n\n{chunk.text}"
+
+
+def analyzed_text(chunk: Chunk) -> str:
+    """Return the text of a chunk that lexical search analyses: with its section questions."""
+    return "\n\n".join((visible_text(chunk), *chunk.questions))
 
 
 class LexiconBuilder:

@@ -40,17 +40,20 @@ _TAG = _Pattern(r"<(?:!--[\s\S]*?(?:-->|\Z)|!\[?[A-Za-z][^<>]*>|/?[A-Za-z][\w.:-
 _COLOR = _Pattern(r"</?(?:span|font|b|u|i|a)\b[^<>]*>")
 _ALT = _Pattern(r"\s(?:alt|label)=[\"']([^\"']+)[\"']")
 _AUTOLINK = _Pattern(r"<((?:https?://|mailto:)[^<>\s]+|[\w.+-]+@[\w.-]+)>")
-_TARGET = r"\((?:[^()\s]|\([^()\s]*\)|(?<=<)[^<>\n]*>)*(?:\s+(?:\"[^\"]*\"|'[^']*'))?\s*\)"
-_LINK = _Pattern(rf"!?\[((?:[^\[\]]|\[[^\[\]]*\])*)\](?:{_TARGET}|\[[^\[\]\n]*\])")
-_LINK_END = _Pattern(rf"\]{_TARGET}|\]\([^()\s]*(?=\s|\Z)")
+_ADDRESS = r"(?:[^()\s]|\([^()\s]*+\))*+"
+_TARGET = rf"\((?:{_ADDRESS}|<[^<>\n]*+>{_ADDRESS})(?:\s++(?:\"[^\"]*+\"|'[^']*+'))?\s*+\)"
+_LINK = _Pattern(rf"!?\[((?:[^\[\]]++|\[[^\[\]]*+\])*+)\](?:{_TARGET}|\[[^\[\]\n]*\])")
+_LINK_END = _Pattern(rf"\]{_TARGET}|\]\([^()\s]*+(?=\s|\Z)")
 _DEFINITION = _Pattern(r"^[ \t]{0,3}\[(?!\^)[^\[\]\n]+\]:[ \t]*\S+.*$\n?", re.MULTILINE)
 _FOOTNOTE = _Pattern(r"\[\^[^\[\]\s]+\](:?)")
 _ATTRIBUTES = _Pattern(
-    r"[ \t]?\{:?[ \t]*(?:[#.][\w-][^{}\n]*|[\w-]+=(?:\"[^\"]*\"|'[^']*')[^{}\n]*|data-preview[ \t]*)\}"
+    r"[ \t]?\{:?[ \t]*+(?:[#.][\w-][^{}\n]*+|[\w-]++=(?:\"[^\"]*+\"|'[^']*+')[^{}\n]*+|data-preview[ \t]*+)\}"
 )
 _LONG_ADDRESS = _Pattern(
     r"data:[\w/+.-]+;base64,[\w+/=]*|https?://[^\s<>()\"'`]{160,}|[A-Za-z0-9+/=_-]{160,}"
 )
+_URL = _Pattern(r"https?://[^\s<>()]+")
+_HEADING = _Pattern(r"^[ \t]{0,3}#{1,6}[ \t].*$", re.MULTILINE)
 _SHORTCODE = _Pattern("(?<![\\w:/]):([a-z][a-z0-9_+-]*):(?![\\w:`\ue000])")
 _ADMONITION = _Pattern(
     r"""^(?P<indent>[ \t>]*)(?::{3,}|/{3,}|!!!|\?{3}\+?)[ \t]*(?P<kind>[A-Za-z][\w-]*)?"""
@@ -63,8 +66,10 @@ _TAB = _Pattern(
 )
 _BOXES = _Pattern("[\u2500-\u259f]+")
 _EMPHASIS = _Pattern(r"(?<![\w\\])(\*{1,3}|_{1,3}|~~|==|\^\^)(?=\S)([^\n]{0,300}?[^\s\\])\1(?!\w)")
+_PYTHON_NAMES = {name for kind in (dict, int, type) for name in dir(kind) if name.startswith("__")}
+_PYTHON_NAMES |= {"__all__", "__enter__", "__exit__", "__file__", "__getattr__", "__main__", "__post_init__"}
 _LINE_START = _Pattern(r"^[ \t>]*(?:#{1,6}[ \t]+|[-*+][ \t]+(?:\[[ xX]\][ \t]+)?)?")
-_RULE = _Pattern(r"[ \t>|:+=*_-]*(?:[-=*_]{3,}|:?-+:?\|)[ \t|:+=*_-]*")
+_RULE = _Pattern(r"(?:[ \t|:+=*_-]*+>)*+(?=.*?(?:[-=*_]{3}|-:?\|))[ \t|:+=*_-]*+")
 _ESCAPE = _Pattern(r"\\([!-/:-@\[-`{-~])")
 _BLANK_LINES = _Pattern(r"\n[ \t]*\n(?:[ \t]*\n)+")
 
@@ -110,6 +115,25 @@ def first_sentence(text: str) -> str:
     sentence = next(sentences, prose) or " ".join(text.split())
     start = sentence[:_MAX_SENTENCE]
     return sentence if start == sentence else start.rpartition(" ")[0] or start
+
+
+@lru_cache(maxsize=1024)  # the same chunks are results of many queries
+def is_link_list(text: str) -> bool:
+    """Return whether most letters of the prose in Markdown are in texts of links, or in addresses."""
+    if "](" not in text and "][" not in text and "://" not in text:
+        return False
+    parts = _parts(close_fences(text).split("\n"))
+    prose = _DEFINITION.sub("", "\n".join("\n".join(part) for is_code, part in parts if not is_code))
+    prose = _HEADING.sub("", prose)
+    links = [link[1] for link in _LINK.finditer(prose) if not link[0].startswith("!")]
+    rest = _LINK.sub("", prose)
+    links += _URL.findall(rest)
+    rest = _TAG.sub("", _URL.sub("", rest))
+    return sum(map(_letters, links)) > _letters(rest)
+
+
+def _letters(text: str) -> int:
+    return sum(letter.isalnum() for letter in text)
 
 
 def without_tags(text: str) -> str:
@@ -308,4 +332,9 @@ def _strip_marks(line: str) -> str:
             "\ue002", "|"
         )
     line = _STRAY_MARKS.sub("", _LINE_START.sub("", line, count=1))
-    return str(_ESCAPE.sub(r"\1", _EMPHASIS.sub(r"\2", _EMPHASIS.sub(r"\2", line))))  # bold and italic
+    return str(_ESCAPE.sub(r"\1", _EMPHASIS.sub(_inner, _EMPHASIS.sub(_inner, line))))  # bold and italic
+
+
+def _inner(emphasis: re.Match[str]) -> str:
+    """Return the text of an emphasis; a name such as `__init__` is none, although Markdown says so."""
+    return emphasis[0] if emphasis[0] in _PYTHON_NAMES else emphasis[2]

@@ -219,6 +219,25 @@ def _with_lead_in(section: _Section, position: int) -> tuple[int, ...]:
     return (position, position + 1) if introduces else (position,)
 
 
+def _with_end(text: str) -> str:
+    """Return Markdown without headings at its end; mark what a lead-in at its end introduces as left out."""
+    blocks = text.split("\n\n")
+    while blocks and (not blocks[-1].strip() or _is_heading(blocks[-1])):
+        blocks.pop()
+    if blocks and blocks[-1].rstrip().endswith(":"):  # the sentence itself often has the answer
+        blocks.append(OMISSION)
+    return "\n\n".join(blocks)
+
+
+def _is_heading(block: str) -> bool:
+    return block.startswith("#") and "\n" not in block and block.lstrip("#").startswith(" ")
+
+
+def _has_text(section: ContextSection) -> bool:
+    """Return whether there is more than the path of headings."""
+    return "\n" in section.text.strip()
+
+
 @dataclass(eq=False, slots=True)
 class _Packed:
     """What was chosen of a section: positions on its page, and hits."""
@@ -336,12 +355,14 @@ class SectionPacker:
                 rendered[key] = self._render(packed)
             else:
                 del self._packed[key], rendered[key]
-        pages = list(dict.fromkeys(packed.section.page[0].id for packed in self._packed.values()))
+        chosen = [packed for packed in self._packed.values() if _has_text(rendered[packed.section.key])]
+        chosen = chosen or list(self._packed.values())
+        pages = list(dict.fromkeys(packed.section.page[0].id for packed in chosen))
 
         def place(packed: _Packed) -> tuple[int, int]:
             return pages.index(packed.section.page[0].id), packed.section.start
 
-        return tuple(rendered[packed.section.key] for packed in sorted(self._packed.values(), key=place))
+        return tuple(rendered[packed.section.key] for packed in sorted(chosen, key=place))
 
     def _render(self, packed: _Packed) -> ContextSection:
         section, positions = packed.section, sorted(packed.positions)
@@ -351,8 +372,9 @@ class SectionPacker:
         # Consecutive positions have the same difference from their rank.
         for _, run in groupby(enumerate(positions), key=lambda item: item[1] - item[0]):
             chunks = [section.page[position] for _, position in run]
-            texts.append(clean_markdown(to_markdown(chunks, path), hit_texts))
+            texts.append(_with_end(clean_markdown(to_markdown(chunks, path), hit_texts)))
         text = f"{section.title}\n\n" + f"\n\n{OMISSION}\n\n".join(filter(None, texts))
+        text = text.replace(f"{OMISSION}\n\n{OMISSION}", OMISSION)
         truncated = self._count(text) > self._max_tokens and len(self._order) == 1
         if truncated:
             text = self._truncate(text)

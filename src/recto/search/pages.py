@@ -35,7 +35,7 @@ from recto.types.search import Chunk, Filters
 _MAX_HEADING_LEVEL = 6
 _MOST_COMPARED = 200  # pages
 _FENCE = re.compile(rf" {{0,3}}(?:{FENCE_MARKS})")
-_TABLE_LINE = re.compile(r"[ |:-]*-[ |:-]*")
+_TABLE_LINE = re.compile(r"[ |:]*+-[ |:-]*+")
 _LANDING = re.compile(r"(?:\d+[-_. ]+)?(?:index|readme|intro|introduction|overview)", re.IGNORECASE)
 SUFFIX, SKILL = ".md", "skill.md"
 _MAX_SKILL_NAME, _MAX_DESCRIPTION = 64, 1024  # characters, by agentskills.io
@@ -266,9 +266,12 @@ def _sort_key(source: str) -> list[tuple[bool, str]]:
     return [*((True, folder) for folder in folders), (not _LANDING.fullmatch(name), name)]
 
 
-def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ()) -> Outline:
-    """Collect the pages of chunks; `modules` are names and titles in reading order."""
+def outline_of(
+    chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = (), paths: Sequence[str] = ()
+) -> Outline:
+    """Collect the pages of chunks; `modules` are names and titles, and `paths` pages, in reading order."""
     order = {name: number for number, (name, _) in enumerate(modules)}
+    places = {path: number for number, path in enumerate(paths)}
     by_url: dict[str, OutlinePage] = {}
     for chunk in chunks:
         before = by_url.get(chunk.page_url)
@@ -278,7 +281,13 @@ def outline_of(chunks: Iterable[Chunk], modules: Sequence[tuple[str, str]] = ())
         )
     pages = sorted(
         by_url.values(),
-        key=lambda page: (order.get(page.module, len(order)), _sort_key(page.source), page.source, page.url),
+        key=lambda page: (
+            order.get(page.module, len(order)),
+            places.get(page.source, len(places)),
+            _sort_key(page.source),
+            page.source,
+            page.url,
+        ),
     )
     return Outline(tuple(pages), {name: title for name, title in modules if title})
 
@@ -289,7 +298,7 @@ def read_outline(index: Index) -> Outline:
     if fingerprint is None:
         return outline_of(index.scroll())
     chunks = index.scroll(current_edition(index))
-    return replace(outline_of(chunks, fingerprint.modules), title=fingerprint.title)
+    return replace(outline_of(chunks, fingerprint.modules, fingerprint.order), title=fingerprint.title)
 
 
 def llms_txt(title: str, outline: Outline, link: Callable[[OutlinePage], str]) -> str:

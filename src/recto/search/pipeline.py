@@ -7,6 +7,7 @@ are ranked for each query.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from typing import NamedTuple
 from recto._util.languages import ENGLISH
 from recto.protocols import AsyncIndex, Embedder, Index, embedder_abilities
 from recto.search.lexical import LexicalQuery, Lexicon, analyze_query, unknown_language_weight
-from recto.stores import no_lexical_vectors
+from recto.search.markdown import is_link_list
+from recto.stores import candidate_limit, no_lexical_vectors
 from recto.types.index import Candidates, Fingerprint, IndexQuery
 from recto.types.request import SearchRequest
 from recto.types.search import (
@@ -31,6 +33,10 @@ from recto.types.search import (
     hit_order,
 )
 
+LINK_LIST_PENALTY = 0.1
+"""What a link list loses in the order of hybrid hits: about what the first and the fifth differ by."""
+SPREAD_HITS, SECTION_HITS = 5, 2
+"""Of the first hybrid hits, at most this many are of the same section, if there are others."""
 ScoredIds = list[tuple[Hashable, float]]
 """The ids and scores of candidates, best first."""
 
@@ -209,7 +215,9 @@ def rank_queries(
     for query, candidate in zip(queries, candidates, strict=True):
         weight = query.lexical.weight if query.lexical else 0.0
         scored = rank(candidate, request.mode, weight, request.min_score)
-        ranked.append(with_ties(scored, request.top_k))
+        # Hybrid hits are put into another order (`arrange`), for which some more are read.
+        limit = candidate_limit(request.top_k) if request.mode == "hybrid" else request.top_k
+        ranked.append(with_ties(scored, limit))
     return Ranking(queries, candidates, ranked, request)
 
 
@@ -260,7 +268,21 @@ def to_hits(
         if id in chunks
     ]
     hits.sort(key=hit_order)
-    return hits[:limit]
+    return (arrange(hits) if mode == "hybrid" else hits)[:limit]
+
+
+def arrange(hits: Sequence[Hit]) -> list[Hit]:
+    """Let link lists count less, and put further hits of a section after the first five."""
+    scored = [(hit.score - LINK_LIST_PENALTY * is_link_list(hit.chunk.text), hit) for hit in hits]
+    ordered = [hit for _, hit in sorted(scored, key=lambda item: -item[0])]
+    first, others = list[Hit](), list[Hit]()
+    sections: Counter[tuple[str, ...]] = Counter()
+    for hit in ordered:
+        section = (hit.chunk.page_url, *hit.chunk.headings)
+        sections[section] += 1
+        chosen = len(first) < SPREAD_HITS and sections[section] <= SECTION_HITS
+        (first if chosen else others).append(hit)
+    return first + others
 
 
 def best_evidence(candidates: Candidates) -> float | None:

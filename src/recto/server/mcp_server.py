@@ -31,21 +31,13 @@ from recto.search.markdown import one_line
 from recto.search.pages import read_outline
 from recto.server.auth import ApiKeys, key_required, local_hosts
 from recto.server.limits import LimitsMiddleware, Refusal, Refused
-from recto.server.mcp_tools import (
-    INSTRUCTIONS,
-    NOTICE,
-    BookFacts,
-    BookTools,
-    LazyRetriever,
-    quoted,
-    read_facts,
-)
+from recto.server.mcp_books import PAGE_SCHEME, ServedBooks
+from recto.server.mcp_tools import NOTICE, BookFacts, BookTools, LazyRetriever, quoted
 from recto.settings import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-PAGE_SCHEME = "recto://pages/"
 MARKDOWN = "text/markdown"
 _FACTS_TIMEOUT = 5.0  # seconds
 
@@ -58,10 +50,10 @@ _READS_ONLY = wire.ToolAnnotations(
 class BookServer(MCPServer[None]):
     """The SDK's server with our error messages, strict arguments, and pages as resources."""
 
-    def __init__(self, lazy: LazyRetriever) -> None:
+    def __init__(self, books: ServedBooks) -> None:
         @asynccontextmanager
         async def lifespan(_server: MCPServer[None]) -> AsyncIterator[None]:
-            async with lazy.run():
+            async with books.run():
                 yield
 
         root = logging.getLogger()
@@ -72,28 +64,25 @@ class BookServer(MCPServer[None]):
             "recto",
             title="Recto",
             version=__version__,
-            instructions=INSTRUCTIONS,
+            instructions=books.instructions,
             lifespan=lifespan,
             subscriptions=False,
         )
-        self._lazy = lazy
+        self._books = books
         self._facts: BookFacts | None = None
 
     async def list_tools(self) -> list[wire.Tool]:
         """List the tools, described with words of the book; schemas have no references and are strict."""
         if self._facts is None:
             with suppress(RectoError, TimeoutError):  # calls report the error
-                self._facts = await wait_for(self._read_facts(), _FACTS_TIMEOUT)
-        facts = self._facts or BookFacts()
+                self._facts = await wait_for(self._books.facts(), _FACTS_TIMEOUT)
+        facts = self._facts or self._books.default_facts
         tools = await super().list_tools()
         for tool in tools:
             tool.description = facts.described(tool.description or "")
             tool.input_schema = _edited(tool.input_schema, facts) | {"additionalProperties": False}
             tool.output_schema = _edited(tool.output_schema or {}, facts)
         return tools
-
-    async def _read_facts(self) -> BookFacts:
-        return await to_thread(read_facts, await self._lazy.retriever())
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
@@ -124,11 +113,15 @@ class BookServer(MCPServer[None]):
     async def list_resources(self) -> list[wire.Resource]:
         """List the pages."""
         with _protocol_errors():
-            retriever = await self._lazy.retriever()
-            outline = await to_thread(lambda: read_outline(retriever.open()))
+            return [page for book in self._books.books for page in await self._pages(book)]
+
+    async def _pages(self, book: LazyRetriever) -> list[wire.Resource]:
+        retriever = await book.retriever()
+        outline = await to_thread(lambda: read_outline(retriever.open()))
+        prefix = self._books.page_prefix(book)
         return [
             wire.Resource(
-                uri=page_uri(page.url),
+                uri=page_uri(page.url, prefix),
                 name=page.url,
                 title=one_line(page.title),
                 description=f"{one_line(page.module)}, {plural(page.chunks, 'chunk')}",
@@ -146,22 +139,32 @@ class BookServer(MCPServer[None]):
             )
 
 
-def build_server(lazy: LazyRetriever) -> BookServer:
-    """Return the MCP server; it opens the book when it runs."""
-    server = BookServer(lazy)
-    tools = BookTools(lazy)
-    for title, tool in (
-        ("Search the book", tools.search_book),
-        ("Read a page", tools.read_page),
-        ("List the modules", tools.list_modules),
-        ("Find chunks related to a selected text", tools.related_chunks),
-        ("Get context for a question", tools.get_context),
-    ):
+def build_server(*served: LazyRetriever) -> BookServer:
+    """Return the MCP server of one or several books; it opens them when it runs."""
+    books = ServedBooks(served)
+    server = BookServer(books)
+    tools = [
+        ("Search the book", books.tool(BookTools.search_book)),
+        ("Read a page", books.tool(BookTools.read_page)),
+        ("List the modules", books.tool(BookTools.list_modules)),
+        ("Find chunks related to a selected text", books.tool(BookTools.related_chunks)),
+        ("Get context for a question", books.tool(BookTools.get_context)),
+    ]
+    if books.several:
+        tools.append(("List the books", books.list_books))
+    for title, tool in tools:
         description = " ".join((tool.__doc__ or "").split())
         server.add_tool(tool, title=title, description=description, annotations=_READS_ONLY)
+    for book in books.books:
+        _add_pages(server, book, books.page_prefix(book))
+    return server
+
+
+def _add_pages(server: BookServer, book: LazyRetriever, prefix: str) -> None:
+    """Add the resources of a book's pages."""
 
     @server.resource(
-        PAGE_SCHEME + "{address}",
+        prefix + "{address}",
         name="page",
         title="A page of the book",
         description="A page as Markdown, by its URL; with an #anchor, one section of it. It is quoted, "
@@ -171,16 +174,14 @@ def build_server(lazy: LazyRetriever) -> BookServer:
     )
     async def page(address: str) -> str:
         with _protocol_errors():
-            retriever = await lazy.retriever()
+            retriever = await book.retriever()
             content = await to_thread(retriever.page, address)
             return f"{NOTICE}\n\n{quoted(content.markdown(address.partition('#')[2]))}"
 
-    return server
 
-
-def page_uri(address: str) -> str:
+def page_uri(address: str, prefix: str = PAGE_SCHEME) -> str:
     """Return the resource URI of a page."""
-    return PAGE_SCHEME + quote(address, safe="")
+    return prefix + quote(address, safe="")
 
 
 def _edited(schema: dict[str, Any], facts: BookFacts) -> dict[str, Any]:

@@ -206,3 +206,19 @@ class McpModules(ResponseModel):
     collection: str
     pages: int
     modules: list[McpModule]
+
+
+class McpBook(ResponseModel):
+    """A book that the server reads."""
+
+    name: Annotated[str, Field(description="What the argument `book` takes.")]
+    title: Annotated[str, Field(description="Empty if the book cannot be opened.")]
+    pages: int
+    error: Annotated[str, Field(description="Why the book cannot be opened; else empty.")]
+
+
+class McpBooks(ResponseModel):
+    """The books of the server; use a `name` as the argument `book`."""
+
+    notice: Notice
+    books: list[McpBook]

@@ -38,7 +38,8 @@ from recto.search.lexical import (
     common_words,
     read_lexicon,
 )
-from recto.search.markdown import plain_text
+from recto.search.markdown import is_link_list, plain_text
+from recto.search.pipeline import LINK_LIST_PENALTY, SECTION_HITS, SPREAD_HITS
 from recto.search.retriever import CHUNKS_PER_PAGE, SELECTION_CANDIDATES
 from recto.search.selection import OVERLAP_RULES
 from recto.server.semantic_export import (
@@ -130,7 +131,8 @@ def export_static(
             described, model = model_files()
             ranges = _cut([chunk.id for chunk in chunks], [1] * len(chunks), _SHARD_CHUNKS)
             vectors = [pack_vectors(read_vectors(index, chunks[start:end])) for start, end in ranges]
-            meta = semantic_meta(index, lexical_weight, lexicon.languages) | {"model": described}
+            meta = semantic_meta(index, lexical_weight, lexicon.languages)
+            meta |= {"model": described, "order": _order(chunks)}
             files |= dict(model)
             meta["vectors"] = [hashlib.sha256(data).hexdigest() for data in vectors]
             names = [_data_file("vectors", digest) for digest in meta["vectors"]]
@@ -146,6 +148,15 @@ def export_static(
     unpublished = sum(not url.startswith(("https://", "http://")) for url in pages)
     size = sum(map(len, files.values()))
     return StaticExport(generation, len(chunks), len(pages), unpublished, len(files), size, has_vectors)
+
+
+def _order(chunks: Sequence[Chunk]) -> dict[str, Any]:
+    """Return what `arrange` needs in the browser: link lists, where sections begin, and its constants."""
+    sections = [(chunk.page_url, chunk.headings) for chunk in chunks]
+    starts = [number for number, key in enumerate(sections) if number == 0 or key != sections[number - 1]]
+    links = [number for number, chunk in enumerate(chunks) if is_link_list(chunk.text)]
+    rules = {"penalty": LINK_LIST_PENALTY, "first": SPREAD_HITS, "most": SECTION_HITS}
+    return {"link_lists": links, "sections": starts, **rules}
 
 
 def _widget_files() -> Iterator[File]:

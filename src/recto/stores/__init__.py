@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import MISSING, fields
 from typing import Any
 
-from recto._util.text import filter_keys, page_key
+from recto._util.text import filter_keys, nearest, page_key
 from recto.errors import CollectionMissing, ConfigurationError, EmbeddingError, InvalidArgument
 from recto.types.index import IndexInfo
 from recto.types.search import Chunk, Filters, Payload, Vector
@@ -24,7 +24,8 @@ _KEYS |= {"title": "page_title", "module": "module_name"}
 """The payload key of each attribute; two of them have the names that other pipelines use, too."""
 _REQUIRED = frozenset(field.name for field in fields(Chunk) if field.default is MISSING)
 _PACKED = "chunk"
-_TUPLES = ("module_keys", "headings", "anchors", "locales")
+_TUPLES = ("module_keys", "headings", "anchors", "locales", "questions")
+_LEFT_OUT_IF_EMPTY = ("locales", "questions")  # most books have neither
 _PACKED_FIELDS = ("module_name", "module_keys", "page_key", "language", "version", "locales")
 _MORE_CANDIDATES = 12
 """How many candidates a hybrid query fetches beyond its limit, so that the first hits do not depend on it."""
@@ -36,8 +37,9 @@ def to_payload(chunk: Chunk) -> Payload:
     """Return the payload of a chunk: all fields but the id, and the normalised page URL for filters."""
     payload = {key: getattr(chunk, name) for name, key in _KEYS.items()}
     payload.update((name, list(payload[name])) for name in _TUPLES)
-    if not chunk.locales:  # as most books
-        del payload["locales"]
+    for name in _LEFT_OUT_IF_EMPTY:
+        if not payload[name]:
+            del payload[name]
     return payload | {"page_key": page_key(chunk.page_url)}
 
 
@@ -121,11 +123,13 @@ def no_lexical_vectors(info: IndexInfo) -> ConfigurationError:
 
 def missing_collection(name: str, location: str, others: Iterable[str]) -> CollectionMissing:
     """Return the error for a name that is neither a collection nor an alias."""
-    names = ", ".join(sorted(set(others)))
+    existing = sorted(set(others))
+    near = nearest(name, existing)
     return CollectionMissing(
         f"Collection '{name}' does not exist{location}",
-        hint=f"Index a book with `recto index PATH --collection {name}`"
-        + (f", or use one of: {names}." if names else "."),
+        hint=(f"Did you mean '{near}'? " if near else "")
+        + f"Index a book with `recto index PATH --collection {name}`"
+        + (f", or use one of: {', '.join(existing)}." if existing else "."),
     )
 
 

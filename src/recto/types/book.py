@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-AnchorStyle = Literal["github", "python-markdown", "vitepress", "astro", "docutils", "pandoc"]
-"""How anchors are made from headings: as GitHub (Docusaurus, mdBook, Hugo), MkDocs, VitePress, Astro, Sphinx
-and Quarto do."""
+AnchorStyle = Literal[
+    "github",
+    "python-markdown",
+    "vitepress",
+    "astro",
+    "docutils",
+    "docutils-smartquotes",
+    "pandoc",
+    "blackfriday",
+]
+"""How anchors are made from headings: as GitHub (Docusaurus, mdBook, Hugo), MkDocs, VitePress, Astro, Sphinx,
+Quarto and older versions of Hugo do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +28,8 @@ class Page:
     files, `lines` maps each line of it to a line of the page's own file. `position` is the page's place in
     the reading order, counted from one; zero if the source has no order. In a book with several locales,
     `locales` has the locales whose readers see this page: its own, and those that it is not translated to.
+    `questions` are the section questions of the page in the question file. `references` are the roles of the
+    text that refer to other pages, such as `ref my-label`, with the words that they show.
     """
 
     path: str
@@ -36,6 +47,24 @@ class Page:
     module_title: str = ""
     position: int = 0
     locales: tuple[str, ...] = ()
+    questions: tuple[SectionQuestions, ...] = ()
+    references: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SectionQuestions:
+    """A line of a question file: questions that a section answers, in the words of readers.
+
+    `hash` is the hash of the section's text when they were written, and `by` says who wrote them; each is ""
+    if it is not stated. `line` is the line in the file.
+    """
+
+    page: str
+    heading: str
+    questions: tuple[str, ...]
+    hash: str = ""
+    by: str = ""
+    line: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +85,8 @@ class Block:
     lines: tuple[int, ...] = ()
 
     def source_line(self, number: int) -> int:
-        """Return the source line of a line of the text, counted from zero."""
-        return self.lines[number] if self.lines else self.first + number
+        """Return the source line of a line of the text, counted from zero, or the last one known."""
+        return self.lines[min(number, len(self.lines) - 1)] if self.lines else self.first + number
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +94,7 @@ class Section:
     """The text under one heading, without its subsections; `headings` begins with the page title.
 
     `anchors` are all anchors in it, with their lines: its own anchor, the anchors of headings above it that
-    have no text, and the anchors of headings and ids within its blocks.
+    have no text, and the anchors of headings and ids within its blocks. `questions` are section questions.
     """
 
     headings: tuple[str, ...]
@@ -74,6 +103,7 @@ class Section:
     line: int
     blocks: tuple[Block, ...]
     anchors: tuple[tuple[int, str], ...] = ()
+    questions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,9 @@ class Fingerprint:
     files that could not be read. `options` are the options of the index run, by the names of `SourceOptions`,
     so that the next run can repeat them. Readers see the `title` and the `logo` of the book ("" if it has
     none); the logo is a `data:` URL. A book with several versions has their names in `versions`, each with
-    whether it is current, and a book with several locales has their names in `locales`.
+    whether it is current, and a book with several locales has their names in `locales`. `stale_questions` has
+    the pages and headings of section questions that were written for another text. `order` has the paths of
+    the pages in the order of the navigation; it is empty if that is the order of the paths.
     """
 
     embedder: EmbedderFingerprint
@@ -114,15 +116,20 @@ class Fingerprint:
     options: tuple[tuple[str, str | float | bool], ...] = ()
     versions: tuple[tuple[str, bool], ...] = ()
     locales: tuple[str, ...] = ()
+    stale_questions: tuple[tuple[str, str], ...] = ()
+    order: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values."""
+        """Return plain JSON values; without `stale_questions` and `order` if there are none."""
         modules, options = [list(module) for module in self.modules], dict(self.options)
-        return {**asdict(self), "modules": modules, "options": options}
+        data = {**asdict(self), "modules": modules, "options": options}
+        return {
+            name: value for name, value in data.items() if value or name not in ("stale_questions", "order")
+        }
 
     def summary(self) -> dict[str, Any]:
-        """Return `to_dict` for a report, without the image."""
-        return {name: value for name, value in self.to_dict().items() if name != "logo"}
+        """Return `to_dict` for a report, without the image and the list of pages."""
+        return {name: value for name, value in self.to_dict().items() if name not in ("logo", "order")}
 
     @staticmethod
     def from_dict(data: dict[str, Any]) -> Fingerprint:
@@ -135,6 +142,8 @@ class Fingerprint:
             "options": tuple(data.get("options", {}).items()),
             "versions": tuple((str(name), bool(current)) for name, current in data.get("versions", ())),
             "locales": tuple(data.get("locales", ())),
+            "order": tuple(map(str, data.get("order", ()))),
+            "stale_questions": tuple((page, heading) for page, heading in data.get("stale_questions", ())),
         }
         return Fingerprint(**{**_known_fields(Fingerprint, data), **own})
 

@@ -29,7 +29,8 @@ class Chunk:
     `anchor` opens its section. `anchors` also has the anchors of sections that were merged into it, and of
     those before it that have no text. `revision` identifies the page's content and how it was read: while it
     is the same, so are all chunks of the page. In a book with several locales,
-    `locales` has those whose readers see the page.
+    `locales` has those whose readers see the page. `questions` are the section questions: they are searched,
+    and never shown.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Chunk:
     module_title: str = ""
     language: str = ""
     locales: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
 
     @property
     def heading_path(self) -> str:

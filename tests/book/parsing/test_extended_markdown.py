@@ -39,8 +39,8 @@ from tests.book.parsing.builders import page_of
         ("```{list-table}\n:header-rows: 1\n* - See {ref}`sec-a`.\n* - `{x}`\n```",
          "\n| See Section a. |\n| --- |\n| `{x}` |\n"),
         (":::{card} {octicon}`plug;1em` See {ref}`sec-a`\nx\n:::", "**See Section a**\nx\n"),
-        ("```{eval-rst}\n.. note:: Mind :ref:`the step <a>`.\n   :class: b\n\n   More.\n.. autofunction:: c\n```",
-         "\n**Note** Mind the step.\n\n\nMore.\n\n"),
+        ("```{eval-rst}\n.. toctree::\n   a\n.. autofunction:: c\n```", "\n\n\n\n"),
+        ("```{click:example}\n# not a heading\n```", "```\n# not a heading\n```"),
         ("% a comment\n+++\ntext", "\n\ntext"),
         ("- item\n  ```{note}\n  x\n  ```", "- item\n  **Note**\n  x\n  "),
     ],
@@ -58,6 +58,11 @@ def test_myst(written: str, expected: str) -> None:
         ("::: {#thm-line}\n## Line\ny = x\n:::", "**Theorem**\n**Line**\ny = x\n"),
         ("::: {.content-hidden}\nx\n:::", "\n\n"),
         ("```{python}\n#| label: a\n#| fig-cap: 'A plot'\nx\n```", "```python\n\n# A plot\nx\n```"),
+        (
+            "1. A\n\n    ```{r}\n    #| fig.alt: |\n    #|   A big\n    #|   plot: two\n    #| eval: no\n    x\n    ```",
+            "1. A\n\n    ```r\n\n    # A big\n    # plot: two\n\n    x\n    ```",
+        ),
+        ("```{r}\n#| echo: false\n#| fig-cap: >\n#|   A plot\nx\n```", "\n\n\nA plot\n\n"),
         ('```{.r filename="a.R"}\nx\n```', "```r\nx\n```"),
         ("```{{python}}\nx\n```", "```{python}\nx\n```"),
         ("```{=html}\n<b>\n```", "\n\n"),
@@ -115,3 +120,25 @@ def test_lines_stay_lines(text: str, dialect: str) -> None:
     markdown, labels = plain_markdown(text, dialect)
     assert markdown.count("\n") == text.count("\n")
     assert all(1 <= line <= text.count("\n") + 1 for line, _ in labels)
+
+
+def test_eval_rst_is_read_as_restructuredtext() -> None:
+    text = "# Lamp\n\n```{currentmodule} tower\n```\n\n```{eval-rst}\n.. note:: Mind :ref:`the step <a>`.\n\n"
+    text += ".. code-block:: python\n\n   # A comment\n   if x:\n       y()\n\n.. function:: light(at)\n```\n\nAfter.\n"
+    (section,) = read(page_of(text, MYST)).sections
+    assert [(block.text, block.first) for block in section.blocks] == [
+        ("**Note**\n\nMind the step.", 7),
+        ("```python\n# A comment\nif x:\n    y()\n```", 9),
+        ("`tower.light(at)`", 15),
+        ("After.", 18),
+    ]
+    assert section.anchors == ((1, "lamp"), (15, "tower.light"))
+
+
+def test_headings_in_eval_rst_begin_sections() -> None:
+    text = "# Log\n\n```{eval-rst}\n.. _new:\n\nVersion 2\n---------\n\nNew.\n```\n\n## Old\n\nEnd.\n"
+    sections = read(page_of(text, MYST)).sections
+    assert [(section.headings, section.anchors) for section in sections] == [
+        (("Log", "Version 2"), ((1, "log"), (6, "version-2"), (6, "new"))),
+        (("Log", "Old"), ((12, "old"),)),
+    ]

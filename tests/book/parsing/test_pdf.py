@@ -63,6 +63,23 @@ def test_hyphens_at_line_ends() -> None:
     assert texts(document) == ["The program is a well-known example. A program is well-known."]
 
 
+def test_a_paragraph_goes_on_after_a_footnote_and_a_page_break() -> None:
+    lines = [
+        "A robot has sensors and motors, and a program of",
+        "the sensors and motors is written for the system",
+    ]
+    footnote = (72, 90, 7, "F1", "1 See the second chapter")
+    second = ["ROS, which runs on it.", "", "Another paragraph without an end of its own", "and short"]
+    pages = [[*column(lines), footnote], column(second), column(["Not a part of it."])]
+    (document,) = documents(split_in_process(pdf(pages))).values()
+    assert texts(document) == [
+        f"{' '.join(lines)} ROS, which runs on it.",
+        "1 See the second chapter",
+        "Another paragraph without an end of its own and short",
+        "Not a part of it.",
+    ]
+
+
 @pytest.mark.parametrize("interleaved", [False, True])
 def test_two_columns_are_read_one_after_the_other(interleaved: bool) -> None:
     left = [f"left {n} of the column with enough words" for n in range(12)]

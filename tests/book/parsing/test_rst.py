@@ -138,3 +138,43 @@ def test_anchors_are_those_of_sphinx() -> None:
     anchors = [name for section in document.sections for _, name in section.anchors]
     assert anchors == ["lamp", "id1", "tower.Lamp", "tower.Lamp.light", "envvar-LAMP_OIL"]
     assert "A lamp." in texts(text)
+
+
+def test_unknown_directives_of_code_are_code() -> None:
+    text = ".. click:example::\n\n    @click.command()\n    # A comment\n    def hello():\n        pass\n"
+    text += "\n.. shell::\n\n    $ make\n\n.. my-card:: A title\n\n    See :ref:`the text <x>`.\n"
+    code = "```\n@click.command()\n# A comment\ndef hello():\n    pass\n```"
+    assert texts(text) == [code, "```\n$ make\n```", "A title", "See the text."]
+
+
+def test_a_literal_with_roles_has_a_line_for_each_line() -> None:
+    text = "A\n=\n\n.. parsed-literal::\n    :ref:`a <a>`: str\n    b: int\n"
+    (section,) = read(page_of(text, "rst")).sections
+    (block,) = section.blocks
+    assert block.text == "```\na: str\nb: int\n```"
+    assert len(block.lines) == 4
+
+
+def test_objects_have_their_words_and_fields() -> None:
+    text = ".. py:class:: Lamp(oil)\n   :module: tower\n\n   A lamp.\n\n   :param float oil: Its *oil*,\n"
+    text += "      in litres.\n   :raises ValueError: if there is none.\n\n   .. py:method:: Lamp.light(at=None)\n"
+    text += "      :async:\n      :module: tower\n\n      :returns: whether it is lit.\n      :rtype: bool\n"
+    (section,) = read(page_of(text, "rst")).sections
+    assert [block.text for block in section.blocks] == [
+        "`class tower.Lamp(oil)`",
+        "A lamp.",
+        "**Parameters**\n- `oil (float)` – Its *oil*,\n  in litres.\n**Raises**\n- `ValueError` – if there is none.",
+        "`async light(at=None)`",
+        "**Returns**\n: whether it is lit.\n**Return type**\n: bool",
+    ]
+    assert [anchor for _, anchor in section.anchors] == ["tower.Lamp", "tower.Lamp.light"]
+
+
+def test_options_and_roles_have_the_anchors_of_sphinx() -> None:
+    text = ".. program:: lamp\n\n.. option:: -o FILE, --oil FILE\n\n.. rst:directive:: .. lamp:: name\n\n"
+    text += "   .. rst:directive:option:: lit\n\n.. py:module:: tower.lamp\n\n.. py:function:: _light()\n"
+    (section,) = read(page_of(text, "rst")).sections
+    assert sorted(anchor for _, anchor in section.anchors) == [
+        "cmdoption-lamp-o", "cmdoption-lamp-oil", "directive-lamp", "directive-option-lamp-lit",
+        "module-tower.lamp", "tower.lamp._light",
+    ]  # fmt: skip

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recto.book.sources.website import Scope, normal
+from recto.book.sources.website.addresses import is_public
 from recto.book.sources.website.crawl import skip_reason
 from recto.book.sources.website.discovery import Robots, parse_sitemap
-from recto.book.sources.website.network import AddressRefused, GuardedBackend, is_public
+from recto.book.sources.website.network import AddressRefused, GuardedBackend
 from tests.doubles.site import SiteDouble, page
 
 PRIVATE = {

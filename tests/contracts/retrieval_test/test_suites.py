@@ -265,7 +265,7 @@ def test_compare_with_expected_results(call: Call, embedded: Path, workdir: Path
         workdir,
         {
             "queries": [
-                {"id": "twin", "query": "What is a digital twin?"},
+                {"id": "twin", "query": "What is ROS 2?"},
                 {"id": "arm", "query": "robot arm", "top_k": 3},
             ]
         },

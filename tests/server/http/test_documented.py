@@ -82,7 +82,7 @@ def servers(value: Any) -> Iterator[dict[str, Any]]:
 def check(command: list[str]) -> None:
     assert command[:2] == ["recto", "mcp"], command
     with mcp.make_context("mcp", command[2:]) as context:
-        assert context.params["collection"] == "my-book"
+        assert context.params["collections"] == ("my-book",)
 
 
 def test_every_configuration_of_an_mcp_client_is_valid() -> None:

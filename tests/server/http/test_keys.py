@@ -22,7 +22,7 @@ ADMIN = "environment-key-0123456789"
 
 ROUTES = {
     "open": "/ /docs /static /widget.js /client.js /client.d.ts /healthz /readyz",
-    "search": "/v1/search /v1/related /v1/click /v1/answer /v1/answer/feedback /v1/collections /v1/modules "
+    "search": "/v1/search /v1/related /v1/context /v1/click /v1/answer /v1/answer/feedback /v1/collections /v1/modules "
     "/v1/pages /v1/pages/{address:path} /llms.txt /llms-full.txt /skill.md",
     "admin": "/retrieve /validate /v1/batch /v1/health /metrics /openapi.json",
 }
@@ -32,6 +32,7 @@ ACCESS = {path: who for who, paths in ROUTES.items() for path in paths.split()}
 BODIES: dict[str, dict[str, object]] = {
     "/v1/search": {"query": "soil"},
     "/v1/related": {"selection": "soil"},
+    "/v1/context": {"query": "soil"},
     "/v1/click": {"query": "soil", "url": "local://garden/page", "rank": 1},
     "/v1/answer": {"query": "soil"},
     "/v1/answer/feedback": {"query": "soil", "helpful": True},

@@ -97,6 +97,25 @@ def test_invalid_parameters(service: Service, more: dict[str, object], words: st
     assert "--" not in reply.error, "there are no flags here"
 
 
+def test_a_context(service: Service, retriever: Retriever) -> None:
+    page = "local://docs/docs/module-1-ros2/04-dds-and-qos"
+    query = "How do nodes exchange messages?"
+    body = {"query": query, "max_tokens": 600, "page": page, "module": ["ros2"]}
+    found = service.post("/v1/context", body).json()
+    expected = retriever.context(query, 600, page=page, module="ros2")
+    assert [section["text"] for section in found["sections"]] == [
+        section.text for section in expected.sections
+    ]
+    assert [section["url"] for section in found["sections"]] == [section.url for section in expected.sections]
+    assert (found["tokens"], found["page_used"]) == (expected.tokens, expected.page_used)
+    assert found["tokens"] <= found["max_tokens"] == 600
+    assert (found["coverage"], found["covered"]) == ("covered", True)
+    assert service.post("/v1/context", {"query": "nodes", "max_tokens": 10}).status == 400
+    assert service.post("/v1/context", {"query": "nodes", "url": page}).status == 400, (
+        "there is no such field"
+    )
+
+
 def test_a_selected_text(service: Service, retriever: Retriever) -> None:
     selection = retriever.search("What is ROS 2?", top_k=1).hits[0].chunk.text[:300]
     body = service.post("/v1/related", {"selection": selection, "top_k": 3}).json()

@@ -17,9 +17,12 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from recto.contracts import QUERY_COLLECTION
+from recto.errors import install_command
 from recto.search.retriever import Retriever
 from recto.server.limits import MAX_BODY
 from recto.server.mcp_server import http_app, replace_lone_surrogates
+from recto.settings import SAMPLE_COLLECTION
 from tests.running import ROOT, environment, recto, start
 from tests.server.http.service import Caller, Reply, ThreadServer
 from tests.server.mcp.client import book_server, connected, failure, text_of
@@ -161,6 +164,30 @@ def test_a_public_server_requires_a_key(sample_home: Path, retriever: Retriever)
     assert "\x9b" not in told, "a header cannot control the terminal"
 
 
+def test_several_books_over_http(sample_home: Path) -> None:
+    names = ("--collection", SAMPLE_COLLECTION, "--collection", "no-such-book")
+    process = start(sample_home, "mcp", "--http", "--port", "0", *names)
+    try:
+        assert process.stdout is not None
+        match = re.search(r"at (http://[\d.]+:\d+/mcp)", process.stdout.readline())
+        assert match
+
+        async def ask(client: Client) -> tuple[Any, Any, Any]:
+            listed = await client.call_tool("list_books", {})
+            found = await client.call_tool("search_book", {"query": QUESTION, "book": SAMPLE_COLLECTION})
+            refused = await client.call_tool("search_book", {"query": QUESTION, "book": QUERY_COLLECTION})
+            return listed.structured_content["books"], found, refused
+
+        (sample, missing), found, refused = connected(match[1], ask)
+        assert sample["pages"] > 1
+        assert "does not exist" in missing["error"]
+        assert not found.is_error
+        assert f"The books are: {SAMPLE_COLLECTION}, no-such-book." in failure(refused)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -186,7 +213,7 @@ def test_without_the_extra(sample_home: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "recto.server.mcp_server", None)
     done = recto(sample_home, "mcp")
     assert done.returncode == 2
-    assert "-none-any.whl[mcp]'" in done.stderr
+    assert install_command("mcp") in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ from recto.search.pages import read_outline, to_markdown
 from recto.search.retriever import Retriever
 from recto.server import mcp_server
 from recto.server import mcp_tools as pages_module
-from recto.server.mcp_server import page_uri
-from recto.server.mcp_tools import NOTICE, SEARCH_TOKENS, quoted
+from recto.server.mcp_server import build_server, page_uri
+from recto.server.mcp_tools import NOTICE, SEARCH_TOKENS, LazyRetriever, quoted
 from recto.stores.edge import EdgeStore
 from recto.types.search import MODES, Filters, Module
 from tests.book.files import write
@@ -416,3 +416,90 @@ def test_text_of_the_book_is_marked_as_quoted_and_untrusted(tmp_path: Path, embe
         return f"{[one.title for one in listed]} {(await client.list_tools()).tools}"
 
     assert "\\n" not in in_memory(retriever, look).replace("\\n\\n", "")
+
+
+@pytest.fixture(scope="module")
+def library(retriever: Retriever, tmp_path_factory: pytest.TempPathFactory) -> list[Retriever]:
+    """Two books with a page of the same URL, and a third that is not served."""
+    home = tmp_path_factory.mktemp("library")
+    for name in ("bees", "wine", "secret"):
+        book = write(home / "books" / name, {"index.md": f"# About {name}\n\nThis text is about {name}.\n"})
+        indexed(home, name, book, retriever.embedder)
+    store = EdgeStore(home)
+    return [Retriever(retriever.embedder, store, name) for name in ("bees", "wine")]
+
+
+def served(books: list[Retriever]) -> mcp_server.BookServer:
+    return build_server(*(LazyRetriever(book, book.open, print) for book in books))
+
+
+def test_several_books(library: list[Retriever]) -> None:
+    async def look(client: Client) -> Any:
+        return client.instructions, (await client.list_tools()).tools
+
+    instructions, tools = connected(served(library), look)
+    assert "list_books" in instructions
+    assert tools[-1].name == "list_books"
+    for tool in tools[:-1]:
+        Draft202012Validator.check_schema(tool.input_schema)
+        book = tool.input_schema["properties"]["book"]
+        assert (book["enum"], book["default"]) == (["bees", "wine"], "bees")
+        assert "book" not in tool.input_schema.get("required", [])
+        assert tool.output_schema["properties"]
+    assert "one of the books" in tools[0].description
+
+    async def ask(client: Client) -> None:
+        listed = (await client.call_tool("list_books", {})).structured_content["books"]
+        assert [(book["name"], book["pages"], book["error"]) for book in listed] == [
+            ("bees", 1, ""),
+            ("wine", 1, ""),
+        ]
+        for book in ("bees", "wine"):
+            for name, arguments in (
+                ("search_book", {"query": "text"}),
+                ("get_context", {"query": "text"}),
+                ("read_page", {"url": min(library[0].pages())}),
+                ("related_chunks", {"selection": "What do insects and people drink?"}),
+                ("list_modules", {}),
+            ):
+                text = text_of(await client.call_tool(name, arguments | {"book": book}))
+                assert book in text, name
+                assert {"bees": "wine", "wine": "bees"}[book] not in text, name
+        assert "bees" in text_of(await client.call_tool("search_book", {"query": "text"}))
+        resources = (await client.list_resources()).resources
+        pages = [str((await client.read_resource(page.uri)).contents) for page in resources]
+        assert ["about bees" in page for page in pages] == [True, False]
+        assert "about wine" in pages[1]
+
+    connected(served(library), ask)
+
+
+def test_a_book_that_is_not_served_cannot_be_reached(library: list[Retriever]) -> None:
+    async def ask(client: Client) -> None:
+        for name in ("secret", "../secret", "", "BEES", "bees/../secret"):
+            for tool, arguments in (("search_book", {"query": "text"}), ("list_modules", {})):
+                said = failure(await client.call_tool(tool, arguments | {"book": name}))
+                assert said.endswith(f"There is no book '{name}'. The books are: bees, wine.")
+        page = min(library[0].pages())
+        await client.read_resource(page_uri(page, "recto://pages/bees/"))
+        for book in ("secret/", "bees/../secret/", "bees%2F..%2Fsecret/", ""):
+            with pytest.raises(MCPError):
+                await client.read_resource(page_uri(page, f"recto://pages/{book}"))
+
+    connected(served(library), ask)
+    assert "book: Extra inputs are not permitted" in failure(
+        call(library[0], "search_book", query="text", book="secret")
+    )
+
+
+def test_a_missing_book_does_not_stop_the_others(library: list[Retriever]) -> None:
+    books = [library[0].with_collection("nowhere"), library[1]]
+
+    async def ask(client: Client) -> None:
+        assert "one of the books" in str((await client.list_tools()).tools[0].description)
+        missing, found = (await client.call_tool("list_books", {})).structured_content["books"]
+        assert "Collection 'nowhere' does not exist" in missing["error"]
+        assert (found["name"], found["pages"]) == ("wine", 1)
+        assert not (await client.call_tool("search_book", {"query": "text", "book": "wine"})).is_error
+
+    connected(served(books), ask)

@@ -82,17 +82,24 @@ D2L = Format("d2l", (), _read_extended)  # Markdown files of a d2lbook
 QUARTO = Format("qmd", (".qmd", ".rmd"), _read_extended)
 NOTEBOOK = Format("ipynb", (".ipynb",), _lazy("notebook", "read_notebook"), largest=_LARGEST_NOTEBOOK)
 RST = Format("rst", (".rst", ".rest"), _lazy("rst", "read_rst"), largest=1 << 20)
+ASCIIDOC = Format("asciidoc", (".adoc", ".asciidoc", ".asc"), _lazy("asciidoc", "read_asciidoc"))
 EPUB = Format(
     "epub", (".epub",), _read_html, "", _LARGEST_VOLUME, "selectolax", "epub", _lazy("epub", "split_epub")
 )
 _read_pdf, _split_pdf = _lazy("pdf", "read_pdf"), _lazy("pdf", "split_pdf")
 PDF = Format("pdf", (".pdf",), _read_pdf, "", _LARGEST_VOLUME, "pypdfium2", "pdf", _split_pdf)
-BUILT_IN = (MARKDOWN, MDX, HTML, MYST, D2L, QUARTO, NOTEBOOK, RST, EPUB, PDF)
+BUILT_IN = (MARKDOWN, MDX, HTML, MYST, D2L, QUARTO, NOTEBOOK, RST, ASCIIDOC, EPUB, PDF)
 _FIXED = (MARKDOWN, MDX, HTML)  # a plugin may replace the readers of the other formats
 _NOT_READ = {
-    (".adoc", ".asciidoc"): "AsciiDoc is not read; index the HTML that is built from it, "
-    "or crawl the website",
-    (".org", ".textile"): "build the site, and index its address or the directory of its HTML files",
+    (
+        ".org",
+        ".textile",
+        ".typ",
+        ".wiki",
+        ".mediawiki",
+        ".sgml",
+        ".dbk",
+    ): "build the site, and index its address or the directory of its HTML files",
     (".html", ".htm"): "HTML files beside pages in other formats are not read; index their directory",
     (".docx", ".odt", ".tex"): "convert them to one of the formats that Recto reads, such as PDF or EPUB",
 }

@@ -24,7 +24,7 @@ _LARGEST_ENTRY, _LARGEST_TOTAL = 16 << 20, 256 << 20  # bytes, unpacked
 _FONT_ALGORITHMS = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
 _DOCUMENTS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml")
 _EMPTY = re.compile(
-    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([A-Za-z][\w:.-]*)([^<>]*)/>"
+    r"<(?!(?:area|base|br|col|embed|hr|img|input|link|meta|source|track|wbr)\b)([A-Za-z][\w:.-]*+)([^<>]*)/>"
 )
 _HEADING = re.compile(r"<h1\b[^<>]*>(.{0,1000}?)</h1>", re.DOTALL)
 _TAG = re.compile(r"<[^<>]*>")

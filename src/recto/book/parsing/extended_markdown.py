@@ -7,23 +7,38 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from operator import itemgetter
 
+from recto.book.parsing.directives import (
+    CONTAINERS,
+    DIRECTIVE_TITLES,
+    REFERENCE_KINDS,
+    VERSIONS,
+    looks_like_code,
+    reference_words,
+    role_text,
+)
 from recto.book.parsing.frontmatter import split_front_matter
 from recto.book.parsing.markdown.headings import docutils_id
-from recto.book.parsing.rendered import table
-from recto.types.book import Document, Page
+from recto.book.parsing.objects import Scope, is_object, signature
+from recto.book.parsing.rendered import TextBlock, sections, table, ticks
+from recto.types.book import Document, Page, Section
 
 MYST, QUARTO, D2L = "myst", "qmd", "d2l"
-_MARKS = re.compile(r"(?P<before>[ \t>]*)(?P<marks>`{3,}|~{3,}|:{3,})[ \t]*(?P<info>[^\n]*)")
-_DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+.-]*)\}[ \t]*(.*)")
+_MARKS = re.compile(r"(?P<before>[ \t>]*+)(?P<marks>`{3,}+|~{3,}+|:{3,}+)[ \t]*+(?P<info>[^\n]*+)")
+_DIRECTIVE = re.compile(r"\{([A-Za-z][\w:+.-]*+)\}[ \t]*+(.*+)")
 _ATTRIBUTES = re.compile(r"\{([^{}]*)\}")
-_OPTION = re.compile(r"[ \t>]*:([\w-]+):(?:[ \t]+(.*))?")
-_CELL_OPTION = re.compile(r"[ \t]*(?:#|//|--|%%|%)\|[ \t]*([\w-]+):[ \t]*(.*)")
+_OPTION = re.compile(r"\A[ \t>]*+:([\w-]++):(?:[ \t]++(.*+))?")
+_CELL_LINE = re.compile(r"(?P<before>[ \t]*+)(?:#|//|--|%%|%)\|(?P<indent>[ \t]*+)(?P<text>.*+)")
+_CELL_OPTION = re.compile(r"([\w.-]++):[ \t]*+(.*+)")
+_BLOCK_SCALAR = re.compile(r"[|>][+-]?\d?")
+_FALSE = re.compile(r"(?:echo|include)[ ]{0,9}[=:][ ]{0,9}(?:false|F|FALSE)\b")
 _CELL_MAGIC = re.compile(r"[ \t]*(?:%%?(?:tab|load_ext|matplotlib|capture)\b|#@(?:tab|save)\b).*")
 _TARGET = re.compile(r"[ \t>]*\(([^()\s][^()]*)\)=[ \t]*")
-_HEADING = re.compile(r"(?P<before>[ \t>]*)#{1,6}[ \t]+(?P<text>.*?)[ \t#]*")
-_HEADING_ATTRIBUTES = re.compile(r"[ \t]*\{([#.:\-][^{}]*|[\w-]+=[^{}]*)\}[ \t]*$")
+_HEADING = re.compile(r"(?P<before>[ \t>]*+)#{1,6}[ \t]++(?P<text>(?:[ \t#]*+[^ \t#\n]++)*+)[ \t#]*+")
+_HEADING_ATTRIBUTES = re.compile(r"(?<![ \t])[ \t]*+\{([#.:\-][^{}]*+|[\w-]++=[^{}]*+)\}[ \t]*+$")
 _ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
 _CLASS = re.compile(r"(?:^|\s)\.?([A-Za-z][\w+#-]*)")
 _TITLE = re.compile(r"\btitle=(?:\"([^\"]*)\"|'([^']*)')")
@@ -46,48 +61,22 @@ _TABS = re.compile(r"[ \t]*:(?:begin_tab|end_tab|bibliography|settoc)[:`].*")
 _CALLOUT = re.compile(r"\bcallout-(\w+)")
 _THEOREM = re.compile(r"#(thm|lem|cor|prp|def|exm|exr)-")
 _HIDDEN = re.compile(
-    r"\.content-hidden(?!.*when-format=\"?pdf)|\.content-visible.*when-format=\"?pdf|\.hidden\b"
+    r"\.content-hidden(?!.{0,500}when-format=\"?pdf)|\.content-visible.{0,500}when-format=\"?pdf|\.hidden\b"
 )
-_RST_DIRECTIVE = re.compile(r"[ \t]*(?:\.\. (?:([\w:-]+)::)?[ \t]*(.*)|:[\w-]+:.*)")
-_YAML_OPTION = re.compile(r"[ \t]*([\w-]+):(?:[ \t]+(.*))?")
+_YAML_OPTION = re.compile(r"\A[ \t]*+([\w-]++):(?:[ \t]++(.*+))?")
+_MOST_EMBEDDED = 300  # directives of reStructuredText on a page; each takes 5 ms
 _LONGEST_HEADING, _LONGEST_INFO = 1_000, 1_000  # characters
-_WORD_BREAK = re.compile(r"[-_:/.\s]+")
 
-_KINDS = {
-    "fig": "Figure", "img": "Figure", "tbl": "Table", "tab": "Table", "table": "Table", "sec": "Section",
-    "subsec": "Section", "section": "Section", "chap": "Chapter", "chapter": "Chapter", "eq": "Equation",
-    "lst": "Listing", "thm": "Theorem", "lem": "Lemma", "cor": "Corollary", "prp": "Proposition",
-    "def": "Definition", "exm": "Example", "exr": "Exercise",
-}  # fmt: skip
+
 _CODE = frozenset({"code", "code-block", "sourcecode", "code-cell", "ipython", "prompt", "doctest"})
 _DROPPED = frozenset(
     {"toctree", "tableofcontents", "contents", "raw", "index", "bibliography", "footbibliography", "meta"}
-    | {"highlight", "currentmodule", "tags", "include", "literalinclude", "embed", "iframe", "only"}
+    | {"highlight", "tags", "include", "literalinclude", "embed", "iframe", "only"}
 )
-_ADMONITIONS = frozenset(
-    {"note", "warning", "tip", "hint", "important", "caution", "danger", "attention", "error", "seealso"}
-    | {"todo", "exercise", "solution", "theorem", "proof", "definition", "lemma", "corollary", "example"}
-    | {"proposition", "remark", "algorithm", "axiom", "conjecture", "criterion", "observation", "property"}
-)
-VERSIONS = {
-    "versionadded": "Added in version",
-    "version-added": "Added in version",
-    "versionchanged": "Changed in version",
-    "deprecated": "Deprecated since version",
-    "versionremoved": "Removed in version",
-}
-DIRECTIVE_TITLES = {**{name: name.capitalize() for name in _ADMONITIONS}, **VERSIONS, "seealso": "See also"}
-"""The words that a directive shows before its argument."""
-_FIRST_LINES = {"math": ("math", "$$"), "eval-rst": ("rst", "")}
 _PATH_ARGUMENTS = frozenset({"figure", "image", "video", "tab-set", "grid", "div", "container", "math"})
 _SHOWN_OPTIONS = frozenset({"alt", "caption", "fig-cap", "tbl-cap", "fig-alt", "lst-cap"})
 _EQUATION = "equation-"  # Sphinx puts it before the labels of equations
 _NAME_OPTIONS = frozenset({"name", "label"})
-_CODE_ROLES = frozenset(
-    {"class", "func", "meth", "mod", "attr", "exc", "data", "obj", "const", "file", "command", "code", "samp"}
-    | {"envvar", "option", "program", "literal", "function", "type", "macro", "member", "kbd", "pep8", "cls"}
-)
-_ICON_ROLE = re.compile(r"octicon|fa[bsr]?|material-\w+")
 _INVISIBLE_ROLES = frozenset({"label", "eqlabel", "width", "height"})
 
 
@@ -95,57 +84,82 @@ def read_extended_markdown(page: Page) -> Document:
     """Parse a page in MyST, Quarto or d2lbook."""
     from recto.book.parsing.markdown import parse
 
-    markdown, labels = plain_markdown(page.text, page.format)
-    if page.format != QUARTO and page.anchors != "docutils":  # not by Sphinx
+    text = page.text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    embedded = _EmbeddedRst(dict(page.references))
+    markdown, labels = plain_markdown(text, page.format, embedded)
+    if page.format != QUARTO and not page.anchors.startswith("docutils"):  # not by Sphinx
         labels = [(line, docutils_id(name.removeprefix(_EQUATION))) for line, name in labels]
     labels = [label for label in labels if label[1]]
-    return parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
+    document = parse(markdown, title=page.title, anchors=page.anchors, labels=labels)
+    return embedded.inserted(document) if embedded.blocks else document
 
 
-def plain_markdown(text: str, format: str) -> tuple[str, list[tuple[int, str]]]:
-    """Return a page as plain Markdown with the same lines, and its labels with their line numbers."""
+def plain_markdown(
+    text: str, format: str, embedded: _EmbeddedRst | None = None
+) -> tuple[str, list[tuple[int, str]]]:
+    """Return a page as plain Markdown with the same lines, and its labels with their line numbers.
+
+    Fences of reStructuredText stay; what they render as is added to `embedded`.
+    """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     _, body, count = split_front_matter(text)
-    rewriter = _Rewriter(format, offset=count)
+    rewriter = _Rewriter(format, count, embedded or _EmbeddedRst())
     for line in body.split("\n"):
         rewriter.add(line)
     rewriter.finish()
     return text[: len(text) - len(body)] + "\n".join(rewriter.lines), rewriter.labels
 
 
-def reference_words(target: str) -> str:
-    """Return a label as words: `sec_linear-algebra` is "Section linear algebra"."""
-    first, *rest = [word for word in _WORD_BREAK.split(target.rpartition("#")[2]) if word] or [""]
-    return " ".join((_KINDS.get(first.lower(), first) if rest else first, *rest))
+@dataclass(slots=True)
+class _EmbeddedRst:
+    """The rendered `eval-rst` directives of a page, by the line of their fence."""
 
+    references: Mapping[str, str] = field(default_factory=dict)
+    scope: Scope = field(default_factory=Scope)
+    blocks: dict[int, list[TextBlock]] = field(default_factory=dict)
 
-def role_text(name: str, text: str) -> str:  # noqa: PLR0911 - a table
-    """Return the words of a role such as `ref` or `py:class`."""
-    last = name.rpartition(":")[2].lower()
-    if last == "math":
-        return f"${text}$"
-    if _ICON_ROLE.fullmatch(last):
-        return ""
-    if last in ("pep", "rfc"):
-        return f"{last.upper()} {text}"
-    if name.startswith(("cite", "footcite")):
-        return f"[{text}]"
-    stated = text[:-1].rpartition("<")[0].strip() if text.endswith(">") else ""
-    if last in _CODE_ROLES or name.startswith(("py:", "c:", "cpp:", "js:", "rst:")):
-        name = stated or text.lstrip("!")
-        name = name.rpartition(".")[2] if name.startswith("~") else name
-        return f"`{name.lstrip('~')}`"
-    if stated:
-        return stated.replace("%s", "").strip()
-    if last in ("ref", "numref", "eq", "eqref", "doc", "any", "prf", "nb", "secref"):
-        path = text.rpartition("/")[2] if last == "doc" else text
-        return reference_words(path)
-    return text
+    def render(self, line: int, text: str) -> bool:
+        """Add the directive whose fence is on a line; return whether it has text."""
+        from recto.book.parsing.rst import rst_blocks
+
+        blocks = rst_blocks(text, self.scope, self.references)
+        for block in blocks:
+            block.source = (block.source[0] + line, block.source[1] + line)
+        self.blocks |= {line: blocks} if blocks else {}
+        return bool(blocks)
+
+    def inserted(self, document: Document) -> Document:
+        """Return the document with the blocks of each directive instead of its fence."""
+        parts = tuple(part for section in document.sections for part in self._parts(section))
+        return replace(document, sections=parts)
+
+    def _parts(self, section: Section) -> Iterator[Section]:
+        """Yield a section with the blocks of its directives; their headings begin sections of their own."""
+        opened, anchors, level = replace(section, blocks=()), list(section.anchors), section.level
+        for block in section.blocks:
+            rendered = self.blocks.get(block.first) if block.text.startswith("```") else None
+            if rendered is None:
+                opened = replace(opened, blocks=(*opened.blocks, block))
+            for inner in sections(rendered, section.headings[0]) if rendered else ():
+                if len(inner.headings) > 1:
+                    before = [anchor for anchor in anchors if anchor[0] < inner.line] if opened.blocks else []
+                    if opened.blocks:
+                        yield replace(opened, anchors=tuple(before))
+                    anchors = anchors[len(before) :]
+                    headings = (*section.headings, *inner.headings[1:])
+                    opened = replace(inner, headings=headings, level=level + inner.level, blocks=())
+                anchors = sorted(dict.fromkeys([*anchors, *inner.anchors]), key=itemgetter(0))
+                opened = replace(opened, blocks=(*opened.blocks, *inner.blocks))
+        yield replace(opened, anchors=tuple(anchors))
 
 
 @dataclass(slots=True)
 class _Opened:
-    """An open fence: its marks, what happens to its lines, and whether options may still follow."""
+    """An open fence: its marks, what happens to its lines, and whether options may still follow.
+
+    `first` is the index of its first line. Of a `hidden` cell, only the captions are shown. `option` is the
+    option of a cell that the next line may continue, and `indent` its indentation.
+    """
 
     marks: str
     kind: str
@@ -153,6 +167,10 @@ class _Opened:
     options: bool
     is_yaml: bool = False
     titled: bool = False
+    first: int = 0
+    hidden: bool = False
+    option: str = ""
+    indent: int = 0
     rows: list[str] = field(default_factory=list)
 
 
@@ -162,6 +180,7 @@ class _Rewriter:
 
     format: str
     offset: int
+    embedded: _EmbeddedRst
     lines: list[str] = field(default_factory=list)
     labels: list[tuple[int, str]] = field(default_factory=list)
     stack: list[_Opened] = field(default_factory=list)
@@ -252,10 +271,23 @@ class _Rewriter:
 
     def _close(self, top: _Opened) -> None:
         self.stack.pop()
+        if top.hidden:
+            self._flush()
+            captions = [line.replace("# ", "", 1) for line in self.lines[top.first + 1 :]]
+            self.lines[top.first :] = ["", *captions]
+            top.closing = ""
         if top.kind == "table":
             self._flush()
             first = len(self.lines) - len(top.rows)
             self.lines[first:] = [self._inline(line, self._number) for line in _list_table(top.rows)]
+        elif top.kind == "rst":
+            first, text = len(self.lines) - len(top.rows) - 1, "\n".join(top.rows)
+            is_last = len(self.embedded.blocks) >= _MOST_EMBEDDED  # the source of further ones stays as code
+            if is_last or self.embedded.render(self.offset + first + 1, text):
+                self.lines[first] = f"{ticks(text, 3)}rst"
+                top.closing = ticks(text, 3)
+            else:
+                self.lines[first:] = [""] * (len(top.rows) + 1)
 
     def _open(self, marks: re.Match[str]) -> None:
         before, info = marks["before"], marks["info"].strip()[:_LONGEST_INFO]
@@ -285,21 +317,36 @@ class _Rewriter:
         fence = _MARKS.fullmatch(line) if kind == "code" else None
         closing = before + ("$$" if kind == "math" else fence["marks"] if fence else "")
         titled, kind = kind != "callout", "directive" if kind == "callout" else kind
-        self.stack.append(_Opened(marks["marks"], kind, closing, options, titled=titled))
+        opened = _Opened(marks["marks"], kind, closing, options, titled=titled, first=len(self.lines) - 1)
+        opened.hidden = kind == "code" and self.format == QUARTO and bool(_FALSE.search(info))
+        self.stack.append(opened)
 
-    def _directive(self, name: str, argument: str, marks: re.Match[str]) -> tuple[str, str]:
+    def _directive(  # noqa: PLR0911 - a table
+        self, name: str, argument: str, marks: re.Match[str]
+    ) -> tuple[str, str]:
         """Return how the lines of a MyST directive are treated, and its first line."""
-        base = name.rpartition(":")[2]
+        base = name.removeprefix("prf:").removeprefix("proof:")
+        fence = "`" * max(3, len(marks["marks"])) if marks["marks"][0] == ":" else marks["marks"]
         if base in _CODE or base == "mermaid":
             language = "mermaid" if base == "mermaid" else argument.split(" ", maxsplit=1)[0]
-            fence = "`" * max(3, len(marks["marks"])) if marks["marks"][0] == ":" else marks["marks"]
             return "code", f"{fence}{'python' if language.startswith('ipython') else language}"
         if base in _DROPPED or base.startswith("auto"):
             if base == "raw":  # a target before it has no element on the page
                 self.pending.clear()
             return "drop", ""
-        if base in _FIRST_LINES:
-            return _FIRST_LINES[base]
+        if base == "math":
+            return "math", "$$"
+        if base == "eval-rst":
+            return ("code", f"{fence}rst") if marks["before"] else ("rst", "```rst")
+        if base in ("module", "currentmodule"):
+            self.embedded.scope.module = "" if argument == "None" else argument
+            return "drop", ""
+        if is_object(name):
+            shown = signature(name, argument, {}, self.embedded.scope)
+            self.labels += [(self._number, anchor) for anchor in shown.anchors]
+            return "directive", f"`{shown.text}`"
+        if base not in CONTAINERS and marks["marks"][0] != ":" and looks_like_code(name, ""):
+            return "code", fence
         argument = self._inline(argument, self._number).strip()
         if base == "list-table":
             return "table", f"**{argument}**" if argument else ""
@@ -316,7 +363,7 @@ class _Rewriter:
             return "drop", ""
         callout, theorem = _CALLOUT.search(attributes), _THEOREM.search(attributes)
         if callout or theorem:
-            words = callout[1].capitalize() if callout else _KINDS[theorem[1]] if theorem else ""
+            words = callout[1].capitalize() if callout else REFERENCE_KINDS[theorem[1]] if theorem else ""
             title = _TITLE.search(attributes)
             return "callout", f"**{words}: {title[1] or title[2]}**" if title else f"**{words}**"
         return ("tabs" if "panel-tabset" in attributes else "directive"), ""
@@ -327,11 +374,13 @@ class _Rewriter:
         if line.strip() == "---" and self.format == MYST:
             top.is_yaml = top.options = not top.is_yaml
             return ""
+        if is_cell and not top.is_yaml and (cell := _CELL_LINE.fullmatch(line)):
+            return self._cell_line(cell, top)
         option = (
             None if is_cell and top.is_yaml else (_YAML_OPTION if top.is_yaml else _OPTION).fullmatch(line)
         )
-        if is_cell and not top.is_yaml:
-            option = _CELL_OPTION.fullmatch(line) or (option if self.format == MYST else None)
+        if is_cell and self.format != MYST:
+            option = None
         if option:
             shown = self._option(option[1], option[2], _EQUATION * (top.kind == "math"))
             return f"# {shown}" if shown and is_cell else shown
@@ -339,6 +388,19 @@ class _Rewriter:
             return ""
         top.options = False
         return None
+
+    def _cell_line(self, line: re.Match[str], top: _Opened) -> str:
+        """Return what is shown of a line such as `#| fig-cap: A lamp`, or of a line that continues one."""
+        indent, text = len(line["indent"].expandtabs()), line["text"]
+        option = None if top.option and indent > top.indent else _CELL_OPTION.fullmatch(text)
+        if option:
+            top.option, top.indent = option[1].replace(".", "-"), indent
+            top.hidden = top.hidden or (self.format == QUARTO and bool(_FALSE.match(text)))
+            text = "" if _BLOCK_SCALAR.fullmatch(option[2].strip()) else option[2]
+            shown = self._option(top.option, text, _EQUATION * (top.kind == "math"))
+        else:
+            shown = text.strip().strip("\"'") if top.option in _SHOWN_OPTIONS else ""
+        return f"{line['before']}# {shown}" if shown else ""
 
     def _option(self, name: str, stated: str | None, prefix: str = "") -> str:
         """Note a label; return the value of an option that is shown, else ""."""
@@ -350,19 +412,14 @@ class _Rewriter:
 
     def _verbatim(self, line: str, top: _Opened) -> str:
         """Return a line of a fence that is not prose."""
-        if top.kind in ("drop", "rst"):
-            return self._rst(line) if top.kind == "rst" else ""
-        if top.kind == "table":
-            line = "" if _OPTION.fullmatch(line) else line
+        if top.hidden:
+            return ""
+        if top.kind == "drop":
+            return ""
+        if top.kind in ("table", "rst"):
+            line = "" if top.kind == "table" and _OPTION.fullmatch(line) else line
             top.rows.append(line)
         return line
-
-    def _rst(self, line: str) -> str:
-        """Return the words of a line of reStructuredText."""
-        if directive := _RST_DIRECTIVE.fullmatch(line):
-            words = DIRECTIVE_TITLES.get(directive[1] or "")
-            line = f"**{words}** {directive[2]}" if words else ""
-        return self._inline(line.strip(), self._number)
 
     def _inline(self, text: str, start: int) -> str:
         """Resolve the roles, shortcodes and references of prose; the number of lines stays the same."""
@@ -379,7 +436,7 @@ class _Rewriter:
                     label = docutils_id(_EQUATION * (name == "eqlabel") + match["text"])
                     self.labels.append((start + bisect_left(ends, match.start()), label))
                 return ""
-            words = role_text(name, match["text"])
+            words = role_text(name, match["text"], self.embedded.references)
             return words + "\n" * (match[0].count("\n") - words.count("\n"))
 
         resolved = _INLINE.sub(resolve, text) if "`" in text else text

@@ -6,7 +6,7 @@ Sphinx's own directives and roles are not loaded: a directive becomes its title 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from threading import Lock
@@ -16,7 +16,14 @@ from docutils import nodes, utils
 from docutils.core import publish_doctree
 from docutils.parsers.rst import Directive, Parser, directives, states
 
-from recto.book.parsing.extended_markdown import DIRECTIVE_TITLES, VERSIONS, role_text
+from recto.book.parsing.directives import (
+    CONTAINERS,
+    DIRECTIVE_TITLES,
+    VERSIONS,
+    looks_like_code,
+    role_text,
+)
+from recto.book.parsing.objects import Scope, describes_object, group_fields, is_object, signature
 from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table, ticks
 from recto.types.book import Document, Page
 
@@ -42,18 +49,12 @@ _CODE = frozenset(
     {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
     | {"ipython", "jupyter-execute", "parsed-literal", "mermaid", "graphviz", "console"}
 )
+_WITHOUT_ARGUMENT = frozenset({"parsed-literal", "productionlist"})
 _DROPPED = frozenset(
     {"toctree", "contents", "raw", "include", "literalinclude", "index", "bibliography", "meta", "highlight"}
     | {"role", "default-role", "sectnum", "title"}
     | {"header", "footer", "testsetup", "testcleanup", "plot", "tags", "sectionauthor", "codeauthor"}
     | {"rst-class", "cssclass", "restructuredtext-test-directive", "date", "image", "video", "youtube"}
-)
-_OBJECTS = re.compile(
-    r"(?P<python>(?:py:)?(?:function|class|method|attribute|data|exception|classmethod|staticmethod|property|"
-    r"decorator|decoratormethod|type))|(?P<standard>envvar|confval)|"
-    r"(?:(?:c|cpp|js|rst):)?(?:function|class|method|attribute|data|type|macro|member|var|struct|enum|"
-    r"enumerator|union|module|directive|role|alias|option|describe|object|opcode|cmdoption|program|setting|"
-    r"coroutinefunction|coroutinemethod|abstractmethod|awaitablefunction|pdbcommand)"
 )
 _MODULES = ("module", "currentmodule", "py:module", "py:currentmodule")
 _OWN_TITLE = frozenset(
@@ -71,16 +72,22 @@ _lock = Lock()
 def read_rst(page: Page) -> Document:
     """Parse a page; its title is its first heading."""
     text = page.text.removeprefix("\ufeff").replace("\0", "\ufffd")
+    blocks = rst_blocks(text, Scope(), dict(page.references))
+    title = next((block.lines[0] for block in blocks if block.kind == "heading"), "") or page.title
+    return Document(title, tuple(sections(blocks, title)))
+
+
+def rst_blocks(text: str, scope: Scope, references: Mapping[str, str]) -> list[TextBlock]:
+    """Return the rendered blocks of a text; `scope` is that of the objects, and is changed."""
     if text.count("\n") > _MOST_LINES:
         raise ValueError(f"it has more than {_MOST_LINES} lines (split it into several pages)")
     if "replace::" in text and text.count("|") > 2 * _MOST_SUBSTITUTIONS:
         raise ValueError(f"it has more than {_MOST_SUBSTITUTIONS} substitutions")
     try:
-        blocks = _Renderer().children(_doctree(text), 0)
+        blocks = _Renderer().children(_doctree(text, scope, references), 0)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    title = next((block.lines[0] for block in blocks if block.kind == "heading"), "") or page.title
-    return Document(title, tuple(sections(_with_lines(blocks, text), title)))
+    return _with_lines(blocks, text)
 
 
 def _with_lines(blocks: list[TextBlock], text: str) -> list[TextBlock]:
@@ -101,12 +108,11 @@ def _with_lines(blocks: list[TextBlock], text: str) -> list[TextBlock]:
     return numbered
 
 
-def _doctree(text: str) -> Any:
+def _doctree(text: str, scope: Scope, references: Mapping[str, str]) -> Any:
     """Parse a page with docutils."""
     with _own_directives():
-        return publish_doctree(
-            text, parser=Parser(inliner=_inliner()), settings_overrides={**_SETTINGS, "scope": []}
-        )
+        settings = {**_SETTINGS, "scope": scope}
+        return publish_doctree(text, parser=Parser(inliner=_inliner(references)), settings_overrides=settings)
 
 
 @contextmanager
@@ -126,13 +132,13 @@ def _own_directives() -> Iterator[None]:
             directives.directive = original
 
 
-def _inliner() -> Any:
+def _inliner(references: Mapping[str, str]) -> Any:
     """Return an inline parser that turns any role into its words."""
 
     def interpreted(_: str, text: str, role: str, __: int) -> Any:
         whole = utils.unescape(text, restore_backslashes=role == "math")
         name = role.lower()
-        words = "" if name == "raw" else role_text(name, whole) if name else whole
+        words = "" if name == "raw" else role_text(name, whole, references) if name else whole
         return [nodes.Text(words)], []
 
     inliner = states.Inliner()
@@ -158,23 +164,29 @@ class _AnyDirective(Directive):  # type: ignore[misc]
     final_argument_whitespace = True
     option_spec = _AnyOptions()
 
-    def run(self) -> list[Any]:
+    def run(self) -> list[Any]:  # noqa: PLR0911 - a table
         """Return the nodes of the directive."""
         name, argument = self.name.lower(), self.arguments[0] if self.arguments else ""
         if name in _MODULES:
-            self._scope[:] = [] if argument == "None" else [argument]
-            return []
+            self._scope.module = "" if argument == "None" else argument
+            is_stated = name.endswith("currentmodule") or {"noindex", "no-index"} & set(self.options)
+            return [] if is_stated else [nodes.target("", "", ids=[f"module-{argument}"]), *self._nested()]
         if name in _DROPPED or name.startswith("auto") or (name == "only" and "html" not in argument):
             return self._paragraphs(self.options.get("alt", "") if name == "image" else "")
         if name in _CODE:
             return self._code(name, argument)
-        if kind := _OBJECTS.fullmatch(name):
-            return self._object(argument, kind)
+        if name == "program":
+            self._scope.program = "-".join(argument.split())
+            return []
+        if is_object(name):
+            return self._object(argument, name)
         if name == "math":
             text = "\n".join((argument, *self.content)).strip()
             labels = [value for key, value in self.options.items() if key in ("label", "name") and value]
             block = nodes.math_block(text, text, ids=[f"equation-{label}" for label in labels])
             return [self._at_line(block)]
+        if name.removeprefix("prf:") not in CONTAINERS and looks_like_code(name, "\n".join(self.content)):
+            return [*self._paragraphs(argument), *self._code(name, "")]
         title = "" if name == "only" else argument
         rest = ""
         if words := DIRECTIVE_TITLES.get(name):
@@ -189,36 +201,39 @@ class _AnyDirective(Directive):  # type: ignore[misc]
 
     def _code(self, name: str, argument: str) -> list[Any]:
         caption, lines = self.options.get("caption", ""), list(self.content)
-        if name == "productionlist" or (name in ("graphviz", "parsed-literal") and not lines):
-            lines.insert(0, argument)
-        language = argument if name not in ("productionlist", "mermaid") else name * (name == "mermaid")
+        if name in _WITHOUT_ARGUMENT or (name == "graphviz" and not lines):
+            lines = [*argument.split("\n"), *[""] * bool(argument and lines), *lines] if argument else lines
+            argument = ""
+        if name == "parsed-literal":
+            parsed = self.state.inline_text("\n".join(lines), self.lineno)[0]
+            lines = "".join(node.astext() for node in parsed).split("\n")
+        language = (argument.split() or [""])[0] if name != "mermaid" else name
         block = nodes.literal_block("\n".join(lines), "\n".join(lines), classes=["code", language])
         return [*self._paragraphs(caption), *([self._at_line(block)] if lines else [])]
 
     @property
-    def _scope(self) -> list[str]:
+    def _scope(self) -> Scope:
         """The module and the classes that names belong to here."""
-        scope: list[str] = self.state.document.settings.scope
+        scope: Scope = self.state.document.settings.scope
         return scope
 
-    def _object(self, argument: str, kind: re.Match[str]) -> list[Any]:
+    def _object(self, argument: str, kind: str) -> list[Any]:
         """Return the signatures of a described object, which are its anchors, and its text."""
         parts: list[Any] = []
-        hidden = {"noindex", "no-index"} & set(self.options)
-        name = ""
-        for signature in filter(None, map(str.strip, argument.split("\n"))):
-            name = re.split(r"[(\s=:\[]", signature)[0]
-            paragraph = nodes.paragraph("", "", nodes.literal(signature, signature))
-            if kind["python"] and not hidden:
-                paragraph["ids"] = [".".join([*self._scope, name])]
-            elif kind["standard"] and not hidden:
-                paragraph["ids"] = [f"{kind['standard']}-{name}"]
+        name, scope = "", self._scope
+        above, directive = scope.classes, scope.directive
+        for line in filter(None, map(str.strip, argument.replace("\\\n", "").split("\n"))):
+            shown = signature(kind, line, self.options, scope)
+            paragraph = nodes.paragraph("", "", nodes.literal(shown.text, shown.text))
+            paragraph["ids"] = shown.anchors
             parts.append(self._at_line(paragraph))
-        inner = [name] if kind["python"] and name else []
-        self._scope.extend(inner)
+            name = shown.name
+        scope.classes = name.split(".") if name else above
         nested = self._nested()
-        del self._scope[len(self._scope) - len(inner) :]
-        return [*parts, *nested]
+        scope.classes, scope.directive = above, directive
+        stated = (self.options.get(key, "") if kind == "confval" else "" for key in ("type", "default"))
+        texts = [f"{label}: {text}" for label, text in zip(("Type", "Default"), stated, strict=True) if text]
+        return [*parts, *self._paragraphs(*texts), *nested]
 
     def _paragraphs(self, *texts: str) -> list[Any]:
         """Return paragraphs of the texts that are not empty."""
@@ -252,7 +267,8 @@ class _Renderer:
         if kind == "target":
             self._pending += [] if "refuri" in node else node.get("ids", [])
             return []
-        if kind in _INVISIBLE or (kind == "field_list" and level == 0):  # the metadata of a page
+        is_metadata = kind == "field_list" and level == 0 and not describes_object(_field_names(node))
+        if kind in _INVISIBLE or is_metadata:
             return []
         line = next((inner.line for inner in node.findall() if getattr(inner, "line", None)), 0)
         anchors = [*self._pending, *sorted(node.get("ids", []), key=_is_numbered)]
@@ -333,7 +349,24 @@ class _Renderer:
             items.append(item)
         return [joined("list", items)] if items else []
 
-    _field_list = _option_list = _definition_list
+    def _field_list(self, node: Any, level: int) -> list[TextBlock]:
+        """Render fields; those of an object in the groups and words that Sphinx shows."""
+        if not describes_object(_field_names(node)):
+            return self._definition_list(node, level)
+        bodies = [joined("item", self.children(field.children[-1], level + 1)) for field in node.children]
+        texts = (" ".join(" ".join(body.lines).split()) for body in bodies)
+        fields = list(zip(_field_names(node), texts, strict=True))
+        items = []
+        for words, members in group_fields(fields):
+            items.append(TextBlock("item", [f"**{words}**"]))
+            for label, index in members:
+                body = bodies[index]
+                if label:
+                    body.lines[:1] = [f"`{label}`" + (f" – {body.lines[0]}" if body.lines else "")]
+                items.append(indented(body, "- " if label else ": "))
+        return [joined("list", items)] if items else []
+
+    _option_list = _definition_list
 
     def _block_quote(self, node: Any, level: int) -> list[TextBlock]:
         blocks = self.children(node, level + 1)
@@ -396,6 +429,11 @@ class _Renderer:
             elif kind not in ("raw", "system_message"):
                 parts.append(self._inline(child) if child.children else child.astext())
         return "".join(parts)
+
+
+def _field_names(node: Any) -> list[str]:
+    """Return the names of a list of fields."""
+    return [field.children[0].astext() for field in node.children]
 
 
 def _is_numbered(name: str) -> bool:

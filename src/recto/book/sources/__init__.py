@@ -1,4 +1,4 @@
-"""Open the source of a book by its location: a directory, a website, or a location that a plugin reads.
+"""Open the source of a book by its location: a directory, a website, a repository, or what a plugin reads.
 
 Each generator of sites is a class in a module here, listed in `tree.py`.
 """
@@ -19,6 +19,7 @@ from recto.protocols import Source
 from recto.settings import SAMPLE_COLLECTION, Settings, load_settings
 
 if TYPE_CHECKING:
+    from recto.book.sources.options import SiteOptions
     from recto.book.sources.website.crawl import WebsiteSource
 
 SAMPLE = Path(__file__).parents[2] / "sample" / "docs"
@@ -42,6 +43,8 @@ class SourceOptions:
     delay: float | None = None
     allow_private: bool = False
     title: str | None = None
+    questions: str | None = None
+    """The question file, if it is not in the book's root."""
 
     @property
     def stated(self) -> tuple[tuple[str, Any], ...]:
@@ -79,6 +82,8 @@ def open_source(
     if not location:
         raise InvalidArgument("The location of the book is empty", hint="Give a directory or an address.")
     scheme = scheme_of(location)
+    if scheme == "https" and (repository := _open_repository(location, options, notify)):
+        return repository
     if scheme in WEBSITE_SCHEMES and "://" in location:
         _refuse(options, _ON_DISK, "books on disk")
         _check_range("--max-pages", options.max_pages, 1, 1_000_000)
@@ -89,21 +94,27 @@ def open_source(
     _refuse(options, _CRAWLING, "websites")
     if scheme and (scheme in plugins.plugin_names(plugins.SOURCES) or "://" in location):
         _refuse(options, _ON_DISK, "books on disk")
-        _refuse(options, ("title",), "books on disk and websites")
+        _refuse(options, ("title", "questions"), "books on disk and websites")
         return _open_plugin(scheme, location, notify, settings)
-    from recto.book.sources.options import SiteOptions
     from recto.book.sources.tree import open_book
 
-    site = SiteOptions(**{name.removeprefix("site_"): value for name, value in options.stated})
-    source = open_book(Path(location), site)
+    source = open_book(Path(location), _site_options(options))
     source.info = replace(source.info, options=_recorded(options))
     return source
+
+
+def _site_options(options: SourceOptions) -> SiteOptions:
+    from recto.book.sources.options import SiteOptions
+
+    stated = [pair for pair in options.stated if pair[0] not in ("questions", "allow_private")]
+    return SiteOptions(**{name.removeprefix("site_"): value for name, value in stated})
 
 
 def _recorded(options: SourceOptions) -> tuple[tuple[str, Any], ...]:
     """Return the options that are stored with the index."""
     # An empty text is the default of all options, except that an empty route is the root of the site.
-    return tuple(pair for pair in options.stated if pair[1] != "" or pair[0] == "route_base_path")
+    stated = replace(options, questions=options.questions and str(Path(options.questions).resolve())).stated
+    return tuple(pair for pair in stated if pair[1] != "" or pair[0] == "route_base_path")
 
 
 def sample_source() -> Source:
@@ -111,6 +122,19 @@ def sample_source() -> Source:
     from recto.book.sources.tree import MarkdownTree
 
     return MarkdownTree(SAMPLE, book=SAMPLE_COLLECTION)
+
+
+def _open_repository(location: str, options: SourceOptions, notify: Notify) -> Source | None:
+    from recto.book.sources.repository import RepositorySource, repository_url
+
+    url = repository_url(location)
+    if not url:
+        return None
+    _refuse(options, ("max_pages", "delay"), "websites")
+    allow = options.allow_private
+    repository = RepositorySource(url, _site_options(options), notify, allow_private=allow)
+    repository.info = replace(repository.info, options=_recorded(options))
+    return repository
 
 
 def _open_website(url: str, options: SourceOptions, cache: Path | None, notify: Notify) -> WebsiteSource:

@@ -254,7 +254,7 @@ class PageDirectory:
         for name in names:
             if not self.rules.wants(name):
                 suffix, format = Path(name).suffix.lower(), format_of(name)
-                is_page = format is not None and not format.common
+                is_page = format is not None and not (format.common or self.rules.expands(name))
                 self.unread[suffix] += is_page or (suffix not in _HTML and bool(skip_advice(suffix)))
             elif self.only_translated and self.file(name) == self.root / name:
                 continue

@@ -6,15 +6,19 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from recto._util.text import plural, short_name
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
-from recto.book.sources.directory import Navigation
+from recto.book.sources.directory import Navigation, PageDirectory
+from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
-from recto.book.sources.options import unknown_choice
+from recto.book.sources.options import UnreadableSite, humanised, unknown_choice
 from recto.book.sources.site import Site, text_of
 from recto.types.book import Page
 
@@ -25,16 +29,18 @@ _OTHER_HEAD = re.compile(
     re.DOTALL,
 )
 _SHORTCODE = re.compile(
-    r"\{\{(?P<mark>[<%])(?P<comment>/\*)?\s*+(?P<close>/?)[ \t]*+(?P<name>[\w./-]{1,100})"
+    r"\{\{(?P<mark>[<%])(?P<comment>/\*)?\s*+(?P<close>/?)[ \t]*+(?P<name>[\w./-]{1,100}+)"
     r"(?P<arguments>(?:[^{}%>]|[%>](?!\}\})|\{(?!\{)|\}(?!\})){0,1000}+)[>%]\}\}"
 )
 _ARGUMENT = re.compile(
     r"(?:(?P<key>[\w-]+)[ \t]*=[ \t]*)?"
-    r"(?:\"(?P<double>(?:[^\"\\]|\\.)*)\"|`(?P<raw>[^`]*)`|(?P<word>[^\s\"`=]+))"
+    r"(?:\"(?P<double>(?:[^\"\\]|\\.){0,1000}+)\"|`(?P<raw>[^`]*)`|(?P<word>[^\s\"`=]+))"
 )
 _INCLUDES = ("include", "readfile", "include-md", "includes", "readFile", "read-file", "snippet", "import")
 _CODE = ("highlight", "code", "code-toggle", "code-block", "codeblock")
 _SHOWN = ("title", "caption", "text", "label", "header", "heading", "alt", "name", "summary")
+_LARGE_SECTION = 300  # pages; a module with more is not useful as a filter
+_MOST_NAMED = 3  # directories in a note
 _DROPPED_CHARACTERS = re.compile(r"[^\w\s./\\%#+@~-]")
 
 
@@ -61,7 +67,7 @@ class HugoSite(Site):
         """Read the options that decide where pages are and where they are published."""
         config = _lower(self._read(config_file))
         if config_file.parent.name == "_default":
-            parts = ("languages", "module", "permalinks")
+            parts = ("languages", "module", "permalinks", "markup")
             files = (config_file.with_name(f"{part}{end}") for part in parts for end in (".toml", ".yaml"))
             config |= {file.stem: self._read(file) for file in files if file.is_file()}
         self.title, self.url = text_of(config, "title"), text_of(config, "baseurl")
@@ -82,6 +88,10 @@ class HugoSite(Site):
         self._prefix = f"{language}/" if in_subdirectory and languages else ""
         self._languages = {key for key in languages if key != language.lower()} | ({default} - {language})
         self._language = language
+        parser = _lower(get(_lower(config.get("markup")), "goldmark", "parser"))
+        self.anchors = "blackfriday" if parser.get("autoheadingidtype") == "blackfriday" else "github"
+        self._words = self._translations(language)
+        self._resources: set[str] = set()
         self._lower = config.get("disablepathtolower") is not True
         self._ugly = config.get("uglyurls") is True
         permalinks = _lower(config.get("permalinks"))
@@ -91,6 +101,22 @@ class HugoSite(Site):
     def _read(self, file: Path) -> dict[str, Any]:
         return self.read_toml(file) if file.suffix == ".toml" else self.read_yaml(file)  # JSON is YAML
 
+    def _translations(self, language: str) -> dict[str, Any]:
+        """Return the words that templates show in a language, by their keys."""
+        words: dict[str, Any] = {}
+        for name in (language, f"{language}/{language}"):
+            for file in (self.directory / f"i18n/{name}{end}" for end in (".toml", ".yaml", ".yml")):
+                if file.is_file():
+                    with suppress(UnreadableSite):
+                        words |= self._read(file)
+        return words
+
+    def directories(self, path: Path) -> list[PageDirectory]:
+        """Return the directory of the pages; it gets a note on files that are no pages."""
+        directories = super().directories(path)
+        self._directory_notes = directories[0].notes if directories else []
+        return directories
+
     def wants(self, name: str) -> bool:
         """Return whether a file is a page: not a translation, nor a resource of a page bundle."""
         stem = name.rpartition("/")[2].rpartition(".")[0]
@@ -99,7 +125,9 @@ class HugoSite(Site):
             return False
         index = stem.partition(".")[0] in ("index", "_index")
         above = [section.rstrip("/") for section in _sections_above(name) if section]
-        return not any(map(self._is_bundle, above[index:]))
+        is_resource = any(map(self._is_bundle, above[index:]))
+        self._resources |= {name} if is_resource else set()
+        return not is_resource
 
     def _is_bundle(self, folder: str) -> bool:
         return any(self.exists(f"{folder}/index{end}") for end in (".md", f".{self._language}.md"))
@@ -136,6 +164,8 @@ class HugoSite(Site):
     def address(self, name: str, head: dict[str, Any]) -> str:
         """Return the address of a page: by `url`, `slug` or its path, in lower case."""
         if url := stated(head, "url"):
+            stem = name.removesuffix("/index.md").rpartition("/")[2].rpartition(".")[0]
+            url = f"/{_permalink(url, name, stated(head, 'slug') or stem, head)}/" if "/:" in url else url
             return url.lstrip("/") if not url.startswith("/") else f"{self._prefix}{url.lstrip('/')}"
         folder, slash, file = name.rpartition("/")
         stem = file.partition(".")[0] if file.startswith(("index.", "_index.")) else file.rpartition(".")[0]
@@ -161,8 +191,18 @@ class HugoSite(Site):
         return stated(head, "linkTitle") or stated(head, "title") or ""
 
     def navigation(self, names: Sequence[str]) -> Navigation:
-        """Order pages by weight, then by title, section by section."""
-        return Navigation(sorted(names, key=self._sort_key))
+        """Order pages by weight, then by title, section by section; divide large sections into modules."""
+        if self._resources:
+            folders = Counter(name.rpartition("/")[0] for name in self._resources).most_common(_MOST_NAMED)
+            largest = ", ".join(f"{folder} ({count})" for folder, count in folders)
+            files = plural(len(self._resources), "file")
+            self._directory_notes.append(
+                f"{files} of page bundles are no pages; pages may include them: {largest}."
+            )
+        ordered = sorted(names, key=self._sort_key)
+        sections = {name: tuple(self.label(folder) for folder in _folders(name)) for name in ordered}
+        self.book_file = replace(self.book_file, pages=_divided(ordered))
+        return Navigation(names, sections)
 
     def _sort_key(self, name: str) -> list[tuple[float, str]]:
         folders = [f"{section}_index.md" for section in _sections_above(name)][::-1][1:]
@@ -178,7 +218,29 @@ class HugoSite(Site):
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find shortcodes."""
-        return _shortcodes(self.root, text, file) if "{{" in text else ()
+        return _shortcodes(self.root, text, file, self._words) if "{{" in text else ()
+
+
+def _folders(name: str) -> list[str]:
+    """Return the directories above a page, outermost first."""
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: end + 1]) for end in range(len(parts))]
+
+
+def _divided(names: Sequence[str]) -> dict[str, str]:
+    """Return the modules of pages in a section that is too large for one: those of its own sections."""
+    above = {name: folders for name in names if (folders := _folders(name)[:2])}
+    sizes = Counter(folder for folders in above.values() for folder in folders)
+    sections = {folders[1] for folders in above.values() if len(folders) > 1 and sizes[folders[1]] > 1}
+    parts = Counter(section.partition("/")[0] for section in sections)
+    divided = {section for section in sections if sizes[section.partition("/")[0]] > _LARGE_SECTION}
+    return {
+        name: module
+        for name, folders in above.items()
+        if folders[-1] in divided and parts[folders[0]] > 1
+        for module in [short_name(folders[1].rpartition("/")[2])]
+        if module not in sizes
+    }
 
 
 def _lower(values: Any) -> dict[str, Any]:
@@ -205,10 +267,12 @@ def _sections_above(name: str) -> Iterator[str]:
 
 
 def _permalink(pattern: str, path: str, slug: str, head: dict[str, Any]) -> str:
-    """Return the address that a pattern states; "" if it needs more than names."""
+    """Return the address that a pattern states; "" if it needs more than names and the date."""
     title = (stated(head, "title") or slug).lower().replace(" ", "-")
     names = ("slug", "filename", "contentbasename", "slugorfilename", "slugorcontentbasename")
     values = dict.fromkeys(names, slug)
+    date = re.match(r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)", str(head.get("date") or ""))
+    values |= date.groupdict() if date else {}
     values |= {"title": title, "section": path.partition("/")[0], "sections": path.rpartition("/")[0]}
     address = re.sub(r":(\w+)", lambda key: values.get(key[1].lower(), ":"), pattern)
     return "" if ":" in address else address.strip("/")
@@ -228,7 +292,7 @@ def _with_yaml(text: str) -> str:
     return head + "\n" * max(lines - 3, 0) + text[match.end() :]
 
 
-def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
+def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> Sequence[Directive]:
     """Return the shortcodes of a text: included files, code, and the text that others show."""
     in_code = code_ranges(text)
     directives, fences = [], list[str]()
@@ -246,21 +310,32 @@ def _shortcodes(root: Path, text: str, file: Path) -> Sequence[Directive]:
             directives.append(_line(text, start, end, prefix, f"{prefix}{marks}" if marks else ""))
         elif name in _INCLUDES and not in_code(match.start()):
             path = values.get("file") or next((value for key, value in arguments if not key), "")
-            bases = (root, root.parent) if path.startswith("/") else (file.parent, root, root.parent)
+            near = () if path.startswith("/") else (file.parent, root / "includes")
+            bases = (*near, root, root.parent)
             include = Directive(start, end, path.lstrip("/"), bases, ("", ".md", "/index.md"), otherwise="")
             directives.append(replace(include, prefix=prefix or ""))
         elif is_code and prefix is not None and not in_code(match.start()):
             language = values.get("lang") or next((value for key, value in arguments if not key), "")
             fences.append("```")
             directives.append(Directive(start, end, new=f"{prefix}```{language}"))
+        elif name == "heading" and len(arguments) == 1:
+            directives.append(Directive(*match.span(), new=_heading(arguments[0][1], words)))
         elif name in ("ref", "relref"):
             directives.append(Directive(*match.span(), new=next((value for _, value in arguments), "")))
         else:
             label = ". ".join(value for key, value in arguments if key in _SHOWN and value)
-            words = [value for key, value in arguments if not key and match["mark"] == "%" and " " in value]
-            new = (prefix or "") + (label or " ".join(words[:1]))
+            texts = [value for key, value in arguments if not key and match["mark"] == "%" and " " in value]
+            new = (prefix or "") + (label or " ".join(texts[:1]))
             directives.append(_line(text, start, end, prefix, new))
     return in_order(directives)
+
+
+def _heading(key: str, words: Mapping[str, Any]) -> str:
+    """Return the words of a heading that a template translates, else its key as words."""
+    for value in (words.get(f"{key}_heading"), words.get(key)):
+        if text := value if isinstance(value, str) else text_of(value, "other"):
+            return text
+    return humanised(key)
 
 
 def _line(text: str, start: int, end: int, prefix: str | None, new: str) -> Directive:

@@ -12,7 +12,7 @@ import re
 import stat
 import textwrap
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,9 @@ _CHARGE = 64  # characters that each included file adds to its own, to limit the
 _SHOWN = 5  # unresolved files in a note
 _FAR = 1_000  # characters that are searched for the start and end of a line
 _CONTAINER = re.compile(
-    r"^(?P<prefix>[ \t>]*):{3,}[ \t]*(?:(?P<kind>[A-Za-z][\w-]*)?(?:\[(?P<label>[^\n]*)\])?"
-    r"(?:[ \t]+(?P<title>[^\n{]*))?(?:\{[^\n]*\})?)[ \t:]*$",
+    r"^(?P<prefix>[ \t>]*+):{3,}+[ \t]*+(?:(?P<kind>[A-Za-z][\w-]*+)?"
+    r"(?:\[(?P<label>(?:[^\[\]\n]++|\[[^\[\]\n]*+\])*+)\])?"
+    r"(?:[ \t]++(?P<title>[^\n{]*+))?(?:\{[^\n]*\})?)[ \t:]*+$",
     re.MULTILINE,
 )
 _SILENT = ("raw", "v-pre", "details", "code-group", "group", "div")  # containers that show no name
@@ -72,7 +73,7 @@ class Directive:
 
 InCode = Callable[[int], bool]
 """Returns whether a position of a text is in code."""
-Finder = Callable[[str, Path], Sequence[Directive]]
+Finder = Callable[[str, Path], Iterable[Directive]]
 """Returns the directives of a file's text in order, without overlaps."""
 
 
@@ -250,7 +251,7 @@ def select_lines(ranges: str, mark: str, *, gap: str = "\n", open_end: bool = Fa
     """Select lines such as `1-3,5`; with `open_end`, a single number selects everything from that line on."""
 
     def select(text: str) -> str | None:
-        lines, parts = text.removesuffix("\n").split("\n"), []
+        lines, parts, left = text.removesuffix("\n").split("\n"), list[str](), _LARGEST_ADDED
         for span in ranges.split(","):
             first, between, last = span.strip().partition(mark)
             try:
@@ -260,6 +261,9 @@ def select_lines(ranges: str, mark: str, *, gap: str = "\n", open_end: bool = Fa
                 return None
             start, end = (number + len(lines) + 1 if number < 0 else number for number in (start, end))
             parts.append("\n".join(lines[max(start - 1, 0) : max(end, 0)]))
+            left -= len(parts[-1]) + 1
+            if left < 0:  # a directive can name the whole file many times
+                return None
         return textwrap.dedent(gap.join(parts)) if any(parts) else None
 
     return select

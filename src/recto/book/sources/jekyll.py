@@ -18,16 +18,16 @@ _DEEPEST = 10  # parents of a page
 _STYLES = {"pretty": "/", "none": ":output_ext", "date": ":output_ext", "ordinal": ":output_ext"}
 _PROJECT_FILES = frozenset({"code_of_conduct", "contributing", "license", "pull_request_template", "support"})
 _LIQUID = re.compile(
-    r"\{%-?\s*(?P<tag>\w+)(?P<arguments>(?:[^%{}]|%(?!\})){0,1000}?)-?%\}"
-    r"|\{\{-?(?P<output>[^{}]{0,500}?)-?\}\}"
+    r"\{%-?\s*+(?P<tag>\w++)(?P<arguments>(?:[^%{}-]|%(?!\})|-(?!%\})){0,1000}+)-?%\}"
+    r"|\{\{-?(?P<output>(?:[^{}-]|-(?!\}\})){0,500}+)-?\}\}"
 )
 _BLOCKS = ("raw", "comment", "highlight")
-_ARGUMENT = re.compile(r"([\w-]+)[ \t]*=[ \t]*(?:\"([^\"]*)\"|'([^']*)')")
+_ARGUMENT = re.compile(r"(?<![\w-])([\w-]++)[ \t]*+=[ \t]*+(?:\"([^\"]*)\"|'([^']*)')")
 _SHOWN = frozenset({"alt", "caption", "content", "description", "text", "title"})
 _QUOTED = re.compile(r"\s*(?:\"([^\"]*)\"|'([^']*)')")
 _ATTRIBUTES = re.compile(  # below a heading, below an item that the table of contents replaces, or elsewhere
     r"(?:(?P<heading>^#{1,6} [^\n]*)\n|(?P<item>^(?:[-*+]|\d+\.) [^\n]*\n)(?=\{:[^{}\n]*\btoc\b)"
-    r"|(?P<line>\n))?(?P<braces>\{::?[ ]*[^{}\n]{1,500}\})",
+    r"|(?P<line>\n))?(?P<braces>\{::?[^{}\n]{1,500}+\})",
     re.MULTILINE,
 )
 _ID = re.compile(r"(?:^|\s)#([\w:.-]+)")

@@ -301,13 +301,13 @@ def _nav_entries(nav: Any, sections: tuple[str, ...], title: str = "") -> Iterat
 
 
 _BRACED = re.compile(
-    r"(?<![\\`])\{![+-]?>?(?P<path>[^\]\[|!{}\n]++)(?:\[ln:(?P<slice>[^\]\n]*+)\])?[ \t]*+(?:\|[^!{}\n]*+)?"
-    r"!(?:lines=(?P<lines>[0-9 -]+))?\}"
+    r"(?<![\\`])\{![+-]?>?(?P<path>[^\]\[|!{}\n]++)(?:\[ln:(?P<slice>[^\]\[{\n]*+)\])?[ \t]*+"
+    r"(?:\|[^!{}\n]*+)?!(?:lines=(?P<lines>[0-9 -]+))?\}"
 )
 _VARIANT = re.compile(
     r"^(?P<prefix>[ \t>]*)\{\*[ \t]*(?P<path>[^\s*{}]++)(?P<options>[^\n{}]*)\*\}[ \t]*$", re.MULTILINE
 )
-_LN = re.compile(r"\bln\[([^\]]*)\]")
+_LN = re.compile(r"\bln\[([^\[\]]*+)\]")
 _SNIPPET = re.compile(
     r"^(?P<prefix>[ \t>]*)(?P<escape>;*)-+8<-+"
     r"(?:[ \t]+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)'))?[ \t]*$",
@@ -321,10 +321,12 @@ _SECTION, _START, _END = (
     for kind in ("start|end", "start", "end")
 )
 _LISTED = re.compile(r"^(?P<prefix>[ \t>]*+)(?:;.*\n|(?P<path>[^\s;].*)$)", re.MULTILINE)
-_SNIPPET_PART = re.compile(r"(?P<path>.*?)(?P<part>(?::-?\d*){1,2}(?:,-?\d*(?::-?\d*)?)*|:[A-Za-z][\w-]*)?")
+_SNIPPET_PART = re.compile(
+    r"(?P<path>.*?)(?P<part>(?::-?\d{0,9}+){1,2}(?:,-?\d{0,9}+(?::-?\d{0,9}+)?){0,50}|:[A-Za-z][\w-]{0,100})?"
+)
 _TAG = re.compile(
-    r"(?<!`)\{%-?\s*include(?:-markdown)?\s+(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)')"
-    r"(?P<options>(?:[^%]|%(?!\})){0,500})%\}"
+    r"(?<!`)\{%-?\s*+include(?:-markdown)?\s++(?:\"(?P<double>[^\"\n]+)\"|'(?P<single>[^'\n]+)')"
+    r"(?P<options>(?:[^%]|%(?!\})){0,500}+)%\}"
 )
 _MARKER = r"\b{}=(?:\"((?:\\.|[^\"\\])*)\"|'((?:\\.|[^'\\])*)')"
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from recto._util.markdown import code_fences
+from recto.book.parsing.frontmatter import stated
 from recto.book.parsing.markdown.headings import heading_texts, slugger
 from recto.book.sources.directory import any_of
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, find_containers, in_order, whole_line
-from recto.book.sources.options import is_inside, read_config
+from recto.book.sources.options import is_inside, read_config, read_start
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
 
 _SHORTCODE = re.compile(r"\{\{<\s*+(?P<name>[\w-]++)(?P<arguments>[^{}\n]{0,1000})>\}\}")
@@ -23,11 +24,13 @@ _DEEPEST = 10
 
 _LARGEST = 1 << 22  # bytes of a file
 _HEADING = re.compile(
-    r"^(?P<level>#{1,6})[ \t]+(?P<text>[^\n]*?)[ \t]*(?P<attributes>\{[^{}\n]*\})?[ \t]*$", re.MULTILINE
+    r"^(?P<level>#{1,6})[ \t]++(?P<text>(?:[ \t]*+(?:[^ \t\n{]++|\{(?![^{}\n]*+\}[ \t]*+$)))*+)"
+    r"[ \t]*+(?P<attributes>\{[^{}\n]*+\})?[ \t]*+$",
+    re.MULTILINE,
 )
 _PART = re.compile(r"\((?:PART|APPENDIX)(?:\\?\*)?\)[ \t]*")
 _ID = re.compile(r"#([\w:.-]+)")
-_HIDDEN = re.compile(r"\{r\b[^\n]*\b(?:include|echo)[ ]*=[ ]*F(?:ALSE)?\b")
+_HIDDEN = re.compile(r"\{r\b[^\n]{0,1000}\b(?:include|echo)[ ]*+=[ ]*+F(?:ALSE)?\b")
 _LABEL = re.compile(
     r"\\@ref\((?:[\w-]+:)?(?P<reference>[^()\n]*)\)|\(\\#[\w:.-]+\)|^\(ref:[\w-]+\)", re.MULTILINE
 )
@@ -54,11 +57,35 @@ class QuartoSite(Site):
         self._rendered = any_of([pattern for pattern in render if not pattern.startswith("!")] or ["**"])
         self._not_rendered = any_of(pattern[1:] for pattern in render if pattern.startswith("!"))
         self.only_listed = kind == "book"
-        stated = get(site, "sidebar")
-        sidebars = stated if isinstance(stated, list) else [stated]
-        contents = [get(sidebar, "contents") for sidebar in sidebars]
+        sidebar = get(site, "sidebar")
+        sidebars = sidebar if isinstance(sidebar, list) else [sidebar]
+        contents = [get(item, "contents") for item in sidebars]
         lists = (get(site, "chapters"), get(site, "appendices"), *contents)
-        self.list_pages(entry for entries in lists for entry in _entries(entries, ()))
+        self.list_pages(entry for entries in lists for entry in self._entries(entries, ()))
+
+    def _entries(self, value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
+        """Yield the pages of a list of chapters or of a sidebar."""
+        for item in value if isinstance(value, list) and len(sections) < _DEEPEST else ():
+            if isinstance(item, str):
+                yield item, "", sections
+            elif isinstance(item, dict):
+                file = _first_text(item, "href", "file", "part", "section")
+                title = _first_text(item, "text", "section", "part")
+                name = self.file_of(file)
+                title = self._title(name) if name and title == file else title
+                lists = (item.get(key) for key in ("chapters", "contents"))
+                below = next((item for item in lists if isinstance(item, list)), None)
+                inner = (*sections, title) if below and title else sections
+                if name:
+                    yield file, text_of(item, "text"), inner
+                yield from self._entries(below, inner)
+
+    def _title(self, name: str) -> str:
+        """Return the title of the page that begins a part."""
+        if title := stated(self.head(name), "title"):
+            return title
+        heading = next(iter(_headings(read_start(self.root / name, self.bounds))), None)
+        return heading_texts(heading["text"])[0] if heading else ""
 
     def file_of(self, target: str) -> str | None:
         """Return the name of a page, which may begin with a slash."""
@@ -109,22 +136,6 @@ class QuartoSite(Site):
         return in_order(directives)
 
 
-def _entries(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
-    """Yield the pages of a list of chapters or of a sidebar."""
-    for item in value if isinstance(value, list) and len(sections) < _DEEPEST else ():
-        if isinstance(item, str):
-            yield item, "", sections
-        elif isinstance(item, dict):
-            file = _first_text(item, "href", "file", "part", "section")
-            title = _first_text(item, "text", "section", "part")
-            lists = (item.get(key) for key in ("chapters", "contents"))
-            below = next((item for item in lists if isinstance(item, list)), None)
-            inner = (*sections, title) if below and title and "." not in title else sections
-            if "." in file:
-                yield file, text_of(item, "text"), inner
-            yield from _entries(below, inner)
-
-
 def _first_text(values: dict[str, Any], *keys: str) -> str:
     """Return the first of these values that is a text; "" if there is none."""
     return next(filter(None, (text_of(values, key) for key in keys)), "")
@@ -158,8 +169,17 @@ class BookdownSite(Site):
             chapter = self._addresses[name] = f"{chapters[0]}.html" if chapters else chapter
         self._addresses |= {name: "" for name in names if name.lower() == "index.rmd"}
         head = self.head(next((name for name in names if not self._addresses[name]), ""))
-        self.title, self.url = text_of(head, "title"), text_of(head, "url")
+        self.title = text_of(head, "title")
+        self.url = text_of(head, "url").replace("\\:", ":")  # R Markdown escapes what Pandoc would link
         self.list_pages(self._entries())
+        output = self.directory / "_output.yml"
+        formats = self.read_yaml(output) if output.is_file() else {}
+        split = text_of(next(iter(formats.values()), None), "split_by")
+        if split not in ("", "chapter"):
+            self.notes.append(
+                f"The book is published with split_by: {split}, which is not read: links lead to a page "
+                "for each chapter. Index the published book instead."
+            )
 
     def _names(self, config: dict[str, Any]) -> list[str]:
         """Return the files of the book: the listed ones, or all of the directory, the first page first."""

@@ -49,7 +49,7 @@ class Site(Generator, SiteRules):
     left_out: Sequence[str] = ()
     locale = ""
     other_locales: tuple[str, ...] = ()
-    anchors: ClassVar[AnchorStyle] = "github"
+    anchors: AnchorStyle = "github"
     markdown: ClassVar[Format] = MARKDOWN
 
     def __init__(self, config_file: Path, book_file: BookFile, book: str) -> None:
@@ -90,7 +90,7 @@ class Site(Generator, SiteRules):
         """Return why a page is not published, or ""."""
         return "draft" if head.get("draft") is True else ""
 
-    def find(self, text: str, file: Path) -> Sequence[Directive]:  # noqa: ARG002
+    def find(self, text: str, file: Path) -> Iterable[Directive]:  # noqa: ARG002
         """Return the included files and the markup that Recto resolves before it parses a page."""
         return ()
 
@@ -173,8 +173,11 @@ class Site(Generator, SiteRules):
         if stated and stated not in names and not (self.root / stated).is_dir():
             raise unknown_choice(f"There is no locale {stated} of this site", stated, names)
         chosen = stated or default
-        self.locale = f"{chosen}/" if chosen != "root" and (stated or chosen in names) else ""
-        self.other_locales = tuple(f"{name}/" for name in names if name not in ("root", chosen))
+        folders = [entry.name for entry in self.root.iterdir()] if self.root.is_dir() else []
+        written = {folder.lower(): folder for folder in folders}  # `zh-CN` is the directory of `zh-cn`
+        directory = {name: f"{written.get(name.lower(), name)}/" for name in (*names, chosen)}
+        self.locale = directory[chosen] if chosen != "root" and (stated or chosen in names) else ""
+        self.other_locales = tuple(directory[name] for name in names if name not in ("root", chosen))
 
     def set_logo(self, *images: Any) -> None:
         """Set the logo to the first of these files that is a small image."""

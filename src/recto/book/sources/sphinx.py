@@ -3,59 +3,58 @@
 from __future__ import annotations
 
 import ast
+import hashlib
+import os
 import re
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any, ClassVar
 
+from recto._util.markdown import code_fences
 from recto._util.text import plural
 from recto.book.parsing import MARKDOWN, MYST, RST, Format, format_of
 from recto.book.parsing.frontmatter import split_front_matter
-from recto.book.parsing.markdown.headings import heading_texts
+from recto.book.sources.autodoc import AutodocOptions, Code
+from recto.book.sources.directory import Navigation, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get
-from recto.book.sources.includes import (
-    Directive,
-    Select,
-    code_ranges,
-    in_order,
-    select_between,
-    select_lines,
-    whole_line,
-)
-from recto.book.sources.options import UnreadableSite, read_config
+from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
+from recto.book.sources.literal_includes import OPTION, find_included, with_options
+from recto.book.sources.options import UnreadableSite, is_inside, read_config
+from recto.book.sources.references import References, page_title
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
+from recto.types.book import AnchorStyle, Page
 
 _TOCTREE = re.compile(
-    r"^(?P<indent>[ \t]*)(?:\.\. toctree::[^\n]*\n(?P<rst>(?:(?P=indent)[ \t]+[^\n]*\n|[ \t]*\n)*)"
+    r"^(?P<indent>[ \t]*+)(?:\.\. toctree::[^\n]*+\n(?P<rst>(?:(?P=indent)[ \t][^\n]*+\n|[ \t]*+\n)*+)"
     r"|(?P<marks>`{3,}|:{3,})\{toctree\}[^\n]*\n(?P<myst>(?:(?![ \t]*(?:```|:::))[^\n]*\n)*+)"
     r"(?P=indent)(?P=marks)[ \t]*$)",
     re.MULTILINE,
 )
-_OPTION = re.compile(r":(?P<name>[\w-]+):[ \t]*(?P<value>.*)")
-_TITLED = re.compile(r"(?P<title>.*?)[ \t]*<(?P<target>[^<>]+)>")
-_LITERAL = re.compile(
-    r"^(?P<prefix>[ \t]*)(?P<marks>`{3,}|:{3,})\{(?P<kind>literalinclude|include)\}"
-    r"[ \t]*(?P<path>[^\s`]+)[ \t]*\n"
-    r"(?P<options>(?:[ \t]*:[\w-]+:[^\n]*\n)*)[ \t]*(?P=marks)[ \t]*$",
-    re.MULTILINE,
-)
-_RST_INCLUDE = re.compile(
-    r"^(?P<prefix>[ \t]*)\.\. (?P<kind>literalinclude|include)::[ \t]+(?P<path>[^\s<]\S*)[ \t]*"
-    r"(?P<options>(?:\n[ \t]+:[\w-]+:[^\n]*)*)$",
-    re.MULTILINE,
-)
-_AUTODOC = re.compile(r"^[ \t]*(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
+_TITLED = re.compile(r"(?P<title>.*?)(?<![ \t])[ \t]*+<(?P<target>[^<>]+)>")
+_AUTODOC = re.compile(r"^[ \t]*+(?:[*+-][ \t]++)?(?:\.\. |`{3,}\{|:{3,}\{)auto[a-z]+(?:::|\})", re.MULTILINE)
 _SUBSTITUTION = re.compile(r"(?<!`)(`+)(?!`)[^\n]{1,500}?(?<!`)\1(?!`)|\{\{[ \t]*(?P<name>\w+)[ \t]*\}\}")
-_EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
-"""The marks that begin and end a part, and the lines between a mark and the edge."""
+_DOCUMENT_SUFFIX = r"\.(?:rst|md|ipynb|txt)$"
+_SYS_PATH = re.compile(r"\bsys\.path\.(?:insert|append)\([^\n]{0,300}?[\"']([^\"'\n]{1,300}+)[\"']")
+_DIRHTML = re.compile(
+    r"\bbuilder:[ \t]*[\"']?dirhtml\b|[ \t]-[bM][ \t]*dirhtml\b|^(?>.*?\bmake\b).*\bdirhtml\b", re.MULTILINE
+)
+_LITERAL = re.compile(r"\.\. (?:code|code-block|sourcecode|parsed-literal)::.*|(?!\.\. ).*::[ \t]*")
 _LARGEST = 1 << 20
 _CHARGE = 64  # characters that each substitution adds to its own, to limit their number
 _MOST_LISTED = 10_000
+_MOST_ENTRIES = 100_000  # of the toctrees of all pages, which can list the same pages many times
+_MOST_GLOBS = 1_000  # in the toctrees of all pages; each is compared with all files
+_FAR = 2_000  # characters above a toctree that are searched for what it is in
 _DEEPEST = 20
+
+
+Tree = tuple[str, list[str]]
+"""A toctree: its caption, and its entries."""
 
 
 class SphinxSite(Site):
@@ -68,6 +67,8 @@ class SphinxSite(Site):
     signature = r"^(?:extensions|html_theme|master_doc|root_doc|source_suffix)\s*="
     suffixes: tuple[str, ...] = (".rst", ".md", ".txt", ".ipynb")
     first = "index"
+    _code = Code((), Path(), AutodocOptions())
+    _external: Mapping[str, Sequence[Tree]] = {}
 
     @classmethod
     def folder_of(cls, config_file: Path) -> Path:
@@ -78,14 +79,30 @@ class SphinxSite(Site):
     def configure(self, config_file: Path) -> None:
         """Read the literals of `conf.py`, and the toctrees of the pages from the first one on."""
         self.root = config_file.parent
-        self.set_options(_literals(read_config(config_file, self.bounds)))
-        self._autodoc = 0
+        text = read_config(config_file, self.bounds)
+        config = _literals(text)
+        self.set_options(config)
+        self._code = Code(self._code_roots(text), self.bounds, _autodoc_options(config))
+        self._unresolved = 0
+        self._globs: dict[str, list[str]] = {}
+        if "sphinx_external_toc" in texts_of(config.get("extensions")):
+            toc = self.read_yaml(self.root / (text_of(config, "external_toc_path") or "_toc.yml"))
+            self._external = _external_trees(toc)
+            self.first = text_of(toc, "root") or self.first
+            self.only_listed = config.get("external_toc_exclude_missing") is True
         self.list_pages(self._toctree())
-        if self._autodoc:
+        if self._unresolved:
             self.notes.append(
-                f"{plural(self._autodoc, 'autodoc directive')} not resolved, because that runs the "
-                "documented code; to have these texts, index the built HTML or the address of the site."
+                f"{plural(self._unresolved, 'autodoc directive')} not resolved, because the repository does "
+                "not have the code; to have these texts, index the built HTML or the address of the site."
             )
+
+    def _code_roots(self, config: str) -> list[Path]:
+        """Return the directories that may hold the documented code, as `conf.py` states them or as usual."""
+        stated = [self.root / match[1] for match in _SYS_PATH.finditer(config)]
+        above = [folder for folder in (self.root, *self.root.parents) if folder.is_relative_to(self.bounds)]
+        usual = [folder / name for folder in above for name in ("", "src", "lib", "python")]
+        return [folder for folder in map(Path.resolve, (*stated, *usual)) if is_inside(folder, self.bounds)]
 
     def format_of(self, name: str) -> Format | None:
         """Return the format of a file: a suffix that only the configuration names is reStructuredText."""
@@ -93,6 +110,7 @@ class SphinxSite(Site):
 
     def set_options(self, config: dict[str, Any]) -> None:
         """Take over the options of `conf.py`."""
+        self._has_folders = self._is_dirhtml()
         self.title = text_of(config, "html_title") or text_of(config, "project")
         self.url = text_of(config, "html_baseurl")
         self.first = text_of(config, "root_doc") or text_of(config, "master_doc") or "index"
@@ -102,8 +120,38 @@ class SphinxSite(Site):
         extensions = " ".join(texts_of(config.get("extensions")))
         parsed = (suffix for suffix, name in ((".md", "myst"), (".ipynb", "nb")) if name in extensions)
         self.suffixes = stated or (".rst", *parsed)
+        is_smart = "smartquotes" in texts_of(config.get("myst_enable_extensions"))
+        self._markdown_anchors: AnchorStyle = "docutils-smartquotes" if is_smart else "docutils"
         values = config.get("myst_substitutions")
         self._substitutions = values if isinstance(values, dict) else {}
+        links = config.get("extlinks") if isinstance(config.get("extlinks"), dict) else {}
+        captions = (
+            {role: link[1] for role, link in links.items() if len(link) > 1}
+            if isinstance(links, dict)
+            else {}
+        )
+        self._references = References(self._text, {role: text for role, text in captions.items() if text})
+
+    def _text(self, document: str) -> str:
+        name = self.file_of(document)
+        return self._read(name) if name and not name.endswith(".ipynb") else ""
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Order pages as the navigation does, and remember them for references to labels."""
+        self._references.index([name.rpartition(".")[0] for name in names])
+        return super().navigation(names)
+
+    def page(self, name: str, page: Page) -> Page | str:
+        """Complete the page of a file; what it shows of other pages is part of its revision."""
+        completed = super().page(name, page)
+        if isinstance(completed, Page) and completed.format != RST.name:
+            completed = replace(completed, anchors=self._markdown_anchors)
+        if not isinstance(completed, Page) or "`" not in page.text or name.endswith(".ipynb"):
+            return completed
+        references = tuple(self._references.words(name.rpartition(".")[0], page.text))
+        seen = f"{page.revision}{references}" if references else ""
+        revision = hashlib.sha256(seen.encode()).hexdigest() if seen else page.revision
+        return replace(completed, references=references, revision=revision)
 
     def expands(self, name: str) -> bool:
         """Return whether included files are inserted into a page."""
@@ -115,9 +163,17 @@ class SphinxSite(Site):
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page: a file, or a directory as the builder `dirhtml` makes it."""
-        if not self.book_file.options.trailing_slash:
+        stated = self.book_file.options.trailing_slash
+        if not (self._has_folders if stated is None else stated):
             return html_address(name)
         return re.sub(r"(^|/)index/$", r"\1", f"{name.rpartition('.')[0]}/")
+
+    def _is_dirhtml(self) -> bool:
+        """Return whether Read the Docs builds directories, as the nearest of its configurations says."""
+        above = [folder for folder in (self.root, *self.root.parents) if folder.is_relative_to(self.bounds)]
+        files = (folder / f".readthedocs.{end}" for folder in above for end in ("yaml", "yml"))
+        file = next((file for file in files if is_file(file)), None)
+        return file is not None and _DIRHTML.search(read_config(file, self.bounds)) is not None
 
     def file_of(self, target: str) -> str | None:
         """Return the file of a document, which is listed without its suffix."""
@@ -126,7 +182,7 @@ class SphinxSite(Site):
 
     def _toctree(self) -> Iterator[Entry]:
         """Yield the pages from the first one on; captions and pages with a toctree are sections."""
-        seen, waiting = set[str](), [(self.first, tuple[str, ...]())]
+        seen, waiting, left = set[str](), [(self.first, tuple[str, ...]())], _MOST_ENTRIES
         while waiting and len(seen) <= _MOST_LISTED:
             document, sections = waiting.pop()
             name = self.file_of(document)
@@ -134,18 +190,22 @@ class SphinxSite(Site):
                 continue
             seen.add(name)
             text = self._read(name)
-            self._autodoc += len(_AUTODOC.findall(text))
+            if "auto" in text:
+                self._unresolved += len(_AUTODOC.findall(text)) - len(self._documented(name, text))
             trees = list(_toctrees(text)) if "toctree" in text else []
-            title = _title(text) if trees and document != self.first else ""
+            trees += self._external.get(document, ())
+            title = page_title(text) if trees and document != self.first else ""
             above = (*sections, title) if title else sections
             yield name, "", above
-            below = [
+            below = (
                 (target, (*above, caption) if caption else above)
                 for caption, entries in trees
                 for entry in entries
                 for target in self._targets(entry, document)
-            ]
-            waiting += reversed(below)
+            )
+            added = list(islice(below, left))
+            left -= len(added)
+            waiting += reversed(added)
 
     def _read(self, name: str) -> str:
         try:
@@ -159,18 +219,37 @@ class SphinxSite(Site):
         folder = PurePosixPath(document).parent
         path = target.lstrip("/") if target.startswith("/") else normpath(folder / target)
         if "*" not in path:
-            return [re.sub(r"\.(?:rst|md|ipynb|txt)$", "", path)]
-        files: list[Path] = []
-        with suppress(ValueError):  # not a glob, such as `a**`
-            files += self.root.glob(path) if not path.startswith("..") else ()
-        matches = (file.relative_to(self.root) for file in files if file.name.endswith(self.suffixes))
-        return sorted({file.as_posix().rpartition(".")[0] for file in matches} - {document})
+            return [re.sub(_DOCUMENT_SUFFIX, "", path)]
+        if path not in self._globs and len(self._globs) < _MOST_GLOBS:
+            matches, ends = any_of([path]), self.suffixes
+            names = {name.rpartition(".")[0] for name in self._files if name.endswith(ends) and matches(name)}
+            self._globs[path] = sorted(names)
+        return [name for name in self._globs.get(path, ()) if name != document]
+
+    @cached_property
+    def _files(self) -> list[str]:
+        """Return the files of the project; links are not followed, which may lead in circles."""
+        folders = ((Path(folder).relative_to(self.root), names) for folder, _, names in os.walk(self.root))
+        return [(folder / name).as_posix() for folder, names in folders for name in names]
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find the files that a page includes, and the names that MyST replaces."""
         is_markdown = "{{" in text and format_of(file.name) is MARKDOWN
         substituted = self._substituted(text) if is_markdown else ()
-        return in_order([*_included(self.root, text, file), *substituted])
+        documented = self._documented(file.name, text) if "auto" in text else ()
+        return in_order([*find_included(self.root, text, file), *substituted, *documented])
+
+    def _documented(self, name: str, text: str) -> list[Directive]:
+        """Find the directives of autodoc whose code is in the repository."""
+        found = [Directive(start, end, new=new) for start, end, new in self._code.expand(text)]
+        if not found or format_of(name) is not MARKDOWN:
+            return found
+        fences = [
+            range(opening.end(), closing.start() if closing else len(text))
+            for opening, closing in code_fences(text)
+            if opening["info"] == "{eval-rst}"
+        ]
+        return [directive for directive in found if any(directive.start in fence for fence in fences)]
 
     def _substituted(self, text: str) -> Iterator[Directive]:
         """Find the names for which the configuration or the front matter has a text."""
@@ -195,6 +274,12 @@ class JupyterBookSite(SphinxSite):
     generator = "jupyter-book"
     config_files = ("_toc.yml",)
     signature = ""
+
+    @classmethod
+    def recognises(cls, config_file: Path) -> bool:
+        """Return whether Jupyter Book builds the site, and not Sphinx with `sphinx_external_toc`."""
+        has_config = config_file.with_name("_config.yml").is_file()
+        return has_config or not SphinxSite.recognises(config_file.with_name("conf.py"))
 
     def configure(self, config_file: Path) -> None:
         """Read the configuration and the table of contents."""
@@ -244,11 +329,11 @@ class MystSite(Site):
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find the files that a page includes."""
-        return _included(self.root, text, file)
+        return find_included(self.root, text, file)
 
 
 def _literals(source: str) -> dict[str, Any]:
-    """Return the names that a Python file assigns literals to; nothing is run."""
+    """Return the names that a Python file assigns literals to, as far as they are literal; nothing is run."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -258,40 +343,99 @@ def _literals(source: str) -> dict[str, Any]:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
         with suppress(ValueError, TypeError, RecursionError, MemoryError):  # it is not a literal
-            value = ast.literal_eval(node.value)
+            value = _literal(node.value, values)
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             values |= {target.id: value for target in targets if isinstance(target, ast.Name)}
     return values
 
 
-def _toctrees(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the caption and the entries of each toctree."""
+def _literal(node: ast.expr, names: Mapping[str, Any]) -> Any:  # noqa: PLR0911 - a case per kind of node
+    """Return the value of a literal; what is not literal in a list or dictionary is left out."""
+
+    def known(nodes: Iterable[ast.expr | None]) -> Iterator[Any]:
+        for item in nodes:
+            with suppress(ValueError, TypeError):
+                yield _literal(item, names) if item is not None else None
+
+    if isinstance(node, ast.List):
+        return list(known(node.elts))
+    if isinstance(node, ast.Dict):
+        pairs = (ast.Tuple([key, value]) for key, value in zip(node.keys, node.values, strict=True) if key)
+        return dict(pair for pair in known(pairs) if isinstance(pair[0], str))
+    if isinstance(node, ast.Tuple):
+        return tuple(_literal(item, names) for item in node.elts)
+    if isinstance(node, ast.Name) and node.id in names:
+        return names[node.id]
+    if isinstance(node, ast.JoinedStr):
+        parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
+        values = [_literal(part, names) for part in parts]
+        if not all(isinstance(value, str | int | float) for value in values):
+            raise ValueError("a list in a text, which can be exponentially longer than the list")
+        return _short("".join(map(str, values)))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _short(_literal(node.left, names) + _literal(node.right, names))
+    return ast.literal_eval(node)
+
+
+def _short(value: Any) -> Any:
+    """Return a value; raise `ValueError` if it is longer than a file, as repeated doubling makes it."""
+    if isinstance(value, str | list | tuple) and len(value) > _LARGEST:
+        raise ValueError("the value is too long")
+    return value
+
+
+def _toctrees(text: str) -> Iterator[Tree]:
+    """Yield the caption and the entries of each toctree that is not in a literal block."""
     for tree in _TOCTREE.finditer(text):
+        if tree["indent"] and _is_literal(text, tree.start(), len(tree["indent"])):
+            continue
         caption, entries = "", list[str]()
-        body = (
-            tree["rst"]
-            if tree["rst"] is not None
-            else re.sub(r"\A[ \t]*---\n(.*?)\n[ \t]*---\n", _as_options, tree["myst"], flags=re.DOTALL)
-        )
+        body = tree["rst"] if tree["rst"] is not None else with_options(tree["myst"])
         for line in map(str.strip, body.split("\n")):
-            if option := _OPTION.fullmatch(line):
+            if option := OPTION.fullmatch(line):
                 caption = option["value"] if option["name"] == "caption" else caption
             elif line and line != "self" and "://" not in line:
                 entries.append(line)
         yield caption, entries
 
 
-def _as_options(head: re.Match[str]) -> str:
-    """Return the YAML head of a directive as options."""
-    return "".join(f":{line.replace(':', ':  ', 1)}\n" for line in head[1].split("\n"))
+def _is_literal(text: str, position: int, indent: int) -> bool:
+    """Return whether the nearest line above that is indented less begins a literal block."""
+    for line in reversed(text[max(position - _FAR, 0) : position].split("\n")):
+        if line.strip() and len(line) - len(line.lstrip()) < indent:
+            return _LITERAL.fullmatch(line.strip()) is not None
+    return False
 
 
-def _title(text: str) -> str:
-    """Return the first heading of a page in Markdown or reStructuredText."""
-    heading = re.search(
-        r"^# +(?P<atx>[^\n]+)|^(?P<rst>[^\s:.`][^\n]*)\n[=\-~^*#\"]{3,}[ \t]*$", text, re.MULTILINE
+def _external_trees(toc: dict[str, Any]) -> dict[str, list[Tree]]:
+    """Return the toctrees that `sphinx_external_toc` adds to each document: their captions and entries."""
+    trees: dict[str, list[Tree]] = {}
+    waiting: list[tuple[str, dict[str, Any]]] = [(text_of(toc, "root"), toc)]
+    while waiting:
+        document, value = waiting.pop()
+        groups = [value[key] for key in ("parts", "subtrees") if isinstance(value.get(key), list)]
+        for group in (*(part for parts in groups for part in parts), value):
+            lists = (get(group, key) for key in ("chapters", "sections", "entries"))
+            items = [item for items in lists if isinstance(items, list) for item in items]
+            entries = [text_of(item, "file") or text_of(item, "glob") for item in items]
+            if any(entries):
+                tree = (text_of(group, "caption"), [f"/{entry}" for entry in entries if entry])
+                trees.setdefault(re.sub(_DOCUMENT_SUFFIX, "", document), []).append(tree)
+            waiting += [(text_of(item, "file"), item) for item in items if text_of(item, "file")]
+    return trees
+
+
+def _autodoc_options(config: dict[str, Any]) -> AutodocOptions:
+    """Return the options of autodoc; those of all directives may state `True` or a text."""
+    stated = config.get("autodoc_default_options")
+    defaults = stated.items() if isinstance(stated, dict) else ()
+    return AutodocOptions(
+        text_of(config, "autodoc_typehints") or "signature",
+        text_of(config, "autodoc_member_order") or "alphabetical",
+        text_of(config, "autoclass_content") or "class",
+        "sphinx.ext.napoleon" in texts_of(config.get("extensions")),
+        {key: value if isinstance(value, str) else "" for key, value in defaults if value is not False},
     )
-    return heading_texts((heading["atx"] or heading["rst"]).strip())[0] if heading else ""
 
 
 def _contents(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
@@ -308,79 +452,3 @@ def _contents(value: Any, sections: tuple[str, ...]) -> Iterator[Entry]:
         yield file, title, inner
     for item in below:
         yield from _contents(item, inner)
-
-
-def _included(root: Path, text: str, file: Path) -> Sequence[Directive]:
-    """Return the directives of a page that include a file."""
-    directives = []
-    is_rst = format_of(file.name) is not MARKDOWN
-    for match in (_RST_INCLUDE if is_rst else _LITERAL).finditer(text) if "include" in text else ():
-        options = {option["name"]: option["value"].strip() for option in _OPTION.finditer(match["options"])}
-        is_code = match["kind"] == "literalinclude" or bool({"code", "literal"} & set(options))
-        language = options.get("language") or options.get("code") or ""
-        select = _selected(match["kind"], options)
-        directives.append(
-            Directive(
-                *match.span(),
-                match["path"].lstrip("/"),
-                (root if match["path"].startswith("/") else file.parent,),
-                select=partial(_rst_code, select, language) if is_rst and is_code else select,
-                code=language if is_code and not is_rst else None,
-                prefix=match["prefix"],
-                nested=not is_code,
-                otherwise="",
-            )
-        )
-    return directives
-
-
-def _rst_code(select: Select | None, language: str, text: str) -> str | None:
-    """Return a part of a file as a code block of reStructuredText."""
-    part = select(text) if select else text
-    if part is None:
-        return None
-    return f".. code-block:: {language}\n\n" + textwrap.indent(part.strip("\n"), "   ")
-
-
-def _selected(kind: str, options: dict[str, str]) -> Select | None:
-    if kind == "literalinclude":
-        return partial(_code_part, options)
-    if lines := options.get("lines"):
-        return select_lines(lines, "-")
-    return select_between(options.get("start-after", ""), options.get("end-before", ""))
-
-
-def _code_part(options: dict[str, str], text: str) -> str | None:
-    """Return the part of a file of code that options select; None if the file does not have it."""
-    lines = (_python_object(name, text) if (name := options.get("pyobject")) else text).split("\n")
-    for option, more in _EDGES.items():
-        if not (mark := options.get(option)):
-            continue
-        first = int(option == "end-before")  # Sphinx does not search the first line for it
-        index = next((index for index, line in enumerate(lines[first:], first) if mark in line), None)
-        if index is None:
-            return None
-        lines = lines[index + more :] if option.startswith("start") else lines[: index + more]
-    part = textwrap.dedent("\n".join(lines)).strip("\n")
-    return (select_lines(options["lines"], "-")(part) if options.get("lines") else part) or None
-
-
-def _python_object(name: str, text: str) -> str:
-    """Return the code of a class or function such as `Tower.climb`, by indentation; "" if there is none.
-
-    Parsing the file would take long for a hostile one, and fail for another version of Python.
-    """
-    code, inside = "", text
-    for step in name.split(".", _DEEPEST):
-        definition = rf"^([ \t]*)(?:async[ \t]+def|def|class)[ \t]+{re.escape(step)}\b.*\n?"
-        heads = list(re.finditer(definition, inside, re.MULTILINE))
-        if not heads:
-            return ""
-        head = min(heads, key=lambda head: len(head[1]))  # the outermost one
-        outside = rf"^(?![ \t]{{{len(head[1]) + 1}}}|[ \t]*$|[ \t]*[)\]}}])"
-        outer = re.compile(outside, re.MULTILINE).search(inside, head.end())
-        start, end = head.start(), outer.start() if outer else len(inside)
-        while inside[(line := inside.rfind("\n", 0, max(start - 1, 0)) + 1) : start].lstrip().startswith("@"):
-            start = line
-        code, inside = inside[start:end], inside[head.end() : end]
-    return code

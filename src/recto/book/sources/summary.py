@@ -24,13 +24,16 @@ from recto.book.sources.includes import (
 from recto.book.sources.options import UnreadableSite, read_config
 from recto.book.sources.site import Entry, Site, html_address, text_of
 
-_LINK = re.compile(r"(?P<escape>\\?)\{\{#(?P<kind>\w+)(?P<arguments>[^{}\n]*)\}\}")
+_LINK = re.compile(r"(?P<escape>\\?)\{\{#(?P<kind>\w++)(?P<arguments>[^{}\n]*+)\}\}")
 _START = re.compile(r"ANCHOR:\s*(?P<name>[\w-]+)")
 _END = re.compile(r"ANCHOR_END:\s*(?P<name>[\w-]+)")
 
 _LARGEST = 1 << 20  # bytes of a page
 _DEEPEST = 20  # directories in directories
-_TAG = re.compile(r"\{%[^%\n]*?(?:\b(?:title|description|caption)=\"(?P<shown>[^\"]*)\"[^%\n]*?)?%\}")
+_TAG = re.compile(
+    r"\{%(?:(?!\b(?:title|description|caption)=\")[^%\n])*+"
+    r"(?:\b(?:title|description|caption)=\"(?P<shown>[^\"]*+)\")?[^%\n]*+%\}"
+)
 _TOC = re.compile(r"^```(?:toc|eval_rst\s+\.\. toctree::)[ \t]*\n(?P<body>.*?)^```", re.MULTILINE | re.DOTALL)
 _LISTED = re.compile(
     r"^(?P<indent>[ \t]*)(?:[-*+][ \t]+)?\[(?P<title>(?:[^\[\]]|\[[^\[\]]*\]){1,500})\]"
@@ -94,6 +97,8 @@ def _select(part: str) -> Select | None:
 
 def _read_summary(text: str) -> Iterator[Entry]:
     """Yield the pages of a `SUMMARY.md`: a list of links; headings name its parts."""
+    start, *comments = text.split("<!--")
+    text = "".join([start, *(comment.partition("-->")[2] for comment in comments)])
     part, above, first = "", list[tuple[int, str]](), True
     for line in _LISTED.finditer(text):
         if line["part"]:

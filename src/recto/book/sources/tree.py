@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import posixpath
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from recto._util.files import disk_advice, read_limited
+from recto._util.cpu_limit import PAGE_SECONDS, CpuLimitExceeded, cpu_limit
+from recto._util.files import disk_advice
 from recto._util.text import nearest, plural
-from recto.book.parsing import HTML, LARGEST_PAGE, MARKDOWN, MDX, format_of, skip_advice, suffix_list
+from recto.book.parsing import ASCIIDOC, MARKDOWN, MDX, format_of, skip_advice, suffix_list
 from recto.book.parsing.frontmatter import split_front_matter
-from recto.book.parsing.html.tokens import read_head, split_site_name
 from recto.book.sources import mkdocs
+from recto.book.sources.antora import AntoraSite
+from recto.book.sources.asciidoc import AsciiDocBook, Preprocessor
+from recto.book.sources.built import BuiltSiteRules, is_built_site
 from recto.book.sources.directory import (
     Generator,
-    Navigation,
     PageDirectory,
     SiteRules,
     any_of,
@@ -30,7 +30,7 @@ from recto.book.sources.docusaurus import DocusaurusSite
 from recto.book.sources.docusaurus.config import CONFIG_FILES, DocusaurusConfig
 from recto.book.sources.docusaurus.pages import DocusaurusIncludes, encoded, read_category
 from recto.book.sources.hugo import HugoSite
-from recto.book.sources.includes import Includes
+from recto.book.sources.includes import Directive, Includes
 from recto.book.sources.includes import notes as include_notes
 from recto.book.sources.jekyll import JekyllSite
 from recto.book.sources.options import (
@@ -74,24 +74,30 @@ GENERATORS: dict[str, type[Generator]] = {
         D2lBookSite,
         JekyllSite,
         GitBookSite,
+        AntoraSite,
+        AsciiDocBook,
     )
 }
 """The generators of sites, in the order in which they are tried."""
+_SITE_FOLDERS = frozenset(
+    {"docs", "doc", "documentation", "website", "site", "www", "book", "guide", "manual"}
+)
+"""Where a repository has its site, or the sites of its languages."""
+_MOST_COMMANDS = 20  # in a message; as many as a screen has lines
 NO_GENERATOR = "plain"
 NO_INFO = BookInfo()
 _DOCS = "docs/"
 _UNPUBLISHED = "the site does not publish them as pages; index their directory as a book of its own"
 _PAGE_TITLES = frozenset({"home", "introduction", "overview", "readme", "welcome", "contents", "preface"})
 """Titles that name the first page, not the book."""
+_DOWNLOADS = frozenset({".pdf", ".epub", ".docx", ".odt"})
 _PROJECT_FILES = frozenset(
     {"CHANGELOG", "CHANGES", "CODE_OF_CONDUCT", "CONTRIBUTING", "LICENSE", "SECURITY", "SUMMARY"}
 )
 """Files about the project of a book; only a site can publish them as pages."""
 _HEAD = 1 << 14  # characters of a page that are searched for front matter
+_OPEN_SECONDS = 600.0  # of CPU time for the configuration and the order of the pages; 10 000 take a minute
 _PATH_HINT = "Pass the directory that holds the pages of the book."
-_HTML_SUFFIXES = (".html", ".htm", ".xhtml")
-_NOT_PAGES = frozenset({"404", "search", "genindex", "py-modindex", "print", "toc", "modindex"})
-_MOST_FILES = 100_000  # that are looked at to find out whether a directory is a built site
 
 
 def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> BookTree | VolumeSource:
@@ -102,7 +108,8 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
         if volume := open_volume(location, options, book):
             return volume
         folder = location if location.is_dir() else location.parent
-        generators = _generators(options.generator or read_book_file(folder).options.generator)
+        folder_options = read_book_file(folder, options=options).options
+        generators = _generators(folder_options.generator)
         for site in (folder, *folder.parents) if generators else ():
             try:
                 opened = _open_site(site, location, options, book, generators)
@@ -115,6 +122,13 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
                 return opened
             if (site / ".git").exists():
                 break
+        below = _sites_below(location, generators)
+        if usual := _usual_site(path, location, below):
+            name = usual.relative_to(location).as_posix()
+            note = f"The site in {name}/ is the book. To read all files, add --generator {NO_GENERATOR}."
+            book = book or book_name(location)
+            if opened := _open_site(usual, usual, folder_options, book, generators, [note]):
+                return opened
         if len(generators) == 1:
             files = " or ".join(generators[0].config_files)
             raise InvalidOption(
@@ -122,12 +136,16 @@ def open_book(path: Path, options: SiteOptions = NO_OPTIONS, book: str = "") -> 
                 hint=f"Pass the directory that holds {files}, or leave out --generator.",
             )
         _refuse_flags(options, location, ())
-        if _is_built_site(location):
+        if is_built_site(location):
             book_file = read_book_file(location, options=options)
-            rules = _BuiltSiteRules(book or book_name(location), book_file, location)
+            rules = BuiltSiteRules(book or book_name(location), book_file, location)
             directory = PageDirectory(location, rules, location)
             return BookTree([directory], rules.book, location, info=BookInfo(rules.title))
-        return MarkdownTree(path, book, options, _sites_below(location))
+        notes = [
+            f"{site.name}/ is a separate site. To get its published URLs: {_command(path / site.name)}"
+            for site in below
+        ]
+        return MarkdownTree(path, book, options, notes)
 
 
 def _generators(name: str) -> list[type[Generator]]:
@@ -142,14 +160,19 @@ def _generators(name: str) -> list[type[Generator]]:
 
 def _config_file(folder: Path, generator: type[Generator]) -> Path | None:
     """Return the configuration of a generator's site in a directory, if there is one."""
-    for file in (folder / name for name in generator.config_files):
+    for file in (file for name in generator.config_files for file in sorted(folder.glob(name))):
         if is_file(file) and generator.recognises(file):
             return file
     return None
 
 
 def _open_site(
-    site: Path, location: Path, options: SiteOptions, book: str, generators: Sequence[type[Generator]]
+    site: Path,
+    location: Path,
+    options: SiteOptions,
+    book: str,
+    generators: Sequence[type[Generator]],
+    notes: Sequence[str] = (),
 ) -> BookTree | None:
     """Open a path as part of the site in a directory; return None if it is not part of one."""
     folder = location if location.is_dir() else location.parent
@@ -168,7 +191,7 @@ def _open_site(
                 versions=tuple(opened.versions),
                 locales=tuple(opened.locales),
             )
-            return BookTree(directories, name, location, opened.notes, info)
+            return BookTree(directories, name, location, [*notes, *opened.notes], info)
     return None
 
 
@@ -184,22 +207,56 @@ def _refuse_flags(options: SiteOptions, location: Path, effective: Sequence[str]
             )
 
 
-def _sites_below(location: Path) -> list[str]:
-    """Return notes on sites one level down, whose URLs and versions a plain tree does not know."""
-    folders = sorted(folder for folder in location.iterdir() if folder.is_dir()) if location.is_dir() else []
+def _sites_below(location: Path, generators: Sequence[type[Generator]]) -> list[Path]:
+    """Return the directories of sites one level down, and two levels down in the usual places of a site."""
+    sites: list[Path] = []
+    waiting = _folders(location)
+    for folder in waiting:
+        if any(_config_file(folder, generator) for generator in generators):
+            sites.append(folder)
+        elif folder.parent == location and folder.name.lower() in _SITE_FOLDERS:
+            waiting += _folders(folder)
+    return sites
+
+
+def _folders(folder: Path) -> list[Path]:
+    folders = sorted(entry for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
     return [
-        f"{folder.name}/ is a separate site. Pass its directory instead, to get its published URLs."
-        for folder in folders
-        if not folder.name.startswith(".")
-        and any(_config_file(folder, generator) for generator in GENERATORS.values())
+        entry
+        for entry in folders
+        if entry.name not in SKIPPED and not entry.name.startswith(".") and not entry.is_symlink()
     ]
+
+
+def _usual_site(path: Path, location: Path, sites: Sequence[Path]) -> Path | None:
+    """Return the only site in a usual place, such as `docs`; raise an error if there are several."""
+    usual = [site for site in sites if site.relative_to(location).parts[0].lower() in _SITE_FOLDERS]
+    if len(usual) > 1:
+        commands = [_command(path / site.relative_to(location)) for site in usual]
+        listed = ", ".join([*commands[:_MOST_COMMANDS], *["..."] * (len(commands) > _MOST_COMMANDS)])
+        raise InvalidArgument(
+            f"There are {len(usual)} sites below {path}",
+            hint=f"Index each as a book: {listed}. "
+            f"To read all files as one book, add --generator {NO_GENERATOR}.",
+        )
+    return next(iter(usual), None)
+
+
+def _command(folder: Path) -> str:
+    return f"`recto index {shlex.quote(str(folder))}`"
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn a system error into one that names the path."""
+    """Turn a system error into one that names the path, and limit the time that finding the pages takes."""
     try:
-        yield
+        with cpu_limit(_OPEN_SECONDS):
+            yield
+    except CpuLimitExceeded as error:
+        raise InvalidArgument(
+            f"{str(path)[:200]}: finding its pages takes more than {_OPEN_SECONDS:g} s of CPU time",
+            hint=f"Pass the directory of the pages itself, with --generator {NO_GENERATOR}.",
+        ) from error
     except OSError as error:
         denied = isinstance(error, PermissionError)
         raise InvalidArgument(
@@ -239,14 +296,22 @@ class BookTree:
         self._includes = [directory.includes for directory in directories if directory.includes is not None]
         self._refused = [failure for directory in directories for failure in directory.refused]
         unread = sum((directory.unread for directory in directories), Counter[str]())
+        is_plain = all(isinstance(directory.rules, _PlainRules) for directory in directories)
+        chapters = {
+            end: count for end, count in unread.most_common() if count and _is_chapter(end, is_plain=is_plain)
+        }
+        if sum(chapters.values()) > len(self._files) > 0:
+            for end in chapters:
+                name, reason = plural(unread.pop(end), f"{end} file"), skip_advice(end)
+                self._refused.append(Failure(name, f"more than half of the book. Not read: {reason}"))
         self._open_notes = [
-            *notes,
-            *(note for directory in directories for note in directory.notes),
             *(
                 f"{plural(count, f'{end} file')} not read: {skip_advice(end) or _UNPUBLISHED}."
                 for end, count in unread.most_common()
                 if count
             ),
+            *notes,
+            *(note for directory in directories for note in directory.notes),
         ]
         self.failed: list[Failure] = []
         """The pages that could not be read in the last run."""
@@ -276,7 +341,7 @@ class BookTree:
         skipped: Counter[str] = Counter()
         addresses: Counter[str] = Counter()
         for directory, name in self._files:
-            for page in directory.pages(name):
+            for page in _limited(directory, name):
                 if isinstance(page, Page):
                     addresses[page.url] += 1
                     position += 1
@@ -294,6 +359,25 @@ class BookTree:
             *(f"Left out: {plural(count, f'{reason} page')}." for reason, count in skipped.items()),
             *(f"{count} pages have the same URL {url}." for url, count in shared[:5]),
         ]
+
+
+def _limited(directory: PageDirectory, name: str) -> Iterator[Page | str | Failure]:
+    """Yield the pages of a file; what its included files and references cost is limited, too."""
+    pages = iter(directory.pages(name))
+    try:
+        while True:
+            with cpu_limit(PAGE_SECONDS):
+                page = next(pages, None)
+            if page is None:
+                return
+            yield page
+    except CpuLimitExceeded:
+        yield Failure(name, f"it takes more than {PAGE_SECONDS:g} s of CPU time to read")
+
+
+def _is_chapter(suffix: str, *, is_plain: bool) -> bool:
+    """Return whether an unread file may be a chapter: on a site, office files and volumes are downloads."""
+    return bool(skip_advice(suffix)) and (is_plain or suffix not in _DOWNLOADS)
 
 
 class MarkdownTree(BookTree):
@@ -317,9 +401,14 @@ class MarkdownTree(BookTree):
             name = book or book_name(root)
             bounds = repository_of(site or root)
             finder = DocusaurusIncludes(site) if site else mkdocs.MkDocsIncludes((root, root.parent, bounds))
+            preprocessor = Preprocessor()
+
+            def find(text: str, file: Path) -> Iterable[Directive]:
+                return (preprocessor.find if format_of(file.name) is ASCIIDOC else finder)(text, file)
+
         rules = _PlainRules(name, book_file, root, bounds, mdx=site is not None)
         below = "" if location.is_dir() else location.name
-        directory = PageDirectory(root, rules, bounds, below, includes=Includes(finder, bounds))
+        directory = PageDirectory(root, rules, bounds, below, includes=Includes(find, bounds))
         super().__init__([directory], name, location, notes)
         if all(name.startswith(_DOCS) for _, name in self._files):  # as in a site, `docs` is not a module
             rules.book_file = replace(book_file, module_root=_DOCS)
@@ -357,6 +446,9 @@ class _PlainRules(SiteRules):
         hidden = file.startswith((".", "_")) or file.rpartition(".")[0] in _PROJECT_FILES
         return format_of(name) is not None and not hidden and not self._excluded(name)
 
+    def expands(self, name: str) -> bool:
+        return format_of(name) is ASCIIDOC or super().expands(name)
+
     def page(self, name: str, page: Page) -> Page | str:
         if "draft:" in page.text[:_HEAD] and split_front_matter(page.text)[0].get("draft") is True:
             return "draft"
@@ -381,74 +473,3 @@ class _PlainRules(SiteRules):
 
 def _is_site(folder: Path) -> bool:
     return any((folder / name).is_file() for name in CONFIG_FILES)
-
-
-def _is_built_site(location: Path) -> bool:
-    """Return whether a directory has HTML files, and no page in another format."""
-    html, files, has_index = (
-        False,
-        0,
-        any((location / f"index{suffix}").is_file() for suffix in _HTML_SUFFIXES),
-    )
-    for folder, folders, names in os.walk(location) if location.is_dir() else ():
-        folders[:] = [name for name in folders if not name.startswith((".", "_")) and name != "node_modules"]
-        for name in names:
-            files += 1
-            if files > _MOST_FILES:
-                return False
-            format = format_of(name)
-            is_download = has_index and format is not None and format.split is not None
-            if format is not None and not is_download and not name.lower().startswith("readme"):
-                return False
-            html = html or (name.lower().endswith(_HTML_SUFFIXES) and Path(folder, name).is_file())
-    return html
-
-
-class _BuiltSiteRules(SiteRules):
-    """Rules for HTML files: each is a page, in the order in which the first page links them."""
-
-    def __init__(self, book: str, book_file: BookFile, root: Path) -> None:
-        super().__init__(book, book_file)
-        self._excluded = any_of(book_file.exclude)
-        files = (root / f"index{suffix}" for suffix in _HTML_SUFFIXES)
-        index = next((file for file in files if file.is_file()), None)
-        try:
-            text = read_limited(index, LARGEST_PAGE).decode("utf-8", "replace") if index else ""
-        except (OSError, ValueError):
-            text = ""
-        head = read_head(text)
-        links = filter(_is_local, head.links)
-        self._links = [posixpath.normpath(unquote(urlsplit(link).path)) for link in links]
-        self.title = book_file.options.title or head.site_name or split_site_name(head.title)[0]
-
-    def enters(self, folder: str) -> bool:
-        """Return whether a directory may hold pages."""
-        return not folder.rpartition("/")[2].startswith((".", "_"))
-
-    def wants(self, name: str) -> bool:
-        """Return whether a file is a page."""
-        stem, suffix = posixpath.splitext(name.rpartition("/")[2].lower())
-        return suffix in _HTML_SUFFIXES and stem not in _NOT_PAGES and not self._excluded(name)
-
-    def page(self, name: str, page: Page) -> Page | str:
-        """Give a page its published address; leave out redirections."""
-        if read_head(page.text).refresh:
-            return "redirecting"
-        site = self.book_file.options.url.rstrip("/")
-        path = name.removesuffix("index.html") if name.rpartition("/")[2] == "index.html" else name
-        return replace(page, url=f"{site}/{path}" if site else page.url, format=HTML.name)
-
-    def navigation(self, names: Sequence[str]) -> Navigation:
-        """Put the pages in the order of the links of the first page."""
-        there = set(names)
-        first = [name for name in names if "/" not in name and name.startswith("index.")]
-        linked = (name for link in self._links for name in (link, f"{link}/index.html", f"{link}.html"))
-        return Navigation(list(dict.fromkeys([*first, *(name for name in linked if name in there), *names])))
-
-
-def _is_local(link: str) -> bool:
-    try:
-        parts = urlsplit(link)
-    except ValueError:
-        return False
-    return not parts.scheme and not parts.netloc and bool(parts.path) and not parts.path.startswith("/")

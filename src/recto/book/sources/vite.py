@@ -29,7 +29,8 @@ _SNIPPET = re.compile(
     re.MULTILINE,
 )
 _INCLUDE = re.compile(
-    r"<!--[ \t]*@include:[ \t]*(?P<path>[^\s#{]+?)(?:#(?P<region>[\w-]+))?(?:\{(?P<lines>[\d,]*)\})?[ \t]*-->"
+    r"<!--[ \t]*@include:[ \t]*(?P<path>[^\s#{<]+?)(?:#(?P<region>[\w-]+))?"
+    r"(?:\{(?P<lines>[\d,]*+)\})?[ \t]*+-->"
 )
 _START = re.compile(r"#?region\s+(?P<name>[\w*-]+)")
 _END = re.compile(r"#?endregion\b\s*(?P<name>[\w*-]*)")

@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from recto._util.files import read_limited, read_problem
 from recto._util.text import ROOT_MODULE, slug
-from recto.book.parsing import Format, format_of, skip_advice
+from recto.book.parsing import Format, format_of, formats, skip_advice
 from recto.book.sources.options import SiteOptions, humanised, local_url
-from recto.errors import InvalidArgument, RectoError
+from recto.errors import ConfigurationError, InvalidArgument, RectoError
 from recto.types.book import BookInfo, Failure, Page, Volume
 
 
@@ -60,8 +60,11 @@ def open_volume(location: Path, options: SiteOptions, book: str) -> VolumeSource
     """Open a book that is one file; return None for a directory, or a file that is one page."""
     if not location.is_file():
         return None
-    if advice := skip_advice(location.suffix.lower()):
-        raise InvalidArgument(f"{location} cannot be read", hint=f"{advice[:1].upper()}{advice[1:]}.")
+    suffix = location.suffix.lower()
+    if advice := skip_advice(suffix):
+        lacks_extra = any(suffix in format.suffixes for format in formats())
+        error = ConfigurationError if lacks_extra else InvalidArgument
+        raise error(f"{location} cannot be read", hint=f"{advice[:1].upper()}{advice[1:]}.")
     format = volume_format(location.name)
     return VolumeSource(location, format, options, book) if format else None
 

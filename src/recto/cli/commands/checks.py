@@ -23,6 +23,7 @@ from recto.cli import (
     echo,
     echo_json,
     emit,
+    notify,
     one_line,
     options,
     progress_bar,
@@ -195,6 +196,7 @@ def calibrate(collection: str | None, as_json: bool) -> Exit:
 @options.file_option("--queries", "Read queries from this file instead: one per line, or query, tab, count.")
 @options.log_days
 @options.number("--count", click.IntRange(1, 1000), 10, "INT", "Maximum number of clusters.")
+@options.file_option("--questions", "Write queries whose result was opened as section questions.")
 @options.html
 @options.as_json
 def gaps(
@@ -203,6 +205,7 @@ def gaps(
     queries: Path | None,
     days: int | None,
     count: int,
+    questions: Path | None,
     html: Path | None,
     as_json: bool,
 ) -> Exit:
@@ -213,13 +216,17 @@ def gaps(
     if queries is not None and (log is not None or days is not None):
         raise InvalidArgument("--queries replaces the log", hint="Leave out --log and --days.")
     from recto.evaluation import report
-    from recto.evaluation.gaps import find_gaps, read_queries
+    from recto.evaluation.gaps import find_gaps, read_queries, section_questions
 
     with connect(collection) as retriever:
         logged = read_queries(queries) if queries else logged_queries(retriever, log, days)
         with progress_bar("Searching for queries") as progress:
             clustered = find_gaps(retriever, logged, progress)
         info = retriever.open().info
+        lines = section_questions(clustered, retriever.open()) if questions else []
+    if questions:
+        write_file(questions, "".join(f"{line}\n" for line in lines))
+        notify(f"{plural(len(lines), 'section')} in {questions}: review it, then `recto questions add` it.")
     save_report(lambda home: report.keep_gaps(home, info, clustered, count))
     if html:
         write_file(html, report.gaps_page(clustered, info, count=count, when=datetime.now(UTC)))

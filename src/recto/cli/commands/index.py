@@ -29,6 +29,7 @@ from recto.cli import (
     warn,
 )
 from recto.errors import InvalidArgument, RectoError, UrlsChange
+from recto.settings import SAMPLE_COLLECTION
 
 if TYPE_CHECKING:
     from recto.api import IndexRunner
@@ -46,6 +47,7 @@ Examples:
 _SITE_SETTINGS = (".json", ".yml", ".yaml", ".toml", ".js", ".ts", ".mjs", ".cjs", ".mts", ".cts")
 _SETTLE_SECONDS = 0.3  # without a change; then the author has finished saving
 _LOG_SECONDS = 5.0
+_LOG_SHARE = 0.02  # a line every tenth of the time so far: a run of an hour prints some 40 lines
 _MAX_NOTES = 10
 
 
@@ -72,12 +74,14 @@ def index(
 ) -> Exit:
     """Index a book: the source of a site (Docusaurus, MkDocs, mdBook and others), files, or a website.
 
+    The URL of a public git repository is cloned.
+
     Only new and changed text is embedded. Pages that are gone are removed; pages that cannot be read keep
     their old version. Searches use the old index until the new one is complete. Options that are not given
     are the same as in the last run of the book.
 
-    Exits with 1 if some pages could not be read, 2 for a configuration error, 3 if a service or website
-    cannot be reached, and 4 for any other error.
+    Exits with 1 if some pages, or most files of the book, could not be read, 2 for a configuration error, 3
+    if a service or website cannot be reached, and 4 for any other error.
     """
     use_exit_codes(INDEX_EXIT_CODES)
     if sample == (location is not None):
@@ -212,13 +216,13 @@ def run_index(runner: IndexRunner, source: Source) -> IndexReport:
 
 
 def _print_notes(plan: Plan) -> None:
+    kept = [page.path for page in plan.pages if page.state == "kept"]
+    for failure in plan.failed:
+        warn(f"{'Kept the old version of' if any(map(failure.covers, kept)) else 'Left out'} {failure}")
     for note in plan.notes[:_MAX_NOTES]:
         notify(note)
     if (more := len(plan.notes) - _MAX_NOTES) > 0:
         notify(f"... and {more} more; --json has them all.")
-    kept = [page.path for page in plan.pages if page.state == "kept"]
-    for failure in plan.failed:
-        warn(f"{'Kept the old version of' if any(map(failure.covers, kept)) else 'Left out'} {failure}")
 
 
 _FileState = dict[str, tuple[int, int]]
@@ -295,6 +299,9 @@ def report_lines(report: IndexReport, seconds: float, *, verbose: bool) -> Itera
         yield f"Indexed {pages} as {chunks} into '{info.collection}' ({info.generation}) in {seconds:.1f}s"
         yield from _change_lines(plan)
         yield from _module_lines(plan)
+        if plan.is_local and info.collection != SAMPLE_COLLECTION:
+            yield "Results have no published addresses. To give them one, run the command again with"
+            yield "  --site-url https://ADDRESS-OF-THE-BOOK/"
     else:
         index = f"{pages}, {chunks} in '{info.collection}' ({info.generation})"
         yield f"Nothing has changed: {index}, checked in {seconds:.1f}s"
@@ -384,23 +391,31 @@ def index_progress() -> Iterator[ProgressCallback]:
         task = bar.add_task("Reading the book", total=None)
 
         def update(now: IndexProgress) -> None:
-            tokens = now.plan.tokens if now.plan else None  # they take the time
-            bar.update(task, description=_progress_text(now), total=tokens, completed=now.tokens)
+            bar.update(task, description=_progress_text(now), total=now.expected or None, completed=now.done)
 
         yield update
 
 
 def _progress_lines() -> ProgressCallback:
-    """Return a callback that prints a line every few seconds; a short run prints none."""
-    printed_at = monotonic()
+    """Return a callback that prints lines, less and less often; a short run prints none."""
+    began = printed_at = monotonic()
 
     def update(now: IndexProgress) -> None:
         nonlocal printed_at
-        if monotonic() >= printed_at + _LOG_SECONDS:
-            notify(_progress_text(now))
+        elapsed = monotonic() - began
+        if monotonic() >= printed_at + _LOG_SECONDS * max(1, _LOG_SHARE * elapsed):
+            notify(_progress_text(now) + _time_left(now, elapsed))
             printed_at = monotonic()
 
     return update
+
+
+def _time_left(now: IndexProgress, seconds: float) -> str:
+    """Return about how long the rest takes, if it can be estimated: embedding takes the time."""
+    if not now.expected or not now.done:
+        return ""
+    left = seconds * (now.expected - now.done) / now.done
+    return f", about {plural(round(left / 60), 'minute')} left" if left > 60 else f", about {left:.0f} s left"
 
 
 def _progress_text(now: IndexProgress) -> str:

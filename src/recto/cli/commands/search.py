@@ -119,6 +119,8 @@ def _row(ranked: RankedHit, explanation: Explanation) -> tuple[str, ...]:
     lines = [f"{one_line(chunk.heading_path or chunk.title)}{noise}", one_line(chunk.url)]
     if ranked.words:
         lines.append(f"has: {one_line(', '.join(ranked.words))}")
+    if ranked.question_words:
+        lines.append(f"its section questions have: {one_line(', '.join(ranked.question_words))}")
     scores = (hit.score, ranked.lead, hit.dense, hit.lexical)
     return (str(ranked.rank), *map(_number, scores), "\n".join(lines))
 
@@ -148,9 +150,12 @@ def _expected_lines(expected: Expected, explanation: Explanation) -> Iterator[st
     if expected.lexical:
         lines.append(f"Lexical: {_position(expected.lexical, 'score')}")
     if expected.hit and explanation.words:
-        lacking = [word for word in explanation.words if word not in expected.words]
+        found = {*expected.words, *expected.question_words}
+        lacking = [word for word in explanation.words if word not in found]
         has, lacks = (", ".join(words) or "none" for words in (expected.words, lacking))
         lines.append(f"Words of the query: has {has}; lacks {lacks}")
+    if expected.question_words:
+        lines.append(f"Its section questions have: {', '.join(expected.question_words)}")
     if expected.lost_to and expected.rank != 1:
         first = expected.lost_to[0]
         lead = first.score - (expected.hit.score if expected.hit else 0)
@@ -194,6 +199,7 @@ def _data(explanation: Explanation) -> dict[str, Any]:
             "dense": expected.dense and dict(zip(("rank", "score"), expected.dense, strict=True)),
             "lexical": expected.lexical and dict(zip(("rank", "score"), expected.lexical, strict=True)),
             "words": list(expected.words),
+            "question_words": list(expected.question_words),
             "best": expected.hit and _hit_data(expected.hit),
             "lost_to": [_hit_data(hit) for hit in expected.lost_to],
         },
@@ -207,6 +213,7 @@ def _ranked_data(ranked: RankedHit, explanation: Explanation) -> dict[str, Any]:
         **_hit_data(ranked.hit),
         "lead": ranked.lead,
         "words": list(ranked.words),
+        "question_words": list(ranked.question_words),
         "margin": margin and round(margin, 6),
         "above_noise": None if margin is None else margin >= 0,
     }

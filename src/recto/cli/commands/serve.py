@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,7 +16,7 @@ from recto.cli import Exit, confirm_endpoint, echo, echo_json, emit, notify, opt
 from recto.contracts import DEFAULT_COLLECTIONS
 from recto.errors import InvalidArgument, missing_extra
 from recto.server.keys import Key, KeyScope, add_key, key_file, read_keys, revoke_key
-from recto.settings import Settings, load_settings
+from recto.settings import Settings, check_collection_name, load_settings
 
 if TYPE_CHECKING:
     from recto.server.semantic_export import Semantic
@@ -97,11 +98,16 @@ def _report_files(settings: Settings) -> None:
 @click.option("--http", is_flag=True, help="Serve over HTTP at /mcp, not over standard input and output.")
 @options.value_option("--host", "ADDRESS", f"With --http: address to listen on. {_NEEDS_KEY}", "127.0.0.1")
 @options.value_option("--port", "INT", "With --http: port to listen on.", "8001", type=_PORT)
-@options.collection
-def mcp(http: bool, host: str | None, port: int | None, collection: str | None) -> Exit:
-    """Serve a book to agents over the Model Context Protocol."""
+@options.repeated("--collection", "collections", "NAME", "Serve this collection instead of COLLECTION_NAME.")
+def mcp(http: bool, host: str | None, port: int | None, collections: tuple[str, ...]) -> Exit:
+    """Serve books to agents over the Model Context Protocol.
+
+    With several collections, each call can choose one; the first is the default.
+    """
     if not http and (host is not None or port is not None):
         raise InvalidArgument("--host and --port need --http", hint="Add --http, or leave them out.")
+    for name in collections:
+        check_collection_name(name, "--collection")
     settings = load_settings()
     try:
         from recto.server.mcp_server import build_server, run_http, run_stdio
@@ -116,16 +122,18 @@ def mcp(http: bool, host: str | None, port: int | None, collection: str | None) 
     confirm_endpoint(settings)
     embedder = open_embedder(settings, notify)
     store = open_store(settings, notify, close_at_exit=True)
-    name = collection or default_collection(settings, store)
-    with make_retriever(settings, embedder, store, name) as retriever:
-        lazy = LazyRetriever(
+    names = tuple(dict.fromkeys(collections)) or (default_collection(settings, store),)
+
+    def lazy(name: str) -> LazyRetriever:
+        retriever = make_retriever(settings, embedder, store, name)
+        return LazyRetriever(
             retriever,
-            lambda: open_collection(
-                settings, retriever.embedder, retriever.store, name, notify, DEFAULT_COLLECTIONS
-            ),
+            lambda: open_collection(settings, embedder, store, name, notify, DEFAULT_COLLECTIONS),
             notify,
         )
-        server = build_server(lazy)
+
+    with closing(embedder), closing(store):
+        server = build_server(*map(lazy, names))
         if http:
             _report_files(settings)
             keys = api_keys(settings.variables)

@@ -258,7 +258,12 @@ def _scores(run: Run) -> list[str]:
         (name, f"{score.mean:.3f}", f"[{score.low:.3f}, {score.high:.3f}]", str(score.count))
         for name, score in run.scores().items()
     ]
-    return table(("Measure", ">Mean", "95 % interval", ">Questions"), rows) if rows else []
+    lines = table(("Measure", ">Mean", "95 % interval", ">Questions"), rows) if rows else []
+    if run.near:
+        means = ", ".join(f"{name} {score.mean:.3f}" for name, score in run.scores_without_near().items())
+        is_near = f"{len(run.near)} of {plural(len(run.answers), 'question')} are nearly a section question"
+        lines += ["", f"[WARNING] {is_near} of the book. Without them: {means or 'none are left'}"]
+    return lines
 
 
 def _deltas(comparison: Comparison) -> Iterator[str]:

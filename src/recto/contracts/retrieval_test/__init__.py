@@ -35,7 +35,7 @@ _LOG = logging.getLogger("recto.contracts.retrieval_test")
 _CLI, _EMBED, _SEARCH, _FORMAT = map(_LOG.getChild, ("cli", "embed", "search", "format"))
 _FOREIGN = "The collection has points that Recto cannot read. Make a new one with `recto index PATH`."
 _INJECTION = re.compile(
-    r"(?i)\b(?:union\s+select|drop\s+table|insert\s+into|delete\s+from|or\s+1\s*=\s*1)\b|<script\b|\$\{jndi:|\{\{.*\}\}|;\s*--"
+    r"(?i)\b(?:union\s+select|drop\s+table|insert\s+into|delete\s+from|or\s+1\s*=\s*1)\b|<script\b|\$\{jndi:|\{\{.{0,1000}?\}\}|;\s*--"
 )
 _RESPONSE_TYPES = {"schema_version": str, "query": str, "top_k": int, "result_count": int, "results": list}
 

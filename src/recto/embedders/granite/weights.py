@@ -220,7 +220,7 @@ def _read_arrays(path: Path, expected: str) -> dict[str, NDArray[Any]]:
     if not path.is_file() or sha256(path) != expected:
         raise ConfigurationError(
             f"The local embedding model is damaged: {path} does not have the expected hash",
-            hint=f"Install Recto again with: {install_command()} --force-reinstall",
+            hint=f"Install Recto again with: {install_command(again=True)}",
         )
     with np.load(path) as data:
         return dict(data)

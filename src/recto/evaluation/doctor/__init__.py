@@ -22,7 +22,7 @@ from recto.errors import CollectionMissing, ErrorKind, IndexDamaged, RectoError
 from recto.evaluation.calibration import heading_question
 from recto.evaluation.doctor import environment
 from recto.evaluation.doctor.environment import DoctorContext, Finding, error, from_error, note, ok, warning
-from recto.evaluation.integrity import Issue, IssueKind, check_integrity
+from recto.evaluation.integrity import READING, Issue, IssueKind, check_integrity
 from recto.indexing import default_collection
 from recto.indexing.indexer import IndexJob, plan_book
 from recto.indexing.planner import PageState
@@ -36,6 +36,9 @@ _HARMLESS_ELSEWHERE = frozenset(IssueKind) - {IssueKind.BAD_VECTOR, IssueKind.NO
 _BOOK_REPAIRS = {
     IssueKind.BAD_URL: "Remove control characters from the names of these files",
     IssueKind.NO_TITLE: "Give these pages a heading",
+    IssueKind.EMPTY_HEADING: "Give these sections a heading with words, or index the built site",
+    IssueKind.CODE_HEADING: "Put the code into a fence, or index the built site",
+    IssueKind.SHRUNK: "Index the built site instead, if these pages matter",
 }
 _MIN_AUROC = 0.9
 
@@ -233,6 +236,10 @@ def source(context: DoctorContext, index: Index) -> Iterator[Finding]:
     job = IndexJob(context.source, embedder, ChunkSize(settings.chunk_tokens))
     journal = settings.home / "journal"
     plan = context.plan = plan_book(job, store, index.info.collection, journal=journal)
+    if plan.failed:
+        message = f"Not read, so not in the index: {plural(len(plan.failed), 'file')}"
+        repair = f"Correct these files or leave them out, then run {context.index_command()}"
+        yield warning("unread", message, *map(str, plan.failed[:10]), repair=repair)
     # A page without text is new in every run: there is nothing of it to index.
     compared = [page for page in plan.pages if page.chunks or page.state is not PageState.NEW]
     states = Counter(page.state for page in compared)
@@ -258,6 +265,27 @@ def source(context: DoctorContext, index: Index) -> Iterator[Finding]:
         yield warning("changed", message, *places[:10], repair=context.index_command())
 
 
+def questions(_context: DoctorContext, index: Index) -> Iterator[Finding]:
+    """Show the share of sections that have section questions, and those of another text."""
+    sections: dict[tuple[str, tuple[str, ...], str], bool] = {}
+    for chunk in index.scroll():
+        sections[chunk.source, chunk.headings, chunk.anchor] = bool(chunk.questions)
+    recorded, count = index.info.fingerprint, sum(sections.values())
+    if recorded is None or not count:
+        return
+    message = f"{count} of {plural(len(sections), 'section')} ({count / len(sections):.0%}) have questions"
+    if stale := recorded.stale_questions:
+        places = [f"{page} > {heading}" for page, heading in stale[:5]]
+        yield warning(
+            "stale",
+            f"{message}, and {len(stale)} were written for another text",
+            *places,
+            repair=f"recto questions check {recorded.source}",
+        )
+    else:
+        yield ok(message)
+
+
 def includes(context: DoctorContext, index: Index) -> Iterator[Finding]:
     """Report included files whose text is missing from the index."""
     recorded = index.info.fingerprint
@@ -275,16 +303,22 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
     if not index.info.chunks:
         return
     pages = context.plan.pages if context.plan else ()
-    changed = frozenset(page.path for page in pages if page.state is PageState.CHANGED)
+    changed = frozenset(
+        page.path
+        for page in pages
+        if page.state is PageState.CHANGED or (page.state is PageState.NEW and page.chunks)
+    )
     result = check_integrity(
         index, context.embedder, context.source, changed=changed, everything=context.everything
     )
     by_recto, agreement = index.info.fingerprint is not None, result.agreement
-    yield from (_damage(context, issue, by_recto=by_recto) for issue in result.issues)
+    issues = {issue.kind: issue for issue in result.issues}
+    markup = issues.pop(IssueKind.MARKUP, None)
+    yield from (_damage(context, issue, by_recto=by_recto) for issue in issues.values())
     if not result.complete:
         message = f"{result.checked} of {plural(result.chunks, 'chunk')} were checked"
         yield note("part", message, repair=f"recto doctor --all --collection {context.collection}")
-    if not result.issues:
+    if issues.keys() <= READING:
         evidence = []
         if result.embedded:
             texts = plural(result.embedded, "text")
@@ -292,10 +326,10 @@ def content(context: DoctorContext, index: Index) -> Iterator[Finding]:
         if result.sourced:
             evidence.append(f"{plural(result.sourced, 'text')} found in the book at the indexed lines")
         yield ok(f"{plural(result.checked, 'chunk')} checked, no damage", *evidence)
-    if by_recto and result.markup:
+    if markup:
         repair = "Index the built site instead, if these parts of the pages matter"
-        yield note("markup", describe_leftovers(result.markup), repair=repair)
-    other_model = any(issue.kind is IssueKind.OTHER_MODEL for issue in result.issues)
+        yield note("markup", describe_leftovers(result.markup), *markup.places, repair=repair)
+    other_model = IssueKind.OTHER_MODEL in issues
     if not by_recto and agreement is not None and not other_model:
         message = f"Fresh vectors agree with stored ones (cosine {agreement:.3f}), so it is this model"
         yield note("same_model", message)
@@ -365,6 +399,7 @@ CHECKS: Mapping[str, CheckFunction] = {
     "editions": _with_index(editions),
     "search": _with_index(search),
     "source": _with_index(source),
+    "questions": _with_index(questions),
     "includes": _with_index(includes),
     "content": _with_index(content),
     "not checked": skipped,

@@ -17,7 +17,6 @@ from contextlib import aclosing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.responses import StreamingResponse
 from starlette.types import Send
@@ -132,14 +131,14 @@ class Answers:
         """Yield the text of the model as it arrives; raise `AnswerFailed` if it does not arrive whole."""
         import httpx
 
-        from recto._util.http import BOUNDS
+        from recto._util.http import BOUNDS, chat_address
 
         options = self._options
         deadline = asyncio.get_running_loop().time() + options.seconds
         body = {"model": options.model, "stream": True, "messages": _messages(context)}
         request = self._client.build_request(
             "POST",
-            _chat_address(options.url),
+            chat_address(options.url),
             json=body,
             timeout=httpx.Timeout(options.seconds, connect=_CONNECT_SECONDS),
             extensions={BOUNDS: (_MAX_BYTES, options.seconds)},
@@ -189,23 +188,12 @@ def import_httpx() -> Any:
 
 
 def _open_client(settings: Settings) -> Any:
-    httpx = import_httpx()
-    from recto._util.http import owner_client
+    import_httpx()
+    from recto._util.http import chat_client
 
-    url, key, seconds = settings.answer.url, settings.answer.api_key, settings.answer.seconds
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    is_local = is_local_address(url)
-    return httpx.AsyncClient(
-        **owner_client(url, headers, _MAX_BYTES, seconds, is_local=is_local, is_async=True)
-    )
-
-
-def _chat_address(url: str) -> str:
-    parts = urlsplit(url)
-    path = parts.path.rstrip("/")
-    if not path.endswith("/chat/completions"):
-        path = f"{path or '/v1'}/chat/completions"
-    return parts._replace(path=path).geturl()
+    answer = settings.answer
+    is_local = is_local_address(answer.url)
+    return chat_client(answer.url, answer.api_key, _MAX_BYTES, answer.seconds, is_local=is_local)
 
 
 def _messages(context: Context) -> list[dict[str, str]]:
@@ -260,7 +248,7 @@ class CitationFilter:
     """
 
     _TOKEN = re.compile(r"`+|\n| ?\[[ ^]{0,2}[0-9]{1,12}(?: ?[,;–-] ?[0-9]{1,12}){0,30} ?\]")
-    _UNFINISHED = re.compile(r"(?:`+| | ?\[[ ^0-9,;–-]{0,500})\Z")
+    _UNFINISHED = re.compile(r"(?:(?<!`)`++| | ?\[[ ^0-9,;–-]{0,500})\Z")
 
     def __init__(self, count: int) -> None:
         self.cited: set[int] = set()

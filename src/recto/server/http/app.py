@@ -43,8 +43,8 @@ _STATIC = "/static/"
 _OPEN_PATHS = (*_PROBES, *_PUBLIC_FILES, "/", "/docs", "/favicon.ico")
 _MONITORING = (*_PROBES, "/metrics")
 _SEARCHABLE = (
-    "/v1/search", "/v1/related", "/v1/click", "/v1/answer", "/v1/answer/feedback", "/v1/collections",
-    "/v1/modules", "/v1/pages", "/llms.txt", "/llms-full.txt", "/skill.md",
+    "/v1/search", "/v1/related", "/v1/context", "/v1/click", "/v1/answer", "/v1/answer/feedback",
+    "/v1/collections", "/v1/modules", "/v1/pages", "/llms.txt", "/llms-full.txt", "/skill.md",
 )  # fmt: skip
 """What a search key may use: what the page of a reader needs, and nothing else."""
 _METHODS = ("GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE")

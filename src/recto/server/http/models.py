@@ -11,8 +11,17 @@ from typing import Annotated, Any, cast
 from pydantic import ConfigDict, Field, create_model
 
 from recto.contracts.http import CollectionName, Count, QueryText, RequestModel, ValidationResponse
-from recto.server.schemas import Model, ResponseFields, ResponseModel, option_types, with_hit_fields
-from recto.types.request import MAX_TOP_K, Operation, SearchOptions
+from recto.search.context import MAX_NEIGHBORS
+from recto.search.query import DEFAULT_CONTEXT_TOKENS, DEFAULT_CONTEXT_TOP_K
+from recto.server.schemas import (
+    McpSection,
+    Model,
+    ResponseFields,
+    ResponseModel,
+    option_types,
+    with_hit_fields,
+)
+from recto.types.request import MAX_TOKENS, MAX_TOP_K, MIN_TOKENS, Operation, SearchOptions
 
 MAX_QUERIES = 32
 MAX_BATCH_CHARACTERS = 16_000
@@ -100,6 +109,29 @@ class RelatedBody(SearchParameters):
         str | None, Field(description="A question about the selected text; blank means none.")
     ] = None
     html: WithHtml = False
+
+
+@with_options("context")
+class ContextBody(SearchParameters):
+    """The body of `/v1/context`; without `top_k`, the best 100 chunks are considered."""
+
+    model_config = _example(query="What is ROS 2?", max_tokens=800)
+    query: QueryText
+    max_tokens: Annotated[
+        Count, Field(ge=MIN_TOKENS, le=MAX_TOKENS, description="The maximum size of all texts together.")
+    ] = DEFAULT_CONTEXT_TOKENS
+    page: Annotated[
+        str | None, Field(description="The page that the reader is on; its sections come first if relevant.")
+    ] = None
+    neighbors: Annotated[
+        Count,
+        Field(ge=0, le=MAX_NEIGHBORS, description="How many sections around each to add, if they fit."),
+    ] = 0
+
+    def options(self) -> SearchOptions:
+        """Return the search options; more chunks are considered than a search returns."""
+        more: SearchOptions = {} if "top_k" in self.model_fields_set else {"top_k": DEFAULT_CONTEXT_TOP_K}
+        return super().options() | more
 
 
 @with_options("batch")
@@ -197,6 +229,20 @@ class SearchResponseModel(ResponseFields):
     timings: TimingsModel
     query_log: bool
     answers: bool
+
+
+class ContextResponseModel(ResponseFields):
+    """The response of `/v1/context`: sections, most relevant page first; without any, `message` says why."""
+
+    query: str
+    generation: str
+    covered: bool
+    page_used: Annotated[bool | None, Field(description="Whether sections of `page` come first.")]
+    sections: list[McpSection]
+    tokens: int
+    max_tokens: int
+    left_out: Annotated[list[str], Field(description="The URLs of further results that did not fit.")]
+    timings: TimingsModel
 
 
 class SelectionModel(ResponseModel):

@@ -21,6 +21,7 @@ from recto._util.text import shortened
 from recto.contracts.http import add_contract_routes, validation
 from recto.errors import InvalidArgument, PageMissing, RectoError
 from recto.evaluation.report import read_report
+from recto.search.context import context_to_dict
 from recto.search.display import chunk_matches, pick, response_to_dict, words_to_match
 from recto.search.pages import SUFFIX, OutlinePage, full_text, llms_txt, skill_md
 from recto.search.query import DEFAULT_CONTEXT_TOP_K, check_query, make_request
@@ -49,6 +50,7 @@ Responses = dict[int | str, dict[str, Any]]
 
 _MARKDOWN = "text/markdown"
 _CHARGED_ANSWER = 9  # further requests that an answer counts as for the rate limit
+_CHARGED_TOKENS = 2_000  # of a context, which count as one more request: 32 000 take as long as 18 searches
 _CHARGED_RESULTS = 15  # results that count as one more request: 100 of them take as long as seven searches
 _CHARGED_PAGES = 10  # of llms-full.txt, which count as one request for the rate limit
 _CACHED = {"cache-control": "private, no-cache", "vary": "Authorization, X-API-Key"}
@@ -168,6 +170,25 @@ async def related(body: models.RelatedBody, service: Service) -> Response:
         lambda retriever: [retriever.related(body.selection, body.question, **options)],
         arelated,
     )
+
+
+@v1_router.post("/context", response_model=models.ContextResponseModel)
+async def context(body: models.ContextBody, service: Service) -> Response:
+    """Return the sections that answer a question, as Markdown for a language model."""
+    options = body.options()
+    current_request().charge(options["top_k"] // _CHARGED_RESULTS + body.max_tokens // _CHARGED_TOKENS)
+    found = await service.context(
+        service.name(body.collection),
+        make_request(body.query, **options),
+        body.max_tokens,
+        page=body.page,
+        neighbors=body.neighbors,
+    )
+    service.record(found.response, "search" if body.log else None)
+    shown = replace(found.response, warnings=service.redact(found.response.warnings))
+    data = response_to_dict(shown, ()) | context_to_dict(found)
+    data["message"] = " ".join(filter(None, (found.page_message, data["message"])))
+    return respond(pick(data, models.ContextResponseModel.model_fields))
 
 
 @v1_router.post("/batch", response_model=models.BatchResponseModel)

@@ -168,13 +168,25 @@ class SearchService:
             return await self._await(name, request.mode, lambda retriever: retriever.asearch(request))
         return await self.run(name, lambda retriever: retriever.search(request))
 
-    async def context(self, name: str, request: SearchRequest, max_tokens: int) -> Context:
+    async def context(
+        self,
+        name: str,
+        request: SearchRequest,
+        max_tokens: int,
+        *,
+        page: str | None = None,
+        neighbors: int = 0,
+    ) -> Context:
         """Return the sections of a collection for a question."""
         if self._awaited:
             return await self._await(
-                name, request.mode, lambda retriever: retriever.acontext(request, max_tokens)
+                name,
+                request.mode,
+                lambda retriever: retriever.acontext(request, max_tokens, page=page, neighbors=neighbors),
             )
-        return await self.run(name, lambda retriever: retriever.context(request, max_tokens))
+        return await self.run(
+            name, lambda retriever: retriever.context(request, max_tokens, page=page, neighbors=neighbors)
+        )
 
     async def find(
         self,

@@ -199,6 +199,64 @@ export interface CollectionsResponse {
   collections: Collection[];
 }
 
+/** The body of `/v1/context`; without `top_k`, the best 100 chunks are considered. */
+export interface ContextRequest {
+  /** A collection that the server serves; default: the first. */
+  collection?: string | null;
+  /** False: leave this query out of the query log, if the service keeps one. Send it while a reader is still typing, and with a query that is logged already. */
+  log?: boolean;
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  /** The maximum size of all texts together. */
+  max_tokens?: number;
+  /** The page that the reader is on; its sections come first if relevant. */
+  page?: string | null;
+  /** How many sections around each to add, if they fit. */
+  neighbors?: number;
+  /** The maximum number of results. */
+  top_k?: number;
+  /** Only this module, or any of these modules. */
+  module?: string | string[] | null;
+  /** Only pages in this language, such as de. */
+  lang?: string | null;
+  /** This version of the book, or `all`; default: the current one. */
+  version?: string | null;
+  /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
+  prefer?: string | null;
+  /** Rank by cosine similarity (dense), by BM25 (lexical), or by their weighted sum (hybrid). */
+  mode?: "hybrid" | "dense" | "lexical";
+}
+
+/** The response of `/v1/context`: sections, most relevant page first; without any, `message` says why. */
+export interface ContextResponse {
+  /** found, no_match, or filtered_out: the filters exclude every chunk. */
+  outcome: "found" | "no_match" | "filtered_out";
+  /** What to know before you use the results; may be empty. */
+  message: string;
+  collection: string;
+  mode: "hybrid" | "dense" | "lexical";
+  /** Estimated probability that the book covers the query. */
+  answerable: number | null;
+  /** covered, unclear, or not covered; null if it is unknown. A covered query can still lack an answer: read the text. */
+  coverage: "covered" | "unclear" | "not covered" | null;
+  /** Query words that the book does not have, and what was searched for. */
+  corrections: Record<string, string[]>;
+  /** A `score` below this is noise in this book; null if it was not measured. */
+  noise_floor: number | null;
+  warnings: string[];
+  query: string;
+  generation: string;
+  covered: boolean;
+  /** Whether sections of `page` come first. */
+  page_used: boolean | null;
+  sections: McpSection[];
+  tokens: number;
+  max_tokens: number;
+  /** The URLs of further results that did not fit. */
+  left_out: string[];
+  timings: Timings;
+}
+
 /** The body of every error. */
 export interface ErrorResponse {
   error: string;
@@ -260,6 +318,30 @@ export interface Hit {
   snippet: string;
   /** The section around the chunk as Markdown. Null: the request did not ask for it. */
   section_text: string | null;
+}
+
+/** A section of the book that has one or more hits; `score` is the score of its best hit. */
+export interface McpSection {
+  /** How many chunks of it match the query. */
+  hits: number;
+  /** Markdown; […] stands for chunks that did not fit. */
+  text: string;
+  tokens: number;
+  /** Chunks of the section that did not fit; read_page returns all of it. */
+  missing: number;
+  /** True: the text ends after a sentence, because it alone is over max_tokens. */
+  truncated: boolean;
+  /** Cite this: it opens the section. */
+  url: string;
+  /** The page's title. */
+  title: string;
+  /** The path from the page's title down to the section. */
+  headings: string[];
+  module: string;
+  /** Ranks the results; compare it within one response only. */
+  score: number;
+  /** False: as unrelated texts score in this book. Null: not measured. */
+  above_noise: boolean | null;
 }
 
 /** A module of the book. */

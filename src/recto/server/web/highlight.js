@@ -50,7 +50,7 @@ export function excerpt(blocks, pattern) {
   return { shown: blocks.slice(first, last), before: first > 0, after: last < blocks.length };
 }
 
-/** Highlight the matches of a pattern in an element without changing it, so that text can be selected. */
+/** Highlight the matches of a pattern in an element without changing it. */
 export function highlightWords(element, pattern) {
   const ranges = [];
   for (const node of element && pattern ? textNodes(element) : []) {

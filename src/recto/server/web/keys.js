@@ -1,6 +1,7 @@
 // Keyboard shortcuts: go to the search field, move through the results, go back one step.
 
 import { byId } from "./dom.js";
+import { focusFirst } from "./list.js";
 import { clearSelection, showRelated } from "./page.js";
 import { NO_PAGE, go, state } from "./state.js";
 
@@ -53,6 +54,11 @@ function focusQuery() {
 
 /** Move the focus from the search field into the results, and through them. */
 function moveFocus(target, step) {
+  if (target.id === "q" && step > 0 && target.value.trim() && target.value.trim() !== state().q) {
+    focusFirst(); // the shown results are not those of the typed query
+    byId("search").requestSubmit();
+    return true;
+  }
   const all = byId("list").querySelectorAll(".result, .contents a");
   const links = [...all].filter((link) => link.checkVisibility());
   const index = links.indexOf(target);

@@ -14,6 +14,7 @@ const MAX_QUOTE = 280; // characters
 const run = api.latestOnly();
 let shown = "";
 let toFocus = null; // the result to focus when the list is drawn
+let isFirstToFocus = false;
 
 const kindOf = (now) => (now.selection ? "related" : now.q ? "search" : "contents");
 
@@ -60,9 +61,11 @@ function replaceList({ kind, title, note = "", parts }) {
   const same = href && results.find((link) => link.getAttribute("href") === href);
   // Keep the focus on the same result, or move it to the first new one, or to the top of the new list.
   if (toFocus) focusResult(toFocus);
+  else if (isFirstToFocus && byId("q").value.trim() === state().q) results[0]?.focus();
   else if (focused?.id === "more") list.querySelectorAll(".entry")[count]?.querySelector(".result").focus();
   else if (same) same.focus({ preventScroll: true });
   else if (focused || kind === "related") heading.focus({ preventScroll: true });
+  isFirstToFocus = false;
 }
 
 async function load(now, signal) {
@@ -124,6 +127,11 @@ function moduleContents(module, pages, isFolded) {
   const list = h("ol", {}, ...items);
   if (!isFolded) return h("section", {}, title, list);
   return h("details", {}, h("summary", {}, title, h("span", { class: "count" }, String(pages.length))), list);
+}
+
+/** Focus the first result of the next list. */
+export function focusFirst() {
+  isFirstToFocus = true;
 }
 
 /** Focus the result that opened a page, now or as soon as the list is drawn. */

@@ -191,10 +191,24 @@ export function fuse(meta, cosines, query, words, ranked, limit, { passes, langu
   const noiseFloor = isCalibrated ? meta.noise_floor / (1 + weight) : null;
   const answerable = isCalibrated && evidence.length ? estimate(meta, words, Math.max(...evidence)) : null;
   return {
-    ranked: fused.sort(([one, its], [other, theirs]) => theirs - its || one - other).slice(0, limit),
+    ranked: arrange(meta.order, fused.sort(([one, its], [other, theirs]) => theirs - its || one - other).slice(0, most)).slice(0, limit),
     mode: "hybrid", noise_floor: noiseFloor, answerable, ...grade(answerable, meta.coverage),
     scores: (number, sum) => ({ dense: cosines[number], lexical: lexical.get(number) ?? 0, above_noise: noiseFloor === null ? null : sum >= noiseFloor }),
   };
+}
+
+/** Let link lists count less, and put further hits of a section after the first ones. */
+function arrange({ link_lists: linkLists, sections, penalty, first: size, most }, ranked) {
+  const value = ([number, score]) => score - (linkLists.includes(number) ? penalty : 0);
+  const first = [];
+  const others = [];
+  const counts = new Map();
+  for (const hit of [...ranked].sort((one, other) => value(other) - value(one))) {
+    const section = sections.findLast((start) => start <= hit[0]);
+    counts.set(section, (counts.get(section) ?? 0) + 1);
+    (first.length < size && counts.get(section) <= most ? first : others).push(hit);
+  }
+  return [...first, ...others];
 }
 
 function withoutLastTie(ranked, limit) {

@@ -2,6 +2,7 @@
 // It ranks chunks as the lexical mode does: analyzer.py, lexical.py, display.py and selection.py in search/ explain the rules.
 // If the copy has vectors, semantic.js ranks them as the hybrid mode does, as soon as its files are loaded.
 
+export const IS_STATIC = true;
 const FORMAT = 2;
 const TIMEOUT = 30_000; // milliseconds
 const SLICE = 12; // milliseconds

@@ -1,5 +1,5 @@
-// Search and "Related in this book" on the pages of a published book: the part that every page loads.
-// It listens for the shortcut, for clicks and for selected text, and loads the rest when a reader uses it.
+// The part of the widget that every page of a book loads.
+// It loads the rest when a reader uses it.
 
 const HOST = "recto-widget";
 const MIN_SELECTION = 3; // characters
@@ -159,7 +159,7 @@ function watchSelection(parts) {
   });
 }
 
-/** Return the selected text of the page; text in fields and in the widget itself does not count. */
+/** Return the selected text of the page, without fields and the widget. */
 function selectedText(host) {
   const selection = document.getSelection();
   if (!selection || selection.isCollapsed || !selection.rangeCount) return "";

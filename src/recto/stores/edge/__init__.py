@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 from recto._util.files import WriterLock, disk_error, disk_errors, make_private, read_limited, replace_text
-from recto.errors import FormatMismatch, IndexDamaged, InvalidArgument, RectoError
+from recto.errors import FormatMismatch, IndexDamaged, InvalidArgument, RectoError, StoreBusy
 from recto.plugins import Notify
 from recto.protocols import Progress
 from recto.settings import Settings, check_collection_name
@@ -349,6 +349,12 @@ class EdgeStore:
         except IndexDamaged as damage:
             # If the pointer has changed, the generation was not damaged, but pruned while it was opened.
             if directory.read_pointer() != current:
+                return self._load(collection, directory)
+            completed = False
+            if directory.unpublished.exists():  # a busy writer is about to publish
+                with suppress(StoreBusy, OSError), WriterLock(directory.lock, f"Collection '{collection}'"):
+                    completed = directory.complete()
+            if completed:
                 return self._load(collection, directory)
             message = f"The index of '{collection}' is damaged: {damage.message}"
             repair = f"Repair it with `recto index PATH --collection {collection}`."

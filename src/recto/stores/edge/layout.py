@@ -77,6 +77,11 @@ class CollectionDirectory(NamedTuple):
         """The file that names the current generation."""
         return self.path / "CURRENT"
 
+    @property
+    def unpublished(self) -> Path:
+        """The file that says that there was no pointer yet when a generation was added."""
+        return self.path / "UNPUBLISHED"
+
     def generation(self, name: str) -> Path:
         """Return the engine's directory of a generation."""
         return self.path / name
@@ -116,6 +121,18 @@ class CollectionDirectory(NamedTuple):
         if self.pointer.is_dir():
             shutil.rmtree(self.pointer)
         replace_text(self.pointer, f"{name}\n")
+        _remove(self.unpublished)
+
+    def complete(self) -> bool:
+        """Publish what a writer that was killed left in a new collection; tell whether there is anything.
+
+        The caller must hold the lock. A lost pointer is damage, which is repaired with a warning.
+        """
+        intact = next(filter(self.is_intact, self.generations()), "")
+        if not intact or self.pointer.exists() or not self.unpublished.exists():
+            return False
+        self.set_current(intact)
+        return True
 
     def generations(self) -> list[str]:
         """Return the names of the generations that have a manifest, newest first."""
@@ -164,7 +181,7 @@ class CollectionDirectory(NamedTuple):
             if seen == large.get(file, ()):
                 continue
             damaged = [*large.get(file, ()), _DAMAGED]
-            if seen == damaged or digest(directory / file) != expected:
+            if seen == damaged or (directory / file).is_dir() or digest(directory / file) != expected:
                 if file in large:  # so that the next search need not digest it again
                     self._save_verified(name, {**large, file: damaged})
                 raise IndexDamaged(f"{directory / file} does not match the manifest")
@@ -195,6 +212,8 @@ class CollectionDirectory(NamedTuple):
     def add_generation(self, draft: Path, manifest: Manifest) -> str:
         """Turn a draft into a generation that is not current yet; the caller must hold the lock."""
         name = self.next_generation()
+        if not self.pointer.exists():
+            self.unpublished.touch()
         os.rename(draft, self.generation(name))
         # The manifest comes last: a directory without one is a leftover of a killed writer.
         replace_text(self.manifest(name), manifest.to_text())

@@ -363,4 +363,4 @@ def _server_message(error: Any) -> str:
     except (ValueError, LookupError, TypeError, AttributeError):  # the body is not Qdrant's JSON
         reason = getattr(error, "content", b"") or b""
     text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
-    return " ".join(re.sub(r"<[^>]*>", " ", text).split())[:300] or "no reason given"
+    return " ".join(re.sub(r"<[^<>]*+>", " ", text).split())[:300] or "no reason given"

@@ -35,8 +35,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 """The names of each of Recto's fields in known pipelines, the most reliable first."""
 _FILE_ALIASES = ("file_path", "source_file", "doc_path", "full_path", "source", "file_name", "filename")
 _PREFIXES = ("", "metadata.", "source_metadata.")  # an alias may also be inside one of these objects
-_PATH = re.compile(r".*[/\\].*", re.DOTALL)
-_FILE_NAME = re.compile(r"[^/\\]+\.(?:mdx?|markdown|txt|pdf|html?|rst)", re.IGNORECASE)
+_PATH = re.compile(r"\A[^/\\]*+[/\\].*", re.DOTALL)
+_FILE_NAME = re.compile(r"\A[^/\\]+\.(?:mdx?|markdown|txt|pdf|html?|rst)", re.IGNORECASE)
 _SOURCES = {"page_url": (_PATH,), "page_title": (_FILE_NAME,), "file": (_PATH, _FILE_NAME)}
 """What a value of `source` must look like to be used: it may also be a constant such as "website"."""
 _RECTO_TYPES: Mapping[str, type] = {

@@ -262,7 +262,7 @@ class SqliteStore:
 def _chunk(data: dict[str, Any]) -> Chunk:
     """Return a chunk from JSON, which has lists where a chunk has tuples."""
     data = dict(data)
-    for name in ("module_keys", "headings", "anchors", "locales"):
+    for name in ("module_keys", "headings", "anchors", "locales", "questions"):
         data[name] = tuple(data[name])
     return Chunk(**data)
 

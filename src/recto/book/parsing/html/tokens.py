@@ -256,7 +256,7 @@ _DROPPED_PREFIXES = (
 )
 _KEPT_ASIDE = re.compile(r"admonition|aside|callout|alert|custom-block|note|tip|warning", re.IGNORECASE)
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-_SITE_NAME = re.compile(r"\s+[|\u2013\u2014\u00b7\u00bb\u2022-]\s+")
+_SITE_NAME = re.compile(r"(?<!\s)\s++[|\u2013\u2014\u00b7\u00bb\u2022-]\s++")
 
 
 def main_content(tree: LexborHTMLParser) -> LexborNode | None:

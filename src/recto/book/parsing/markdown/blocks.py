@@ -20,7 +20,7 @@ _INDENTED = re.compile(r"(?:!!!|\?\?\?\+?|===[!+]?)[ \t]+(?=[\"'\w])")
 _STEP = 4
 _MATH = {"$$": "$$", "\\[": "\\]"}
 _ESM = re.compile(
-    r"import\s+(?:[\w*{].*\sfrom\s+)?['\"]|import\s+(?:[\w*]+\s*,?\s*)?\{"
+    r"import\s++(?:[\w*{].*\sfrom\s++)?['\"]|import\s++(?:[\w*]++\s*+,?\s*+)?\{"
     r"|export\s+(?:default|const|let|var|function|async|class|type|interface|enum|\{|\*)"
 )
 _CODE_MARK = re.compile(r"\\.|['\"`{}\[\]()]|//|/\*|\*/")

@@ -15,17 +15,20 @@ _SKIPPED = re.compile(
     r"dateFormat\b|axisFormat\b|tickInterval\b|excludes\b|todayMarker\b|hide\b|cssClass\b|\}$|\{$|\[\*\]\s*-->\s*\[\*\]$)"
 )
 _EDGE_TEXT = re.compile(
-    r"\|\"?([^|\"]+)\"?\||(?:--|==|-\.)\s*\"?([^-=.>|\"\s][^=>|\"]*?)\"?\s*(?:-->|---|==>|===|\.->|\.-)"
+    r"\|\"?([^|\"]+)\"?\||(?:--|==|-\.)\s*\"?([^-=.>|\"\s][^=>|\"]{0,500}?)\"?\s{0,20}(?:-->|---|==>|===|\.->|\.-)"
 )
 _ARROW = re.compile(r"[<ox]?(?:--+|==+|-\.+-?)[>ox]?|~~~|&")
 _NODE = re.compile(
-    r"([\w.-]*\w)?\s?(?:@\{[^}]*?label:\s*\"([^\"]*)\"[^}]*\}|\({1,3}\[?\"?([^\"()\[\]]+)\"?\]?\){1,3}|"
+    r"((?<![\w.-])[\w.-]*\w)?\s?(?:@\{[^{}]{0,200}?label:\s{0,20}+\"([^\"]{0,500}+)\"[^{}]{0,200}+\}|\({1,3}\[?\"?([^\"()\[\]]+)\"?\]?\){1,3}|"
     r"\[{1,2}[(/\\]?\"([^\"]*)\"[)/\\]?\]{1,2}|"
-    r"\[{1,2}[(/\\]?([^\[\]\"]+?)[)/\\]?\]{1,2}|\{{1,2}\"?([^{}\"]+)\"?\}{1,2}|(?<=\w)>\"?([^\[\]\"]+)\"?\])(?::::\w+)?"
+    r"\[{1,2}[(/\\]?([^\[\]\"]+?)[)/\\]?\]{1,2}|\{{1,2}\"?([^{}\"]+)\"?\}{1,2}|(?<=\w)>\"?([^\[\]\"]{1,500}+)\"?\])(?::::\w+)?"
 )  # bounded repeats, so that a line of brackets does not backtrack for ever
 _NODE_NAME = re.compile(r"[A-Za-z_][\w.-]*")
-_SEQUENCE = re.compile(r"(\w[\w .]*?)\s*(?:<<)?(?:--?>>?|--?x|--?\))[+-]?\s*(\w[\w .]*?)\s*:\s*(.*)")
-_PARTICIPANT = re.compile(r"(?:create\s+)?(?:participant|actor)\s+(\w[\w .]*?)(?:\s+as\s+(.+))?")
+_PARTY = r"\w(?:[ ]*+[\w.]++)*+"
+_SEQUENCE = re.compile(rf"({_PARTY})\s*+(?:<<)?(?:--?>>?|--?x|--?\))[+-]?\s*+({_PARTY})\s*+:\s*+(.*+)")
+_PARTICIPANT = re.compile(
+    r"(?:create\s++)?(?:participant|actor)\s++(\w[\w.]*+(?:[ ]++[\w.]++)*?)(?:\s++as\s++((?s:.++)))?"
+)
 _KEYWORD = re.compile(
     r"(?:title|accTitle:?|accDescr:?|section|loop|alt|else|opt|par|and|critical|option|break|rect|box|state|subgraph|namespace|note|Note|x-axis|"
     r"y-axis|quadrant-\d|class)\s+(?:(?:over|left of|right of)\s+[\w, ]+:?\s*)?(.*)"
@@ -119,7 +122,7 @@ def _outline(text: str) -> str:
     """Return the text of a line of a mind map or a timeline."""
     if shaped := _NODE.fullmatch(text):
         return next(filter(None, shaped.groups()[1:]), text)
-    return re.sub(r"^(?:title|section)\s+|::icon\(.*\)", "", text)
+    return re.sub(r"^(?:title|section)\s+|::icon\([^\n]{0,500}\)", "", text)
 
 
 def _task(text: str) -> str:

@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 
 LONGEST_HEADING = 500  # characters; anything longer is treated as text
 _MARKUP = re.compile(r"[\\`*_\[\]<>&{}$!~:\n]")
-_MATH = re.compile(r"(\$+)(?!\$)[^$]+(?<!\$)\1(?!\$)")
-_FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
-_COMMENT = re.compile(r"\{(/\*.*?\*/)\}", re.DOTALL)
-_ATTRIBUTE = r"\s+(?:[\w:.-]+(?:=(?:\"[^\"]*\"|'[^']*'|\{(?:[^{}]|\{[^{}]*\})*\}))?|\{\.\.\.[^{}]*\})"
-_TAG = re.compile(rf"</?(?:[A-Za-z][\w.:-]*(?:{_ATTRIBUTE})*\s*/?)?>")
+_MATH = re.compile(r"(\${1,9}+)(?!\$)[^$]{1,500}+\1(?!\$)")
+_FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,500}+\]")
+_COMMENT = re.compile(r"\{(/\*.{0,500}?\*/)\}", re.DOTALL)
+_ATTRIBUTE = (
+    r"\s++(?:[\w:.-]++(?:=(?:\"[^\"]*+\"|'[^']*+'|\{(?:[^{}]++|\{[^{}]*+\})*+\}))?|\{\.\.\.[^{}]*+\})"
+)
+_TAG = re.compile(rf"</?(?:[A-Za-z][\w.:-]*+(?:{_ATTRIBUTE})*+\s*+/?)?>")
 _DIRECTIVE = re.compile(r"(?<!:):[A-Za-z](?:[\w-]*[A-Za-z0-9])?(?![\w:-])(?:\[[^\[\]]*\])?(?:\{[^{}]*\})?")
 _EXPLICIT = re.compile(
-    r"\{ ?#([^\s{}]+) ?\}|\{/\*\s*#([^\s{}*]+)[^{}]*\*/\}|<!--\s*#([^\s<>]+?)(?:\s[^<>]*)?-->"
+    r"\{ ?#([^\s{}]{1,500}+) ?\}|\{/\*\s{0,500}+#([^\s{}*]{1,500}+)[^{}]{0,500}\*/\}|"
+    r"<!--\s{0,500}+#([^\s<>]{1,500}?)(?:\s[^<>]{0,500})?-->"
 )
 SHORTCODE = re.compile(r"<!--\s*md:(?:setting|option)\s+(?:[^\s<>]*[.:*])?([^\s<>.:*]+)\s*-->")
 """A comment that a hook of Material for MkDocs replaces by the name of a setting or an option."""
-_ATTRIBUTES = re.compile(r"\{:?[ ]*([^}\n ][^}\n]*)[ ]*\}")
+_ATTRIBUTES = re.compile(r"\{:?[ ]{0,500}+([^}\n ][^}\n]{0,500}+)\}")
 _ATTRIBUTE_ID = re.compile(r"(?:^|\s)(?:#|id=[\"']?)([^\s\"'}]+)")
 _NUMBERED = re.compile(r"(.*)_([0-9]+)", re.DOTALL)
 # Letters in circles and squares count as letters.
@@ -111,7 +114,9 @@ def slugger(style: AnchorStyle, explicit: Iterable[str] = ()) -> Slug:
     """Return the slugger of a page; `explicit` are the ids that its headings state."""
     if style == "python-markdown":
         return _python_markdown_slugger(explicit)
-    return _docutils_slugger(explicit) if style == "docutils" else _numbering_slugger(_BASES[style])
+    if style.startswith("docutils"):
+        return _docutils_slugger(explicit, style == "docutils-smartquotes")
+    return _numbering_slugger(_BASES[style])
 
 
 def _numbering_slugger(base_of: Slug) -> Slug:
@@ -145,23 +150,32 @@ def _pandoc(heading: str) -> str:
     return kept[next((index for index, mark in enumerate(kept) if mark.isalpha()), len(kept)) :] or "section"
 
 
+def _blackfriday(heading: str) -> str:
+    kept = "".join(mark if unicodedata.category(mark)[0] in "LN" else " " for mark in heading.lower())
+    return "-".join(kept.split()) or "heading"
+
+
 _SPECIAL = re.compile(r"[\s~`!@#$%^&*()\-_+=\[\]{}|\\;:\"'“”‘’<>,.?/]+")
 _BASES: dict[str, Slug] = {
     "github": _github,
     "astro": lambda heading: _github(heading).removesuffix("-"),
     "vitepress": _vitepress,
     "pandoc": _pandoc,
+    "blackfriday": _blackfriday,
 }
 
 
-def _docutils_slugger(explicit: Iterable[str]) -> Slug:
-    """Make anchors as docutils does, for Sphinx; a duplicate or an empty one becomes `id1`, `id2`."""
+def _docutils_slugger(explicit: Iterable[str], smart_quotes: bool) -> Slug:
+    """Make anchors as docutils does, for Sphinx; a duplicate or an empty one becomes `id1`, `id2`.
+
+    Typographic quotes, which MyST makes before it makes the anchors, leave no hyphen.
+    """
     seen = set(explicit)
     number = 0
 
     def slug(heading: str) -> str:
         nonlocal number
-        anchor = docutils_id(heading)
+        anchor = docutils_id(re.sub("['\"]", "", heading) if smart_quotes else heading)
         while not anchor or anchor in seen:
             number += 1
             anchor = f"id{number}"

@@ -13,7 +13,7 @@ _BUDGET = 1_000_000  # characters that may be searched for tag ends that do not 
 _QUOTES = re.compile(r"[\"'`{}>]")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*(?<!:))?(?=[\s/>{])")
 _SEEN = re.compile(r"\b(?:label|title|alt|summary|caption|header)=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
-_STRING = re.compile(r"(?:(?<![\w-])([\w-]+)\s*[=:]\s*\{?\s*)?(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)")
+_STRING = re.compile(r"(?:(?<![\w-])([\w-]++)\s*+[=:]\s*+(?:\{\s*+)?)?(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)")
 _TECHNICAL = re.compile(r"\w*[cC]lass\w*|code|d|href|id|key|path|src|style|to|url")
 _WORD = re.compile(r"[^\W\d_]{2}")
 _INLINE_TAG = re.compile(r"</?[a-z][^<>\n]*>")

@@ -25,7 +25,9 @@ _LONGEST = 200_000  # characters; a longer paragraph is generated, and too slow 
 _DATA = re.compile(r"\s*export\s+const\s+\w+\s*=\s*[\[{]")
 _HAS_MARKUP = re.compile(r"[&{]|<!--|8<-")
 _CODE = re.compile(r"`+")
-_INCLUDE = re.compile(r"[ \t>]*(?:\{!.*!(?:lines=[0-9 -]+)?\}|\{\*[ \t]*[^\s*{}]+\.\w.*\*\}|-+8<-+.*)[ \t]*")
+_INCLUDE = re.compile(
+    r"[ \t>]*+(?:\{!.*!(?:lines=[0-9 -]++)?\}|\{\*[ \t]*+(?>[^\s*{}]+\.\w).*\*\}|-++8<-++.*+)[ \t]*+"
+)
 _ESCAPED_SNIPPET = re.compile(r"^([ \t>]*);(?=;*-+8<-)", re.MULTILINE)
 _SNIPPET_MARK = re.compile(r"[ \t>]*-+8<-+[ \t]*")
 _TEMPLATE = re.compile(r"\{\{[<%][^{}]*[%>]\}\}|\{%[^{}]*%\}")
@@ -35,7 +37,7 @@ _ATTRIBUTES = re.compile(
     r"(?:[ \t]+[#.\w][^{}]*)?)\}[ \t]*"
 )
 _ATTRIBUTE_ID = re.compile(r"(?:^|\s)#([\w:.-]+)")
-_ANCHOR = re.compile(r"\[\]\([^)]*\)\{:?[ \t]*#([\w:.-]+)[^{}]*\}")
+_ANCHOR = re.compile(r"\[\]\([^)]{0,1000}+\)\{:?[ \t]*+#([\w:.-]++)[^{}]*+\}")
 _NO_ALT = re.compile(r"(?:!\[\s*\]\([^()\n]*\)(?:\{[^{}]*\})?\s*)+")
 _PREFIX = re.compile(r"[ \t>]*")
 

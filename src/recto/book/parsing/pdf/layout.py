@@ -22,7 +22,7 @@ _MOST_CROSSING = 0.2  # the share of rows that may cross it: headings, figures
 _FEWEST_ROWS = 5  # of a column
 _NARROWEST = 0.25  # of a column's rows; the cells of a table are narrower
 # A space can match in one way only: with two, a row of dots takes exponential time.
-_LEADER = re.compile(r"(?:\s*[.·…]){4,}\s*[\divxlc]*$")
+_LEADER = re.compile(r"(?<![\s.·…])(?:\s*+[.·…]){4,}+\s*+[\divxlc]*+$")
 _END_NUMBERS = re.compile(r"^\W*(\d{1,5})\b|\b(\d{1,5})\W*$")
 _PAGE_NUMBER = re.compile(r"\W*(?:\d{1,5}|[ivxlcdm]{1,8}|page \d+(?: of \d+)?)\W*", re.IGNORECASE)
 _BULLET = re.compile(r"(?:[•‣◦▪●○■–*]|\(?(?:\d{1,2}|[a-z])[.)])\s+(?=\S)")
@@ -34,6 +34,7 @@ _NEXT_LINE = 1.45  # usual distances of lines; a larger one is a space between p
 _NEXT_CODE_LINE = 2.6  # usual distances of lines; a block of code may have a blank line
 _INDENT = 0.8  # sizes; the first line of a paragraph is indented by more
 _SHORT_LINE = 8  # sizes that the last line of a paragraph is shorter than the longest one
+_MOST_FOOTNOTES = 6  # blocks at the end of a page that a paragraph may skip
 _COLUMN_GAP = 1.5  # sizes between the starts of two columns of a table
 UNKNOWN = -1.0
 """The pitch of a row whose words are too short to tell."""
@@ -193,6 +194,8 @@ def paragraphs(rows: Iterable[Row], headings: dict[int, tuple[int, str]], hyphen
             continue
         last = runs[-1] if runs else None
         kind = "code" if row.pitch > 0 else "list" if _BULLET.match(row.text) else "paragraph"
+        if last and row.page > last.rows[-1].page:
+            last = _above_footnotes(runs, row)
         if last and last.kind != "heading" and last.rows and _continues(last, row, kind, pitch):
             last.rows.append(row)
         else:
@@ -201,6 +204,14 @@ def paragraphs(rows: Iterable[Row], headings: dict[int, tuple[int, str]], hyphen
         if run.kind != "heading":
             _set_text(run, hyphens)
     return [run for run in runs if run.text.strip()]
+
+
+def _above_footnotes(runs: Sequence[TextRun], row: Row) -> TextRun:
+    """Return the last block of the page before, above its footnotes, which are smaller than the next row."""
+    for run in reversed(runs[-_MOST_FOOTNOTES:]):
+        if run.kind == "heading" or run.rows[-1].size >= row.size * (1 - _SAME_SIZE):
+            return run
+    return runs[-1]
 
 
 def _pitch(rows: Sequence[Row]) -> float:
@@ -227,11 +238,12 @@ def _continues(run: TextRun, row: Row, kind: str, pitch: float) -> bool:
     if len(above.cells) > 1 and len(row.cells) > 1:
         return near
     starts_low = row.text[:1].islower()
+    is_short = above.right < max(other.right for other in run.rows) - _SHORT_LINE * above.size
     if not near:  # the next column or page
-        return starts_low and not above.text.endswith(_ENDS_SENTENCE) and run.kind == "paragraph"
+        goes_on = starts_low or (len(run.rows) > 1 and not is_short)
+        return goes_on and not above.text.endswith(_ENDS_SENTENCE) and run.kind == "paragraph"
     indent = row.left - min(other.left for other in run.rows)
     is_indented = run.kind == "paragraph" and indent > _INDENT * row.size and len(run.rows) > 1
-    is_short = above.right < max(other.right for other in run.rows) - _SHORT_LINE * above.size
     return not is_indented and not (is_short and above.text.endswith(_ENDS_SENTENCE) and not starts_low)
 
 
@@ -299,7 +311,7 @@ class Hyphens:
         for line in lines:
             following = _WORD.match(line)
             if whole[-1:] in "-‐" and whole[-2:-1].isalpha() and following and line[:1].islower():
-                first = re.search(r"[^\W\d_]+$", whole[:-1])
+                first = re.search(r"(?<![^\W\d_])[^\W\d_]++$", whole[-100:-1])
                 before = first[0].lower() if first else ""
                 after = following[0].lower()
                 divided = self._words[before + after] >= self._words[f"{before}-{after}"]

@@ -234,6 +234,10 @@ class DocusaurusSite(Generator):
         locales = []
         for name in chosen_names(self._options.locale, "locale", names, first):
             locale_config = get(config.root, "i18n", "localeConfigs", name)
+            if isinstance(locale_config, Unknown):
+                instead = "the site's own language and address are used"
+                config.note_unread("i18n", locale_config, instead)
+                locale_config = None
             url, base = self._address(locale_config, "" if name == first else name)
             path = get(locale_config, "path")
             translated = files / (path if isinstance(path, str) else name)

@@ -65,7 +65,7 @@ class DocusaurusConfig:
         """Return how to read pages: `mdx`, `md` or `detect`."""
         stated = get(self.root, "markdown", "format")
         if isinstance(stated, Unknown):
-            self._note_unread("markdown.format", stated, "pages are read as MDX")
+            self.note_unread("markdown.format", stated, "pages are read as MDX")
         return stated if isinstance(stated, str) else "mdx"
 
     def title(self) -> str:
@@ -125,7 +125,8 @@ class DocusaurusConfig:
             return ConfigurationError(message, hint=f"Set it with {flag}, or in recto.toml.")
         return UnreadableSite(message)
 
-    def _note_unread(self, key: str, value: Unknown, instead: str) -> None:
+    def note_unread(self, key: str, value: Unknown, instead: str) -> None:
+        """Add a note on a value that cannot be read, and what is used instead."""
         self.notes.append(f"{key} {_UNREAD} ({value.source}); {instead}.")
 
     def _preset_options(self) -> Iterator[dict[str, Any]]:
@@ -176,7 +177,7 @@ class DocusaurusConfig:
             route = ""  # the flag replaces it
         numbers = get(options, "numberPrefixParser")
         if isinstance(numbers, Unknown):
-            self._note_unread("numberPrefixParser", numbers, "the usual one is used")
+            self.note_unread("numberPrefixParser", numbers, "the usual one is used")
         return Docs(
             id=self.text(get(options, "id"), "docs.id") or DEFAULT_ID,
             path=(self.text(get(options, "path"), "docs.path") or "docs").strip("/").removeprefix("./"),

@@ -1,6 +1,7 @@
 """Evaluate the object that a JavaScript or TypeScript configuration file exports, without running it.
 
-It reads literals, names declared in the same file, JSON files beside it, and expressions that only use those.
+It reads literals, names declared in the same file or in files beside it that it imports, JSON files, and
+expressions that only use those.
 It assumes that no environment variable is set. Everything else becomes `Unknown`, with its source.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from time import thread_time
@@ -17,13 +19,17 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser, Query
 
 Load = Callable[[str], str]
-"""Returns the text of a JSON file by the path that a configuration imports; raises LookupError otherwise."""
+"""Returns the text of a file by the path that a configuration imports; raises LookupError otherwise."""
+
+_Exports = dict[str, dict[str, Any]]
+"""What each imported file exports by name, "" for its default; nothing while it is evaluated."""
 
 _MAX_SECONDS = 1.0  # of CPU time to parse a file; a valid one of the maximum size takes half of it
 _PIECE = 1024  # bytes
 _MAX_NODES_WITH_ERRORS = 10_000
 _MAX_DEPTH = 100
 _MAX_VALUES = 100_000
+_MAX_FILES = 8  # that are imported; each may take the time to parse a file
 _MAX_TEXT = 100_000  # characters of a string; no option is longer
 _MAX_SOURCE = 500  # bytes of an expression that are quoted
 _SHOWN = 120
@@ -46,6 +52,10 @@ class Unknown:
 
 
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None, "undefined": None}
+_ENDS = ("", ".js", ".ts", ".mjs", ".cjs", "/index.js", "/index.ts")
+"""What an import may leave out of the name of a file."""
+_ALL = "*"
+"""The key of an import of everything that a file exports."""
 _SPREAD = "..."
 """The key of a spread (`...x`) that could not be evaluated and may add any other key."""
 
@@ -108,16 +118,11 @@ def read_exported(text: str, load: Load = _no_files, variable: Any = None, *, ca
     Values are strings, floats, booleans, None, lists, dictionaries and `Unknown`. An exported function counts
     as what it returns.
     """
-    from tree_sitter import QueryCursor
-
-    assigned = _grammar()[1]
     root = _parse(text.removeprefix("\ufeff").encode("utf-8", "replace"))
     if root is None:
         return _unknown(text)
-    evaluator = _Evaluator(load, variable, calls=calls)
+    evaluator = _Evaluator(load, {}, variable, calls=calls)
     exported = evaluator.declare(root)
-    for target in QueryCursor(assigned).captures(root).get("target", ()):
-        evaluator.note_change(target)
     if exported is None:
         return _unknown(text) if root.has_error else None
     try:
@@ -163,8 +168,8 @@ class _TooManyValuesError(Exception):
 class _Evaluator:
     """The names that a file declares, and the values of its expressions; each name is evaluated once."""
 
-    def __init__(self, load: Load, variable: Any, *, calls: bool) -> None:
-        self._load = load
+    def __init__(self, load: Load, files: _Exports, variable: Any, folder: str = "", *, calls: bool) -> None:
+        self._load, self._files, self._folder = load, files, folder
         self._variable = variable
         self._calls = calls
         self._names: dict[str, Node] = {}
@@ -177,6 +182,11 @@ class _Evaluator:
 
     def declare(self, block: Node) -> Node | None:
         """Add the names that a block declares; return what it exports or returns, if it does."""
+        from tree_sitter import QueryCursor
+
+        if block.parent is None:
+            for target in QueryCursor(_grammar()[1]).captures(block).get("target", ()):
+                self._note_change(target)
         result: Node | None = None
         for node in block.named_children:
             if node.type == "export_statement":
@@ -213,9 +223,10 @@ class _Evaluator:
                         alias = _source(_field(item, "alias")) or key
                         self._imports[alias] = (path, "" if key == "default" else key)
                 elif child.type in ("identifier", "namespace_import"):
-                    self._imports[_source(child).removeprefix("*").split()[-1]] = (path, "")
+                    key = _ALL if child.type == "namespace_import" else ""
+                    self._imports[_source(child).removeprefix("*").split()[-1]] = (path, key)
 
-    def note_change(self, target: Node | None) -> None:
+    def _note_change(self, target: Node | None) -> None:
         """Record that a name, or one of its members, is assigned to."""
         member = None
         while target and target.type in ("member_expression", "subscript_expression"):
@@ -287,9 +298,7 @@ class _Evaluator:
         if name in self._changed:
             return Unknown(name)
         if name in self._imports:
-            path, key = self._imports[name]
-            imported = self._json(path, name) if path.endswith(".json") else Unknown(name)
-            return get(imported, key) if key else imported
+            return self._imported(*self._imports[name], name)
         if name not in self._names:
             return Unknown(name)
         value = self._value(self._names[name])
@@ -298,11 +307,29 @@ class _Evaluator:
             return {**value, **changed}
         return value
 
-    def _json(self, path: str, source: str) -> Any:
-        try:
-            return read_json(self._load(path)) if path.startswith(".") else _unknown(source)
-        except LookupError:
-            return _unknown(source)
+    def _imported(self, path: str, key: str, source: str) -> Any:
+        """Return what a file exports under a name, or its default; unknown if the file cannot be read."""
+        for name in (f"{self._folder}{path}{end}" for end in _ENDS) if path.startswith(".") else ():
+            with suppress(LookupError):
+                text = self._load(name)
+                exports = {"": read_json(text)} if name.endswith(".json") else self._exports(name, text)
+                if key == _ALL and not name.endswith(".json"):
+                    return exports
+                default = exports.get("", _unknown(source))
+                return exports[key] if key in exports else get(default, *filter(None, [key.strip(_ALL)]))
+        return _unknown(source)
+
+    def _exports(self, path: str, text: str) -> dict[str, Any]:
+        """Return what a script exports."""
+        if path not in self._files and len(self._files) < _MAX_FILES:
+            exports = self._files[path] = {}
+            if root := _parse(text.encode("utf-8", "replace")):
+                folder = path[: path.rfind("/") + 1]
+                inner = _Evaluator(self._load, self._files, self._variable, folder, calls=self._calls)
+                exported = inner.declare(root)
+                exports.update({name: inner._declared(name) for name in inner._names})
+                exports[""] = inner.exported(exported) if exported else _unknown(path)
+        return self._files.get(path, {})
 
     def _eval_template_string(self, node: Node) -> Any:
         text, position = "", node.start_byte + 1
@@ -414,7 +441,7 @@ class _Evaluator:
             words = [value for value in values if isinstance(value, str)]
             if words and len(words) == len(values):
                 if callee == "require":
-                    return self._json(words[0], _source(node))
+                    return self._imported(words[0], "", _source(node))
                 return words[0] if callee == "require.resolve" else "/".join(words)
         if self._calls and arguments and isinstance(first := self._value(_first(arguments)), dict):
             return first

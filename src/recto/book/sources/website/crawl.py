@@ -16,6 +16,7 @@ from recto._util.text import ROOT_MODULE, module_keys, plural
 from recto.book.parsing.html.tokens import Head, read_head, split_site_name
 from recto.book.sources.options import ROOT_TITLE, humanised
 from recto.book.sources.website import CrawlOptions, Resolve, Scope, normal
+from recto.book.sources.website.addresses import resolve_host
 from recto.book.sources.website.discovery import Robots, read_robots, sitemap_pages
 from recto.book.sources.website.fetch import (
     HTML,
@@ -28,7 +29,6 @@ from recto.book.sources.website.fetch import (
     WrongContentType,
     decode,
 )
-from recto.book.sources.website.network import resolve_host
 from recto.errors import InvalidArgument, Unreachable
 from recto.plugins import Notify
 from recto.protocols import Progress

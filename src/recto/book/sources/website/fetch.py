@@ -23,7 +23,8 @@ import httpcore
 from recto._util.files import make_private, replace_text
 from recto._util.retry import retry, retry_after
 from recto.book.sources.website import CrawlOptions, Resolve, normal
-from recto.book.sources.website.network import AddressRefused, GuardedBackend, is_public
+from recto.book.sources.website.addresses import is_public
+from recto.book.sources.website.network import AddressRefused, GuardedBackend
 from recto.errors import StorageError
 
 HTML = frozenset({"text/html", "application/xhtml+xml"})
@@ -227,7 +228,7 @@ def unpacked(data: bytes, limit: int, window: int = _GZIP) -> bytes:
 
 
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_META_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*=\s*[\"']?\s*([\w.:-]{1,40})", re.IGNORECASE)
+_META_CHARSET = re.compile(rb"<meta[^>]{0,500}?charset\s*+=\s*+(?:[\"']\s*+)?([\w.:-]{1,40})", re.IGNORECASE)
 _META_WITHIN = 4096  # bytes; the standard asks for 1024
 _WEB_CHARSETS = re.compile(
     r"utf-8|utf-16(?:-[lb]e)?|iso8859-\d+|cp125\d|cp874|cp932|cp949|koi8-[ru]|"

@@ -13,6 +13,7 @@ button, summary, a { font: inherit; color: inherit; cursor: pointer; text-decora
 .main, summary { min-height: 32px; box-sizing: border-box; padding: 5px 12px; background: var(--recto-background, light-dark(#ffffff, #1e1f22)); border: 1px solid var(--recto-border, light-dark(#d5d9e0, #44464d)); }
 .main { border-radius: 8px 0 0 8px; }
 summary { list-style: none; border-radius: 0 8px 8px 0; margin-inline-start: -1px; padding-inline: 10px; }
+summary.alone { border-radius: 8px; margin: 0; }
 summary::-webkit-details-marker { display: none; }
 ul { position: absolute; z-index: 800; inset: 36px auto auto 0; min-width: 220px; margin: 0; padding: 4px; list-style: none; background: var(--recto-background, light-dark(#ffffff, #1e1f22)); border: 1px solid var(--recto-border, light-dark(#d5d9e0, #44464d)); border-radius: 10px; box-shadow: 0 8px 24px rgb(0 0 0 / .2); }
 li > * { display: block; box-sizing: border-box; width: 100%; padding: 8px 12px; border: 0; border-radius: 6px; background: none; text-align: start; }
@@ -21,15 +22,17 @@ li > :hover, .main:hover, summary:hover { background: var(--recto-surface, light
 @media print { :host { display: none; } }
 `;
 
-/** Put the actions below the title, or at the top, and again when a site replaces its content. */
+/** Put the actions below the title, again when a site replaces its content. */
 export async function addActions(options, followTheme) {
   const t = translator(options.strings, await textsFor(document.documentElement.lang));
+  const { IS_STATIC } = await import("../client.js");
+  const hasMarkdown = options.markdown || !IS_STATIC; // a static export has no pages
   const host = document.createElement("recto-page-actions");
   const root = host.attachShadow({ mode: "open" });
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(CSS);
   root.adoptedStyleSheets = [sheet];
-  root.append(makeActions(options, t));
+  root.append(makeActions(options, t, hasMarkdown));
   const place = () => {
     if (host.isConnected) return;
     const slot = document.querySelector("[data-recto-page-actions]");
@@ -45,14 +48,16 @@ export async function addActions(options, followTheme) {
   for (const element of [document.documentElement, document.body]) themes.observe(element, { attributes: true });
 }
 
-function makeActions(options, t) {
+function makeActions(options, t, hasMarkdown) {
   const copy = h("button", { type: "button", class: "main" }, t("copyPage"));
   copy.addEventListener("click", () => copyText(copy, t, () => readMarkdown(options)));
-  const menu = h("details", {}, h("summary", { "aria-label": t("pageActions") }, "▾"));
+  const label = hasMarkdown ? "▾" : `${t("pageActions")} ▾`;
+  const menu = h("details", {}, h("summary", { "aria-label": t("pageActions"), class: hasMarkdown ? "" : "alone" }, label));
   const entries = [
-    action(t("viewMarkdown"), () => view(options)),
+    ...(hasMarkdown ? [action(t("viewMarkdown"), () => view(options))] : []),
     ...Object.entries(options.assistants ?? ASSISTANTS).map(([name, address]) => action(t("openIn", { name }), () => {
-      const prompt = t("assistantPrompt", { url: options.key && !options.markdown ? pageUrl(options) : markdownUrl(options) });
+      const isReadable = hasMarkdown && (!options.key || options.markdown);
+      const prompt = t("assistantPrompt", { url: isReadable ? markdownUrl(options) : pageUrl(options) });
       open(address.replace("{prompt}", encodeURIComponent(prompt)));
     })),
     ...(options.mcp ? editorEntries(options, t) : []),
@@ -69,7 +74,7 @@ function makeActions(options, t) {
   document.addEventListener("click", (event) => {
     if (!event.composedPath().includes(menu)) menu.open = false;
   });
-  return h("div", {}, copy, menu);
+  return h("div", {}, ...(hasMarkdown ? [copy] : []), menu);
 }
 
 function action(label, act) {

@@ -114,7 +114,7 @@ export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
       return h("li", { value: section.number }, linkTo(section, {}, ...breadcrumb(steps)));
     })));
 
-  /** Say who wrote the answer; if the service keeps a query log, ask whether it helped. */
+  /** Say who wrote the answer, and ask whether it helped if queries are logged. */
   const note = ({ query, query_log: isLogged }) => {
     const line = h("p", { class: "note" }, t("answerNote"));
     const thumbs = isLogged ? [["👍", "helpful"], ["👎", "notHelpful"]] : [];

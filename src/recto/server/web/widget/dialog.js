@@ -97,7 +97,7 @@ export function makeDialog({ t, client, rewrite, prefer }, openRelated) {
     select(options[(index + options.length) % options.length]);
   };
 
-  /** Show what a reader can do before typing: search for the selected text, or repeat a search. */
+  /** Show what a reader can do before typing. */
   const showStart = () => {
     const options = [];
     if (selection) {
@@ -297,7 +297,7 @@ function isOutside({ clientX: x, clientY: y }, element) {
   return x < left || x > right || y < top || y > bottom;
 }
 
-/** Return a function that yields the responses to a query, a preliminary one first if the hybrid mode is slow. */
+/** Return a function that yields the responses to a query, first a preliminary one if hybrid mode is slow. */
 function makeSearch(client, prefer) {
   const cache = new Map();
   let controller = new AbortController();

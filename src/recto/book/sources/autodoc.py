@@ -1,0 +1,434 @@
+"""What Sphinx's autodoc writes, from the source of the documented code: it is parsed, never imported.
+
+Each directive becomes the directives of described objects, such as `py:class`, with their docstrings.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from recto.book.sources.directory import is_file
+from recto.book.sources.docstrings import as_fields
+from recto.book.sources.options import UnreadableSite, read_config
+from recto.book.sources.signatures import (
+    Function,
+    annotation_of,
+    decorators_of,
+    is_property,
+    kind_of,
+    signature_of,
+    typed_fields,
+)
+
+_DIRECTIVE = re.compile(
+    r"^(?P<prefix>[ \t]*(?:[*+-][ \t]+)?)\.\. "
+    r"(?:(?:py:)?(?:module|currentmodule)::[ \t]*(?P<module>[\w.]+)[^\n]*"
+    r"|(?:py:)?(?:class|exception)::[ \t]*(?P<owner>[\w.]+)[^\n]*"
+    r"|auto(?P<kind>module|class|exception|function|decorator|method|attribute|property|data)::[ \t]*"
+    r"(?P<name>[\w.]+)[^\n]*)|^[ \t]*`{3,}\{currentmodule\}[ \t]+(?P<myst>[\w.]+)",
+    re.MULTILINE,
+)
+_OPTION = re.compile(r":([\w-]+):[ \t]*+(.*+)")
+_LARGEST = 1 << 20  # bytes of a file of code
+_MOST_TEXT = 1 << 20  # characters that the directives of a page may add
+_CHARGE = 64  # characters that each module counts that is looked up, to limit the number of missing ones
+_DEEPEST = 10  # imports from imports, classes in classes and base classes
+_MOST_NAMES = 20  # in a path such as `package.module.Class`
+_INDENT = "   "
+
+
+@dataclass(frozen=True, slots=True)
+class AutodocOptions:
+    """The options of `conf.py` that change what autodoc writes."""
+
+    typehints: str = "signature"
+    order: str = "alphabetical"
+    class_content: str = "class"
+    is_napoleon: bool = False
+    defaults: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    """A definition in a module: its name there, its node, and the text that documents it ("" if none)."""
+
+    name: str
+    node: ast.AST
+    doc: str
+    overloads: tuple[Function, ...] = ()
+
+
+@dataclass(slots=True)
+class _Module:
+    """A parsed file: its objects, and where each imported name comes from."""
+
+    name: str
+    tree: ast.Module
+    lines: list[str]
+    objects: dict[str, _Object] = field(default_factory=dict)
+    imports: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+class Code:
+    """The Python modules below the directories that hold the documented code."""
+
+    def __init__(self, roots: Sequence[Path], bounds: Path, options: AutodocOptions) -> None:
+        self._roots, self._bounds, self._options = roots, bounds, options
+        self._modules: dict[str, _Module | None] = {}
+        self._known_members: dict[tuple[str, int, bool], dict[str, tuple[_Module, _Object]]] = {}
+        self._examined = 0  # names, also those that add no text; a page can have many such directives
+
+    def expand(self, text: str, module: str = "", owner: str = "") -> Iterator[tuple[int, int, str]]:
+        """Yield the spans of a text that autodoc replaces, and their new text; what is not found stays."""
+        left, above, done = _MOST_TEXT, [(-1, owner)], 0
+        for match in _DIRECTIVE.finditer(text):
+            if match.start() < done:  # in the content of another one, which is expanded
+                continue
+            module = match["module"] or match["myst"] or module
+            while len(above) > 1 and len(match["prefix"] or "") <= above[-1][0]:
+                above.pop()
+            if match["owner"]:
+                above.append((len(match["prefix"]), match["owner"]))
+            if not match["kind"]:
+                continue
+            owner = above[-1][1]
+            module = match["name"] if match["kind"] == "module" else module
+            first = " " * len(match["prefix"])
+            stated, body, end = _content(text, match.end(), len(first))
+            options = {**self._options.defaults, **stated}
+            lines, before = list[str](), self._examined
+            with suppress(RecursionError):  # the code is nested too deeply
+                lines = self._directive(match["kind"], match["name"], options, body, (module, owner))
+            new = match["prefix"] + textwrap.indent("\n".join(lines), first).lstrip()
+            left -= len(new) + self._examined - before
+            if left < 0:
+                return
+            if lines:
+                done = end
+                yield match.start(), end, f"{new}\n"
+
+    def _directive(
+        self, kind: str, name: str, options: Mapping[str, str], body: str, scope: tuple[str, str]
+    ) -> list[str]:
+        """Return the lines of one directive; [] if the object is not found."""
+        if kind == "module":
+            found = self.module(name)
+            return self._module_lines(found, options, body) if found else []
+        module, owner = scope
+        for path in (f"{owner}.{name}" if owner else "", name):
+            for place in (module, ""):
+                whole = f"{place}.{path}".strip(".")
+                if path and (resolved := self.resolve(whole)):
+                    shown = place or self._module_of(whole)
+                    relative = whole.removeprefix(f"{shown}.")
+                    kind = kind if kind in ("exception", "decorator") else ""
+                    return self._lines(resolved, relative, shown, options, body, kind)
+        return []
+
+    def _module_of(self, path: str) -> str:
+        """Return the longest module at the start of a path."""
+        if path.count(".") > _MOST_NAMES:
+            return ""
+        while path and not self.module(path):
+            path = path.rpartition(".")[0]
+        return path
+
+    def module(self, name: str) -> _Module | None:
+        """Return a module by its name, if one of the directories has it."""
+        if name not in self._modules:
+            self._modules[name] = None
+            self._examined += _CHARGE
+            path = name.replace(".", "/")
+            files = (root / f"{path}{end}" for root in self._roots for end in ("/__init__.py", ".py"))
+            for file in (file for file in files if name and is_file(file)):
+                with suppress(UnreadableSite, SyntaxError, ValueError, RecursionError, MemoryError):
+                    text = read_config(file, self._bounds, _LARGEST)
+                    text = text.replace("\r\n", "\n").replace("\r", "\n")
+                    module = _Module(name, ast.parse(text), text.split("\n"))
+                    is_package = file.name == "__init__.py"
+                    _read_body(module, module.tree.body, module.objects, is_package)
+                    self._modules[name] = module
+                    break
+        return self._modules[name]
+
+    def resolve(self, path: str, depth: int = 0) -> tuple[_Module, _Object] | None:
+        """Return the object at a path such as `package.Class.method`, through imports."""
+        place = self._module_of(path)
+        module, names = self.module(place), path[len(place) + 1 :].split(".")
+        if not module or depth > _DEEPEST:
+            return None
+        if names[0] in module.imports and names[0] not in module.objects:
+            source, original = module.imports[names[0]]
+            return self.resolve(".".join(filter(None, [source, original, *names[1:]])), depth + 1)
+        found = module.objects.get(names[0])
+        for name in names[1:]:
+            owner = (module, found) if found else None
+            place_and_member = self._members(*owner).get(name) if owner else None
+            if place_and_member is None:
+                return None
+            module, found = place_and_member
+        return (module, found) if found else None
+
+    def _bases(self, module: _Module, node: ast.AST, depth: int) -> Iterator[tuple[_Module, _Object]]:
+        for base in node.bases if isinstance(node, ast.ClassDef) and depth < _DEEPEST else ():
+            name = ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+            found = self.resolve(f"{module.name}.{name}", depth + 1)
+            if found and isinstance(found[1].node, ast.ClassDef):
+                yield found
+
+    def _members(
+        self, module: _Module, owner: _Object, *, inherited: bool = True, depth: int = 0
+    ) -> dict[str, tuple[_Module, _Object]]:
+        """Return the members of a class; those without a docstring have the one of a base class."""
+        key = module.name, id(owner.node), inherited
+        if not isinstance(owner.node, ast.ClassDef) or key in self._known_members:
+            return self._known_members.get(key, {})
+        self._known_members[key] = {}  # for a class that is its own base
+        objects: dict[str, _Object] = {}
+        _read_body(module, owner.node.body, objects, False)
+        _read_attributes(module, owner.node, objects)
+        members = {name: (module, found) for name, found in objects.items()}
+        for base_module, base in self._bases(module, owner.node, depth):
+            for name, (place, found) in self._members(base_module, base, depth=depth + 1).items():
+                if name in members and not members[name][1].doc and not isinstance(found.node, ast.ClassDef):
+                    members[name] = (members[name][0], replace(members[name][1], doc=found.doc))
+                elif inherited:
+                    members.setdefault(name, (place, found))
+        self._known_members[key] = members
+        return members
+
+    def _module_lines(self, module: _Module, options: Mapping[str, str], body: str) -> list[str]:
+        doc = self._doc(ast.get_docstring(module.tree) or "")
+        hidden = [f"{_INDENT}:no-index:"] if {"noindex", "no-index"} & set(options) else []
+        lines = [f".. py:module:: {module.name}", *hidden, "", *doc.split("\n"), "", *body.split("\n"), ""]
+        if "members" not in options:
+            return lines
+        names = _exported(module)
+        self._examined += len(names)
+        members = {
+            name: (module, found) for name, found in module.objects.items() if not names or name in names
+        }
+        for name in names:
+            if name not in members and (found := self.resolve(f"{module.name}.{name}")):
+                members[name] = found
+        for name, member in self._chosen(members, options):
+            lines += self._lines(member, name, module.name, options)
+        return lines
+
+    def _chosen(
+        self, members: Mapping[str, tuple[_Module, _Object]], options: Mapping[str, str]
+    ) -> list[tuple[str, tuple[_Module, _Object]]]:
+        """Return the members that the options select, in their order."""
+        self._examined += len(members)
+        stated = _names(options["members"])
+        members = {name: found for name, found in members.items() if ":meta private:" not in found[1].doc}
+        excluded = _names(options.get("exclude-members", ""))
+        private, special = options.get("private-members"), options.get("special-members")
+
+        def is_chosen(name: str, member: _Object) -> bool:
+            if name in excluded or (stated and name not in stated):
+                return False
+            if re.fullmatch(r"__\w+__", name):
+                return special is not None and (name in _names(special) if special else bool(member.doc))
+            if name.startswith("_") and not stated:
+                return private is not None and (not private or name in _names(private))
+            return bool(member.doc) or bool(stated) or "undoc-members" in options
+
+        chosen = [(name, found) for name, found in members.items() if is_chosen(name, found[1])]
+        order = options.get("member-order", self._options.order)
+        return chosen if order == "bysource" else sorted(chosen, key=lambda item: item[0])
+
+    def _lines(
+        self,
+        resolved: tuple[_Module, _Object],
+        name: str,
+        module: str,
+        options: Mapping[str, str],
+        body: str = "",
+        kind: str = "",
+        depth: int = 0,
+    ) -> list[str]:
+        """Return the lines of an object and its members."""
+        place, found = resolved
+        self._examined += len(getattr(found.node, "decorator_list", ()))
+        node, is_member = found.node, "." in name or depth > 0
+        function = self._constructor(place, found) if isinstance(node, ast.ClassDef) else node
+        kind, settings = kind_of(node, is_member, kind)
+        signatures = [""]
+        if isinstance(function, Function) and kind not in ("property", "attribute", "data"):
+            with_types = self._options.typehints in ("signature", "both")
+            is_method = isinstance(node, ast.ClassDef) or (
+                is_member and "staticmethod" not in decorators_of(node)
+            )
+            every = found.overloads if found.overloads and with_types else (function,)
+            is_class = isinstance(node, ast.ClassDef)
+            signatures = [signature_of(one_of, is_method, with_types, not is_class) for one_of in every]
+        first, *others = [f"{name}{signature}" for signature in signatures]
+        head = [f".. py:{kind}:: {first}", *(f"{' ' * (len(kind) + 8)}{other}" for other in others)]
+        shared = [f":{option}:" for option in ("no-index", "noindex") if option in options]
+        head += [_INDENT + line for line in (f":module: {module}", *settings, *shared)]
+        inner = self._body(found, function, options)
+        inner += ["", *(self._nested_text(body, module, name).split("\n") if body else ())]
+        if isinstance(node, ast.ClassDef) and "members" in options and depth < _DEEPEST:
+            members = self._members(place, found, inherited="inherited-members" in options)
+            nested = options if depth == 0 else {**options, "members": ""}
+            for member, where in self._chosen(members, nested):
+                below = {key: value for key, value in options.items() if key != "members"} | {"members": ""}
+                inner += self._lines(where, f"{name}.{member}", module, below, depth=depth + 1)
+        return [*head, "", *(_INDENT + line if line.strip() else "" for line in inner), ""]
+
+    def _nested_text(self, body: str, module: str, owner: str) -> str:
+        """Return the content of a directive, with the autodoc directives in it."""
+        pieces, position = [], 0
+        if "auto" not in body or owner.count(".") > _DEEPEST:
+            return body
+        for start, end, new in self.expand(body, module, owner):
+            pieces += [body[position:start], new]
+            position = end
+        return "".join([*pieces, body[position:]])
+
+    def _constructor(self, module: _Module, found: _Object) -> ast.AST:
+        """Return the method that creates an object of a class, or the class if none is found."""
+        members = self._members(module, found)
+        names = (name for name in ("__init__", "__new__") if name in members)
+        return next((members[name][1].node for name in names), found.node)
+
+    def _body(self, found: _Object, function: ast.AST, options: Mapping[str, str]) -> list[str]:
+        """Return the bases, the docstring and the types of an object."""
+        lines, doc = list[str](), found.doc
+        is_class = isinstance(found.node, ast.ClassDef)
+        if is_class and "show-inheritance" in options:
+            bases = [annotation_of(base) for base in found.node.bases] or ["object"]  # type: ignore[attr-defined]
+            lines += ["Bases: " + ", ".join(f"``{base}``" for base in bases), ""]
+        if is_class and self._options.class_content in ("both", "init") and isinstance(function, Function):
+            doc = f"{doc}\n\n{ast.get_docstring(function) or ''}".strip()
+        text = self._doc(doc)
+        has_types = self._options.typehints in ("description", "both") and isinstance(function, Function)
+        if has_types and not isinstance(function, ast.ClassDef) and not is_property(found.node):
+            fields = "\n".join(typed_fields(function, text, suppress_return=is_class))  # type: ignore[arg-type]
+            first = re.search(r"^:(?:param|type|return|rtype|raise|arg|key)", text, re.MULTILINE)
+            at = first.start() if first else len(text)
+            text = (
+                f"{text[:at]}\n\n{fields}\n{text[at:]}" if not first else f"{text[:at]}{fields}\n{text[at:]}"
+            )
+        return [*lines, *text.split("\n")]
+
+    def _doc(self, doc: str) -> str:
+        doc = re.sub(r"^:meta [^\n]*\n?", "", doc, flags=re.MULTILINE)
+        return as_fields(doc) if self._options.is_napoleon else doc
+
+
+def _read_body(
+    module: _Module, body: Sequence[ast.stmt], objects: dict[str, _Object], is_package: bool
+) -> None:
+    """Note the definitions and the imports of a module or class, also those in `if` and `try`."""
+    for index, node in enumerate(body):
+        if isinstance(node, Function | ast.ClassDef):
+            before = objects.get(node.name)
+            overloads = before.overloads if before else ()
+            decorators = decorators_of(node)
+            if isinstance(node, Function) and "overload" in decorators:
+                overloads = (*overloads, node)
+            elif any(name.endswith((".setter", ".deleter", ".getter")) for name in decorators):
+                continue
+            objects[node.name] = _Object(node.name, node, ast.get_docstring(node) or "", overloads)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            doc = _comment(module, body, index)
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    objects[target.id] = _Object(target.id, node, doc)
+        elif isinstance(node, ast.ImportFrom):
+            base = module.name.split(".")
+            base = base[: len(base) - node.level + is_package] if node.level else []
+            source = ".".join([*base, *([node.module] if node.module else [])])
+            module.imports |= {name.asname or name.name: (source, name.name) for name in node.names}
+        elif isinstance(node, ast.Import):
+            module.imports |= {name.asname: (name.name, "") for name in node.names if name.asname}
+        elif isinstance(node, ast.If | ast.Try):
+            handlers = [handler.body for handler in node.handlers] if isinstance(node, ast.Try) else []
+            for part in (node.body, *handlers, node.orelse):
+                _read_body(module, part, objects, is_package)
+
+
+def _read_attributes(module: _Module, owner: ast.ClassDef, objects: dict[str, _Object]) -> None:
+    """Note the attributes that a constructor sets and documents."""
+    for method in owner.body:
+        body = method.body if isinstance(method, Function) and method.name == "__init__" else []
+        for index, node in enumerate(body):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            target = targets[0]
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or not isinstance(target, ast.Attribute):
+                continue
+            doc = _comment(module, body, index)
+            if doc and isinstance(target.value, ast.Name) and target.value.id == "self":
+                shown = (
+                    ast.AnnAssign(target, node.annotation, None, 0)
+                    if isinstance(node, ast.AnnAssign)
+                    else node
+                )
+                known = objects.get(target.attr)
+                if not known or not known.doc:
+                    bare = ast.Assign([target], ast.Name("..."), lineno=0)
+                    objects[target.attr] = _Object(target.attr, shown if shown is not node else bare, doc)
+
+
+def _comment(module: _Module, body: Sequence[ast.stmt], index: int) -> str:
+    """Return the documentation of an assignment: a text after it, or comments with `#:`."""
+    node, after = body[index], body[index + 1] if index + 1 < len(body) else None
+    if (
+        isinstance(after, ast.Expr)
+        and isinstance(after.value, ast.Constant)
+        and isinstance(after.value.value, str)
+    ):
+        return inspect.cleandoc(after.value.value)
+    if (after and after.lineno == node.end_lineno) or (index and body[index - 1].end_lineno == node.lineno):
+        return ""  # the comments of a line with several statements belong to none of them
+    line = module.lines[node.end_lineno - 1] if node.end_lineno else ""
+    if (mark := re.search(r"#:[ ]?(.*)$", line)) is not None:
+        return mark[1]
+    comments, number = list[str](), node.lineno - 2
+    while number >= 0 and (mark := re.match(r"[ \t]*#:[ ]?(.*)$", module.lines[number])):
+        comments.insert(0, mark[1])
+        number -= 1
+    return "\n".join(comments)
+
+
+def _content(text: str, start: int, indent: int) -> tuple[dict[str, str], str, int]:
+    """Return the options and the content of a directive that is indented so far, and where they end."""
+    options, body, end = dict[str, str](), list[str](), start
+    while end < len(text):
+        stop = text.find("\n", end + 1)
+        line = text[end + 1 : stop if stop >= 0 else None]
+        if line.strip() and len(line) - len(line.lstrip()) <= indent:
+            break
+        option = _OPTION.fullmatch(line.strip()) if not body else None
+        if option:
+            options[option[1]] = option[2]
+        else:
+            body.append(line)
+        end = min(end + 1 + len(line), len(text))
+    while body and not body[-1].strip():
+        end -= len(body.pop()) + 1
+    return options, textwrap.dedent("\n".join(body)).strip("\n"), end
+
+
+def _exported(module: _Module) -> list[str]:
+    """Return the names in `__all__`; [] if it is not a literal."""
+    node = module.objects.get("__all__")
+    value = getattr(node.node, "value", None) if node else None
+    with suppress(ValueError, TypeError):
+        names = ast.literal_eval(value) if value is not None else []
+        return [name for name in names if isinstance(name, str) and name.isidentifier()]
+    return []
+
+
+def _names(listed: str) -> list[str]:
+    return [name.strip() for name in listed.split(",") if name.strip()]

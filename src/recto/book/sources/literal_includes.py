@@ -1,0 +1,117 @@
+"""`include` and `literalinclude` of Sphinx and MyST: the files and the parts of them that a page includes."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from recto.book.parsing import MARKDOWN, format_of
+from recto.book.sources.includes import Directive, Select, select_between, select_lines
+
+OPTION = re.compile(r":(?P<name>[\w-]+):[ \t]*(?P<value>.*)")
+_YAML_HEAD = re.compile(r"\A[ \t]*---\n(.*?)\n[ \t]*---\n", re.DOTALL)
+_LITERAL = re.compile(
+    r"^(?P<prefix>[ \t]*)(?P<marks>`{3,}|:{3,})\{(?P<kind>literalinclude|include)\}"
+    r"[ \t]*(?P<path>[^\s`]+)[ \t]*\n"
+    r"(?P<options>(?:[ \t]*:[\w-]+:[^\n]*\n|[ \t]*\n)*|[ \t]*---\n(?:[ \t]*[\w-]+:[^\n]*\n)*[ \t]*---\n)"
+    r"[ \t]*(?P=marks)[ \t]*$",
+    re.MULTILINE,
+)
+_RST_INCLUDE = re.compile(
+    r"^(?P<prefix>[ \t]*)\.\. (?P<kind>literalinclude|include)::[ \t]+(?P<path>[^\s<]\S*)[ \t]*"
+    r"(?P<options>(?:\n[ \t]+:[\w-]+:[^\n]*)*)$",
+    re.MULTILINE,
+)
+_EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
+"""The marks that begin and end a part, and the lines between a mark and the edge."""
+_DEEPEST = 20  # classes in classes
+
+
+def with_options(text: str) -> str:
+    """Return the text of a directive of MyST with its YAML head as options."""
+    return _YAML_HEAD.sub(_as_options, text)
+
+
+def _as_options(head: re.Match[str]) -> str:
+    """Return the YAML head of a directive as options."""
+    return "".join(f":{line.replace(':', ':  ', 1)}\n" for line in head[1].split("\n"))
+
+
+def find_included(root: Path, text: str, file: Path) -> Sequence[Directive]:
+    """Return the directives of a page that include a file."""
+    directives = []
+    is_rst = format_of(file.name) is not MARKDOWN
+    for match in (_RST_INCLUDE if is_rst else _LITERAL).finditer(text) if "include" in text else ():
+        stated = with_options(match["options"])
+        options = {option["name"]: option["value"].strip() for option in OPTION.finditer(stated)}
+        is_code = match["kind"] == "literalinclude" or bool({"code", "literal"} & set(options))
+        language = options.get("language") or options.get("code") or ""
+        select = _selected(match["kind"], options)
+        directives.append(
+            Directive(
+                *match.span(),
+                match["path"].lstrip("/"),
+                (root if match["path"].startswith("/") else file.parent,),
+                select=partial(_rst_code, select, language) if is_rst and is_code else select,
+                code=language if is_code and not is_rst else None,
+                prefix=match["prefix"],
+                nested=not is_code,
+                otherwise="",
+            )
+        )
+    return directives
+
+
+def _rst_code(select: Select | None, language: str, text: str) -> str | None:
+    """Return a part of a file as a code block of reStructuredText."""
+    part = select(text) if select else text
+    if part is None:
+        return None
+    return f".. code-block:: {language}\n\n" + textwrap.indent(part.strip("\n"), "   ")
+
+
+def _selected(kind: str, options: dict[str, str]) -> Select | None:
+    if kind == "literalinclude":
+        return partial(_code_part, options)
+    if lines := options.get("lines"):
+        return select_lines(lines, "-")
+    return select_between(options.get("start-after", ""), options.get("end-before", ""))
+
+
+def _code_part(options: dict[str, str], text: str) -> str | None:
+    """Return the part of a file of code that options select; None if the file does not have it."""
+    lines = (_python_object(name, text) if (name := options.get("pyobject")) else text).split("\n")
+    for option, more in _EDGES.items():
+        if not (mark := options.get(option)):
+            continue
+        first = int(option == "end-before")  # Sphinx does not search the first line for it
+        index = next((index for index, line in enumerate(lines[first:], first) if mark in line), None)
+        if index is None:
+            return None
+        lines = lines[index + more :] if option.startswith("start") else lines[: index + more]
+    part = textwrap.dedent("\n".join(lines)).strip("\n")
+    return (select_lines(options["lines"], "-")(part) if options.get("lines") else part) or None
+
+
+def _python_object(name: str, text: str) -> str:
+    """Return the code of a class or function such as `Tower.climb`, by indentation; "" if there is none.
+
+    Parsing the file would take long for a hostile one, and fail for another version of Python.
+    """
+    code, inside = "", text
+    for step in name.split(".", _DEEPEST):
+        definition = rf"^([ \t]*)(?:async[ \t]+def|def|class)[ \t]+{re.escape(step)}\b.*\n?"
+        heads = list(re.finditer(definition, inside, re.MULTILINE))
+        if not heads:
+            return ""
+        head = min(heads, key=lambda head: len(head[1]))  # the outermost one
+        outside = rf"^(?![ \t]{{{len(head[1]) + 1}}}|[ \t]*$|[ \t]*[)\]}}])"
+        outer = re.compile(outside, re.MULTILINE).search(inside, head.end())
+        start, end = head.start(), outer.start() if outer else len(inside)
+        while inside[(line := inside.rfind("\n", 0, max(start - 1, 0)) + 1) : start].lstrip().startswith("@"):
+            start = line
+        code, inside = inside[start:end], inside[head.end() : end]
+    return code

@@ -1,0 +1,107 @@
+"""The words that Sphinx shows for references without a text: titles of pages and of labelled sections."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from posixpath import dirname, join, normpath
+
+from recto.book.parsing.directives import role_text
+from recto.book.parsing.markdown.headings import heading_texts
+
+_ROLE = re.compile(
+    r"(?::(?P<rst>[A-Za-z][\w:+.-]{0,40}):|\{(?P<myst>[A-Za-z][\w:+.-]{0,40})\})`(?P<text>[^`<>]{1,500})`"
+)
+_UNDERLINE = r"(?:={3,}|-{3,}|~{3,}|\^{3,}|\*{3,}|#{3,}|\"{3,}|\+{3,}|'{3,}|`{3,}|:{3,}|\.{3,}|_{3,})"
+_TITLE = rf"(?:{_UNDERLINE}[ \t]*\n)?[ \t]*(?P<rst>\S[^\n]*)\n{_UNDERLINE}[ \t]*$"
+_PAGE_TITLE = re.compile(rf"^# +(?P<atx>[^\n]+)|^(?![ \t]*(?:\.\.|:[\w-]+:)[ \t\w]*$){_TITLE}", re.MULTILINE)
+_LABEL = re.compile(
+    r"^[ \t]*(?:\.\. _(?P<rst>`[^`\n]+`|(?:\\.|[^:`\\\n])+):|\((?P<myst>[^()\n]+)\)=)[ \t]*\n", re.MULTILINE
+)
+_LABELLED = re.compile(
+    rf"^(?:[ \t]*+\n|[ \t]*+\.\. (?:_[^\n]*+|index::[^\n]*+(?:\n[ \t]++\S[^\n]*+){{0,50}}+)\n"
+    rf"|\([^()\n]++\)=[ \t]*+\n){{0,20}}"
+    rf"(?:#{{1,6}} +(?P<atx>[^\n]+)|{_TITLE}|"
+    r"[ \t]*+\.\. figure::[^\n]*+\n(?:[ \t]++:[^\n]*+\n)*+[ \t]*+\n[ \t]++(?P<caption>[^\n]+))",
+    re.MULTILINE,
+)
+_ROLE_MARKUP = re.compile(r":([A-Za-z][\w:+.-]{0,40}):`([^`]{1,500})`")
+_GENERATED = {"genindex": "Index", "modindex": "Module Index", "search": "Search Page"}
+_MOST_REFERENCES = 5_000  # on a page
+
+
+def page_title(text: str) -> str:
+    """Return the first heading of a page in Markdown or reStructuredText; "" if it has none."""
+    heading = _PAGE_TITLE.search(text)
+    return _words(heading["atx"] or heading["rst"]) if heading else ""
+
+
+def _words(title: str) -> str:
+    """Return a title without its markup."""
+    title = _ROLE_MARKUP.sub(lambda role: role_text(role[1], role[2]), title.strip())
+    return heading_texts(title.replace("\\ ", "").replace("``", "`"))[0]
+
+
+def normal_label(label: str) -> str:
+    """Return a label as Sphinx compares it."""
+    return " ".join(label.replace("\\", "").strip("`").lower().split())
+
+
+class References:
+    """The titles of the pages and labels of a site."""
+
+    def __init__(self, load: Callable[[str], str], roles: Mapping[str, str]) -> None:
+        """Take a function that returns the text of a document ("" if there is none), and roles."""
+        self._load, self._roles = load, roles
+        self._titles: dict[str, str] = {}
+        self._labels: dict[str, str] = dict(_GENERATED)
+        self._waiting: Sequence[str] = ()
+
+    def index(self, documents: Sequence[str]) -> None:
+        """Name the documents whose labels can be referred to; they are read when a label is needed."""
+        self._waiting = documents
+
+    def words(self, document: str, text: str) -> Iterator[tuple[str, str]]:
+        """Yield the roles of a page that need words, such as `ref my-label`, with their words."""
+        seen = set[str]()
+        for role in _ROLE.finditer(text):
+            name, target = (role["rst"] or role["myst"]).lower(), " ".join(role["text"].split())
+            key = f"{name} {target}"
+            if (
+                key not in seen
+                and len(seen) < _MOST_REFERENCES
+                and (words := self._resolved(name, target, document))
+            ):
+                seen.add(key)
+                yield key, words
+
+    def _resolved(self, name: str, target: str, document: str) -> str:
+        kind = name.removeprefix("std:")
+        words = ""
+        if kind in ("doc", "any"):
+            path = target[1:] if target.startswith("/") else normpath(join(dirname(document), target))
+            words = self._title(path)
+        if kind in ("ref", "any") and not words:
+            words = self._label(target)
+        if kind in self._roles:
+            words = self._roles[kind].replace("%s", target)
+        return words
+
+    def _title(self, document: str) -> str:
+        if document not in self._titles:
+            self._titles[document] = page_title(self._load(document))
+        return self._titles[document]
+
+    def _label(self, label: str) -> str:
+        for document in self._waiting:
+            self._labels |= dict(_labels(self._load(document)))
+        self._waiting = ()
+        return self._labels.get(normal_label(label), "")
+
+
+def _labels(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the labels of a page that stand before a heading or a figure, with its title."""
+    for label in _LABEL.finditer(text):
+        if labelled := _LABELLED.match(text, label.end()):
+            title = labelled["atx"] or labelled["rst"] or labelled["caption"]
+            yield normal_label(label["rst"] or label["myst"]), _words(title)
