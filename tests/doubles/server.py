@@ -20,8 +20,8 @@ from urllib.parse import parse_qsl, urlsplit
 JSON = "application/json"
 NO_HEADERS: Mapping[str, str] = {}
 LONGEST = 30.0
-_bound: list[socket.socket] = []
 """The maximum duration of a fault; all faults end when the double closes."""
+_bound: list[socket.socket] = []
 
 
 @dataclass(frozen=True)
