@@ -346,6 +346,7 @@ def test_agents_in_the_browser_search_the_book(browser: Browser, site: Site) -> 
     with browser.browser_type.launch(executable_path=program, args=flags) as own:
         page = own.new_page()
         page.goto(site.origin + FUNDAMENTALS, wait_until="networkidle")
+        page.wait_for_function("document.modelContext.getTools().then((tools) => tools.length)")
         called = """async (query) => {
             const [tool] = await document.modelContext.getTools();
             const run = (input) => document.modelContext.executeTool(tool, input);
