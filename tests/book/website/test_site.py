@@ -82,6 +82,19 @@ def test_pages_of_a_sitemap_are_read_once(book: SiteDouble) -> None:
     assert whole == {f"docs/{one.path}": one.module for one in pages}, "the same modules"
 
 
+def test_pages_of_a_preview_have_their_published_urls(book: SiteDouble) -> None:
+    published = "https://book.example/lights"
+    book.put("/sitemap.xml", sitemap(f"{published}/{NAMES[0]}", f"{published}/{NAMES[1]}?a=b"))
+    preview = open_source(
+        f"{book.url}/docs/", SourceOptions(site_url=published, delay=0, allow_private=True), None, print
+    )
+    urls = [f"{published}/{NAMES[0]}", f"{published}/{NAMES[1]}?a=b"]
+    assert [one.url for one in preview.pages()] == urls
+    whole = list(source(book, "/docs", published=f"{published}/").pages())
+    assert [one.url for one in whole] == urls
+    assert dict(preview.info.options)["site_url"] == published
+
+
 def test_sitemap_index_of_robots_txt(book: SiteDouble) -> None:
     book.drop("/sitemap.xml")
     book.put("/robots.txt", f"User-agent: *\nAllow: /\nSitemap: {book.url}/maps/index.xml\n")

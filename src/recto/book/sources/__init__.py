@@ -85,7 +85,7 @@ def open_source(
     if scheme == "https" and (repository := _open_repository(location, options, notify)):
         return repository
     if scheme in WEBSITE_SCHEMES and "://" in location:
-        _refuse(options, _ON_DISK, "books on disk")
+        _refuse(options, _ON_DISK[1:], "books on disk")
         _check_range("--max-pages", options.max_pages, 1, 1_000_000)
         _check_range("--delay", options.delay, 0, 60)
         website = _open_website(location, options, cache, notify)
@@ -140,6 +140,8 @@ def _open_repository(location: str, options: SourceOptions, notify: Notify) -> S
 def _open_website(url: str, options: SourceOptions, cache: Path | None, notify: Notify) -> WebsiteSource:
     from hashlib import sha256
 
+    from recto.book.sources.options import check_url
+
     try:
         from recto.book.sources.website import CrawlOptions
         from recto.book.sources.website.crawl import WebsiteSource
@@ -147,7 +149,9 @@ def _open_website(url: str, options: SourceOptions, cache: Path | None, notify: 
         raise missing_extra("Reading a website", "crawl") from error
     stated = {name: value for name in _CRAWLING if (value := getattr(options, name)) is not None}
     folder = cache / sha256(url.encode()).hexdigest()[:16] if cache else None
-    return WebsiteSource(url, folder, CrawlOptions(**stated), notify, title=options.title or "")
+    published = check_url(options.site_url or "", "--site-url")
+    title = options.title or ""
+    return WebsiteSource(url, folder, CrawlOptions(**stated), notify, title=title, published=published)
 
 
 def _refuse(options: SourceOptions, names: Sequence[str], kind: str) -> None:

@@ -69,19 +69,24 @@ def _without_dots(path: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The part of a website that is the book: everything below the given URL."""
+    """The part of a website that is the book: everything below the given URL.
+
+    `published` is the address of the book if the website is only a preview of it.
+    """
 
     scheme: str
     netloc: str
     prefix: str
+    published: str = ""
 
     @staticmethod
-    def of(url: str) -> Scope:
+    def of(url: str, published: str = "") -> Scope:
         """Return the scope of a URL; a file has the scope of its directory."""
         parts = urlsplit(url)
         folder, _, last = parts.path.rpartition("/")
         is_file = "." in last or not last
-        return Scope(parts.scheme, parts.netloc, f"{folder}/" if is_file else f"{parts.path}/")
+        prefix = f"{folder}/" if is_file else f"{parts.path}/"
+        return Scope(parts.scheme, parts.netloc, prefix, f"{published.rstrip('/')}/" if published else "")
 
     @property
     def host(self) -> str:
@@ -90,12 +95,19 @@ class Scope:
 
     def own(self, url: str) -> str:
         """Return a URL on this host with the scope's scheme; "" if it is on another host."""
+        if self.published and url.startswith(self.published):
+            url = f"{self.host}{self.prefix}{url.removeprefix(self.published)}"
         parts = urlsplit(url)
         # http and https are the same host, unless a port is given.
         other_scheme = parts.scheme != self.scheme and ":" in self.netloc.rpartition("]")[2]
         if parts.netloc != self.netloc or other_scheme:
             return ""
         return urlunsplit((self.scheme, *parts[1:]))
+
+    def publish(self, url: str) -> str:
+        """Return the published URL of a page in the book."""
+        below = url[len(self.host + self.prefix) :]
+        return self.published + below if self.published else url
 
     def contains(self, url: str) -> bool:
         """Return whether a page on this host belongs to the book."""

@@ -87,6 +87,7 @@ class WebsiteSource:
         notify: Notify = lambda _: None,
         *,
         title: str = "",
+        published: str = "",
         resolve: Resolve = resolve_host,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.time,
@@ -100,7 +101,7 @@ class WebsiteSource:
         parts = urlsplit(self.location)
         self.book = f"{parts.netloc}{parts.path}".rstrip("/")
         self.options, self.notify = options or CrawlOptions(), notify
-        self._title = title
+        self._title, self.published = title, published
         self.info = BookInfo(title)
         self.failed: list[Failure] = []
         self.notes: list[str] = []
@@ -129,7 +130,7 @@ class _Crawl:
         self._source = source
         self._url, self._options = source.location, source.options
         self._fetcher = fetcher
-        self._scope = Scope.of(source.location)
+        self._scope = Scope.of(source.location, source.published)
         self._robots = Robots()
         self._left_out: Counter[str] = Counter()
         self._queue: deque[str] = deque()
@@ -350,7 +351,7 @@ class _Crawl:
         keys = module_keys(unquote(segments[0])) if in_module else (ROOT_MODULE,)
         return Page(
             path=path,
-            url=address,
+            url=self._scope.publish(address),
             title=head.title or humanised(unquote(segments[-1])),
             module=keys[0],
             module_keys=keys,
