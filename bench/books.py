@@ -11,11 +11,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -82,7 +84,10 @@ class Report:
         systems = {
             name: {
                 "mean": result.mean(),
+                "books": {book: result.book(book) for book in result.scores},
                 "auroc": result.auroc,
+                "rejected": result.rejected,
+                "accepted": result.accepted,
                 "lead": lead(mine, result).to_dict() if mine and name != self.reference else None,
                 "ranks": {
                     book: [asdict(score) for score in scores] for book, scores in result.scores.items()
@@ -105,25 +110,8 @@ class Report:
 
     def markdown(self) -> str:
         """Return the tables."""
-        parts = ["\n".join(f"- {name}: {value}" for name, value in self.about.items())]
-        parts += [f"Made by `{self.command}`. Means over the books:", self._means()]
-        if self.results:
-            first = next(iter(self.results.values()))
-            parts += ["Page hit@1 / hit@5 / MRR of each book:", self._table(list(first.scores), _of_book)]
-        rated = [name for name, result in self.results.items() if result.auroc]
-        if rated:
-            parts.append(
-                "Answerability of each book: AUROC / answered queries called not covered / "
-                "others called covered:"
-            )
-            parts += [self._table(list(self.results[rated[0]].auroc), _of_answerability, rated)]
-        if self.rare:
-            parts.append(
-                f"Rare words as queries: a chunk with the word is among the first {rare_words.TOP} hits "
-                "(as written / with a typo):"
-            )
-            parts.append(self._rare())
-        return "\n\n".join(part.strip() for part in parts) + "\n"
+        about = "\n".join(f"- {name}: {value}" for name, value in self.about.items())
+        return f"{about}\n\nMade by `{self.command}`. Means over the books:\n\n{self._means()}"
 
     def _means(self) -> str:
         mine = self.results.get(self.reference)
@@ -133,42 +121,17 @@ class Report:
             auroc = sum(result.auroc.values()) / len(result.auroc) if result.auroc else None
             gap = lead(mine, result) if mine and name != self.reference else None
             difference = f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else "–"
-            figures = [*(means.get(measure) for measure in MEASURES), auroc]
-            rows.append([self._title(name), *map(_number, figures), difference])
+            rare = list(self.rare.get(name, {}).values())
+            words = [fmean(map(attrgetter(share), rare)) if rare else None for share in ("exact", "typo")]
+            figures = [*(means.get(measure) for measure in MEASURES), auroc, *words]
+            title = f"**{name}**" if name == self.reference else name
+            rows.append([title, *map(_number, figures), difference])
         for name, why in self.failed.items():
-            rows.append([name, f"– ({cell(why)})", *[""] * (len(MEASURES) + 1)])
+            rows.append([name, f"– ({cell(why)})", *[""] * (len(MEASURES) + 3)])
         compared = (
             f"{self.reference} minus this system: page MRR (95 % interval)" if mine else "compared with Recto"
         )
-        return table(["system", *MEASURES, "AUROC", compared], rows)
-
-    def _table(
-        self, columns: Sequence[str], text: Callable[[Result, str], str], systems: Sequence[str] = ()
-    ) -> str:
-        rows = [
-            [self._title(name), *(text(self.results[name], column) for column in columns)]
-            for name in systems or self.results
-        ]
-        return table(["system", *columns], rows)
-
-    def _rare(self) -> str:
-        books = list(next(iter(self.rare.values())))
-        rows = [
-            [self._title(name), *(f"{found[book].exact:.3f} / {found[book].typo:.3f}" for book in books)]
-            for name, found in self.rare.items()
-        ]
-        return table(["system", *books], rows)
-
-    def _title(self, name: str) -> str:
-        return f"**{name}**" if name == self.reference else name
-
-
-def _of_book(result: Result, book: str) -> str:
-    return "/".join(map(_number, list(result.book(book).values())[:3]))
-
-
-def _of_answerability(result: Result, book: str) -> str:
-    return "/".join(map(_number, (result.auroc[book], result.rejected[book], result.accepted[book])))
+        return table(["system", *MEASURES, "AUROC", "rare words", "with a typo", compared], rows)
 
 
 def _number(value: float | None) -> str:
@@ -354,8 +317,6 @@ def ask_peer(
         report.failed[name] = str(error)
         notify(f"{name} failed: {error}")
         return
-    versions = build(system, listing, options.cache).versions
-    report.about[system.title] = ", ".join(f"{name} {versions.get(name, '?')}" for name in system.versions)
     report.results[name] = measure(books, answers)
 
 

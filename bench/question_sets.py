@@ -124,28 +124,23 @@ class Result:
     rejected: dict[str, float] = field(default_factory=dict)
     accepted: dict[str, float] = field(default_factory=dict)
 
-    def book(self, name: str, type: str | None = None) -> dict[str, float]:
-        """Return the means over a book's queries, or over its queries of one type."""
-        rows = [scores.measures() for scores in self.scores[name] if type in (None, scores.type)]
+    def book(self, name: str) -> dict[str, float]:
+        """Return the means over a book's queries."""
+        rows = [scores.measures() for scores in self.scores[name]]
         return {
             measure: fmean(row[measure] for row in rows)
             for measure in MEASURES
             if rows and measure in rows[0]
         }
 
-    def mean(self, type: str | None = None) -> dict[str, float]:
+    def mean(self) -> dict[str, float]:
         """Return the unweighted means over the books."""
-        books = [found for name in self.scores if (found := self.book(name, type))]
+        books = [found for name in self.scores if (found := self.book(name))]
         return {
             measure: fmean(found[measure] for found in books)
             for measure in MEASURES
             if books and measure in books[0]
         }
-
-    @property
-    def types(self) -> list[str]:
-        """Return the types of queries in the order of their first appearance."""
-        return list(dict.fromkeys(scores.type for found in self.scores.values() for scores in found))
 
 
 def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:

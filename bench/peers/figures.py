@@ -163,11 +163,7 @@ def markdown(results: Results, systems: Sequence[System]) -> str:
     titles = {system.name: system.title for system in systems}
     versions = results.about.get("versions", {})
     lines = [f"- {name}: {value}" for name, value in results.about.items() if name != "versions"]
-    lines += [
-        f"- {system.title}: {versions[system.name]}" + (f" ({system.note})" if system.note else "")
-        for system in systems
-        if system.name in versions
-    ]
+    lines.append(f"- Recto: {versions.get(SELF, '?')}")
     rows = [
         [
             goal.text,

@@ -18,7 +18,7 @@ Kind = Literal["peer", "framework", "limit"]
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """A system: its packages, its runner, and a note for readers."""
+    """A system: its packages and its runner."""
 
     name: str
     title: str
@@ -27,7 +27,6 @@ class System:
     versions: tuple[str, ...]
     arguments: tuple[str, ...] = ()
     kind: Kind = "peer"
-    note: str = ""
 
     @property
     def is_peer(self) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import agents, books, context, question_sets, rare_words, static
+from bench import books, context, question_sets, rare_words, static
 from bench.peers.listing import load
 from bench.question_sets import Answer, AnswerChunk, Book, Result, Scores, load_books, measure, score
 from recto.evaluation.suites import Expectation
@@ -51,8 +51,7 @@ def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
 
 def result(**ranks: list[int]) -> Result:
     def scores(ranks: list[int]) -> tuple[Scores, ...]:
-        types = ("even", "odd") * len(ranks)
-        return tuple(Scores(str(n), types[n], rank, rank, None) for n, rank in enumerate(ranks))
+        return tuple(Scores(str(n), "howto", rank, rank, None) for n, rank in enumerate(ranks))
 
     return Result({book: scores(found) for book, found in ranks.items()}, {})
 
@@ -60,8 +59,6 @@ def result(**ranks: list[int]) -> Result:
 def test_books_weigh_the_same_whatever_their_number_of_queries() -> None:
     found = result(large=[1, 1, 1, 1], small=[0, 2])
     assert found.mean()["page MRR"] == pytest.approx((1 + 0.25) / 2)
-    assert found.mean("odd")["page MRR"] == pytest.approx((1 + 0.5) / 2)
-    assert found.types == ["even", "odd"]
 
 
 def test_a_lead_is_paired_and_the_same_in_every_run() -> None:
@@ -143,11 +140,6 @@ def test_measures_of_a_context_by_hand() -> None:
     assert context.markup("<b> a `<i>` c", count) == 0.25
     assert context.markup("```\na b", count) == pytest.approx(1 / 3), "half a code block"
     assert context.filled(["a b", "c d e"], 4, count) == "a b\n\nc d"
-
-
-def test_an_agent_solves_tasks_over_mcp(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    agents.main(options)
-    assert capsys.readouterr().out.splitlines()[-1] == "3 of 3 tasks solved, 3 of them by the first call"
 
 
 def test_static_search_ranks_as_the_service(
