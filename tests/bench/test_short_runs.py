@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 import sys
+from pathlib import Path
 
 import pytest
 
-from bench import attack, hostile, kills, scale, synthetic
+from bench import attack, fuzz, hostile, kills, scale, synthetic
+from recto.book.sources import tree
 
 
 def run(
@@ -19,14 +21,32 @@ def run(
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("what", ["formats", "sites", "requests"])
-def test_hostile_input_causes_no_unexpected_error(
-    what: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_hostile_requests_cause_no_unexpected_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    figures = json.loads(run(hostile, monkeypatch, capsys, what, "--count=60", "--json"))
-    assert figures.get("files", figures.get("requests")) >= 60
-    assert not [name for name in figures if "unexpected" in name]
-    assert figures.get("5xx", 0) == 0
+    figures = json.loads(run(hostile, monkeypatch, capsys, "requests", "--count=60", "--json"))
+    assert figures["requests"] >= 60
+    assert figures["5xx"] == 0
+
+
+def test_mutated_books_are_read_or_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    figures = json.loads(run(fuzz, monkeypatch, capsys, "--count=120", "--jobs=2", "--json"))
+    assert figures["files"] >= 120
+    assert (figures["unexpected errors"], figures["pages that vanished"]) == (0, 0)
+    run(fuzz, monkeypatch, capsys, "--case=3", f"--write={tmp_path}")
+    name, files, mutated = fuzz.mutated_book(1, 3)
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()} == set(files)
+    assert sum(files[file] != data for file, data in fuzz.books()[name].items()) == mutated
+
+
+def test_a_fault_of_a_reader_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that is not yielded, and an error that `recto index` would not report."""
+    monkeypatch.setattr(tree, "_limited", lambda *_: iter(()))
+    assert "vanished" in fuzz.run_case(1, 2).findings[0]
+    monkeypatch.setattr(tree, "_limited", lambda *_: 1 / 0)
+    assert "ZeroDivisionError" in fuzz.run_case(1, 2).findings[0]
 
 
 def test_hostile_inputs_are_read_or_refused(
@@ -41,7 +61,7 @@ def test_hostile_inputs_are_read_or_refused(
 
 
 def test_mutations_are_the_same_for_a_seed() -> None:
-    first, again, other = (hostile.mutate("# A page\n" * 9, random.Random(seed)) for seed in (1, 1, 2))
+    first, again, other = (fuzz.mutate("# A page\n" * 9, random.Random(seed)) for seed in (1, 1, 2))
     assert first == again != other
 
 

@@ -275,7 +275,7 @@ PIECES = st.sampled_from([b"", b"[", b"{", b"*", b"&a ", b"*a", b"\xff", b"\0", 
 @settings(max_examples=50)
 @given(data=st.data())
 def test_mutated_books(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """They raise no unexpected error. The longer run is `python -m bench.hostile`."""
+    """They raise no unexpected error. The longer run is `python -m bench.fuzz`."""
     place = write(tmp_path_factory.mktemp("book"), {"docs/b.md": "# B\n"})
     for name, text in MUTATED:
         if data.draw(st.booleans()):
