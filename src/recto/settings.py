@@ -165,7 +165,6 @@ class OpenAIOptions:
 
     url: str = _setting("RECTO_OPENAI_URL", "", _parse_address)
     api_key: str = _setting("RECTO_OPENAI_API_KEY", "")
-    api_version: str = _setting("RECTO_OPENAI_API_VERSION", "")
     dimensions: int | None = _setting("RECTO_OPENAI_DIMENSIONS", None, parse_number(1, 16_384))
     max_tokens: int | None = _setting("RECTO_OPENAI_MAX_TOKENS", None, parse_number(1, 1_000_000))
     batch_size: int = _setting("RECTO_OPENAI_BATCH_SIZE", 32, parse_number(1, 2048))
