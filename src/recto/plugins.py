@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 EMBEDDERS, STORES, READERS, SOURCES = "recto.embedders", "recto.stores", "recto.readers", "recto.sources"
 VOLUMES = "recto.volumes"
-BUILT_IN: dict[str, dict[str, str]] = {
+BUILT_IN_PARTS: dict[str, dict[str, str]] = {
     EMBEDDERS: {
         "local": "recto.embedders.local:open_local",
         "cohere": "recto.embedders.cohere:open_cohere",
@@ -100,7 +100,7 @@ def plugin_version(group: str, name: str) -> str:
 
 def choices(group: str) -> tuple[str, ...]:
     """Return all names of a group: the built-in parts first, then the plugins."""
-    return tuple(dict.fromkeys((*BUILT_IN.get(group, {}), *plugin_names(group))))
+    return tuple(dict.fromkeys((*BUILT_IN_PARTS.get(group, {}), *plugin_names(group))))
 
 
 def install_hint(group: str) -> str:
@@ -116,14 +116,14 @@ def _make(group: str, name: str, *arguments: Any) -> Any:
     except RectoError:
         raise
     except Exception as error:
-        if name in BUILT_IN.get(group, {}):
+        if name in BUILT_IN_PARTS.get(group, {}):
             raise
         raise _failed(_find(group, name), "opened", error) from error
 
 
 def _load(group: str, name: str) -> Any:
     """Import the object of a name."""
-    if target := BUILT_IN.get(group, {}).get(name):
+    if target := BUILT_IN_PARTS.get(group, {}).get(name):
         module, _, attribute = target.partition(":")
         return getattr(import_module(module), attribute)
     point = _find(group, name)

@@ -24,7 +24,7 @@ from recto._util.variables import (
     read_sources,
 )
 from recto.errors import ConfigurationError, InvalidArgument
-from recto.plugins import BUILT_IN, EMBEDDERS, STORES, choices, install_hint
+from recto.plugins import BUILT_IN_PARTS, EMBEDDERS, STORES, choices, install_hint
 from recto.types.search import LEXICAL_WEIGHT
 
 BUILT_IN_MODEL = "recto-en-1"
@@ -88,7 +88,7 @@ def _parse_part(group: str) -> Parse:
     """Accept the name of an embedder or store, built in or of a plugin."""
 
     def parse(text: str, name: str) -> str:
-        if text.lower() in BUILT_IN[group]:
+        if text.lower() in BUILT_IN_PARTS[group]:
             return text.lower()
         installed = choices(group)
         if text not in installed:

@@ -218,7 +218,7 @@ def test_a_format_that_only_this_process_knows(monkeypatch: pytest.MonkeyPatch) 
         block = Block("paragraph", f"read in {os.getpid()}", 1, 1)
         return Document("Odd", (Section(("Odd",), 1, "", 1, (block,)),))
 
-    monkeypatch.setattr(parsing, "BUILT_IN", (*parsing.BUILT_IN, Format("odd", (), read)))
+    monkeypatch.setattr(parsing, "BUILT_IN_FORMATS", (*parsing.BUILT_IN_FORMATS, Format("odd", (), read)))
     parsing.formats.cache_clear()
     try:
         results = read_all(jobs(page(100, "text", "odd")), 1)

@@ -88,7 +88,7 @@ EPUB = Format(
 )
 _read_pdf, _split_pdf = _lazy("pdf", "read_pdf"), _lazy("pdf", "split_pdf")
 PDF = Format("pdf", (".pdf",), _read_pdf, "", _LARGEST_VOLUME, "pypdfium2", "pdf", _split_pdf)
-BUILT_IN = (MARKDOWN, MDX, HTML, MYST, D2L, QUARTO, NOTEBOOK, RST, ASCIIDOC, EPUB, PDF)
+BUILT_IN_FORMATS = (MARKDOWN, MDX, HTML, MYST, D2L, QUARTO, NOTEBOOK, RST, ASCIIDOC, EPUB, PDF)
 _FIXED = (MARKDOWN, MDX, HTML)  # a plugin may replace the readers of the other formats
 _NOT_READ = {
     (
@@ -108,7 +108,7 @@ _NOT_READ = {
 @cache
 def formats() -> tuple[Format, ...]:
     """Return all formats; readers of plugins are imported when they are first used."""
-    by_name = {format.name: format for format in BUILT_IN}
+    by_name = {format.name: format for format in BUILT_IN_FORMATS}
     volumes = plugin_names(VOLUMES)
     fixed = {name for format in _FIXED for name in (format.name, *format.suffixes)}
     for plugin in plugin_names(READERS):
