@@ -189,10 +189,12 @@ export const Mark = ({children}) => <b title="not shown to any reader">{children
 
 <Card title="Hives" description="蜂の巣の作り方" icon="hive-icon" />
 
+<Listing number="7-1" file-name="src/hive.rs" caption="The hive of bees"/>
+
 <div title="Not a component" data-note="this is not shown to readers">Text.</div>
 """
     (section,) = parse(source, title="Bees", mdx=True).sections
-    quiz, faq, card, div = section.blocks
+    quiz, faq, card, listing, div = section.blocks
     assert quiz.text.split("\n") == [
         "Why do bees dance in the hive?",
         "To keep the brood warm",
@@ -205,6 +207,7 @@ export const Mark = ({children}) => <b title="not shown to any reader">{children
         "Do wild bees sting people? Rarely, see\n[Stings](https://bees.example/stings) and sting()."
     )
     assert (card.text, div.text) == ("Hives 蜂の巣の作り方", "Not a component Text.")
+    assert listing.text == "Listing 7-1: src/hive.rs: The hive of bees"
 
 
 def test_shortcodes_of_material_are_names() -> None:

@@ -27,7 +27,6 @@ class _Pattern:
 _FENCE = _Pattern(
     rf"^(?P<indent>[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)*)(?P<marks>{FENCE_MARKS})[ \t]*(?P<info>[^`\n]*)$"
 )
-_STRAY_FENCE = _Pattern(rf"^[ \t>]*(?:{FENCE_MARKS}).*|`{{3,}}[ \t]*$")
 _STRAY_MARKS = _Pattern(rf"(?:{FENCE_MARKS})[\w-]*")
 _CODE_TITLE = _Pattern(r"\btitle=\"([^\"]+)\"")
 _SENTENCE_END = _Pattern(SENTENCE_END)
@@ -95,9 +94,10 @@ def plain_text(text: str) -> str:
     for is_code, part in _parts(_choose_tabs(close_fences(text).split("\n"), (), all_tabs=True)):
         if is_code:
             shown += (title[1] for title in _CODE_TITLE.finditer(part[0]))
-            shown += (_STRAY_FENCE.sub("", line) for line in _clean_code(part).split("\n"))
+            shown += _clean_code(part).split("\n")[1:-1]
         else:
-            shown += map(_plain_line, _clean_prose("\n".join(part)).split("\n"))
+            prose = _CODE_SPAN.sub(_span_by_line, _clean_prose("\n".join(part)))
+            shown += map(_plain_line, prose.split("\n"))
     lines = (_without_long_addresses(_BOXES.sub(" ", line)).rstrip() for line in shown)
     return "\n".join(line for line in lines if line.strip() and not _RULE.fullmatch(line))
 
@@ -319,6 +319,11 @@ def _emoji(shortcode: re.Match[str]) -> str:
 def _admonition_title(mark: re.Match[str]) -> str:
     title = (mark["title"] or mark["piped"] or mark["rest"] or mark["kind"] or "").strip().strip('"')
     return f"{mark['indent']}{title[:1].upper()}{title[1:]}:" if title else mark["indent"].rstrip()
+
+
+def _span_by_line(span: re.Match[str]) -> str:
+    """Return a code span as one span on each of its lines."""
+    return re.sub(r"\n[ \t>]*", rf"{span[1]}\g<0>{span[1]}", span[0])
 
 
 def _plain_line(line: str) -> str:

@@ -13,6 +13,7 @@ _BUDGET = 1_000_000  # characters that may be searched for tag ends that do not 
 _QUOTES = re.compile(r"[\"'`{}>]")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*(?<!:))?(?=[\s/>{])")
 _SEEN = re.compile(r"\b(?:label|title|alt|summary|caption|header)=(?:\{\s*)?(?:\"([^\"]*)\"|'([^']*)')")
+_NAMED = re.compile(r"\b(number|file-?[nN]ame)=\"([^\"]+)\"")
 _STRING = re.compile(r"(?:(?<![\w-])([\w-]++)\s*+[=:]\s*+(?:\{\s*+)?)?(?:\"([^\"]*)\"|'([^']*)'|`([^`]*)`)")
 _TECHNICAL = re.compile(r"\w*[cC]lass\w*|code|d|href|id|key|path|src|style|to|url")
 _WORD = re.compile(r"[^\W\d_]{2}")
@@ -124,8 +125,10 @@ class TagReader:
     def _visible(self, tag: str, name: str) -> str:
         """Return the visible text of a tag with as many lines: its label, and sentences of a component."""
         label = self._label(tag, name)
-        component = name[:1].isupper() and name != "Tabs"
-        return f" {label} " + (sentences(tag, label) if component else "\n" * tag.count("\n"))
+        if not name[:1].isupper() or name == "Tabs":
+            return f" {label} " + "\n" * tag.count("\n")
+        named = (f"{name} {value}" if key == "number" else value for key, value in _NAMED.findall(tag))
+        return f" {': '.join(filter(None, (*named, label)))} {sentences(tag, label)}"
 
     def _label(self, tag: str, name: str) -> str:
         """Return the visible label of a tag."""
