@@ -183,6 +183,7 @@ def make_parser(description: str | None, module: str) -> argparse.ArgumentParser
     parser.add_argument("--corpus", choices=CORPORA, default="readers", help="one of the corpora")
     parser.add_argument("--questions", type=Path, help="directory of the sets, instead of a corpus")
     parser.add_argument("--books", type=Path, help="directory of the books, instead of a corpus")
+    parser.add_argument("--book", type=Path, help="directory of one book that all sets ask about")
     parser.add_argument(
         "--section-questions", type=Path, help="directory with a question file NAME.jsonl for each book"
     )
@@ -208,14 +209,14 @@ def parse(
     options = parser.parse_args(arguments)
     corpus = CORPORA[options.corpus]
     options.questions = options.questions or options.corpora / corpus.questions
-    options.books = options.books or options.corpora / corpus.books
+    options.books = options.book or options.books or options.corpora / corpus.books
     options.home = options.home or options.cache / "home"
     for flag in ("questions", "books"):
         if not (folder := getattr(options, flag)).is_dir():
             parser.error(
                 f"There is no directory {folder}. Pass it with --{flag}, or set RECTO_CORPORA to its parent."
             )
-    return options, load_books(options.questions, options.books, options.sets)
+    return options, load_books(options.questions, options.books, options.sets, options.book)
 
 
 @contextmanager
@@ -247,10 +248,11 @@ def _is_named(system: str, name: str) -> bool:
 def open_book(options: argparse.Namespace, book: Book) -> Iterator[Retriever]:
     """Index a book, unless the home has it already, and yield its retriever."""
     settings = local_settings(options.home, options.threads)
-    notify(f"recto: indexing {book.name}")
+    name = "book" if options.book else book.name
+    notify(f"recto: indexing {name}")
     chosen = SourceOptions(generator=book.generator, questions=_section_questions(options, book))
-    recto.index(book.docs, book.name, options=chosen, settings=settings)
-    with recto.connect(book.name, settings=settings) as retriever:
+    recto.index(book.docs, name, options=chosen, settings=settings)
+    with recto.connect(name, settings=settings) as retriever:
         yield retriever
 
 

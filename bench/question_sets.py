@@ -143,8 +143,11 @@ class Result:
         }
 
 
-def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:
-    """Read the question sets of a folder, or the named ones, and find the docs root of each book."""
+def load_books(questions: Path, books: Path, sets: Sequence[str], shared: Path | None = None) -> list[Book]:
+    """Read the question sets of a folder, or the named ones, and find the docs root of each book.
+
+    With `shared`, all sets ask about that book.
+    """
     paths = {path.stem: path for path in sorted(questions.glob("*.jsonl"))}
     if not paths:
         raise SystemExit(
@@ -152,7 +155,7 @@ def load_books(questions: Path, books: Path, sets: Sequence[str]) -> list[Book]:
         )
     if unknown := [name for name in sets if name not in paths]:
         raise SystemExit(f"There is no question set {', '.join(unknown)}. Sets: {', '.join(paths)}.")
-    return [_load_book(paths[name], books / name) for name in sets or paths]
+    return [_load_book(paths[name], shared or books / name) for name in sets or paths]
 
 
 def _load_book(path: Path, folder: Path) -> Book:

@@ -29,6 +29,22 @@ def test_the_docs_root_is_where_the_expected_pages_are(corpora: Path) -> None:
             load_books(corpora / questions, corpora / books_in, names)
 
 
+def test_sets_in_several_languages_ask_the_same_of_one_book(tmp_path: Path) -> None:
+    languages = Path(question_sets.__file__).parent / "questions" / "languages"
+    german = [json.loads(line) for line in (languages / "de.jsonl").read_text("utf-8").splitlines()]
+    for page in {place["page"] for question in german for place in question["expected"]}:
+        path = tmp_path / "docs" / page
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    sets = load_books(languages, tmp_path / "none", [], tmp_path)
+    assert len(sets) == 13
+    for book in sets:
+        assert book.docs == tmp_path / "docs"
+        pages = [(question.id[3:], question.pages, question.tags) for question in book.questions]
+        assert pages == [(question.id[3:], question.pages, question.tags) for question in sets[0].questions]
+        assert len({question.query for question in book.questions}) == 40
+
+
 def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
     question = Expectation("q", pages=("b.md > The `cname` {#c}", "c.mdx"), tags=("howto",), id="1")
     hits = (
