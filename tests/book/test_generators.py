@@ -107,13 +107,41 @@ def test_a_small_book(generator: str, tmp_path: Path) -> None:
         assert " ".join(anchor for section in sections for _, anchor in section.anchors) == anchors
 
 
-def test_an_escaped_address_and_other_pages_of_bookdown(tmp_path: Path) -> None:
+def test_an_escaped_address_of_bookdown(tmp_path: Path) -> None:
     index = "---\nurl: 'https\\://lights.example/'\n---\n# Welcome\n\nHello.\n"
-    output = "bookdown::gitbook:\n  split_by: section\n"
-    files = {"_bookdown.yml": "", "index.Rmd": index, "_output.yml": output}
-    book = open_book(write(tmp_path / "lights", files))
+    book = open_book(write(tmp_path / "lights", {"_bookdown.yml": "", "index.Rmd": index}))
     assert [page.url for page in book.pages()] == ["https://lights.example/"]
-    assert "split_by: section, which is not read" in book.notes[0]
+
+
+BOOKDOWN_PAGES = {  # as bookdown 0.32 publishes the small book with an appendix
+    "chapter": "@ steps.html the-lamp.html roof.html words.html",
+    "chapter+number": "@ 1-steps.html 2-the-lamp.html 3-roof.html A-words.html",
+    "section": "@ exercises.html steps.html exercises-1.html the-lamp.html exercises-2.html roof.html gutter.html "
+    "words.html more-words.html",
+    "section+number": "@ exercises.html 1-steps.html 1.1-exercises-1.html 2-the-lamp.html exercises-2.html "
+    "3-roof.html 3.1-gutter.html A-words.html A.1-more-words.html",
+    "rmd": "@ 01-tower.html 02-lamp.html 03-roof.html",
+    "none": "lights.html lights.html?01-tower lights.html?02-lamp lights.html?03-roof",
+}
+ROOF = "# Roof\n\nFlat.\n\n## Gutter\n\nWet.\n\n### Rain\n\n\n# (APPENDIX) Appendix {-}\n\n# Words\n\nA.\n\n## More words\n\nB.\n"
+
+
+@pytest.mark.parametrize("split", BOOKDOWN_PAGES)
+def test_the_pages_of_bookdown(split: str, tmp_path: Path) -> None:
+    files = BOOKS["bookdown"].files
+    output = f"output:\n  bookdown::pdf_book: default\n  bookdown::gitbook:\n    split_by: {split}\n"
+    index = files["index.Rmd"].replace("---\n", f"---\n{output}", 1)
+    pages = pages_of(write(tmp_path / "lights", files | {"index.Rmd": index, "03-roof.Rmd": ROOF}))
+    assert list(addresses(pages).values()) == BOOKDOWN_PAGES[split].replace("@", "").split(" ")
+    if split != "section":
+        return
+    gutter, words = (read(pages[f"03-roof.Rmd/{id}"]) for id in ("gutter", "words"))
+    assert (gutter.title, gutter.sections[0].headings) == ("Gutter", ("Gutter",))
+    assert gutter.sections[1].headings == ("Gutter", "Rain")
+    assert (words.title, text_of(pages["03-roof.Rmd/words"])) == ("Words", "A.")
+    assert pages["03-roof.Rmd/gutter"].lines[0] == 5
+    unpublished = open_book(tmp_path / "lights").pages()
+    assert [page.url for page in unpublished][-1] == "local://docs/docs/03-roof/more-words"
 
 
 def test_comments_of_a_summary_are_not_read(tmp_path: Path) -> None:

@@ -127,8 +127,8 @@ class Failure:
         return f"{self.path}: {self.reason}"
 
     def covers(self, path: str) -> bool:
-        """Return whether this failure affects the page at a path."""
-        return path.startswith(self.path) if self.path.endswith("/") else path == self.path
+        """Return whether this failure affects the page at a path; a file may hold several pages."""
+        return path == self.path or path.startswith(f"{self.path.rstrip('/')}/")
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,10 @@ class SiteRules(ABC):
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file, which has a local URL; return why it is left out, such as `draft`."""
 
+    def parts(self, page: Page) -> Iterable[Page]:
+        """Return the pages that the page of a file is published as."""
+        return (page,)
+
     def expands(self, name: str) -> bool:
         """Return whether included files are inserted into a page."""
         return format_of(name) in (MARKDOWN, MDX)
@@ -314,7 +318,8 @@ class PageDirectory:
         """Read a file and make its pages; a file such as an EPUB has many."""
         format = volume_format(name)
         if format is None:
-            yield self.read(name)
+            page = self.read(name)
+            yield from self.rules.parts(page) if isinstance(page, Page) else (page,)
             return
         path = f"{self.prefix}{name}"
         keys = self.rules.book_file.module_keys(path)

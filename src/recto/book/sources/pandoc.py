@@ -1,9 +1,12 @@
-"""Books that Pandoc renders: Quarto, and bookdown, which splits the merged R Markdown files into chapters."""
+"""Books that Pandoc renders: Quarto, and bookdown, which splits the merged R Markdown files at headings."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,9 @@ from recto.book.parsing.markdown.headings import heading_texts, slugger
 from recto.book.sources.directory import any_of
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, find_containers, in_order, whole_line
-from recto.book.sources.options import is_inside, read_config, read_start
+from recto.book.sources.options import is_inside, local_url, read_config, read_start
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
+from recto.types.book import Page
 
 _SHORTCODE = re.compile(r"\{\{<\s*+(?P<name>[\w-]++)(?P<arguments>[^{}\n]{0,1000})>\}\}")
 _CALLOUT = re.compile(r"^(?P<prefix>[ \t>]*):{3,}[ \t]*\{(?P<attributes>[^{}\n]*)\}[ \t]*$", re.MULTILINE)
@@ -30,6 +34,9 @@ _HEADING = re.compile(
 )
 _PART = re.compile(r"\((?:PART|APPENDIX)(?:\\?\*)?\)[ \t]*")
 _ID = re.compile(r"#([\w:.-]+)")
+_UNNUMBERED = re.compile(r"[{ \t](?:-|\.unnumbered)[} \t]")
+_HTML_FORMAT = re.compile(r"html|gitbook|bs4")
+_SPLIT_LEVELS = {"chapter": 1, "section": 2}
 _HIDDEN = re.compile(r"\{r\b[^\n]{0,1000}\b(?:include|echo)[ ]*+=[ ]*+F(?:ALSE)?\b")
 _LABEL = re.compile(
     r"\\@ref\((?:[\w-]+:)?(?P<reference>[^()\n]*)\)|\(\\#[\w:.-]+\)|^\(ref:[\w-]+\)", re.MULTILINE
@@ -142,7 +149,7 @@ def _first_text(values: dict[str, Any], *keys: str) -> str:
 
 
 class BookdownSite(Site):
-    """A bookdown book that is published as one page for each chapter, the default."""
+    """A bookdown book, with the pages that `split_by` makes of it."""
 
     generator = "bookdown"
     config_files = ("_bookdown.yml",)
@@ -155,31 +162,57 @@ class BookdownSite(Site):
         config = self.read_yaml(config_file)
         names = self._names(config)
         self._headings: dict[str, list[tuple[re.Match[str], str]]] = {}
-        self._addresses: dict[str, str] = {}
-        slug, chapter = slugger("pandoc"), ""
+        slug = slugger("pandoc")
         for name in names:
             text = read_config(self.root / name, self.bounds, _LARGEST)
             self._headings[name] = headings = []
             for match in _headings(text):
                 explicit = _ID.search(match["attributes"] or "")
                 headings.append((match, explicit[1] if explicit else slug(heading_texts(match["text"])[1])))
-            chapters = [
-                id for match, id in headings if match["level"] == "#" and not _PART.match(match["text"])
-            ]
-            chapter = self._addresses[name] = f"{chapters[0]}.html" if chapters else chapter
-        self._addresses |= {name: "" for name in names if name.lower() == "index.rmd"}
-        head = self.head(next((name for name in names if not self._addresses[name]), ""))
+        head = self.head(next((name for name in names if name.lower() == "index.rmd"), ""))
         self.title = text_of(head, "title")
         self.url = text_of(head, "url").replace("\\:", ":")  # R Markdown escapes what Pandoc would link
+        output = self._output(config, head)
+        split, _, numbers = (text_of(output, "split_by") or "chapter").partition("+")
+        self._level = _SPLIT_LEVELS.get(split, 0)
+        self._starts = self._split(numbered=bool(numbers) and output.get("number_sections") is not False)
+        address, whole = "", f"{(text_of(config, 'book_filename') or '_main').removesuffix('.html')}.html"
+        self._addresses: dict[str, str] = {}
+        for name, headings in self._headings.items():
+            stem = name.rpartition("/")[2].rpartition(".")[0]
+            first = (self._starts[id] for _, id in headings if id in self._starts)
+            address = {"rmd": f"{stem}.html", "none": f"{whole}?{stem}"}.get(split) or next(first, address)
+            is_first = name.lower() == "index.rmd"
+            self._addresses[name] = (whole if split == "none" else "") if is_first else address
         self.list_pages(self._entries())
-        output = self.directory / "_output.yml"
-        formats = self.read_yaml(output) if output.is_file() else {}
-        split = text_of(next(iter(formats.values()), None), "split_by")
-        if split not in ("", "chapter"):
-            self.notes.append(
-                f"The book is published with split_by: {split}, which is not read: links lead to a page "
-                "for each chapter. Index the published book instead."
-            )
+
+    def _output(self, config: dict[str, Any], head: dict[str, Any]) -> dict[str, Any]:
+        """Return the options of the format that is published: the first that is HTML."""
+        file = self.directory / "_output.yml"
+        formats = self.read_yaml(file) if file.is_file() else {}
+        for more in (config.get("output"), head.get("output")):
+            formats = more | formats if isinstance(more, dict) else formats
+        options = next((value for name, value in formats.items() if _HTML_FORMAT.search(str(name))), None)
+        return options if isinstance(options, dict) else {}
+
+    def _split(self, *, numbered: bool) -> dict[str, str]:
+        """Return the addresses of the pages by the id of the heading that each begins with."""
+        starts: dict[str, str] = {}
+        numbers, before_appendix = list[int](), 0
+        for match, id in (heading for headings in self._headings.values() for heading in headings):
+            level, number = len(match["level"]), ""
+            if _PART.match(match["text"]):
+                before_appendix = numbers[0] if numbers and "(APPENDIX" in match["text"] else before_appendix
+                continue
+            if not _UNNUMBERED.search(match["attributes"] or ""):  # as Pandoc counts them
+                numbers += [0] * (level - len(numbers))
+                numbers = [*numbers[: level - 1], numbers[level - 1] + 1]
+                chapter = numbers[0] - before_appendix
+                first = chr(64 + chapter) if before_appendix and 0 < chapter <= 26 else str(numbers[0])
+                number = ".".join([first, *map(str, numbers[1:])])
+            if level <= self._level:
+                starts.setdefault(id, f"{number}-{id}.html" if numbered and number else f"{id}.html")
+        return starts
 
     def _names(self, config: dict[str, Any]) -> list[str]:
         """Return the files of the book: the listed ones, or all of the directory, the first page first."""
@@ -208,6 +241,28 @@ class BookdownSite(Site):
                     part = heading_texts(match["text"][start.end() :])[0]
             yield name, "", (part,) if part else ()
 
+    def parts(self, page: Page) -> Iterable[Page]:
+        """Yield the pages of a file; each begins with a heading, which is its title."""
+        starts = [
+            (match.start(), id)
+            for match in _headings(page.text)
+            if len(match["level"]) <= self._level
+            and (id := (_ID.search(match["attributes"] or "") or ("", ""))[1]) in self._starts
+        ][1:]
+        lines, line = page.lines or range(1, page.text.count("\n") + 2), 0
+        for (start, id), (end, _) in pairwise([(0, ""), *starts, (len(page.text), "")]) if starts else ():
+            text = page.text[start:end]
+            numbers = tuple(lines[line : line + text.count("\n") + 1])
+            line += text.count("\n")
+            text = _raised(text) if id and text.startswith("##") else text
+            part = replace(page, text=text, lines=numbers, revision=hashlib.sha256(text.encode()).hexdigest())
+            if id:
+                part = replace(part, path=f"{page.path}/{id}", url=f"{local_url(page.path)}/{id}")
+                part = self.publish(part, self._starts[id]) if self.url else part
+            yield part
+        if not starts:
+            yield page
+
     def expands(self, name: str) -> bool:
         """Return whether the markup of a page is resolved."""
         return name.lower().endswith(self.suffixes)
@@ -234,6 +289,12 @@ class BookdownSite(Site):
                 words = (match["reference"] or "").replace("-", " ").replace("_", " ")
                 directives.append(Directive(*match.span(), new=words))
         return in_order(directives)
+
+
+def _raised(text: str) -> str:
+    """Return a section as a page: its headings are one level higher."""
+    starts = [match.start() for match in _headings(text)]
+    return "".join(text[start + 1 : end] for start, end in pairwise([*starts, len(text)]))
 
 
 def _headings(text: str) -> list[re.Match[str]]:

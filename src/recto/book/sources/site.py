@@ -127,10 +127,11 @@ class Site(Generator, SiteRules):
         format = self.format_of(name) or self.markdown
         title = self.titles.get(name) or page.title
         page = replace(page, title=title, format=format.name, anchors=self.anchors)
-        if not self.url:
-            return page
-        address = quote(self.address(name, head), safe="/#?&=%~+,;:@!$'()*")
-        return replace(page, url=urljoin(self.url, address))
+        return self.publish(page, self.address(name, head)) if self.url else page
+
+    def publish(self, page: Page, address: str) -> Page:
+        """Return a page with its published URL."""
+        return replace(page, url=urljoin(self.url, quote(address, safe="/#?&=%~+,;:@!$'()*")))
 
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages as the navigation does; pages that it does not list come last."""
