@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 from recto import plugins
 from recto._util.text import plural
 from recto.book.sources import SourceOptions, open_source, sample_source
-from recto.errors import CollectionMissing, InvalidArgument, RectoError
-from recto.indexing import collection_for, default_collection
+from recto.errors import CollectionMissing, InvalidArgument
+from recto.indexing import collection_for, default_collection, open_as_indexed
 from recto.plugins import Notify
 from recto.protocols import Embedder, Source, Store
 from recto.search.query import check_mode, check_top_k
 from recto.search.retriever import Retriever, make_retriever
-from recto.settings import SAMPLE_COLLECTION, Settings, check_collection_name, load_settings, option_flags
+from recto.settings import SAMPLE_COLLECTION, Settings, check_collection_name, load_settings
 from recto.types.index import IndexInfo
 from recto.types.search import Mode
 
@@ -188,18 +188,9 @@ class IndexRunner:
     def open(self, location: str, options: SourceOptions, notify: Notify, *, cached: bool = True) -> Source:
         """Open a book; options that are not stated are the same as when it was indexed last."""
         cache = self.settings.home / "websites" if cached else None
-        source = open_source(location, options, cache, notify, self.settings)
-        recorded = None
-        with suppress(RectoError):  # there is no index, or the run repairs it
-            recorded = self.store.open(self.collection(source)).info.fingerprint
-        if recorded is None or recorded.source != source.location:
-            return source
-        again = options.repeating(recorded.options)
-        if again == options:
-            return source
-        flags = option_flags([pair for pair in again.stated if pair not in options.stated])
-        notify(f"Options of the last run: {' '.join(flags)}")
-        return open_source(location, again, cache, notify, self.settings)
+        return open_as_indexed(
+            location, options, cache, notify, self.settings, self.store, find_collection=self.collection
+        )
 
     def collection(self, source: Source) -> str:
         """Return the collection that a book is indexed into."""

@@ -109,6 +109,8 @@ def test_the_front_matter_of_a_page_has_questions_of_its_beginning() -> None:
         "what is loam",
         "more",
     )
+    many = f"---\nquestions: {[f'question {number}' for number in range(MAX_QUESTIONS + 2)]}\n---\n\n{TEXT}"
+    assert len(placed_by_heading(place(many))["Soil"]) == MAX_QUESTIONS
     others = f"---\nquestions: 5\n---\n\n{TEXT}"
     assert placed_by_heading(place(others))["Soil"] == (), "another tool's front matter"
 

@@ -60,7 +60,6 @@ def test_an_index_answers_in_the_words_of_readers_and_never_shows_them(home: Pat
         assert search(home, "vegetable patch", "--mode", mode)["source"] == SOIL
     shown = recto(home, "search", WORDS[0], "--collection", "garden", "--json").stdout
     assert "vegetable" not in json.dumps(json.loads(shown)["results"])
-    assert "vegetable" not in recto(home, "context", WORDS[0], "--collection", "garden").stdout
     explained = recto(home, "explain", "vegetable patch", "--collection", "garden").stdout
     assert "its section questions have: vegetable, patch" in explained
     checks = recto(home, "doctor", "--collection", "garden").stdout
@@ -123,6 +122,25 @@ def test_an_agent_writes_the_questions_of_a_book(home: Path, small_book: Path, t
     assert (done.returncode, done.stderr) == (1, "No section needs questions.\n")
 
 
+def test_a_book_is_read_for_its_questions_as_it_was_indexed(
+    home: Path, small_book: Path, tmp_path: Path
+) -> None:
+    (small_book / "mkdocs.yml").write_text("site_name: Garden\ndocs_dir: module-1-garden\n", "utf-8")
+    file = write(tmp_path / "elsewhere.jsonl", soil())
+    index(home, small_book, "--generator", "plain", "--questions", str(file))
+    given = json.loads(recto(home, "questions", "next", str(small_book), "--json").stdout)["sections"]
+    assert (
+        sorted(section["page"] for section in given)
+        == [
+            "module-1-garden/02-seeds.md",
+            "module-2-kitchen/01-bread.md",
+            "welcome.md",
+        ][-PAGES + 1 :]
+    ), "a page of the site alone has other paths; seeds has too few words"
+    checked = json.loads(recto(home, "questions", "check", str(small_book), "--json").stdout)
+    assert (checked["file"], checked["with_questions"]) == (str(file), 1)
+
+
 def questions_about(page: str) -> list[str]:
     return [
         f"what is said on {page.rsplit('/', maxsplit=1)[-1]}",
@@ -160,6 +178,16 @@ def test_lines_that_cannot_be_used_are_refused_and_the_others_are_added(
         assert re.search(rf"new\.jsonl, line {number}: .*{re.escape(reason)}", refused), (number, refused)
     (line,) = (line for line in lines_of(small_book) if line["page"] == SOIL)
     assert line["questions"] == ["earth", *(f"question {number}" for number in range(MAX_QUESTIONS - 1))]
+
+
+def test_questions_in_front_matter_count(home: Path, small_book: Path, tmp_path: Path) -> None:
+    page = small_book / SOIL
+    stated = [f"stated {number}" for number in range(MAX_QUESTIONS - 1)]
+    page.write_text(f"---\nquestions: {stated}\n---\n{page.read_text('utf-8')}", "utf-8")
+    new = write(tmp_path / "new.jsonl", soil(stated[0], *WORDS))
+    done = recto(home, "questions", "add", str(new), str(small_book))
+    assert (done.returncode, "a section has at most 8 questions" in done.stdout) == (1, True)
+    assert lines_of(small_book)[0]["questions"] == [WORDS[0]]
 
 
 def test_check_names_each_problem_with_its_line(home: Path, small_book: Path) -> None:
@@ -324,8 +352,11 @@ def test_a_service_that_refuses_keeps_what_is_written(
     assert len(lines_of(small_book)) == PAGES
 
 
-def test_a_budget_stops_before_it_is_exceeded(model: ChatDouble, home: Path, small_book: Path) -> None:
-    done = run_writer(model, home, small_book, "--concurrency", "1", "--budget", "450")
+@pytest.mark.parametrize("concurrency", ["1", "4"])
+def test_a_budget_stops_before_it_is_exceeded(
+    concurrency: str, model: ChatDouble, home: Path, small_book: Path
+) -> None:
+    done = run_writer(model, home, small_book, "--concurrency", concurrency, "--budget", "450")
     assert (done.returncode, "the budget of 450 tokens is spent" in done.stdout) == (1, True)
     assert 0 < len(lines_of(small_book)) < PAGES
 

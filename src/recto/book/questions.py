@@ -52,7 +52,7 @@ def question_file(source: Source) -> Path | None:
         if not path.is_file():
             raise InvalidArgument(
                 f"The question file {path} does not exist",
-                hint="Give the path of a file with --questions, or --questions '' for none.",
+                hint="Give the path of a file with --questions, or --questions '' for the one in the book.",
             )
         return path
     path = Path(getattr(source, "root", source.location)) / QUESTION_FILE
@@ -188,9 +188,12 @@ def joined(questions: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
 
 
 def front_matter_questions(document: Document) -> tuple[str, ...]:
-    """Return the questions in the front matter of a page; a list of anything else is another tool's."""
+    """Return the questions in the front matter of a page, as many as a section can have.
+
+    A list of anything else is another tool's.
+    """
     try:
-        return clean_questions(document.front_matter.get("questions", []))
+        return joined((), clean_questions(document.front_matter.get("questions", [])))
     except ValueError:
         return ()
 

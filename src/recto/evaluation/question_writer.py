@@ -117,6 +117,7 @@ class QuestionWriter:
         self._validator = Validator(book)
         self._saved_at = monotonic()
         self._refused = 0
+        self._running = 0  # tokens of the requests that are sent and not answered
         self.written = Written()
 
     def run(self, sections: Sequence[BookSection], progress: Progress | None = None) -> Written:
@@ -164,10 +165,11 @@ class QuestionWriter:
         """Write the questions of a request's sections; those that the model does not give are reported."""
         reasons: dict[int, str] = {}
         for _ in range(_ANSWER_TRIES):
-            spent = self.written.tokens
-            if self._budget is not None and spent + plan_writing(batch).input_tokens > self._budget:
+            tokens = plan_writing(batch).input_tokens
+            if self._budget is not None and self.written.tokens + self._running + tokens > self._budget:
                 self.written.stopped = f"the budget of {self._budget:,} tokens is spent"
                 return
+            self._running += tokens
             try:
                 answers = await self._ask(client, batch)
             except _Refused as error:
@@ -181,6 +183,8 @@ class QuestionWriter:
                     ) from error
                 reasons = dict.fromkeys(range(len(batch)), message)
                 break
+            finally:
+                self._running -= tokens
             reasons, self._refused = {}, 0
             for number, section in enumerate(batch):
                 accepted, refused = self._validator.check(section, answers.get(number + 1, ()))

@@ -31,7 +31,6 @@ from recto.book.questions import (
     write_question_file,
 )
 from recto.errors import InvalidArgument, RectoError
-from recto.plugins import Notify
 from recto.protocols import Source
 from recto.search.query_log import normalize
 from recto.types.book import Failure, Page, SectionQuestions
@@ -86,7 +85,7 @@ class BookSection:
     @property
     def questions(self) -> tuple[str, ...]:
         """All of its questions."""
-        return (*self.front_matter, *(self.line.questions if self.line else ()))
+        return joined(self.front_matter, self.line.questions if self.line else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +110,14 @@ class QuestionBook:
     pages: dict[str, Page] = field(default_factory=dict)
 
     @classmethod
-    def open(cls, source: Source) -> QuestionBook:
-        """Read a book and its question file, which need not exist."""
-        file = question_file(source)
+    def open(cls, source: Source, path: Path | None = None) -> QuestionBook:
+        """Read a book and its question file, by default the one that its index uses; it need not exist."""
+        file = question_file(source) if path is None else path if path.exists() else None
         lines: defaultdict[str, list[SectionQuestions]] = defaultdict(list)
         for line in read_question_file(file) if file else ():
             lines[line.page].append(line)
         root = Path(source.location)
-        book = cls(source, file or (root if root.is_dir() else root.parent) / QUESTION_FILE)
+        book = cls(source, path or file or (root if root.is_dir() else root.parent) / QUESTION_FILE)
         for page in source.pages():
             try:
                 document = read(page)
@@ -287,8 +286,9 @@ def add_questions(book: QuestionBook, text: str, origin: str) -> Added:
         if line.questions and not accepted:
             continue
         kept = section.line.questions if section.line and not section.stale else ()
-        merged = joined(kept, accepted)
-        if len(merged) < len({*kept, *accepted}):
+        stated = len(section.front_matter)
+        merged = joined((*section.front_matter, *kept), accepted)[stated:]
+        if stated + len(merged) < len({*section.front_matter, *kept, *accepted}):
             result.refused.append(f"{place}: a section has at most {MAX_QUESTIONS} questions")
         book.set(section, merged, line.by or (section.line.by if section.line else ""))
         result.sections += 1
@@ -383,20 +383,6 @@ def needs_text(summary: dict[str, int]) -> str:
         f"{summary['missing']} without, {needless} that need none, {summary['stale']} stale; "
         f"{plural(summary['orphaned'], 'line')} without a section."
     )
-
-
-def open_questions(path: str, questions: str | None, notify: Notify) -> QuestionBook:
-    """Read the book at a path and its question file, which need not exist yet."""
-    from recto.book.sources import SourceOptions, open_source
-
-    exists = questions is not None and Path(questions).exists()
-    source = open_source(path, SourceOptions(questions=questions if exists else None), None, notify)
-    book = QuestionBook.open(source)
-    if questions is not None:
-        book.path = Path(questions)
-    for failure in book.failed:
-        notify(f"{failure.path} cannot be read: {failure.reason}")
-    return book
 
 
 def read_new_lines(path: Path) -> str:

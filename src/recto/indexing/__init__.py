@@ -1,13 +1,17 @@
-"""Index a book: plan, embed, build, verify and publish; here, the names of collections."""
+"""Index a book: plan, embed, build, verify and publish; here, the collection of a book and its options."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from recto._util.text import collection_slug
+from recto.book.sources import SourceOptions, open_source
 from recto.errors import CollectionMissing, ConfigurationError, InvalidArgument, RectoError
+from recto.plugins import Notify
 from recto.protocols import Source, Store
-from recto.settings import SAMPLE_COLLECTION, Settings
+from recto.settings import SAMPLE_COLLECTION, Settings, option_flags
 
 
 def default_collection(settings: Settings, store: Store) -> str:
@@ -47,3 +51,38 @@ def collection_for(source: Source, store: Store) -> str:
             hint="Choose another name, for example with --collection.",
         )
     return name
+
+
+def indexed_collection(source: Source, settings: Settings, store: Store) -> str | None:
+    """Return the collection that has this book, under its own name if possible; None if it is not indexed."""
+    own = settings.collection or collection_slug(source.book)
+    for name in dict.fromkeys((*([own] if own else []), *store.collections())):
+        with suppress(RectoError):  # it is missing or damaged
+            indexed = store.open(name).info.fingerprint
+            if indexed is not None and indexed.source == source.location:
+                return name
+    return None
+
+
+def open_as_indexed(
+    location: str,
+    options: SourceOptions,
+    cache: Path | None,
+    notify: Notify,
+    settings: Settings,
+    store: Store,
+    find_collection: Callable[[Source], str | None],
+) -> Source:
+    """Open a book; options that are not stated are the same as when it was indexed last."""
+    source, recorded = open_source(location, options, cache, notify, settings), None
+    with suppress(RectoError):  # there is no index, or the run repairs it
+        if collection := find_collection(source):
+            recorded = store.open(collection).info.fingerprint
+    if recorded is None or recorded.source != source.location:
+        return source
+    again = options.repeating(recorded.options)
+    if again == options:
+        return source
+    flags = option_flags([pair for pair in again.stated if pair not in options.stated])
+    notify(f"Options of the last run: {' '.join(flags)}")
+    return open_source(location, again, cache, notify, settings)

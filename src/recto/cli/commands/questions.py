@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recto._util.text import plural, slug
+from recto._util.text import plural
 from recto.cli import Exit, confirm_endpoint, connect, echo_text, emit, notify, options, progress_bar, warn
-from recto.errors import CollectionMissing, InvalidArgument
+from recto.errors import InvalidArgument, RectoError
 
 if TYPE_CHECKING:
-    from recto.protocols import Source
+    from recto.evaluation.questions import QuestionBook
     from recto.search.retriever import Retriever
 
 _MAX_LISTED = 20
@@ -50,9 +50,9 @@ def next_sections(path: str, questions: str | None, page: str | None, count: int
 
     Exits with 1 if no section needs questions.
     """
-    from recto.evaluation.questions import BRIEF, open_questions, sections_text
+    from recto.evaluation.questions import BRIEF, sections_text
 
-    book = open_questions(path, questions, notify)
+    book, _ = _open_book(path, questions)
     needed = [section for section in book.needed if section.page.startswith(page or "")]
     sections = needed[:count]
     rows = [
@@ -80,9 +80,9 @@ def add(file: Path, path: str, questions: str | None, as_json: bool) -> Exit:
 
     Exits with 1 if something was refused.
     """
-    from recto.evaluation.questions import add_questions, needs_text, open_questions, read_new_lines
+    from recto.evaluation.questions import add_questions, needs_text, read_new_lines
 
-    book = open_questions(path, questions, notify)
+    book, _ = _open_book(path, questions)
     added = add_questions(book, read_new_lines(file), str(file))
     if added.sections:
         book.save()
@@ -107,10 +107,10 @@ def check(path: str, questions: str | None, collection: str | None, strict: bool
     Stale lines, lines without a section, and questions of two sections are errors. Sections without questions
     and questions that do not find their own page are warnings. Exits with 5 if there are errors.
     """
-    from recto.evaluation.questions import check_questions, needs_text, open_questions
+    from recto.evaluation.questions import check_questions, needs_text
 
-    book = open_questions(path, questions, notify)
-    retriever = _open_index(book.source, collection)
+    book, indexed = _open_book(path, questions, collection)
+    retriever: Retriever | None = connect(indexed) if indexed else None
     try:
         problems = list(check_questions(book, retriever))
     finally:
@@ -172,12 +172,12 @@ def write(
     on. Exits with 1 if sections are left.
     """
     from recto.evaluation.question_writer import QuestionWriter, plan_writing
-    from recto.evaluation.questions import needs_text, open_questions
+    from recto.evaluation.questions import needs_text
     from recto.settings import load_settings
 
     cost = _parse_prices(prices)
     settings = load_settings()
-    book = open_questions(path, questions, notify)
+    book, _ = _open_book(path, questions)
     sections = [section for section in book.needed if section.page.startswith(page or "")][:count]
     plan = plan_writing(sections)
     dollars = f"about ${plan.dollars(cost):.2f}" if cost else "cost unknown (give --prices)"
@@ -221,17 +221,33 @@ def _parse_prices(prices: str | None) -> tuple[float, float] | None:
     return sent, received
 
 
-def _open_index(source: Source, collection: str | None) -> Retriever | None:
-    """Return the index of a book, or None if the book is not indexed."""
-    name = collection or slug(source.book)
-    try:
-        retriever = connect(name)
-    except CollectionMissing:
-        if collection:
-            raise
-        return None
-    fingerprint = retriever.open().info.fingerprint
-    if collection or (fingerprint is not None and fingerprint.source == source.location):
-        return retriever
-    retriever.close()
-    return None
+def _open_book(
+    path: str, questions: str | None, collection: str | None = None
+) -> tuple[QuestionBook, str | None]:
+    """Read a book as it was indexed, and its question file; return it with its collection, if it has one.
+
+    A book that is not indexed yet is read as `recto index` without options would read it.
+    """
+    from recto.book.sources import SourceOptions
+    from recto.cli.commands.collections import open_configured_store
+    from recto.evaluation.questions import QuestionBook
+    from recto.indexing import indexed_collection, open_as_indexed
+    from recto.protocols import Source
+    from recto.settings import load_settings
+
+    settings = load_settings()
+    store = open_configured_store(settings)
+    found: list[str | None] = [collection]
+
+    def find(source: Source) -> str | None:
+        try:
+            found[0] = collection or indexed_collection(source, settings, store)
+        except RectoError as error:
+            warn(f"{error}. The book is read without the options of its index.")
+        return found[0]
+
+    source = open_as_indexed(path, SourceOptions(), None, notify, settings, store, find)
+    book = QuestionBook.open(source, Path(questions) if questions is not None else None)
+    for failure in book.failed:
+        notify(f"{failure.path} cannot be read: {failure.reason}")
+    return book, found[0]
