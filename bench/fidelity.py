@@ -14,10 +14,10 @@ that a server sends for its address. The row of figures:
   words: the other way round. No page is left out. The last column has the pages with .99 of the built words.
 
 Left out of the built content is what is not read there: navigation (also lists of contents and toctrees),
-footers, buttons except tabs, forms, line numbers, permalinks, links to sources, and text for screen readers
-only. Formulas of KaTeX count as their TeX. The texts of images may be in the source, but need not. The text
-of the source is its titles, headings and blocks without markup (`plain_text`). Words are runs of letters and
-digits in lower case; a character of a script without spaces is a word.
+footers, buttons except tabs, forms, line numbers, permalinks, links to sources, marks of footnotes, the label
+of a theme's list of changes, and text for screen readers only. Formulas of KaTeX count as their TeX. The texts of images may be in the source, but need not. The text
+of the source is its titles, headings and blocks without markup (`plain_text`) and without the numbers of
+lists. Words are runs of letters and digits in lower case; a character of a script without spaces is a word.
 """
 
 from __future__ import annotations
@@ -59,17 +59,19 @@ _DROPPED = (
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
     ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, "
     ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .vp-doc span.lang, .katex-html, .boring, "
-    ".MathJax_Preview, .sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
+    ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, .sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
 )
 _BREAKS = (
     "p, div, section, article, header, li, dt, dd, tr, td, th, br, pre, h1, h2, h3, h4, h5, h6, summary, "
     "figcaption, caption, blockquote, label, button, aside, details, figure, hr"
 )
+_LIST_NUMBER = re.compile(r"^([ \t>]*)\d{1,3}[.)][ \t]", re.MULTILINE)
 _GENERATED = re.compile(
     r"(?:^|/)(?:404|search|genindex[\w-]*|(?:py-)?modindex|print(?:_page)?|toc|tags|_[\w-]+(?=/)|[\w-]+-modindex)"
     r"(?:/|\.html$|$)"
 )
 _REDIRECT = re.compile(r"<meta[^>]+http-equiv=[\"']?refresh", re.IGNORECASE)
+_NO_TITLE = "<no title>"  # Sphinx writes it for a page without a heading
 _TITLE_END = (" |", " -", " —", " –", " ·", " •", " ::")
 _ENOUGH = 0.99
 _WORST, _EXAMPLES, _LONGEST = 10, 8, 12
@@ -149,7 +151,8 @@ def source_text(document: Document) -> str:
             min(len(section.headings), len(path)),
         )
         parts += section.headings[max(same, 1) :]
-        parts.append("\n\n".join(block.text for block in section.blocks))
+        texts = (b.text if b.kind == "code" else _LIST_NUMBER.sub(r"\1", b.text) for b in section.blocks)
+        parts.append("\n\n".join(texts))
         path = section.headings
     return "\n\n".join(plain_text(part) for part in parts)
 

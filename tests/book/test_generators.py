@@ -193,7 +193,8 @@ def test_a_large_section_of_hugo_is_divided_into_modules(tmp_path: Path) -> None
 
 def test_conf_py_is_never_run(tmp_path: Path) -> None:
     files = {
-        "conf.py": "from pathlib import Path\nPath('run').touch()\nextensions = ['myst_parser']\nroot_doc = 'start'\n",
+        "conf.py": "from pathlib import Path\nPath('run').touch()\nextensions = ['myst_parser']\nroot_doc = 'start'\n"
+        "source_suffix = '.rst'\n",  # the extension adds .md
         "start.md": "# Lights\n\n```{toctree}\n---\ncaption: Sea\n---\nsea/*\n```\n",
     }
     root = write(write_pages(tmp_path / "docs", "sea/waves.md", "sea/foam.md"), files)
@@ -259,6 +260,8 @@ def climb(steps: int = 3, *, fast: bool = False) -> None:
     \"\"\"
 
 def hidden(): ...
+
+up = other = climb
 """
 DOCUMENTED_CLASS = """\
 class Light:
@@ -285,6 +288,7 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
     files = {
         "conf.py": "extensions = ['sphinx.ext.autodoc', 'myst_parser']\nautodoc_member_order = 'bysource'\n",
         "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n\n.. autofunction:: nowhere.x\n",
+        "up.rst": "Up\n==\n\n.. autofunction:: tower.up\n.. autofunction:: tower.climb(steps)\n",
         "lamp.md": "# Lamp\n\n```{eval-rst}\n.. currentmodule:: tower\n.. autoclass:: Lamp\n   :members:\n```\n",
         "../src/tower/__init__.py": DOCUMENTED,
         "../src/tower/lamp.py": DOCUMENTED_CLASS,
@@ -296,6 +300,9 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
         "`tower.climb(steps: int = 3, *, fast: bool = False) -> None`\nClimb the tower.\n"
         "**Parameters**\n- `steps` – how many."
     )
+    (section,) = read(pages["up.rst"]).sections
+    shown = [block.text for block in section.blocks if block.text.startswith("`")]
+    assert shown == ["`tower.up(steps: int = 3, *, fast: bool = False) -> None`", "`tower.climb(steps)`"]
     (section,) = read(pages["lamp.md"]).sections
     assert [block.text for block in section.blocks] == [
         "`class tower.Lamp(oil)`", "A lamp.", "`oil: float = 2.5`", "Litres of oil.",
@@ -307,7 +314,7 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
 
 
 def test_docstrings_of_google_and_numpy(tmp_path: Path) -> None:
-    google = 'def a(x):\n    """Do it.\n\n    Args:\n        x (int): the number\n            of steps.\n\n    Returns:\n        bool: done.\n    """\n'
+    google = 'def a(x):\n    """Do it.\n\n    Args:\n        x (~a.b.Int | None): the number\n            of steps.\n\n    Returns:\n        ~a.Bool: done.\n    """\n'
     numpy = 'def b(x):\n    """Do it.\n\n    Parameters\n    ----------\n    x : int\n        the number.\n    """\n'
     files = {
         "conf.py": "extensions = ['sphinx.ext.autodoc', 'sphinx.ext.napoleon']\n",
@@ -317,8 +324,8 @@ def test_docstrings_of_google_and_numpy(tmp_path: Path) -> None:
     }
     pages = pages_of(write(tmp_path / "docs", files))
     assert text_of(pages["index.rst"]) == (
-        "`tower.a(x)`\nDo it.\n**Parameters**\n- `x (int)` – the number\n  of steps.\n**Returns**\n: done.\n"
-        "**Return type**\n: bool\n`tower.b(x)`\nDo it.\n**Parameters**\n- `x (int)` – the number."
+        "`tower.a(x)`\nDo it.\n**Parameters**\n- `x (Int | None)` – the number\n  of steps.\n**Returns**\n: done.\n"
+        "**Return type**\n: Bool\n`tower.b(x)`\nDo it.\n**Parameters**\n- `x (int)` – the number."
     )
 
 
@@ -612,3 +619,15 @@ def test_a_broken_configuration_is_an_error_with_advice(generator: str, tmp_path
                 list(open_book(root).pages())
             except RectoError as error:
                 assert error.hint
+
+
+@pytest.mark.parametrize(
+    "options", [":start-after: 'two -->'\n:end-before: \"<!-- four\"", ":start-line: 2\n:end-line: -2"]
+)
+def test_part_of_an_include(tmp_path: Path, options: str) -> None:
+    files = {
+        "conf.py": "extensions = ['myst_parser']\n",
+        "index.md": f"# Lights\n\n```{{include}} part.txt\n{options}\n```\n",
+        "part.txt": "One\n<!-- two -->\nThree\n<!-- four -->\nFive",
+    }
+    assert text_of(pages_of(write(tmp_path, files))["index.md"]) == "Three"

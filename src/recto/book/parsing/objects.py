@@ -116,6 +116,11 @@ def describes_object(names: Iterable[str]) -> bool:
     return any(name.partition(" ")[0] in _FIELDS for name in names)
 
 
+def short_names(types: str) -> str:
+    """Return types with the last part of the names that have a tilde, such as `~typing.Callable`."""
+    return re.sub(r"~(?:\w+\.)*+", "", types)
+
+
 def group_fields(fields: Sequence[tuple[str, str]]) -> list[tuple[str, list[tuple[str, int]]]]:
     """Return the fields of an object as Sphinx groups them: the group's words, and its members.
 
@@ -137,7 +142,7 @@ def group_fields(fields: Sequence[tuple[str, str]]) -> list[tuple[str, list[tupl
             groups.setdefault(written[:1].upper() + written[1:], []).append(("", index))
             continue
         stated, _, name = argument.strip().rpartition(" ")
-        stated = stated or types.get(name, "")
+        stated = short_names(stated or types.get(name, ""))
         member = argument.strip() if words == "Raises" else name + (f" ({stated})" if stated else "")
         groups.setdefault(words, []).append(("" if words in _WITHOUT_NAMES else member, index))
     return list(groups.items())

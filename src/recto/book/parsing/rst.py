@@ -23,7 +23,14 @@ from recto.book.parsing.directives import (
     looks_like_code,
     role_text,
 )
-from recto.book.parsing.objects import Scope, describes_object, group_fields, is_object, signature
+from recto.book.parsing.objects import (
+    Scope,
+    describes_object,
+    group_fields,
+    is_object,
+    short_names,
+    signature,
+)
 from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table, ticks
 from recto.types.book import Document, Page
 
@@ -361,6 +368,8 @@ class _Renderer:
             items.append(TextBlock("item", [f"**{words}**"]))
             for label, index in members:
                 body = bodies[index]
+                if words == "Return type":
+                    body.lines = [short_names(line) for line in body.lines]
                 if label:
                     body.lines[:1] = [f"`{label}`" + (f" – {body.lines[0]}" if body.lines else "")]
                 items.append(indented(body, "- " if label else ": "))

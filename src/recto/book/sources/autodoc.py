@@ -32,7 +32,8 @@ _DIRECTIVE = re.compile(
     r"(?:(?:py:)?(?:module|currentmodule)::[ \t]*(?P<module>[\w.]+)[^\n]*"
     r"|(?:py:)?(?:class|exception)::[ \t]*(?P<owner>[\w.]+)[^\n]*"
     r"|auto(?P<kind>module|class|exception|function|decorator|method|attribute|property|data)::[ \t]*"
-    r"(?P<name>[\w.]+)[^\n]*)|^[ \t]*`{3,}\{currentmodule\}[ \t]+(?P<myst>[\w.]+)",
+    r"(?P<name>[\w.]+)[ \t]*(?P<signature>\([^\n]*)?[^\n]*)"
+    r"|^[ \t]*`{3,}\{currentmodule\}[ \t]+(?P<myst>[\w.]+)",
     re.MULTILINE,
 )
 _OPTION = re.compile(r":([\w-]+):[ \t]*+(.*+)")
@@ -102,7 +103,7 @@ class Code:
             module = match["name"] if match["kind"] == "module" else module
             first = " " * len(match["prefix"])
             stated, body, end = _content(text, match.end(), len(first))
-            options = {**self._options.defaults, **stated}
+            options = {**self._options.defaults, **stated, "signature": match["signature"] or ""}
             lines, before = list[str](), self._examined
             with suppress(RecursionError):  # the code is nested too deeply
                 lines = self._directive(match["kind"], match["name"], options, body, (module, owner))
@@ -168,6 +169,11 @@ class Code:
             source, original = module.imports[names[0]]
             return self.resolve(".".join(filter(None, [source, original, *names[1:]])), depth + 1)
         found = module.objects.get(names[0])
+        value = getattr(found.node, "value", None) if found and not found.doc else None
+        if isinstance(value, ast.Name | ast.Attribute):  # another name of a function or class
+            aliased = self.resolve(".".join([place, ast.unparse(value), *names[1:]]), depth + 1)
+            if aliased and isinstance(aliased[1].node, Function | ast.ClassDef):
+                return aliased
         for name in names[1:]:
             owner = (module, found) if found else None
             place_and_member = self._members(*owner).get(name) if owner else None
@@ -270,6 +276,7 @@ class Code:
             every = found.overloads if found.overloads and with_types else (function,)
             is_class = isinstance(node, ast.ClassDef)
             signatures = [signature_of(one_of, is_method, with_types, not is_class) for one_of in every]
+        signatures = [options["signature"]] if options.get("signature") else signatures
         first, *others = [f"{name}{signature}" for signature in signatures]
         head = [f".. py:{kind}:: {first}", *(f"{' ' * (len(kind) + 8)}{other}" for other in others)]
         shared = [f":{option}:" for option in ("no-index", "noindex") if option in options]
@@ -280,7 +287,7 @@ class Code:
             members = self._members(place, found, inherited="inherited-members" in options)
             nested = options if depth == 0 else {**options, "members": ""}
             for member, where in self._chosen(members, nested):
-                below = {key: value for key, value in options.items() if key != "members"} | {"members": ""}
+                below = {key: value for key, value in options.items() if key != "signature"} | {"members": ""}
                 inner += self._lines(where, f"{name}.{member}", module, below, depth=depth + 1)
         return [*head, "", *(_INDENT + line if line.strip() else "" for line in inner), ""]
 

@@ -25,6 +25,7 @@ _RST_INCLUDE = re.compile(
     r"(?P<options>(?:\n[ \t]+:[\w-]+:[^\n]*)*)$",
     re.MULTILINE,
 )
+_QUOTED = re.compile(r"^(['\"])(.*)\1$")
 _EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
 """The marks that begin and end a part, and the lines between a mark and the edge."""
 _DEEPEST = 20  # classes in classes
@@ -47,6 +48,8 @@ def find_included(root: Path, text: str, file: Path) -> Sequence[Directive]:
     for match in (_RST_INCLUDE if is_rst else _LITERAL).finditer(text) if "include" in text else ():
         stated = with_options(match["options"])
         options = {option["name"]: option["value"].strip() for option in OPTION.finditer(stated)}
+        if not is_rst:  # its values are YAML
+            options = {name: _QUOTED.sub(r"\2", value) for name, value in options.items()}
         is_code = match["kind"] == "literalinclude" or bool({"code", "literal"} & set(options))
         language = options.get("language") or options.get("code") or ""
         select = _selected(match["kind"], options)
@@ -78,7 +81,17 @@ def _selected(kind: str, options: dict[str, str]) -> Select | None:
         return partial(_code_part, options)
     if lines := options.get("lines"):
         return select_lines(lines, "-")
+    if options.get("start-line") or options.get("end-line"):
+        return partial(_between_lines, options.get("start-line"), options.get("end-line"))
     return select_between(options.get("start-after", ""), options.get("end-before", ""))
+
+
+def _between_lines(start: str | None, end: str | None, text: str) -> str | None:
+    """Return the lines from a number to another one, counted from zero; negative ones count from the end."""
+    try:
+        return "\n".join(text.split("\n")[int(start or 0) : int(end) if end else None])
+    except ValueError:
+        return None
 
 
 def _code_part(options: dict[str, str], text: str) -> str | None:

@@ -119,7 +119,7 @@ class SphinxSite(Site):
         stated = tuple(texts_of(list(suffixes) if isinstance(suffixes, dict) else suffixes))
         extensions = " ".join(texts_of(config.get("extensions")))
         parsed = (suffix for suffix, name in ((".md", "myst"), (".ipynb", "nb")) if name in extensions)
-        self.suffixes = stated or (".rst", *parsed)
+        self.suffixes = tuple(dict.fromkeys((*(stated or (".rst",)), *parsed)))  # the extensions add theirs
         is_smart = "smartquotes" in texts_of(config.get("myst_enable_extensions"))
         self._markdown_anchors: AnchorStyle = "docutils-smartquotes" if is_smart else "docutils"
         values = config.get("myst_substitutions")
