@@ -15,9 +15,10 @@ that a server sends for its address. The row of figures:
 
 Left out of the built content is what is not read there: navigation (also lists of contents and toctrees),
 footers, buttons except tabs, forms, line numbers, permalinks, links to sources, marks of footnotes, the label
-of a theme's list of changes, and text for screen readers only. Formulas of KaTeX count as their TeX. The texts of images may be in the source, but need not. The text
-of the source is its titles, headings and blocks without markup (`plain_text`) and without the numbers of
-lists. Words are runs of letters and digits in lower case; a character of a script without spaces is a word.
+of a theme's list of changes, and text for screen readers only. Formulas of KaTeX count as their TeX. The
+texts of images may be in the source, but need not. The text of the source is its titles, headings and blocks
+without markup (`plain_text`) and without the numbers of lists. Words are runs of letters and digits in lower
+case; a character of a script without spaces is a word.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ _DROPPED = (
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
     ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, "
     ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .vp-doc span.lang, .katex-html, .boring, "
-    ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, .sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
+    ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
+    ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
 )
 _BREAKS = (
     "p, div, section, article, header, li, dt, dd, tr, td, th, br, pre, h1, h2, h3, h4, h5, h6, summary, "

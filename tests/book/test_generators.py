@@ -251,7 +251,8 @@ def test_a_toctree_in_a_literal_block_is_an_example(tmp_path: Path) -> None:
 
 
 DOCUMENTED = """\
-from .lamp import Lamp as Lamp
+\"\"\"The tower.\n\n.. autofunction:: ring\n\"\"\"\nfrom .lamp import Lamp as Lamp
+from .bell import *
 
 def climb(steps: int = 3, *, fast: bool = False) -> None:
     \"\"\"Climb the tower.
@@ -288,7 +289,9 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
     files = {
         "conf.py": "extensions = ['sphinx.ext.autodoc', 'myst_parser']\nautodoc_member_order = 'bysource'\n",
         "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n\n.. autofunction:: nowhere.x\n",
-        "up.rst": "Up\n==\n\n.. autofunction:: tower.up\n.. autofunction:: tower.climb(steps)\n",
+        "up.rst": "Up\n==\n\n.. autofunction:: tower.up\n.. autofunction:: tower.climb(steps)\n"
+        ".. autoclass:: tower.Bell\n",
+        "../src/tower/bell.py": "class Bell: ...\nBell = cast(Bell)\ndef ring(): ...\n",
         "lamp.md": "# Lamp\n\n```{eval-rst}\n.. currentmodule:: tower\n.. autoclass:: Lamp\n   :members:\n```\n",
         "../src/tower/__init__.py": DOCUMENTED,
         "../src/tower/lamp.py": DOCUMENTED_CLASS,
@@ -297,12 +300,17 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
     book = open_book(write(tmp_path / "docs", files))
     pages = {page.path: page for page in book.pages()}
     assert text_of(pages["index.rst"]) == (
+        "The tower.\n`tower.ring()`\n"
         "`tower.climb(steps: int = 3, *, fast: bool = False) -> None`\nClimb the tower.\n"
         "**Parameters**\n- `steps` – how many."
     )
     (section,) = read(pages["up.rst"]).sections
     shown = [block.text for block in section.blocks if block.text.startswith("`")]
-    assert shown == ["`tower.up(steps: int = 3, *, fast: bool = False) -> None`", "`tower.climb(steps)`"]
+    assert shown == [
+        "`tower.up(steps: int = 3, *, fast: bool = False) -> None`",
+        "`tower.climb(steps)`",
+        "`class tower.Bell`",
+    ]
     (section,) = read(pages["lamp.md"]).sections
     assert [block.text for block in section.blocks] == [
         "`class tower.Lamp(oil)`", "A lamp.", "`oil: float = 2.5`", "Litres of oil.",

@@ -75,6 +75,7 @@ class _Module:
     lines: list[str]
     objects: dict[str, _Object] = field(default_factory=dict)
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)
+    stars: list[str] = field(default_factory=list)
 
 
 class Code:
@@ -168,6 +169,9 @@ class Code:
         if names[0] in module.imports and names[0] not in module.objects:
             source, original = module.imports[names[0]]
             return self.resolve(".".join(filter(None, [source, original, *names[1:]])), depth + 1)
+        if names[0] not in module.objects:
+            every = (self.resolve(".".join([source, *names]), depth + 1) for source in module.stars)
+            return next(filter(None, every), None)
         found = module.objects.get(names[0])
         value = getattr(found.node, "value", None) if found and not found.doc else None
         if isinstance(value, ast.Name | ast.Attribute):  # another name of a function or class
@@ -211,7 +215,7 @@ class Code:
         return members
 
     def _module_lines(self, module: _Module, options: Mapping[str, str], body: str) -> list[str]:
-        doc = self._doc(ast.get_docstring(module.tree) or "")
+        doc = self._nested_text(self._doc(ast.get_docstring(module.tree) or ""), module.name, "")
         hidden = [f"{_INDENT}:no-index:"] if {"noindex", "no-index"} & set(options) else []
         lines = [f".. py:module:: {module.name}", *hidden, "", *doc.split("\n"), "", *body.split("\n"), ""]
         if "members" not in options:
@@ -350,13 +354,18 @@ def _read_body(
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             doc = _comment(module, body, index)
             for target in targets:
-                if isinstance(target, ast.Name):
+                known = objects.get(target.id) if isinstance(target, ast.Name) else None
+                is_changed = (
+                    known and isinstance(known.node, ast.ClassDef) and isinstance(node.value, ast.Call)
+                )
+                if isinstance(target, ast.Name) and not is_changed:  # such as `Lamp = decorated(Lamp)`
                     objects[target.id] = _Object(target.id, node, doc)
         elif isinstance(node, ast.ImportFrom):
             base = module.name.split(".")
             base = base[: len(base) - node.level + is_package] if node.level else []
             source = ".".join([*base, *([node.module] if node.module else [])])
             module.imports |= {name.asname or name.name: (source, name.name) for name in node.names}
+            module.stars += [source for name in node.names if name.name == "*"]
         elif isinstance(node, ast.Import):
             module.imports |= {name.asname: (name.name, "") for name in node.names if name.asname}
         elif isinstance(node, ast.If | ast.Try):
