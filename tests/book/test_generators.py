@@ -123,7 +123,7 @@ BOOKDOWN_PAGES = {  # as bookdown 0.32 publishes the small book with an appendix
     "rmd": "@ 01-tower.html 02-lamp.html 03-roof.html",
     "none": "lights.html lights.html?01-tower lights.html?02-lamp lights.html?03-roof",
 }
-ROOF = "# Roof\n\nFlat.\n\n## Gutter\n\nWet.\n\n### Rain\n\n\n# (APPENDIX) Appendix {-}\n\n# Words\n\nA.\n\n## More words\n\nB.\n"
+ROOF = "# Roof\n\nFlat.\n\n```{exercise, name='A'}\nClimb.\n```\n\n::: {.note}\nMind.\n:::\n\n## Gutter\n\nWet.\n\n### Rain\n\n\n# (APPENDIX) Appendix {-}\n\n# Words\n\nA.\n\n## More words\n\nB.\n"
 
 
 @pytest.mark.parametrize("split", BOOKDOWN_PAGES)
@@ -139,7 +139,8 @@ def test_the_pages_of_bookdown(split: str, tmp_path: Path) -> None:
     assert (gutter.title, gutter.sections[0].headings) == ("Gutter", ("Gutter",))
     assert gutter.sections[1].headings == ("Gutter", "Rain")
     assert (words.title, text_of(pages["03-roof.Rmd/words"])) == ("Words", "A.")
-    assert pages["03-roof.Rmd/gutter"].lines[0] == 5
+    assert pages["03-roof.Rmd/gutter"].lines[0] == 13
+    assert text_of(pages["03-roof.Rmd"]) == "Flat.\n**Exercise**\nClimb.\nMind."
     unpublished = open_book(tmp_path / "lights").pages()
     assert [page.url for page in unpublished][-1] == "local://docs/docs/03-roof/more-words"
 

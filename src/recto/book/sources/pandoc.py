@@ -38,6 +38,10 @@ _UNNUMBERED = re.compile(r"[{ \t](?:-|\.unnumbered)[} \t]")
 _HTML_FORMAT = re.compile(r"html|gitbook|bs4")
 _SPLIT_LEVELS = {"chapter": 1, "section": 2}
 _HIDDEN = re.compile(r"\{r\b[^\n]{0,1000}\b(?:include|echo)[ ]*+=[ ]*+F(?:ALSE)?\b")
+_ENVIRONMENT = re.compile(
+    r"\{(theorem|lemma|corollary|proposition|conjecture|definition|example|exercise|hypothesis|proof|remark"
+    r"|solution)\b"
+)
 _LABEL = re.compile(
     r"\\@ref\((?:[\w-]+:)?(?P<reference>[^()\n]*)\)|\(\\#[\w:.-]+\)|^\(ref:[\w-]+\)", re.MULTILINE
 )
@@ -168,7 +172,8 @@ class BookdownSite(Site):
             self._headings[name] = headings = []
             for match in _headings(text):
                 explicit = _ID.search(match["attributes"] or "")
-                headings.append((match, explicit[1] if explicit else slug(heading_texts(match["text"])[1])))
+                id = slug(explicit[1] if explicit else heading_texts(match["text"])[1])
+                headings.append((match, explicit[1] if explicit else id))
         head = self.head(next((name for name in names if name.lower() == "index.rmd"), ""))
         self.title = text_of(head, "title")
         self.url = text_of(head, "url").replace("\\:", ":")  # R Markdown escapes what Pandoc would link
@@ -279,6 +284,10 @@ class BookdownSite(Site):
             for opening, closing in code_fences(text)
             if closing and _HIDDEN.search(opening[0])
         ]
+        for opening, closing in code_fences(text):
+            if closing and (kind := _ENVIRONMENT.match(opening["info"])):  # its content is text
+                directives.append(Directive(*opening.span(), new=f"**{kind[1].capitalize()}**\n"))
+                directives.append(Directive(*closing.span()))
         for match, (_, id) in zip(_headings(text), self._headings.get(name, ()), strict=False):
             is_part = _PART.match(match["text"])
             new = "" if is_part else f"{match['level']} {match['text']} {{#{id}}}"

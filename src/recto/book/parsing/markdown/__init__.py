@@ -131,7 +131,8 @@ def _headings(
             text, anchor = raw, explicit
             if budget >= 0:
                 text, slugged = heading_texts(raw, mdx=mdx, alt=style == "github", references=references)
-                anchor = explicit or slug(slugged)
+                slugged = slug(explicit or slugged) if style == "pandoc" or not explicit else ""
+                anchor = explicit or slugged
             if mdx and token.tag == "h1" and style == "github":
                 anchor = ""  # Docusaurus counts it, but renders it without an id
             headings[index] = _Heading(text, int(token.tag[1]), anchor, line, token.level == 0)

@@ -120,7 +120,7 @@ def slugger(style: AnchorStyle, explicit: Iterable[str] = ()) -> Slug:
 
 
 def _numbering_slugger(base_of: Slug) -> Slug:
-    """Make anchors that are numbered if they repeat; explicit ids do not count."""
+    """Make anchors that are numbered if they repeat; explicit ids count only if it is called with them."""
     seen: dict[str, int] = {}
 
     def slug(heading: str) -> str:
