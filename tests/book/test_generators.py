@@ -195,10 +195,11 @@ def test_a_large_section_of_hugo_is_divided_into_modules(tmp_path: Path) -> None
 def test_conf_py_is_never_run(tmp_path: Path) -> None:
     files = {
         "conf.py": "from pathlib import Path\nPath('run').touch()\nextensions = ['myst_parser']\nroot_doc = 'start'\n"
+        "exclude_patterns = ['old/*'] + more() + names\n"
         "source_suffix = '.rst'\n",  # the extension adds .md
         "start.md": "# Lights\n\n```{toctree}\n---\ncaption: Sea\n---\nsea/*\n```\n",
     }
-    root = write(write_pages(tmp_path / "docs", "sea/waves.md", "sea/foam.md"), files)
+    root = write(write_pages(tmp_path / "docs", "sea/waves.md", "sea/foam.md", "old/wreck.md"), files)
     pages = pages_of(root)
     assert list(pages) == ["start.md", "sea/foam.md", "sea/waves.md"]
     assert not (root / "run").exists()
@@ -290,6 +291,8 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
     files = {
         "conf.py": "extensions = ['sphinx.ext.autodoc', 'myst_parser']\nautodoc_member_order = 'bysource'\n",
         "index.rst": "Lights\n======\n\n.. automodule:: tower\n   :members:\n\n.. autofunction:: nowhere.x\n",
+        "table.rst": "Table\n=====\n\n.. currentmodule:: tower\n\n.. autosummary::\n   :toctree: doc/\n\n"
+        "   ~lamp.Lamp.burn\n   climb\n   lost\n",
         "up.rst": "Up\n==\n\n.. autofunction:: tower.up\n.. autofunction:: tower.climb(steps)\n"
         ".. autoclass:: tower.Bell\n",
         "../src/tower/bell.py": "class Bell: ...\nBell = cast(Bell)\ndef ring(): ...\n",
@@ -304,6 +307,10 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
         "The tower.\n`tower.ring()`\n"
         "`tower.climb(steps: int = 3, *, fast: bool = False) -> None`\nClimb the tower.\n"
         "**Parameters**\n- `steps` – how many."
+    )
+    assert (
+        text_of(pages["table.rst"])
+        == "- `burn()` – Burn until dawn.\n- `climb(steps, fast)` – Climb the tower.\n- `lost`"
     )
     (section,) = read(pages["up.rst"]).sections
     shown = [block.text for block in section.blocks if block.text.startswith("`")]

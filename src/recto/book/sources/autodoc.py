@@ -23,6 +23,7 @@ from recto.book.sources.signatures import (
     decorators_of,
     is_property,
     kind_of,
+    parameters_of,
     signature_of,
     typed_fields,
 )
@@ -32,10 +33,11 @@ _DIRECTIVE = re.compile(
     r"(?:(?:py:)?(?:module|currentmodule)::[ \t]*(?P<module>[\w.]+)[^\n]*"
     r"|(?:py:)?(?:class|exception)::[ \t]*(?P<owner>[\w.]+)[^\n]*"
     r"|auto(?P<kind>module|class|exception|function|decorator|method|attribute|property|data)::[ \t]*"
-    r"(?P<name>[\w.]+)[ \t]*(?P<signature>\([^\n]*)?[^\n]*)"
+    r"(?P<name>[\w.]+)[ \t]*(?P<signature>\([^\n]*)?[^\n]*|(?P<summary>autosummary)::[^\n]*)"
     r"|^[ \t]*`{3,}\{currentmodule\}[ \t]+(?P<myst>[\w.]+)",
     re.MULTILINE,
 )
+_FIRST_SENTENCE = re.compile(r"\S(?:(?!\n[ \t]*\n).)*?(?:\.(?=\s|\Z)|(?=\n[ \t]*\n|\Z))", re.DOTALL)
 _OPTION = re.compile(r":([\w-]+):[ \t]*+(.*+)")
 _LARGEST = 1 << 20  # bytes of a file of code
 _MOST_TEXT = 1 << 20  # characters that the directives of a page may add
@@ -98,7 +100,7 @@ class Code:
                 above.pop()
             if match["owner"]:
                 above.append((len(match["prefix"]), match["owner"]))
-            if not match["kind"]:
+            if not match["kind"] and not match["summary"]:
                 continue
             owner = above[-1][1]
             module = match["name"] if match["kind"] == "module" else module
@@ -107,7 +109,10 @@ class Code:
             options = {**self._options.defaults, **stated, "signature": match["signature"] or ""}
             lines, before = list[str](), self._examined
             with suppress(RecursionError):  # the code is nested too deeply
-                lines = self._directive(match["kind"], match["name"], options, body, (module, owner))
+                if match["summary"]:
+                    lines = self._summary(body, options, module)
+                else:
+                    lines = self._directive(match["kind"], match["name"], options, body, (module, owner))
             new = match["prefix"] + textwrap.indent("\n".join(lines), first).lstrip()
             left -= len(new) + self._examined - before
             if left < 0:
@@ -133,6 +138,23 @@ class Code:
                     kind = kind if kind in ("exception", "decorator") else ""
                     return self._lines(resolved, relative, shown, options, body, kind)
         return []
+
+    def _summary(self, body: str, options: Mapping[str, str], module: str) -> list[str]:
+        """Return a list of objects with their parameters and first sentences; [] if none is found."""
+        lines, is_known = list[str](), False
+        for entry in filter(None, map(str.strip, body.split("\n"))):
+            written = re.sub(r"^:[\w:]+:|`", "", entry)
+            name = written.lstrip("~")
+            paths = (f"{module}.{name}".strip("."), name)
+            found = next(filter(None, map(self.resolve, paths)), None)
+            self._examined += _CHARGE
+            shown = name.rpartition(".")[2] if written.startswith("~") else name
+            is_known, doc = is_known or found is not None, found[1].doc if found else ""
+            if found and isinstance(found[1].node, Function) and "nosignatures" not in options:
+                shown += parameters_of(found[1].node)
+            first = _FIRST_SENTENCE.match(doc)
+            lines.append(f"* ``{shown}``" + (f" – {' '.join(first[0].split())}" if first else ""))
+        return [*lines, ""] if is_known else []
 
     def _module_of(self, path: str) -> str:
         """Return the longest module at the start of a path."""

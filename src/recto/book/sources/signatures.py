@@ -11,6 +11,7 @@ from typing import Any
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _EXCEPTION = re.compile(r"(?:Exception|Error|Warning|Exit|Abort)$")
 _FIELD = re.compile(r"^:(parameter|param|argument|arg|keyword|key|type)([^:\n]*):", re.MULTILINE)
+_LONGEST_SUMMARY = 28  # characters
 _PROPERTIES = ("property", "cached_property", "abstractproperty")
 
 
@@ -48,6 +49,16 @@ def kind_of(node: ast.AST, is_member: bool, stated: str) -> tuple[str, list[str]
     with suppress(ValueError, TypeError, RecursionError):
         settings += [f":value: {ast.literal_eval(value)!r}"] if value is not None else []
     return ("attribute" if is_member else "data"), settings
+
+
+def parameters_of(function: Function) -> str:
+    """Return the names of the parameters, as many as a summary shows."""
+    arguments = function.args
+    names = [item.arg for item in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    names = names[names[:1] in (["self"], ["cls"]) :]
+    while len(", ".join(names)) > _LONGEST_SUMMARY:
+        names.pop()
+    return f"({', '.join(names)})"
 
 
 def signature_of(function: Function, is_method: bool, with_types: bool, with_return: bool) -> str:

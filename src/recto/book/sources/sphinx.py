@@ -373,7 +373,10 @@ def _literal(node: ast.expr, names: Mapping[str, Any]) -> Any:  # noqa: PLR0911 
             raise ValueError("a list in a text, which can be exponentially longer than the list")
         return _short("".join(map(str, values)))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _short(_literal(node.left, names) + _literal(node.right, names))
+        sides = list(known([node.left, node.right]))
+        if not sides or (len(sides) == 1 and not isinstance(sides[0], list)):
+            raise ValueError("half of a text")
+        return _short(sides[0] + sides[-1] if len(sides) > 1 else sides[0])
     return ast.literal_eval(node)
 
 
