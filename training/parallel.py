@@ -165,7 +165,7 @@ def _fluent(text: str) -> Iterator[Pair]:
 
 def _only(content: dict[str, Any]) -> Any:
     """Return the messages below the tag of the language, if the file has it."""
-    value = next(iter(content.values()), {})
+    value: Any = next(iter(content.values()), {})
     return value if len(content) == 1 and isinstance(value, dict) else content
 
 
