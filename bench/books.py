@@ -15,14 +15,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from operator import attrgetter
 from pathlib import Path
-from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import recto
-from bench import rare_words
 from bench.common import (
     BENCHMARK_PAGE,
     ROOT,
@@ -70,7 +67,6 @@ class Report:
     command: str
     results: dict[str, Result] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    rare: dict[str, dict[str, rare_words.Found]] = field(default_factory=dict)
 
     @property
     def reference(self) -> str:
@@ -86,8 +82,6 @@ class Report:
                 "mean": result.mean(),
                 "books": {book: result.book(book) for book in result.scores},
                 "auroc": result.auroc,
-                "rejected": result.rejected,
-                "accepted": result.accepted,
                 "lead": lead(mine, result).to_dict() if mine and name != self.reference else None,
                 "ranks": {
                     book: [asdict(score) for score in scores] for book, scores in result.scores.items()
@@ -95,17 +89,12 @@ class Report:
             }
             for name, result in self.results.items()
         }
-        rare = {
-            system: {book: asdict(found) for book, found in books.items()}
-            for system, books in self.rare.items()
-        }
         return {
             "about": self.about,
             "command": self.command,
             "reference": self.reference,
             "systems": systems,
             "failed": self.failed,
-            "rare": rare,
         }
 
     def markdown(self) -> str:
@@ -121,17 +110,15 @@ class Report:
             auroc = sum(result.auroc.values()) / len(result.auroc) if result.auroc else None
             gap = lead(mine, result) if mine and name != self.reference else None
             difference = f"{gap.mean:+.3f} ({gap.low:+.3f} to {gap.high:+.3f})" if gap else "–"
-            rare = list(self.rare.get(name, {}).values())
-            words = [fmean(map(attrgetter(share), rare)) if rare else None for share in ("exact", "typo")]
-            figures = [*(means.get(measure) for measure in MEASURES), auroc, *words]
+            figures = [*(means.get(measure) for measure in MEASURES), auroc]
             title = f"**{name}**" if name == self.reference else name
             rows.append([title, *map(_number, figures), difference])
         for name, why in self.failed.items():
-            rows.append([name, f"– ({cell(why)})", *[""] * (len(MEASURES) + 3)])
+            rows.append([name, f"– ({cell(why)})", *[""] * (len(MEASURES) + 1)])
         compared = (
             f"{self.reference} minus this system: page MRR (95 % interval)" if mine else "compared with Recto"
         )
-        return table(["system", *MEASURES, "AUROC", "rare words", "with a typo", compared], rows)
+        return table(["system", *MEASURES, "AUROC", compared], rows)
 
 
 def _number(value: float | None) -> str:
@@ -141,15 +128,6 @@ def _number(value: float | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the chosen systems and print the tables."""
     parser = make_parser(__doc__, "bench.books")
-    parser.add_argument(
-        "--rare",
-        type=int,
-        nargs="?",
-        const=500,
-        default=0,
-        metavar="N",
-        help="ask Recto for N rare words of each book",
-    )
     parser.add_argument(
         "--write-docs", action="store_true", help=f"put the tables into {BENCHMARK_PAGE.relative_to(ROOT)}"
     )
@@ -265,18 +243,13 @@ def _section_questions(options: argparse.Namespace, book: Book) -> str:
 def ask_recto(
     options: argparse.Namespace, books: Sequence[Book], modes: Sequence[Mode], report: Report
 ) -> None:
-    """Run the questions in each mode, and search for rare words."""
+    """Run the questions in each mode."""
     answers: dict[Mode, dict[str, list[Answer]]] = {mode: {} for mode in modes}
     for book in books:
         with open_book(options, book) as retriever:
-            texts = [chunk.text for chunk in retriever.open().scroll()]
-            draws = rare_words.draw(texts, options.rare, book.name)
             for mode in modes:
-                notify(f"{RECTO}{mode}: {book.name}, {len(book.questions)} queries, {len(draws)} rare words")
+                notify(f"{RECTO}{mode}: {book.name}, {len(book.questions)} queries")
                 answers[mode][book.name] = [answer(retriever, one.query, mode) for one in book.questions]
-                if draws:
-                    found = rare_words.ask(draws, _text_search(retriever, mode))
-                    report.rare.setdefault(f"{RECTO}{mode}", {})[book.name] = found
     report.about["Recto"] = f"recto {recto.__version__}"
     for mode in modes:
         report.results[f"{RECTO}{mode}"] = measure(books, answers[mode])
@@ -286,14 +259,7 @@ def answer(retriever: Retriever, query: str, mode: Mode) -> Answer:
     """Search, and return what the measures need of the response."""
     response = retriever.search(query, top_k=DEPTH, mode=mode)
     hits = tuple(AnswerChunk.of(hit.chunk) for hit in response.hits)
-    return Answer(hits, response.answerable, response.coverage)
-
-
-def _text_search(retriever: Retriever, mode: Mode) -> rare_words.Search:
-    def search(word: str) -> list[str]:
-        return [hit.chunk.text for hit in retriever.search(word, top_k=rare_words.TOP, mode=mode).hits]
-
-    return search
+    return Answer(hits, response.answerable)
 
 
 def ask_peer(
@@ -350,7 +316,7 @@ def _command(options: argparse.Namespace) -> str:
     parts = [f" --{name} {','.join(values)}" for name, values in chosen if values]
     if options.corpus != "readers":
         parts.append(f" --corpus {options.corpus}")
-    return COMMAND + "".join(parts) + (f" --rare {options.rare}" if options.rare else "")
+    return COMMAND + "".join(parts)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
@@ -20,7 +20,7 @@ from recto._util.text import page_key
 from recto.evaluation.calibration import auroc
 from recto.evaluation.measures import ScoreEstimate
 from recto.evaluation.suites import Expectation, load_strict_suite
-from recto.types.search import HEADING_SEPARATOR, Chunk, Coverage
+from recto.types.search import HEADING_SEPARATOR, Chunk
 
 MEASURES = ("page hit@1", "page hit@5", "page MRR", "section hit@1", "section hit@5")
 _RESAMPLES = 10_000  # enough for three digits of an interval
@@ -80,18 +80,16 @@ class Answer:
 
     hits: tuple[AnswerChunk, ...]
     answerable: float | None = None
-    coverage: Coverage | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The measures of one query, its type, and the ranks that they come from; rank 0 is "not found".
+    """The measures of one query, and the ranks that they come from; rank 0 is "not found".
 
     `all_pages` is the rank of the last expected page if the query needs all of them, else of the first.
     """
 
     id: str
-    type: str
     page: int
     all_pages: int
     section: int | None
@@ -113,16 +111,10 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A system's scores in each book, and its AUROC of answerability in the books where it has one.
-
-    `rejected` is the share of answered queries in each book that are called not covered, `accepted` the share
-    of the others that are called covered.
-    """
+    """A system's scores in each book, and its AUROC of answerability in the books where it has one."""
 
     scores: dict[str, tuple[Scores, ...]]
     auroc: dict[str, float]
-    rejected: dict[str, float] = field(default_factory=dict)
-    accepted: dict[str, float] = field(default_factory=dict)
 
     def book(self, name: str) -> dict[str, float]:
         """Return the means over a book's queries."""
@@ -211,7 +203,7 @@ def score(expectation: Expectation, answer: Answer, *, needs_all: bool = False) 
         for hit in answer.hits:
             sections.setdefault((page_key(hit.page), hit.headings or ()), _in_section(hit, wanted))
         section = _rank(list(sections.values()))
-    return Scores(expectation.key, expectation.tags[0] if expectation.tags else "", page, all_pages, section)
+    return Scores(expectation.key, page, all_pages, section)
 
 
 def _in_section(hit: AnswerChunk, wanted: set[tuple[str, str]]) -> bool:
@@ -229,7 +221,7 @@ def _rank(right: Sequence[bool]) -> int:
 
 def measure(books: Sequence[Book], answers: Mapping[str, Sequence[Answer]]) -> Result:
     """Score a system's answers to all queries of each book."""
-    scores, values, rejected, accepted = {}, {}, {}, {}
+    scores, values = {}, {}
     for book in books:
         pairs = list(zip(book.questions, answers[book.name], strict=True))
         scores[book.name] = tuple(
@@ -247,10 +239,7 @@ def measure(books: Sequence[Book], answers: Mapping[str, Sequence[Answer]]) -> R
                 [value for nothing, value in stated if not nothing],
                 [value for nothing, value in stated if nothing],
             )
-            graded = [(question.nothing, answer.coverage) for question, answer in pairs]
-            rejected[book.name] = fmean(grade == "not covered" for nothing, grade in graded if not nothing)
-            accepted[book.name] = fmean(grade == "covered" for nothing, grade in graded if nothing)
-    return Result(scores, values, rejected, accepted)
+    return Result(scores, values)
 
 
 def lead(mine: Result, theirs: Result, measure: str = "page MRR") -> ScoreEstimate:

@@ -1,4 +1,4 @@
-"""The benchmarks with readers' questions: sets, ranks, intervals, rare words, and whole runs of Recto on a tiny book."""
+"""The benchmarks with readers' questions: sets, ranks, intervals, and whole runs of Recto on a tiny book."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import books, context, question_sets, rare_words, static
+from bench import books, context, question_sets, static
 from bench.peers.listing import load
 from bench.question_sets import Answer, AnswerChunk, Book, Result, Scores, load_books, measure, score
 from recto.evaluation.suites import Expectation
@@ -46,7 +46,7 @@ def test_sets_in_several_languages_ask_the_same_of_one_book(tmp_path: Path) -> N
 
 
 def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
-    question = Expectation("q", pages=("b.md > The `cname` {#c}", "c.mdx"), tags=("howto",), id="1")
+    question = Expectation("q", pages=("b.md > The `cname` {#c}", "c.mdx"), id="1")
     hits = (
         AnswerChunk("a.md", ("A", "x")),
         AnswerChunk("a.md", ("A", "x")),
@@ -55,19 +55,19 @@ def test_the_best_chunk_of_a_page_or_section_ranks_it() -> None:
         AnswerChunk("b.md", ("B", "The cname", "Below")),
         AnswerChunk("c.mdx", ("C",), opening=True),
     )
-    assert score(question, Answer(hits)) == Scores("1", "howto", 2, 2, 4)
+    assert score(question, Answer(hits)) == Scores("1", 2, 2, 4)
     pages = Answer(tuple(AnswerChunk(hit.page) for hit in hits))
-    assert score(question, pages) == Scores("1", "howto", 2, 2, None)
-    assert score(question, Answer(hits[:3])) == Scores("1", "howto", 0, 0, 0)
-    assert score(question, Answer(hits[5:])) == Scores("1", "howto", 1, 1, 1)
+    assert score(question, pages) == Scores("1", 2, 2, None)
+    assert score(question, Answer(hits[:3])) == Scores("1", 0, 0, 0)
+    assert score(question, Answer(hits[5:])) == Scores("1", 1, 1, 1)
     assert score(question, Answer((AnswerChunk("c.mdx", ("C", "Late")),))).section == 0
-    assert score(question, Answer(hits), needs_all=True) == Scores("1", "howto", 2, 3, 4)
+    assert score(question, Answer(hits), needs_all=True) == Scores("1", 2, 3, 4)
     assert score(question, Answer(hits[:5]), needs_all=True).measures()["page hit@5"] == 0
 
 
 def result(**ranks: list[int]) -> Result:
     def scores(ranks: list[int]) -> tuple[Scores, ...]:
-        return tuple(Scores(str(n), "howto", rank, rank, None) for n, rank in enumerate(ranks))
+        return tuple(Scores(str(n), rank, rank, None) for n, rank in enumerate(ranks))
 
     return Result({book: scores(found) for book, found in ranks.items()}, {})
 
@@ -97,10 +97,10 @@ def test_answerability_is_measured_where_every_answer_states_it() -> None:
 
 def test_a_whole_run(corpora: Path, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     out = corpora / "figures.json"
-    books.main([*options, "--systems=recto-dense,recto-hybrid", "--rare=5", f"--json={out}"])
+    books.main([*options, "--systems=recto-dense,recto-hybrid", f"--json={out}"])
     printed = capsys.readouterr()
-    assert "recto-dense: tiny, 4 queries, 5 rare words" in printed.err
-    command = "uv run --group bench python -m bench.books --systems recto-dense,recto-hybrid --rare 5"
+    assert "recto-dense: tiny, 4 queries" in printed.err
+    command = "uv run --group bench python -m bench.books --systems recto-dense,recto-hybrid"
     assert f"Made by `{command}`" in printed.out
     assert "- queries: tiny (4, of which the book answers 3)" in printed.out
     figures = json.loads(out.read_text("utf-8"))
@@ -108,7 +108,6 @@ def test_a_whole_run(corpora: Path, options: list[str], capsys: pytest.CaptureFi
     assert dense["mean"]["page hit@5"] == 1
     assert [ranks["section"] for ranks in dense["ranks"]["tiny"]][:2] == [1, 1]
     assert figures["systems"]["recto-hybrid"]["auroc"].keys() == {"tiny"}
-    assert figures["rare"]["recto-dense"]["tiny"]["exact"] > 0
     assert str(corpora) not in printed.out + out.read_text("utf-8")
 
 
@@ -123,16 +122,6 @@ def test_systems_are_chosen_with_or_without_their_mode(
     with pytest.raises(SystemExit):
         books.main([*options, "--questions=nowhere"])
     assert "no directory nowhere" in capsys.readouterr().err
-
-
-def test_rare_words_are_the_same_in_every_run_and_typos_are_no_words() -> None:
-    texts = ["alpha beta gamma", "alpha beta", "alpha beta", "alpha beta delta_9"]
-    draws = rare_words.draw(texts, 9, "book")
-    assert draws == rare_words.draw(texts, 9, "book")
-    assert sorted(draw.word for draw in draws) == ["delta_9", "gamma"]
-    assert all(draw.typo not in ("", draw.word) for draw in draws)
-    found = rare_words.ask(draws, lambda word: ["only gamma"] if word == "gamma" else [])
-    assert (found.words, found.exact, found.typo) == (2, 0.5, 0)
 
 
 def test_contexts_are_measured(corpora: Path, options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
