@@ -25,6 +25,9 @@ from recto.book.sources.docusaurus.javascript import Unknown, read_exported
 from recto.book.sources.options import is_inside, repository_of
 from recto.book.sources.tree import MarkdownTree, open_book
 from recto.errors import ConfigurationError, RectoError
+from recto.indexing.indexer import IndexJob, index_book
+from recto.stores.edge import EdgeStore
+from recto.testing import HashEmbedder
 from tests.book.files import write
 
 DOCUSAURUS = "module.exports = {url: 'https://x.org', baseUrl: '/', presets: [['classic', {docs: {}}]]}"
@@ -432,3 +435,39 @@ def test_a_page_whose_included_files_take_too_long_is_reported(
 def test_a_long_name_in_a_reference_is_no_error(tmp_path: Path) -> None:
     page = f"= A\n\nxref:{'a' * 280}.adoc[]\n\nLast words.\n"
     assert "Last words." in read_all(write(tmp_path, ANTORA | {"modules/ROOT/pages/a.adoc": page}))
+
+
+NAMES = ["a\0b", r"a\0b", r"a\u0000b", r"a\ud800b", "n" * 300, "n/" * 3_000]
+
+
+@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+@pytest.mark.parametrize(
+    "files",
+    [
+        ANTORA | {"antora.yml": 'name: c\nversion: "1"\nnav: ["%"]\n'},
+        {"book.adoc": ":doctype: book\n\ninclude::a.adoc[]\ninclude::%[]\ninclude::b.adoc[]\n", "a.adoc": "= A\n\nB.\n", "b.adoc": "= B\n\nLast words.\n"},
+        {".vitepress/config.js": 'export default {srcDir: "%"}', "a.md": "# A\n\nLast words.\n"},
+        {"astro.config.mjs": "import starlight from '@astrojs/starlight'\nexport default {integrations: [starlight({sidebar: [{autogenerate: {directory: \"%\"}}]})]}", "src/content/docs/a.md": "# A\n\nLast words.\n"},
+        {"mkdocs.yml": 'docs_dir: "%"\n', "docs/a.md": "# A\n\nLast words.\n"},
+        {"docusaurus.config.js": DOCUSAURUS.replace("{}", '{path: "%"}'), "docs/a.md": "# A\n\nLast words.\n"},
+        SPHINX | {"conf.py": 'html_theme = "x"\nrst_prolog = """.. |a| replace:: %"""\n'},
+    ],
+    ids=["antora", "asciidoc", "vitepress", "starlight", "mkdocs", "docusaurus", "sphinx"],
+)  # fmt: skip
+def test_a_name_that_cannot_exist_is_missing_or_reported(
+    tmp_path: Path, files: dict[str, str], name: str
+) -> None:
+    write(tmp_path, {file: text.replace("%", name) for file, text in files.items()})
+    try:
+        assert "Last words." in read_all(tmp_path)
+    except RectoError as error:
+        assert error.message
+
+
+def test_a_lone_surrogate_is_stored_as_a_question_mark(tmp_path: Path, home: Path) -> None:
+    """It stopped the whole run: the engine stores UTF-8."""
+    files = {"docs/c/_category_.json": r'{"label": "A \ud800"}', "docs/c/a.md": "# A\n\nText.\n"}
+    book = open_book(write(tmp_path / "book", files | {"docusaurus.config.js": DOCUSAURUS}))
+    index_book(IndexJob(book, HashEmbedder()), EdgeStore(home), "book", journal=home / "journal")
+    (chunk,) = EdgeStore(home).open("book").scroll()
+    assert (chunk.module_title, chunk.module_keys) == ("A ?", ("c", "a ?"))

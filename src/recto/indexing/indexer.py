@@ -10,7 +10,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from recto import __version__
-from recto._util.text import is_local, plural
+from recto._util.text import encodable, is_local, plural
 from recto.book.chunking import PlannedChunk
 from recto.errors import EmbeddingError, InvalidArgument, RectoError, UrlsChange
 from recto.indexing.journal import Journal, journal_path
@@ -203,7 +203,7 @@ def _checked_fingerprint(job: IndexJob, plan: Plan) -> Fingerprint:
         analyzer=ANALYZER,
         modules=plan.module_titles(),
         unresolved_includes=info.unresolved_includes,
-        title=" ".join(info.title.split())[:_MAX_TITLE],
+        title=encodable(" ".join(info.title.split())[:_MAX_TITLE]),
         logo=info.logo,
         options=info.options,
         versions=info.versions,

@@ -8,11 +8,11 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
-from recto._util.text import filter_keys, is_local, nearest, plural
+from recto._util.text import encodable, filter_keys, is_local, nearest, plural
 from recto.book.chunking import DEFAULT_SIZE, ChunkSize, PlannedChunk, describe_leftovers, leftovers
 from recto.book.parsing import reader_version
 from recto.book.questions import question_file, read_question_file
@@ -304,7 +304,7 @@ class Planner:
     def _jobs(self) -> Iterator[PageJob]:
         """Yield the pages of the modules to index."""
         for found in self._source.pages():
-            page = replace(found, questions=tuple(self._questions.pop(found.path, ())))
+            page = replace(_encodable(found), questions=tuple(self._questions.pop(found.path, ())))
             if self._modules and self._modules.isdisjoint(page.module_keys):
                 self._others[page.path] = (page.module, page.position)
                 continue
@@ -440,3 +440,13 @@ class Planner:
             f"There is no page of module {requested} in {self._source.location}",
             hint=(f"Did you mean '{near}'? " if near else "") + f"Modules: {', '.join(modules) or 'none'}.",
         )
+
+
+def _encodable(value: Any) -> Any:
+    """Return a page or one of its values with texts that can be stored: JSON may state lone surrogates."""
+    if isinstance(value, Page):
+        values = {each.name: getattr(value, each.name) for each in fields(value)}
+        return replace(value, **{name: _encodable(part) for name, part in values.items()})
+    if isinstance(value, tuple):
+        return tuple(map(_encodable, value))
+    return encodable(value) if isinstance(value, str) else value

@@ -16,7 +16,7 @@ from recto.book.parsing.asciidoc.text import Attributes, Inline
 from recto.book.sources.asciidoc import Preprocessor, page_title
 from recto.book.sources.directory import Navigation, is_file
 from recto.book.sources.includes import Includes
-from recto.book.sources.options import UnreadableSite, read_config
+from recto.book.sources.options import UnreadableSite, read_config, resolved_path
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
 
 _LONGEST_NAVIGATION = 20_000  # lines; the one of a large product has a tenth of it
@@ -188,7 +188,7 @@ class AntoraSite(Preprocessor, Site):
         """Yield the pages that the navigation of a component lists."""
         left = _LONGEST_NAVIGATION
         names = [component.folder / name for name in component.navigation]
-        for file in dict.fromkeys(name.resolve() for name in names):
+        for file in dict.fromkeys(map(resolved_path, names)):
             text = read_config(file, self.bounds, ASCIIDOC.largest)
             includes = Includes(self.find, self.bounds)
             text = includes.expand(file.name, file, text)[0]

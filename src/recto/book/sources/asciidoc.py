@@ -26,7 +26,7 @@ from recto.book.parsing.asciidoc.text import (
 )
 from recto.book.sources.directory import is_file
 from recto.book.sources.includes import Directive, Includes, select_lines
-from recto.book.sources.options import is_inside, read_config, read_start
+from recto.book.sources.options import is_inside, read_config, read_start, resolved_path
 from recto.book.sources.site import Site, html_address
 
 _LARGEST = ASCIIDOC.largest
@@ -264,8 +264,8 @@ class AsciiDocBook(Preprocessor, Site):
         source = read_config(file, self.bounds, _LARGEST)
         for directive in self.find(source, file):
             for base in directive.bases if directive.nested else ():
-                chapter = (base / directive.path).resolve()
-                if not is_inside(chapter, self.root) or not is_file(chapter):
+                chapter = resolved_path(base / directive.path)
+                if not is_file(chapter) or not is_inside(chapter, self.root):
                     continue
                 text, key = read_config(chapter, self.bounds, _LARGEST), self._name(chapter)
                 heading = re.search(r"^(={1,6}|#{1,6})[ \t]+\S", text, re.MULTILINE)
@@ -310,7 +310,7 @@ class AsciiDocBook(Preprocessor, Site):
     def locate(self, target: str, file: Path) -> tuple[str, tuple[Path, ...]]:
         """Return the path of an included file; chapters are pages of their own."""
         path, bases = super().locate(target, file)
-        files = ((base / path).resolve() for base in bases if self._listed)
+        files = (resolved_path(base / path) for base in bases if self._listed)
         is_chapter = any(
             inner.is_relative_to(self.root) and self._name(inner) in self._chapters for inner in files
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from recto._util.files import read_problem
-from recto._util.text import ROOT_MODULE, short_name
+from recto._util.text import ROOT_MODULE, encodable, short_name
 from recto.book.parsing import LARGEST_PAGE, MARKDOWN, MDX, format_of, page_suffixes, read, skip_advice
 from recto.book.sources.includes import Includes
 from recto.book.sources.options import (
@@ -350,6 +350,7 @@ class PageDirectory:
         lines: tuple[int, ...] = ()
         if self.includes and self.rules.expands(name):
             text, lines = self.includes.expand(path, self.file(name), text)
+        text = encodable(text)  # configurations and code in an included file may state lone surrogates
         keys = self.rules.book_file.module_keys(path)
         title, revision = title_of(name, self.rules.book), hashlib.sha256(text.encode()).hexdigest()
         page = Page(path, local_url(path), title, keys[0], keys, text, revision, lines=lines)

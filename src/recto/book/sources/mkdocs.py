@@ -27,7 +27,7 @@ from recto.book.sources.includes import (
     select_region,
     whole_line,
 )
-from recto.book.sources.options import UnreadableSite, check_url, chosen_names, title_of
+from recto.book.sources.options import UnreadableSite, check_url, chosen_names, resolved_path, title_of
 from recto.book.sources.site import Entry, Site, text_of, texts_of
 from recto.types.book import Page
 
@@ -58,7 +58,7 @@ class MkDocsSite(Site):
     def configure(self, config_file: Path) -> None:
         """Read the options, the navigation, and what the extensions and plugins include."""
         config = self.load(config_file)
-        self.root = (self.directory / (text_of(config, "docs_dir") or "docs")).resolve()
+        self.root = resolved_path(self.directory / (text_of(config, "docs_dir") or "docs"))
         self.title = text_of(config, "site_name")
         self.set_logo(text_of(config, "theme", "logo"), text_of(config, "theme", "favicon"))
         self.language = text_of(config, "theme", "language") or text_of(config, "theme", "locale")
@@ -93,7 +93,7 @@ class MkDocsSite(Site):
         parent = values.pop("INHERIT", None)
         if not isinstance(parent, str):
             return values
-        source = (config_file.parent / parent).resolve()
+        source = resolved_path(config_file.parent / parent)
         if not source.is_relative_to(self.bounds) or not source.is_file() or depth >= _MOST_PARENTS:
             raise UnreadableSite(
                 f"{config_file.name}: INHERIT names {parent}, which is not a file in {self.bounds.name}",

@@ -58,9 +58,20 @@ def repository_of(site: Path) -> Path:
     return next((folder for folder in (site, *above) if (folder / ".git").exists()), site)
 
 
+def resolved_path(path: Path) -> Path:
+    """Return a path without links; a name that cannot exist, which a site may state, stays as it is."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError, ValueError):  # too long, a loop of links, a null byte
+        return path
+
+
 def is_inside(file: Path, bounds: Path) -> bool:
     """Return whether a file is inside a repository after links are resolved, and not in its `.git`."""
-    resolved = file.resolve()
+    try:
+        resolved = file.resolve()
+    except ValueError:  # a null byte in its name
+        return False
     return resolved.is_relative_to(bounds) and ".git" not in resolved.relative_to(bounds).parts
 
 

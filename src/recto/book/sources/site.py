@@ -28,6 +28,7 @@ from recto.book.sources.options import (
     read_logo,
     read_start,
     repository_of,
+    resolved_path,
     unknown_choice,
 )
 from recto.types.book import AnchorStyle, Page
@@ -64,7 +65,7 @@ class Site(Generator, SiteRules):
         self._heads: dict[str, dict[str, Any]] = {}
         self.configure(config_file)
         self._left_out = any_of(self.left_out)
-        self.root = self.root.resolve()
+        self.root = resolved_path(self.root)
         url = book_file.options.url or check_url(self.url if "://" in self.url else "", config_file.name)
         self.url = url if url.endswith("/") or not url else f"{url}/"
 

@@ -51,7 +51,7 @@ from recto.book.sources.sphinx import JupyterBookSite, MystSite, SphinxSite
 from recto.book.sources.summary import D2lBookSite, GitBookSite, MdBookSite, NextraSite
 from recto.book.sources.vite import StarlightSite, VitePressSite
 from recto.book.sources.volume import VolumeSource, open_volume
-from recto.errors import ConfigurationError, InvalidArgument, InvalidOption
+from recto.errors import ConfigurationError, InvalidArgument, InvalidOption, RectoError
 from recto.types.book import BookInfo, Failure, Page
 
 SKIPPED = frozenset({"node_modules", "build", "dist", "target", "__pycache__", "venv"})
@@ -257,10 +257,12 @@ def _readable(path: Path) -> Iterator[None]:
             f"{str(path)[:200]}: finding its pages takes more than {_OPEN_SECONDS:g} s of CPU time",
             hint=f"Pass the directory of the pages itself, with --generator {NO_GENERATOR}.",
         ) from error
-    except OSError as error:
+    except RectoError:
+        raise
+    except (OSError, RuntimeError, ValueError) as error:  # names that cannot exist, loops of links
         denied = isinstance(error, PermissionError)
         raise InvalidArgument(
-            f"{str(path)[:200]} cannot be read: {error.strerror or error}",
+            f"{str(path)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}",
             hint=f"{disk_advice(error, path, ('read', 'search'))}." if denied else _PATH_HINT,
         ) from error
 

@@ -38,6 +38,7 @@ from recto.book.sources.options import (
     check_url,
     chosen_names,
     is_inside,
+    resolved_path,
 )
 from recto.errors import InvalidArgument
 
@@ -132,7 +133,7 @@ class DocusaurusSite(Generator):
         instance = "" if docs.id == DEFAULT_ID else f"{docs.id}_"
         bounds = self._config.bounds
         stated = docs.path if version == CURRENT_VERSION else f"{instance}versioned_docs/version-{version}"
-        root = (self.directory / stated).resolve()
+        root = resolved_path(self.directory / stated)
         if not is_inside(root, bounds):
             raise UnreadableSite(f"{self._config.file.name}: the docs are outside the repository: {stated}")
         translated = self._translated(docs, version, locale)
@@ -166,7 +167,7 @@ class DocusaurusSite(Generator):
             return None
         plugin = _PLUGIN if docs.id == DEFAULT_ID else f"{_PLUGIN}-{docs.id}"
         below = CURRENT_VERSION if version == CURRENT_VERSION else f"version-{version}"
-        translated = (locale.translations / plugin / below).resolve()
+        translated = resolved_path(locale.translations / plugin / below)
         if is_inside(translated, self._config.bounds):
             return translated
         self._config.notes.append(
