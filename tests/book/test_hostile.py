@@ -306,11 +306,13 @@ BOOKS = {
     "bookdown": {"_bookdown.yml": "rmd_files: [index.Rmd, a.Rmd]"},
     "jekyll": {"_config.yml": "title: A\npermalink: pretty"},
     "mkdocs": {"mkdocs.yml": "site_name: A\nmarkdown_extensions: [markdown_include.include]"},
+    "sphinx": {"conf.py": "html_theme = 'x'\n"},
 }
 PAGE_OF = {
     "quarto": "a.qmd",
     "bookdown": "a.Rmd",
     "mkdocs": "docs/a.md",
+    "sphinx": "a.rst",
     "starlight": "src/content/docs/a.md",
 }
 
@@ -331,6 +333,10 @@ PAGE_OF = {
         ("mkdocs", "{% include 'a' " * 7_000),
         ("vitepress", "<!--@include:a" * 7_000 + "\n-->"),
         ("jekyll", "{% a -" * 16_000),
+        ("sphinx", "*a\nb " * 14_000),
+        ("sphinx", "``a\nb " * 14_000),
+        ("sphinx", "a `b`_ c\n" * 14_000),
+        ("sphinx", "-----\n\n" * 7_000),
     ],
 )
 def test_a_long_line_is_read_at_once(tmp_path: Path, generator: str, line: str) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 from docutils import nodes, utils
 from docutils.core import publish_doctree
 from docutils.parsers.rst import Directive, Parser, directives, states
+from docutils.readers import standalone
+from docutils.transforms import misc, references
 
 from recto.book.parsing.directives import (
     CONTAINERS,
@@ -52,6 +54,9 @@ _SETTINGS = {
 _MOST_LINES = 15_000
 _MOST_SUBSTITUTIONS = 2_000  # references on a page; a definition may repeat another one many times
 _DEEPEST = 40
+_PART_OF_PARAGRAPH = re.compile(r"(?s).{1,16000}(?:\n|\Z)|.+?(?:\n|\Z)")
+"""What is read at a time: docutils copies the rest of a paragraph at each mark."""
+_END_MARKS = ("emphasis", "strong", "interpreted_or_phrase_ref", "literal", "target", "substitution_ref")
 _CODE = frozenset(
     {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
     | {"ipython", "jupyter-execute", "parsed-literal", "mermaid", "graphviz", "console"}
@@ -115,11 +120,13 @@ def _with_lines(blocks: list[TextBlock], text: str) -> list[TextBlock]:
     return numbered
 
 
-def _doctree(text: str, scope: Scope, references: Mapping[str, str]) -> Any:
+def _doctree(text: str, scope: Scope, words: Mapping[str, str]) -> Any:
     """Parse a page with docutils."""
     with _own_directives():
         settings = {**_SETTINGS, "scope": scope}
-        return publish_doctree(text, parser=Parser(inliner=_inliner(references)), settings_overrides=settings)
+        return publish_doctree(
+            text, reader=_Reader(), parser=Parser(inliner=_inliner(words)), settings_overrides=settings
+        )
 
 
 @contextmanager
@@ -139,18 +146,63 @@ def _own_directives() -> Iterator[None]:
             directives.directive = original
 
 
-def _inliner(references: Mapping[str, str]) -> Any:
+def _inliner(words_of: Mapping[str, str]) -> Any:
     """Return an inline parser that turns any role into its words."""
 
     def interpreted(_: str, text: str, role: str, __: int) -> Any:
         whole = utils.unescape(text, restore_backslashes=role == "math")
         name = role.lower()
-        words = "" if name == "raw" else role_text(name, whole, references) if name else whole
+        words = "" if name == "raw" else role_text(name, whole, words_of) if name else whole
         return [nodes.Text(words)], []
 
     inliner = states.Inliner()
-    inliner.interpreted = interpreted  # a subclass does not work: docutils reads the attributes of its class
+    parse_text, customize = inliner.parse, inliner.init_customizations
+
+    def init_customizations(settings: Any) -> None:
+        customize(settings)
+        for name in _END_MARKS:
+            setattr(inliner.patterns, name, _EndMark(getattr(inliner.patterns, name)))
+
+    def parse(text: str, lineno: int, memo: Any, parent: Any) -> Any:
+        found, messages = list[Any](), list[Any]()
+        for part in re.findall(_PART_OF_PARAGRAPH, text):
+            for name in _END_MARKS:
+                getattr(inliner.patterns, name).is_missing = False
+            inline, more = parse_text(part, lineno, memo, parent)
+            found, messages, lineno = [*found, *inline], [*messages, *more], lineno + part.count("\n")
+        return found, messages
+
+    # A subclass does not work: docutils reads the attributes of its class.
+    inliner.interpreted, inliner.parse = interpreted, parse
+    inliner.init_customizations = init_customizations
     return inliner
+
+
+class _EndMark:
+    """A pattern of docutils for the end of inline markup.
+
+    docutils searches it after each start, in all of the paragraph. If it is missing once, it is missing for
+    the later starts, too.
+    """
+
+    def __init__(self, pattern: re.Pattern[str]) -> None:
+        self._pattern = pattern
+        self.is_missing = False
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """Return the first end, if there is one."""
+        found = None if self.is_missing else self._pattern.search(text)
+        self.is_missing = found is None
+        return found
+
+
+class _Reader(standalone.Reader):  # type: ignore[misc]
+    """Leaves out transforms that take quadratic time; `_Renderer` does what they do to a text."""
+
+    def get_transforms(self) -> list[Any]:
+        """Return the transforms."""
+        left_out = (references.DanglingReferences, misc.Transitions)
+        return [each for each in super().get_transforms() if each not in left_out]
 
 
 class _AnyOptions(dict[str, Any]):
@@ -431,6 +483,8 @@ class _Renderer:
             elif kind in ("literal", "math"):
                 mark = "$" if kind == "math" else ticks(child.astext(), 1)
                 parts.append(f"{mark}{child.astext()}{mark}")
+            elif _is_dangling(child):
+                parts.append(child.rawsource)
             elif kind in ("footnote_reference", "citation_reference"):
                 parts.append(f"[{child.astext()}]")
             elif kind == "image":
@@ -438,6 +492,13 @@ class _Renderer:
             elif kind not in ("raw", "system_message"):
                 parts.append(self._inline(child) if child.children else child.astext())
         return "".join(parts)
+
+
+def _is_dangling(node: Any) -> bool:
+    """Return whether a reference has no target."""
+    if node.tagname == "target" or "refname" not in node or node.resolved:
+        return False
+    return node.document.nameids.get(node["refname"]) is None
 
 
 def _field_names(node: Any) -> list[str]:

@@ -260,10 +260,11 @@ def _readable(path: Path) -> Iterator[None]:
     except RectoError:
         raise
     except (OSError, RuntimeError, ValueError) as error:  # names that cannot exist, loops of links
-        denied = isinstance(error, PermissionError)
         raise InvalidArgument(
             f"{str(path)[:200]} cannot be read: {getattr(error, 'strerror', None) or error}",
-            hint=f"{disk_advice(error, path, ('read', 'search'))}." if denied else _PATH_HINT,
+            hint=f"{disk_advice(error, path, ('read', 'search'))}."
+            if isinstance(error, PermissionError)
+            else _PATH_HINT,
         ) from error
 
 
