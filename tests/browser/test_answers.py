@@ -121,6 +121,23 @@ def test_a_reader_stops_an_answer_or_leaves(reader: Reader, chat: ChatDouble) ->
     assert chat.left.wait(10)
 
 
+def test_earlier_questions_are_sent_until_the_panel_is_closed(reader: Reader, chat: ChatDouble) -> None:
+    answer = ask(reader)
+    expect(answer.locator(".sources")).to_be_visible()
+    reader.input.fill("how do services communicate")
+    reader.settle()
+    answer.get_by_role("button", name="Answer this question").click()
+    expect(answer.locator(".sources")).to_be_visible()
+    assert re.search(
+        rf"earlier question \w+ ---\n{re.escape(QUESTION)}\n--- earlier answer \w+ ---\nNodes talk",
+        chat.prompt[1],
+    )
+    reader.page.keyboard.press("Escape")
+    ask(reader)
+    expect(answer.locator(".sources")).to_be_visible()
+    assert "earlier" not in chat.prompt[1]
+
+
 def test_errors_are_said_and_can_be_tried_again(reader: Reader, chat: ChatDouble) -> None:
     chat.script(status(500), break_off(chat))
     answer = ask(reader)

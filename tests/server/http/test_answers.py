@@ -121,6 +121,37 @@ def test_sections_are_framed_as_quotations(asked: Service, chat: ChatDouble) -> 
     assert len(marks) == 2
 
 
+def test_earlier_questions_are_searched_and_sent(asked: Service, chat: ChatDouble) -> None:
+    question = {"query": "And then?"}
+    other = {"turns": [{"query": "How is a knife sharpened?"}]}
+    about_other = events(asked.post("/v1/answer", question | other))[0][1]
+    turns = [
+        {"query": "Who lives here?"},
+        QUESTION | {"answer": "Boil fruit [2] in `pots[1]`." + " So." * 999},
+    ]
+    received = events(asked.post("/v1/answer", question | {"turns": turns}))
+    about = received[0][1]
+    assert (about["query"], about["covered"]) == (question["query"], True)
+    assert about_other["sections"][0]["headings"] != about["sections"][0]["headings"]
+    assert "jam" in about["sections"][0]["text"].lower()
+    mark = re.findall(r"question ([0-9a-f]{16}) ", chat.prompt[1])[0]
+    earlier = chat.prompt[1].partition(f"--- earlier question {mark} ---\n")[2]
+    jam = f"--- earlier question {mark} ---\n{QUESTION['query']}\n--- earlier answer {mark} ---\nBoil fruit in `pots[1]`. So."
+    assert earlier.startswith(
+        f"Who lives here?\n--- earlier answer {mark} ---\n\n--- end of earlier answer {mark} ---"
+    )
+    assert jam in earlier
+    assert len(earlier) < 1500
+    assert earlier.endswith(f"--- question {mark} ---\n{question['query']}\n--- end of question {mark} ---")
+
+
+def test_earlier_questions_are_limited(asked: Service) -> None:
+    long, empty = [{"query": "How long? " * 190 + "Jam?"}], [{"query": " "}]
+    for wrong in (empty, [QUESTION] * 4, [QUESTION | {"answer": "a" * 12_001}], [{"answer": "a"}]):
+        assert asked.post("/v1/answer", QUESTION | {"turns": wrong}).status in (400, 422)
+    assert events(asked.post("/v1/answer", QUESTION | {"turns": long}))[-1][0] == "end"
+
+
 @pytest.mark.parametrize(
     ("text", "kept", "cited"),
     [

@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, create_model
 from recto.contracts.http import CollectionName, Count, QueryText, RequestModel, ValidationResponse
 from recto.search.context import MAX_NEIGHBORS
 from recto.search.query import DEFAULT_CONTEXT_TOKENS, DEFAULT_CONTEXT_TOP_K
+from recto.server.http.answers import MAX_TURN_ANSWER, MAX_TURNS
 from recto.server.schemas import (
     McpSection,
     Model,
@@ -160,12 +161,28 @@ class ClickRequest(RequestModel):
     collection: CollectionName = None
 
 
+class AnswerTurn(RequestModel):
+    """An earlier question of a conversation, and its answer."""
+
+    query: QueryText
+    answer: Annotated[
+        str, Field(max_length=MAX_TURN_ANSWER, description="Only its start is sent to the model.")
+    ] = ""
+
+
 @with_options("search", "prefer")
 class AnswerBody(SearchParameters):
     """The body of `/v1/answer`."""
 
-    model_config = _example(query="What is ROS 2?")
+    model_config = _example(query="And on Windows?", turns=[{"query": "How do I install ROS 2?"}])
     query: QueryText
+    turns: Annotated[
+        list[AnswerTurn],
+        Field(
+            max_length=MAX_TURNS,
+            description="The earlier questions of the conversation, oldest first; the last is searched, too.",
+        ),
+    ] = Field(default_factory=list)
 
 
 class AnswerFeedback(RequestModel):

@@ -34,7 +34,7 @@ from recto.server.http.answers import (
     NOT_FOR_ANSWERS,
     STREAM_HEADERS,
     EventStream,
-    is_answerable,
+    searched_text,
 )
 from recto.server.http.errors import RETRY_SECONDS, StrictRoute
 from recto.server.http.monitoring import advice, index_view
@@ -236,13 +236,15 @@ async def answer(body: models.AnswerBody, request: Request, service: Service) ->
         raise Refused("scope", NOT_FOR_ANSWERS)
     answers.check_rate(current_request().caller)
     current_request().charge(_CHARGED_ANSWER)
-    search_request = make_request(query, top_k=DEFAULT_CONTEXT_TOP_K, prefer=body.options()["prefer"])
+    turns = [(check_query(turn.query), turn.answer) for turn in body.turns]
+    text, prefer = searched_text(query, turns), body.options()["prefer"]
+    search_request = make_request(text, top_k=DEFAULT_CONTEXT_TOP_K, prefer=prefer)
     context = await service.context(name, search_request, service.settings.answer.tokens)
+    context = replace(context, response=replace(context.response, query=query))
     service.record(context.response, "answer" if body.log else None)
-    if is_answerable(context):
-        await to_thread(answers.spend)
+    await to_thread(answers.spend, context)
     set_deadline(request.scope, service.settings.answer.seconds + RETRY_SECONDS)
-    return EventStream(answers.events(context), headers=STREAM_HEADERS)
+    return EventStream(answers.events(context, turns), headers=STREAM_HEADERS)
 
 
 def _to_dict(

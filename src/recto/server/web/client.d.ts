@@ -93,6 +93,8 @@ export interface AnswerRequest {
   log?: boolean;
   /** The query: 1 to 2000 characters without surrounding white space. */
   query: string;
+  /** The earlier questions of the conversation, oldest first; the last is searched, too. */
+  turns?: AnswerTurn[];
   /** Versions and languages of the page that the reader is on, separated by commas, such as 2.0,de: they are searched if the book has them, and there is no `version` or `lang`. */
   prefer?: string | null;
 }
@@ -104,6 +106,14 @@ export interface AnswerFeedback {
   helpful: boolean;
   /** A collection that the server serves; default: the first. */
   collection?: string | null;
+}
+
+/** An earlier question of a conversation, and its answer. */
+export interface AnswerTurn {
+  /** The query: 1 to 2000 characters without surrounding white space. */
+  query: string;
+  /** Only its start is sent to the model. */
+  answer?: string;
 }
 
 /** The body of `/v1/batch`. */

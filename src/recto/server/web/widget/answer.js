@@ -6,12 +6,18 @@ import { breadcrumb, linkOf, plainText, sectionOf } from "./results.js";
 
 const BLOCK = /```[\s\S]*?(?:\n```|$)|(?:(?!\n\s*\n|```)[\s\S])+/gu;
 const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\[(\d{1,3})\]/gu;
+const TURNS = 3; // earlier questions that the service accepts
+const TURN_ANSWER = 1000; // characters of an earlier answer that the service sends to the model
 const SOON = 300; // seconds: a longer wait means that today's answers are used up
 
 /** Return the element of the answer, and functions that offer one or remove it; `onAsk` returns whether to log it. */
 export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
   const element = h("section", { class: "answer", "aria-label": t("answer"), hidden: true });
   let controller = new AbortController();
+  let turns = []; // what was answered since the reader opened the panel
+
+  /** Forget the conversation. */
+  const forget = () => (turns = []);
 
   const reset = () => {
     controller.abort();
@@ -60,7 +66,8 @@ export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
     let sections = [];
     let written = "";
     const draw = makeDrawing(text, (number) => citation(sections.find((one) => one.number === number)));
-    for await (const { name, data } of client.answer(response.query, { prefer: prefer(), signal, log: onAsk(response) })) {
+    const options = { prefer: prefer(), signal, log: onAsk(response), ...(turns.length ? { turns } : {}) };
+    for await (const { name, data } of client.answer(response.query, options)) {
       if (name === "sections") {
         sections = data.sections;
         if (data.covered) continue;
@@ -72,6 +79,7 @@ export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
       if (name === "error") throw new RectoError(502, data.error, data.hint);
       if (name === "end") {
         const cited = sections.filter(({ number }) => data.cited.includes(number));
+        turns = [...turns, { query: response.query, answer: written.slice(0, TURN_ANSWER) }].slice(-TURNS);
         foot.replaceChildren(cited.length ? sources(t("sources"), cited) : "", note(response));
         return;
       }
@@ -129,7 +137,7 @@ export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
     return line;
   };
 
-  return { element, offer, reset };
+  return { element, offer, reset, forget };
 }
 
 /** Return a function that draws a text that grows; unchanged blocks keep the focus. */

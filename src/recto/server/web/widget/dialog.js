@@ -268,6 +268,7 @@ export function makeDialog({ t, client, rewrite, prefer }, openRelated) {
     stop();
     note.textContent = "";
     answer.reset();
+    answer.forget();
   });
 
   const open = (query, selectedText) => {
