@@ -12,6 +12,7 @@ import pytest
 from click import Command, Context, Group, Option
 
 import recto
+from recto import protocols
 from recto.book.sources.options import SiteOptions
 from recto.cli.main import recto as product
 from recto.cli.retrieve import retrieve
@@ -124,6 +125,12 @@ def test_every_public_name_is_documented() -> None:
     text = page("python.md")
     missing = [name for name in recto.__all__ if not re.search(rf"`{name}\b", text)]
     assert missing == []
+
+
+def test_every_documented_protocol_exists() -> None:
+    rows = re.findall(r"^\| (`[A-Z]\w+`)", sections(page("python.md"))["Plugins and tests"], re.MULTILINE)
+    assert rows
+    assert [name for name in rows if not hasattr(protocols, name.strip("`"))] == []
 
 
 def test_every_route_is_documented() -> None:
