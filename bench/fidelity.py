@@ -8,8 +8,8 @@ that a server sends for its address. The row of figures:
 - titles: the title is the top heading of the built page, or its `<title>` up to the name of the site.
 - anchors: the anchors of the source that are an `id` or `name` of the built page.
 - headings: the ids of built headings below the title that are anchors of the source.
-- order: pairs of pages that follow each other in the first page's navigation or by `rel="next"`, and that
-  have the same order in the source.
+- order: pairs of pages that follow each other by the link to the next page, else in the navigation of the
+  first page, and that have the same order in the source.
 - built words: of the words of the built main content, with their counts, those that the source has; source
   words: the other way round. No page is left out. The last column has the pages with .99 of the built words.
 
@@ -63,6 +63,7 @@ _DROPPED = (
     ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
 )
+_NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
     "p, div, section, article, header, li, dt, dd, tr, td, th, br, pre, h1, h2, h3, h4, h5, h6, summary, "
     "figcaption, caption, blockquote, label, button, aside, details, figure, hr"
@@ -100,7 +101,7 @@ class BuiltPage:
         self.ids = {
             node.attributes.get(key) or "" for node in tree.css("[id], [name]") for key in ("id", "name")
         }
-        following = tree.css_first("link[rel=next], a[rel~=next]")
+        following = tree.css_first(_NEXT)
         self.next = (following.attributes.get("href") or "") if following is not None else ""
         navigations = [
             [link.attributes["href"] or "" for link in one.css("a[href]")]
@@ -202,14 +203,14 @@ class Comparison:
 def compare(source: Source, build: Path, site_url: str = URL) -> Comparison:
     """Compare the pages of a book with the files of a build."""
     result, places, links = Comparison(), dict[Path, int](), list[tuple[str, list[str]]]()
-    known = set[tuple[str, ...]]()
+    listed, known = list[tuple[str, list[str]]](), set[tuple[str, ...]]()
     for position, page in enumerate(source.pages()):
         file = built_file(build, page.url.removeprefix(site_url))
         if file is None:
             result.differing["only source"].append(f"{page.path}: {page.url}")
             continue
         built, document = BuiltPage(file.read_text("utf-8", "replace")), read(page)
-        links += [(page.url, built.links)] if not places else []
+        listed += [] if places else [(page.url, built.links)]
         links += [(page.url, ["", built.next])] if built.next else []
         places[file] = position
         known.add(tuple(built.words))
@@ -227,7 +228,7 @@ def compare(source: Source, build: Path, site_url: str = URL) -> Comparison:
         share = same / theirs.total() if built.words else 1.0
         result.add("pages ≥ .99", share >= _ENOUGH, 1)
         result.worst = sorted([*result.worst, (share, page.path, built.words, text)])[:_WORST]
-    _compare_order(result, links, build, places, site_url)
+    _compare_order(result, links or listed, build, places, site_url)
     for file in sorted(set(build.rglob("*.html")) - places.keys()):
         name = file.relative_to(build).as_posix()
         html = "" if _GENERATED.search(name) else file.read_text("utf-8", "replace")
