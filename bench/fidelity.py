@@ -59,7 +59,8 @@ _DROPPED = (
     ".toctree-wrapper ul, .contents, #toc, #TOC, .table-of-contents, .linenos, .linenodiv, .lineno, "
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
     ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, "
-    ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .vp-doc span.lang, .katex-html, .boring, "
+    ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .vp-doc span.lang, .katex-html, "
+    ".boring, .section-index, .d-print-none, "
     ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
 )

@@ -161,25 +161,55 @@ def test_a_locale_of_starlight_in_another_case(tmp_path: Path) -> None:
 
 
 HUGO = {
-    "hugo.toml": "[markup.goldmark.parser]\nautoHeadingIDType = 'blackfriday'\n[permalinks.page]\nblog = '/:year/:month/:slug/'\n",
+    "hugo.toml": "[params.lamp]\nkind = 'Argand'\n[markup.goldmark.parser]\nautoHeadingIDType = 'blackfriday'\n[permalinks.page]\nblog = '/:year/:month/:slug/'\n",
     "i18n/en/en.toml": '[next_heading]\nother = "What\'s next"\n',
     "content/includes/index.md": "---\nheadless: true\n---\n",
     "content/includes/oil.md": "Mind the oil.",
     "content/blog/a.md": "---\ndate: 2024-05-06\n---\n# A\n\nText.",
     "content/blog/b.md": "---\ndate: 2024-05-06\nurl: /:section/:day/:slug/\n---\n# B\n\nText.",
     "content/docs/_index.md": '{{< include "oil.md" >}}\n\n## {{% heading "next" %}}\n\nA.\n\n## {{% heading "see" %}}\n\nB.',
+    "content/docs/tabs.md": """+++
+oil = 'Rape'
++++
+{{< tabpane >}}
+{{< tab header="Shell" lang="bash" >}}
+# Not a heading
+{{< /tab >}}
+{{< /tabpane >}}
+
+- {{< param "oil" >}} {{< param lamp.kind >}} lamps
+- Items:
+  - {{% mark X %}}
+    First
+
+`<a id="no">`
+
+## Ends <a id="old"></a>
+""",
 }
 
 
 def test_hugo_headings_includes_bundles_and_dates(tmp_path: Path) -> None:
     source = open_book(write(tmp_path / "lights", HUGO), SiteOptions(url=URL))
     pages = {page.path: page for page in source.pages()}
-    urls = {"blog/a.md": "2024/05/a/", "blog/b.md": "blog/06/b/", "docs/_index.md": "docs/"}
+    urls = {
+        "blog/a.md": "2024/05/a/",
+        "blog/b.md": "blog/06/b/",
+        "docs/_index.md": "docs/",
+        "docs/tabs.md": "docs/tabs/",
+    }
     assert addresses(pages) == urls
     document = read(pages["docs/_index.md"])
     assert document.sections[0].blocks[0].text == "Mind the oil."
     assert [section.anchor for section in document.sections] == ["", "what-s-next", "see"]
     assert document.sections[1].headings[-1] == "What's next"
+    tabs, end = read(pages["docs/tabs.md"]).sections
+    assert [block.text for block in tabs.blocks] == [
+        '```bash title="Shell"\n# Not a heading\n```',
+        "- Rape Argand lamps\n- Items:\n    First",
+        '`<a id="no">`',
+    ]
+    assert (tabs.anchors, [anchor for _, anchor in end.anchors]) == ((), ["ends", "old"])
     note = "1 file of page bundles are no pages; pages may include them: includes (1)."
     assert note in source.notes
 
@@ -369,6 +399,13 @@ STARLIGHT = "import starlight from 's'\nexport default { integrations: [starligh
         (".vitepress/config.js", "export default { locales: { root: {}, fr: {}, de: {} } }\n", "."),
         ("astro.config.mjs", STARLIGHT % "locales: { root: {}, fr: {}, de: {} }", "src/content/docs"),
         ("hugo.toml", "[languages.en]\n[languages.de]\n[languages.fr]\ncontentDir = 'content/fr'", "content"),
+        (
+            "hugo.yaml",
+            "languages: {en: {}, de: {}, fr: {}}\nmodule:\n  mounts:\n"
+            "    - {source: content/de, target: content, sites: {matrix: {languages: [de]}}}\n"
+            "    - {source: content/fr, target: content, sites: {matrix: {languages: ['f*']}}}\n",
+            "content",
+        ),
     ],
 )
 def test_one_language_is_read(tmp_path: Path, config: str, text: str, folder: str) -> None:

@@ -14,6 +14,7 @@ AnchorStyle = Literal[
     "docutils-smartquotes",
     "pandoc",
     "blackfriday",
+    "github-trimmed",
 ]
 """How anchors are made from headings: as GitHub (Docusaurus, mdBook, Hugo), MkDocs, VitePress, Astro, Sphinx,
 Quarto and older versions of Hugo do."""

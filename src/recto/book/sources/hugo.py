@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from recto._util.text import plural, short_name
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.sources.directory import Navigation, PageDirectory
 from recto.book.sources.docusaurus.javascript import get
-from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
+from recto.book.sources.includes import Directive, code_ranges, in_order, line_end, line_start, whole_line
 from recto.book.sources.options import UnreadableSite, humanised, unknown_choice
-from recto.book.sources.site import Site, text_of
+from recto.book.sources.site import Site, text_of, texts_of
 from recto.types.book import Page
 
 _CONFIG = tuple(f"{name}.{end}" for name in ("hugo", "config") for end in ("toml", "yaml", "yml", "json"))
@@ -37,6 +38,7 @@ _ARGUMENT = re.compile(
     r"(?:\"(?P<double>(?:[^\"\\]|\\.){0,1000}+)\"|`(?P<raw>[^`]*)`|(?P<word>[^\s\"`=]+))"
 )
 _INCLUDES = ("include", "readfile", "include-md", "includes", "readFile", "read-file", "snippet", "import")
+_LIST_MARK = re.compile(r"[ \t>]*(?:[-*+]|\d+[.)])[ \t]+")
 _CODE = ("highlight", "code", "code-toggle", "code-block", "codeblock")
 _SHOWN = ("title", "caption", "text", "label", "header", "heading", "alt", "name", "summary")
 _LARGE_SECTION = 300  # pages; a module with more is not useful as a filter
@@ -67,7 +69,7 @@ class HugoSite(Site):
         """Read the options that decide where pages are and where they are published."""
         config = _lower(self._read(config_file))
         if config_file.parent.name == "_default":
-            parts = ("languages", "module", "permalinks", "markup")
+            parts = ("languages", "module", "permalinks", "markup", "params")
             files = (config_file.with_name(f"{part}{end}") for part in parts for end in (".toml", ".yaml"))
             config |= {file.stem: self._read(file) for file in files if file.is_file()}
         self.title, self.url = text_of(config, "title"), text_of(config, "baseurl")
@@ -89,7 +91,8 @@ class HugoSite(Site):
         self._languages = {key for key in languages if key != language.lower()} | ({default} - {language})
         self._language = language
         parser = _lower(get(_lower(config.get("markup")), "goldmark", "parser"))
-        self.anchors = "blackfriday" if parser.get("autoheadingidtype") == "blackfriday" else "github"
+        self.anchors = "blackfriday" if parser.get("autoheadingidtype") == "blackfriday" else "github-trimmed"
+        self._params = config.get("params")
         self._words = self._translations(language)
         self._resources: set[str] = set()
         self._lower = config.get("disablepathtolower") is not True
@@ -218,7 +221,11 @@ class HugoSite(Site):
 
     def find(self, text: str, file: Path) -> Sequence[Directive]:
         """Find shortcodes."""
-        return _shortcodes(self.root, text, file, self._words) if "{{" in text else ()
+        if "{{" not in text:
+            return ()
+        head = self.read_head(text) if "param" in text else {}
+        shown = {"param": [head, head.get("params"), self._params]}
+        return _shortcodes(self.root, text, file, self._words | shown)
 
 
 def _folders(name: str) -> list[str]:
@@ -252,7 +259,8 @@ def _mounted(config: dict[str, Any], language: str) -> str:
     """Return the directory that is mounted as the content of a language."""
     mounts = _lower(config.get("module")).get("mounts")
     for mount in mounts if isinstance(mounts, list) else ():
-        if text_of(mount, "target") == "content" and text_of(mount, "lang") in ("", language):
+        languages = texts_of(get(mount, "sites", "matrix", "languages") or text_of(mount, "lang") or "*")
+        if text_of(mount, "target") == "content" and any(fnmatch(language, name) for name in languages):
             return text_of(mount, "source")
     return ""
 
@@ -295,7 +303,7 @@ def _with_yaml(text: str) -> str:
 def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> Sequence[Directive]:
     """Return the shortcodes of a text: included files, code, and the text that others show."""
     in_code = code_ranges(text)
-    directives, fences = [], list[str]()
+    directives, fences, shows_code = [], list[tuple[str, str]](), False
     for match in _SHORTCODE.finditer(text):
         if match["comment"]:  # an example: it is shown without the marks of the comment
             literal = re.sub(r"/\*|\*/", "", match[0])
@@ -304,9 +312,13 @@ def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> 
         start, end, prefix = whole_line(text, *match.span())
         name, arguments = match["name"], list(_arguments(match["arguments"]))
         values = dict(arguments)
-        is_code = name in _CODE and not match["arguments"].endswith("/")
+        if name == "tabpane":  # of Docsy
+            shows_code = not match["close"] and values.get("text") != "true"
+        is_tab = name == "tab" and match["mark"] == "<" and values.get("text") != "true"
+        is_tab &= shows_code or "codelang" in values
+        is_code = (name in _CODE or is_tab) and not match["arguments"].endswith("/")
         if match["close"]:
-            marks = fences.pop() if name in _CODE and fences else ""
+            marks = fences.pop()[1] if fences and fences[-1][0] == name else ""
             directives.append(_line(text, start, end, prefix, f"{prefix}{marks}" if marks else ""))
         elif name in _INCLUDES and not in_code(match.start()):
             path = values.get("file") or next((value for key, value in arguments if not key), "")
@@ -315,9 +327,14 @@ def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> 
             include = Directive(start, end, path.lstrip("/"), bases, ("", ".md", "/index.md"), otherwise="")
             directives.append(replace(include, prefix=prefix or ""))
         elif is_code and prefix is not None and not in_code(match.start()):
-            language = values.get("lang") or next((value for key, value in arguments if not key), "")
-            fences.append("```")
-            directives.append(Directive(start, end, new=f"{prefix}```{language}"))
+            language = values.get("lang") or values.get("codelang")
+            language = language or next((value for key, value in arguments if not key), "")
+            title = values.get("header") or values.get("name") if is_tab else ""
+            fences.append((name, "```"))
+            info = f'{language} title="{title}"' if title else language
+            directives.append(Directive(start, end, new=f"{prefix}```{info}"))
+        elif name == "param" and arguments:
+            directives.append(Directive(*match.span(), new=_parameter(arguments[0][1], words["param"])))
         elif name == "heading" and len(arguments) == 1:
             directives.append(Directive(*match.span(), new=_heading(arguments[0][1], words)))
         elif name in ("ref", "relref"):
@@ -326,8 +343,17 @@ def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> 
             label = ". ".join(value for key, value in arguments if key in _SHOWN and value)
             texts = [value for key, value in arguments if not key and match["mark"] == "%" and " " in value]
             new = (prefix or "") + (label or " ".join(texts[:1]))
+            line = text[line_start(text, start) : line_end(text, end)]
+            if not new and _LIST_MARK.fullmatch(line.replace(match[0], "")):
+                new = "<!---->"  # an empty item would make a heading of the line above it
             directives.append(_line(text, start, end, prefix, new))
     return in_order(directives)
+
+
+def _parameter(key: str, places: Sequence[Any]) -> str:
+    """Return the first value of a parameter of the page or the site; "" if there is none."""
+    values = (get(_lower(place), *key.lower().split(".")) for place in places)
+    return next((str(value) for value in values if isinstance(value, str | int | float)), "")
 
 
 def _heading(key: str, words: Mapping[str, Any]) -> str:

@@ -49,6 +49,7 @@ class MdBookSite(Site):
     generator = "mdbook"
     config_files = ("book.toml",)
     only_listed = True
+    anchors = "github-trimmed"
 
     def configure(self, config_file: Path) -> None:
         """Read the book's configuration and its summary."""

@@ -158,6 +158,7 @@ def _blackfriday(heading: str) -> str:
 _SPECIAL = re.compile(r"[\s~`!@#$%^&*()\-_+=\[\]{}|\\;:\"'“”‘’<>,.?/]+")
 _BASES: dict[str, Slug] = {
     "github": _github,
+    "github-trimmed": lambda heading: _github(heading.strip()),
     "astro": lambda heading: _github(heading).removesuffix("-"),
     "vitepress": _vitepress,
     "pandoc": _pandoc,

@@ -138,6 +138,10 @@ class PageLines:
                 self._kept[first:last] = edited
 
     def _note_ids(self, text: str, first: int) -> None:
+        """Note the ids of tags, but not of those in code."""
+        for start, end in _code_spans(text) if "`" in text else ():
+            code = "".join(mark if mark == "\n" else " " for mark in text[start:end])
+            text = text[:start] + code + text[end:]
         self.ids += [(first + line + 1, name) for line, name in self._tag_reader.ids(text)]
 
     def _put(self, first: int, last: int, texts: Sequence[str]) -> None:
