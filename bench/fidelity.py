@@ -14,8 +14,8 @@ that a server sends for its address. The row of figures:
   words: the other way round. No page is left out. The last column has the pages with .99 of the built words.
 
 Left out of the built content is what is not read there: navigation (also lists of contents and toctrees),
-footers, buttons except tabs, forms, line numbers, permalinks, links to sources, marks of footnotes, the label
-of a theme's list of changes, and text for screen readers only. Formulas of KaTeX count as their TeX. The
+footers, buttons except tabs, forms, line numbers, permalinks, links to sources, marks of footnotes, numbers of
+sections and figures, the label of a theme's list of changes, and text for screen readers only. Formulas of KaTeX count as their TeX. The
 texts of images may be in the source, but need not. The text of the source is its titles, headings and blocks
 without markup (`plain_text`) and without the numbers of lists. Words are runs of letters and digits in lower
 case; a character of a script without spaces is a word.
@@ -60,7 +60,7 @@ _DROPPED = (
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
     ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, "
     ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .vp-doc span.lang, .katex-html, "
-    ".boring, .section-index, .d-print-none, "
+    ".boring, .section-index, .section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, "
     ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
 )

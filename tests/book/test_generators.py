@@ -225,11 +225,13 @@ def test_a_large_section_of_hugo_is_divided_into_modules(tmp_path: Path) -> None
 def test_conf_py_is_never_run(tmp_path: Path) -> None:
     files = {
         "conf.py": "from pathlib import Path\nPath('run').touch()\nextensions = ['myst_parser']\nroot_doc = 'start'\n"
-        "exclude_patterns = ['old/*'] + more() + names\n"
+        "exclude_patterns = ['old/*'] + more() + names\ntemplates_path = ['_t/']\n"
         "source_suffix = '.rst'\n",  # the extension adds .md
         "start.md": "# Lights\n\n```{toctree}\n---\ncaption: Sea\n---\nsea/*\n```\n",
     }
-    root = write(write_pages(tmp_path / "docs", "sea/waves.md", "sea/foam.md", "old/wreck.md"), files)
+    root = write(
+        write_pages(tmp_path / "docs", "sea/waves.md", "sea/foam.md", "old/wreck.md", "_t/x.md"), files
+    )
     pages = pages_of(root)
     assert list(pages) == ["start.md", "sea/foam.md", "sea/waves.md"]
     assert not (root / "run").exists()

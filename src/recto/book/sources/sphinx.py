@@ -114,7 +114,16 @@ class SphinxSite(Site):
         self.title = text_of(config, "html_title") or text_of(config, "project")
         self.url = text_of(config, "html_baseurl")
         self.first = text_of(config, "root_doc") or text_of(config, "master_doc") or "index"
-        self.left_out = (*texts_of(config.get("exclude_patterns")), "_build/**")
+        assets = (
+            path.strip("/")
+            for option in ("templates_path", "html_static_path", "html_extra_path")
+            for path in texts_of(config.get(option))
+        )
+        self.left_out = (
+            *texts_of(config.get("exclude_patterns")),
+            "_build/**",
+            *(f"{path}/**" for path in assets if path),
+        )
         suffixes = config.get("source_suffix")
         stated = tuple(texts_of(list(suffixes) if isinstance(suffixes, dict) else suffixes))
         extensions = " ".join(texts_of(config.get("extensions")))
