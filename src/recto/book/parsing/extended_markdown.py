@@ -48,6 +48,7 @@ _INLINE = re.compile(  # a role, else inline code, in which nothing is a role
     r"|(?<!`)(?P<code>`+)(?!`).{1,2000}?(?<!`)(?P=code)(?!`)(?P<raw>\{=\w+\})?",
     re.DOTALL,
 )
+_EMPTY_LINK = re.compile(r"(?<!!)\[\]\(([^()\s]{1,500})\)")
 _REFERENCE = re.compile(
     r"(?<![\w@\\])-?@(fig|tbl|tab|sec|eq|lst|thm|lem|cor|prp|def|exm|exr|nte|tip)-([\w:.-]*\w)"
 )
@@ -350,6 +351,8 @@ class _Rewriter:
         argument = self._inline(argument, self._number).strip()
         if base == "list-table":
             return "table", f"**{argument}**" if argument else ""
+        if base in ("solution", "solution-start"):  # its argument is the label of the exercise
+            return "directive", "**Solution to Exercise**"
         if words := DIRECTIVE_TITLES.get(base):
             colon = ":" if argument and base not in VERSIONS else ""
             return "directive", f"**{f'{words}{colon} {argument}'.rstrip()}**"
@@ -440,11 +443,17 @@ class _Rewriter:
             return words + "\n" * (match[0].count("\n") - words.count("\n"))
 
         resolved = _INLINE.sub(resolve, text) if "`" in text else text
+        if "[](" in resolved and self.format == MYST:
+            resolved = _EMPTY_LINK.sub(self._link, resolved)
         if self.format == D2L:
             resolved = _SLIDES.sub(r"\1\2\1", resolved)
         if self.format != QUARTO:
             return resolved
         return "\n".join(self._quarto(line, start + index) for index, line in enumerate(resolved.split("\n")))
+
+    def _link(self, link: re.Match[str]) -> str:
+        """Return a link without a text with the words that a reader sees."""
+        return f"[{self.embedded.references.get(f'link {link[1]}', '')}]({link[1]})"
 
     def _quarto(self, line: str, number: int) -> str:
         """Resolve shortcodes, references, spans and attributes of a line."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from recto._util.markdown import code_fences
 from recto.book.parsing import MARKDOWN, format_of
 from recto.book.sources.includes import Directive, Select, select_between, select_lines
 
@@ -31,6 +33,18 @@ _EDGES = {"start-at": 0, "start-after": 1, "end-at": 1, "end-before": 0}
 _DEEPEST = 20  # classes in classes
 
 
+def embedded_rst(text: str) -> Callable[[int], bool]:
+    """Return whether a position of a MyST page is in a fence of reStructuredText."""
+    every = (pair for pair in code_fences(text) if pair[0]["info"] == "{eval-rst}")
+    fences = [(opening.end(), closing.start() if closing else len(text)) for opening, closing in every]
+
+    def in_rst(position: int) -> bool:
+        index = bisect_right(fences, (position, len(text))) - 1
+        return index >= 0 and position < fences[index][1]
+
+    return in_rst
+
+
 def with_options(text: str) -> str:
     """Return the text of a directive of MyST with its YAML head as options."""
     return _YAML_HEAD.sub(_as_options, text)
@@ -44,8 +58,12 @@ def _as_options(head: re.Match[str]) -> str:
 def find_included(root: Path, text: str, file: Path) -> Sequence[Directive]:
     """Return the directives of a page that include a file."""
     directives = []
-    is_rst = format_of(file.name) is not MARKDOWN
-    for match in (_RST_INCLUDE if is_rst else _LITERAL).finditer(text) if "include" in text else ():
+    is_page_rst = format_of(file.name) is not MARKDOWN
+    matches = [(match, is_page_rst) for match in (_RST_INCLUDE if is_page_rst else _LITERAL).finditer(text)]
+    if not is_page_rst and "{eval-rst}" in text:
+        in_rst = embedded_rst(text)
+        matches += [(match, True) for match in _RST_INCLUDE.finditer(text) if in_rst(match.start())]
+    for match, is_rst in matches if "include" in text else ():
         stated = with_options(match["options"])
         options = {option["name"]: option["value"].strip() for option in OPTION.finditer(stated)}
         if not is_rst:  # its values are YAML

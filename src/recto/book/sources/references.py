@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from posixpath import dirname, join, normpath
 
-from recto.book.parsing.directives import role_text
+from recto.book.parsing.directives import reference_words, role_text
 from recto.book.parsing.markdown.headings import heading_texts
 
 _ROLE = re.compile(
     r"(?::(?P<rst>[A-Za-z][\w:+.-]{0,40}):|\{(?P<myst>[A-Za-z][\w:+.-]{0,40})\})`(?P<text>[^`<>]{1,500})`"
+    r"|(?<!!)\[\]\((?P<link>[^()\s]{1,500})\)"
 )
 _UNDERLINE = r"(?:={3,}|-{3,}|~{3,}|\^{3,}|\*{3,}|#{3,}|\"{3,}|\+{3,}|'{3,}|`{3,}|:{3,}|\.{3,}|_{3,})"
 _TITLE = rf"(?:{_UNDERLINE}[ \t]*\n)?[ \t]*(?P<rst>\S[^\n]*)\n{_UNDERLINE}[ \t]*$"
@@ -26,6 +27,7 @@ _LABELLED = re.compile(
     re.MULTILINE,
 )
 _ROLE_MARKUP = re.compile(r":([A-Za-z][\w:+.-]{0,40}):`([^`]{1,500})`")
+_DOCUMENT_SUFFIX = re.compile(r"\.(?:md|rst|ipynb)(#[^#]*)?$")
 _GENERATED = {"genindex": "Index", "modindex": "Module Index", "search": "Search Page"}
 _MOST_REFERENCES = 5_000  # on a page
 
@@ -65,7 +67,8 @@ class References:
         """Yield the roles of a page that need words, such as `ref my-label`, with their words."""
         seen = set[str]()
         for role in _ROLE.finditer(text):
-            name, target = (role["rst"] or role["myst"]).lower(), " ".join(role["text"].split())
+            name, target = (role["rst"] or role["myst"] or "link").lower(), role["text"] or role["link"]
+            target = " ".join(target.split())
             key = f"{name} {target}"
             if (
                 key not in seen
@@ -78,6 +81,10 @@ class References:
     def _resolved(self, name: str, target: str, document: str) -> str:
         kind = name.removeprefix("std:")
         words = ""
+        if kind == "link":
+            kind, target = "any", _DOCUMENT_SUFFIX.sub(r"\1", target)
+            if "#" in target:
+                return self._label(target.partition("#")[2]) or reference_words(target)
         if kind in ("doc", "any"):
             path = target[1:] if target.startswith("/") else normpath(join(dirname(document), target))
             words = self._title(path)

@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from posixpath import normpath
 from typing import Any, ClassVar
 
-from recto._util.markdown import code_fences
 from recto._util.text import plural
 from recto.book.parsing import MARKDOWN, MYST, RST, Format, format_of
 from recto.book.parsing.frontmatter import split_front_matter
@@ -23,7 +22,7 @@ from recto.book.sources.autodoc import AutodocOptions, Code
 from recto.book.sources.directory import Navigation, any_of, is_file
 from recto.book.sources.docusaurus.javascript import get
 from recto.book.sources.includes import Directive, code_ranges, in_order, whole_line
-from recto.book.sources.literal_includes import OPTION, find_included, with_options
+from recto.book.sources.literal_includes import OPTION, embedded_rst, find_included, with_options
 from recto.book.sources.options import UnreadableSite, is_inside, read_config
 from recto.book.sources.references import References, page_title
 from recto.book.sources.site import Entry, Site, html_address, text_of, texts_of
@@ -57,13 +56,55 @@ Tree = tuple[str, list[str]]
 """A toctree: its caption, and its entries."""
 
 
-class SphinxSite(Site):
+class _ReferringSite(Site):
+    """A site whose pages show the titles that they refer to."""
+
+    markdown = MYST
+    suffixes: tuple[str, ...] = (".md", ".ipynb")
+    _roles: Mapping[str, str] = {}
+
+    @cached_property
+    def _references(self) -> References:
+        return References(self._text, self._roles)
+
+    def _text(self, document: str) -> str:
+        name = self.file_of(document)
+        return self._read(name) if name and not name.endswith(".ipynb") else ""
+
+    def _read(self, name: str) -> str:
+        try:
+            return read_config(self.root / name, self.bounds, _LARGEST)
+        except UnreadableSite:
+            return ""
+
+    def file_of(self, target: str) -> str | None:
+        """Return the file of a document, which is listed without its suffix."""
+        names = [target, *(target + suffix for suffix in self.suffixes)]
+        return next((name for name in names if self.format_of(name) and self.exists(name)), None)
+
+    def navigation(self, names: Sequence[str]) -> Navigation:
+        """Order pages as the navigation does, and remember them for references to labels."""
+        self._references.index([name.rpartition(".")[0] for name in names])
+        return super().navigation(names)
+
+    def page(self, name: str, page: Page) -> Page | str:
+        """Complete the page of a file; what it shows of other pages is part of its revision."""
+        completed = super().page(name, page)
+        has_references = "`" in page.text or "[](" in page.text
+        if not isinstance(completed, Page) or not has_references or name.endswith(".ipynb"):
+            return completed
+        references = tuple(self._references.words(name.rpartition(".")[0], page.text))
+        seen = f"{page.revision}{references}" if references else ""
+        revision = hashlib.sha256(seen.encode()).hexdigest() if seen else page.revision
+        return replace(completed, references=references, revision=revision)
+
+
+class SphinxSite(_ReferringSite):
     """A Sphinx project; the pages of its formats that Recto reads."""
 
     generator = "sphinx"
     config_files: ClassVar[tuple[str, ...]] = ("conf.py", "source/conf.py")
     anchors = "docutils"
-    markdown = MYST
     signature = r"^(?:extensions|html_theme|master_doc|root_doc|source_suffix)\s*="
     suffixes: tuple[str, ...] = (".rst", ".md", ".txt", ".ipynb")
     first = "index"
@@ -139,28 +180,14 @@ class SphinxSite(Site):
             if isinstance(links, dict)
             else {}
         )
-        self._references = References(self._text, {role: text for role, text in captions.items() if text})
-
-    def _text(self, document: str) -> str:
-        name = self.file_of(document)
-        return self._read(name) if name and not name.endswith(".ipynb") else ""
-
-    def navigation(self, names: Sequence[str]) -> Navigation:
-        """Order pages as the navigation does, and remember them for references to labels."""
-        self._references.index([name.rpartition(".")[0] for name in names])
-        return super().navigation(names)
+        self._roles = {role: text for role, text in captions.items() if text}
 
     def page(self, name: str, page: Page) -> Page | str:
-        """Complete the page of a file; what it shows of other pages is part of its revision."""
+        """Complete the page of a file."""
         completed = super().page(name, page)
         if isinstance(completed, Page) and completed.format != RST.name:
             completed = replace(completed, anchors=self._markdown_anchors)
-        if not isinstance(completed, Page) or "`" not in page.text or name.endswith(".ipynb"):
-            return completed
-        references = tuple(self._references.words(name.rpartition(".")[0], page.text))
-        seen = f"{page.revision}{references}" if references else ""
-        revision = hashlib.sha256(seen.encode()).hexdigest() if seen else page.revision
-        return replace(completed, references=references, revision=revision)
+        return completed
 
     def expands(self, name: str) -> bool:
         """Return whether included files are inserted into a page."""
@@ -183,11 +210,6 @@ class SphinxSite(Site):
         files = (folder / f".readthedocs.{end}" for folder in above for end in ("yaml", "yml"))
         file = next((file for file in files if is_file(file)), None)
         return file is not None and _DIRHTML.search(read_config(file, self.bounds)) is not None
-
-    def file_of(self, target: str) -> str | None:
-        """Return the file of a document, which is listed without its suffix."""
-        names = [target, *(target + suffix for suffix in self.suffixes)]
-        return next((name for name in names if self.format_of(name) and self.exists(name)), None)
 
     def _toctree(self) -> Iterator[Entry]:
         """Yield the pages from the first one on; captions and pages with a toctree are sections."""
@@ -215,12 +237,6 @@ class SphinxSite(Site):
             added = list(islice(below, left))
             left -= len(added)
             waiting += reversed(added)
-
-    def _read(self, name: str) -> str:
-        try:
-            return read_config(self.root / name, self.bounds, _LARGEST)
-        except UnreadableSite:
-            return ""
 
     def _targets(self, entry: str, document: str) -> list[str]:
         titled = _TITLED.fullmatch(entry)
@@ -253,12 +269,8 @@ class SphinxSite(Site):
         found = [Directive(start, end, new=new) for start, end, new in self._code.expand(text)]
         if not found or format_of(name) is not MARKDOWN:
             return found
-        fences = [
-            range(opening.end(), closing.start() if closing else len(text))
-            for opening, closing in code_fences(text)
-            if opening["info"] == "{eval-rst}"
-        ]
-        return [directive for directive in found if any(directive.start in fence for fence in fences)]
+        in_rst = embedded_rst(text)
+        return [directive for directive in found if in_rst(directive.start)]
 
     def _substituted(self, text: str) -> Iterator[Directive]:
         """Find the names for which the configuration or the front matter has a text."""
@@ -306,13 +318,11 @@ class JupyterBookSite(SphinxSite):
         self.list_pages(_contents(self.read_yaml(config_file), ()))
 
 
-class MystSite(Site):
+class MystSite(_ReferringSite):
     """A MyST project or Jupyter Book 2 with `myst.yml`; addresses are the names of files without folders."""
 
     generator = "myst"
     config_files = ("myst.yml",)
-    suffixes = (".md", ".ipynb")
-    markdown = MYST
 
     def configure(self, config_file: Path) -> None:
         """Read the project and its table of contents."""
