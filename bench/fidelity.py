@@ -14,11 +14,11 @@ that a server sends for its address. The row of figures:
   words: the other way round. No page is left out. The last column has the pages with .99 of the built words.
 
 Left out of the built content is what is not read there: navigation (also lists of contents and toctrees),
-footers, buttons except tabs, forms, line numbers, permalinks, links to sources, marks of footnotes, numbers of
-sections and figures, the label of a theme's list of changes, and text for screen readers only. Formulas of KaTeX count as their TeX. The
-texts of images may be in the source, but need not. The text of the source is its titles, headings and blocks
-without markup (`plain_text`) and without the numbers of lists. Words are runs of letters and digits in lower
-case; a character of a script without spaces is a word.
+footers, buttons except tabs, forms, line numbers, permalinks, links to sources, marks of footnotes, numbers
+of sections and figures, the label of a theme's list of changes, and text for screen readers only. Formulas of
+KaTeX count as their TeX. The texts of images may be in the source, but need not. The text of the source is
+its titles, headings and blocks without markup (`plain_text`) and without the numbers of lists. Words are runs
+of letters and digits in lower case; a character of a script without spaces is a word.
 """
 
 from __future__ import annotations
