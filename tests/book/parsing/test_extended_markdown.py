@@ -29,6 +29,8 @@ from tests.book.parsing.builders import page_of
         ("::::{tab-set}\n:::{tab-item} Rust\nx\n:::\n::::", "\n**Rust**\nx\n\n"),
         ("```{code-block} python\n:linenos:\n\nx = 1\n```", "```python\n\n\nx = 1\n```"),
         ("```{code-cell} ipython3\n---\ntags: [a]\n---\nx\n```", "```python\n\n\n\nx\n```"),
+        ("```{code-cell} python\n:tags: [a, remove-input]\nx\n```", "\n\n\n"),
+        ("```{code-cell} python\n---\ntags:\n- remove_cell\n---\nx\n```", "\n\n\n\n\n\n"),
         (":::{code} rust\nfn main() {}\n:::", "```rust\nfn main() {}\n```"),
         ("```{math}\n:label: eq\nx^2\n```", "$$\n\nx^2\n$$"),
         ("```{toctree}\n:maxdepth: 2\na\n```", "\n\n\n"),

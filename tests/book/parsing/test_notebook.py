@@ -75,3 +75,11 @@ def test_cells_of_any_shape_are_read() -> None:
     cells = [None, 1, {}, {"cell_type": "code"}, {"cell_type": "code", "source": 5, "outputs": {"a": 1}}]
     odd = {"cell_type": "code", "source": ["a\r", 1], "outputs": [1, {"data": 3}, {"text": {"a": 1}}]}
     assert texts(json.dumps({"cells": [*cells, odd], "metadata": 7})) == ["```python\na\n```"]
+
+
+def test_tags_remove_cells_and_parts_of_them() -> None:
+    output = {"name": "stdout", "text": "y"}
+    tags = ["remove-cell", "remove_input", "remove-output", "hide-input"]
+    cells = [{**code(f"x{n}", output), "metadata": {"tags": [tag]}} for n, tag in enumerate(tags)]
+    shown = ["```text\ny\n```", "```python\nx2\n```", "```python\nx3\n```", "```text\ny\n```"]
+    assert texts(notebook(*cells)) == shown

@@ -48,6 +48,7 @@ _INLINE = re.compile(  # a role, else inline code, in which nothing is a role
     r"|(?<!`)(?P<code>`+)(?!`).{1,2000}?(?<!`)(?P=code)(?!`)(?P<raw>\{=\w+\})?",
     re.DOTALL,
 )
+_REMOVED = re.compile(r"\bremove[-_](?:cell|input)\b")
 _EMPTY_LINK = re.compile(r"(?<!!)\[\]\(([^()\s]{1,500})\)")
 _REFERENCE = re.compile(
     r"(?<![\w@\\])-?@(fig|tbl|tab|sec|eq|lst|thm|lem|cor|prp|def|exm|exr|nte|tip)-([\w:.-]*\w)"
@@ -379,6 +380,8 @@ class _Rewriter:
             return ""
         if is_cell and not top.is_yaml and (cell := _CELL_LINE.fullmatch(line)):
             return self._cell_line(cell, top)
+        if top.kind == "code" and (top.is_yaml or line.lstrip().startswith(":tags:")):
+            top.hidden = top.hidden or _REMOVED.search(line) is not None
         option = (
             None if is_cell and top.is_yaml else (_YAML_OPTION if top.is_yaml else _OPTION).fullmatch(line)
         )

@@ -82,16 +82,18 @@ class _Writer:
 
     def add(self, cell: dict[str, Any], number: int) -> None:
         """Write one cell."""
-        kind, source = cell.get("cell_type"), _text(cell.get("source")).strip("\n")
+        kind, source, removed = cell.get("cell_type"), _text(cell.get("source")).strip("\n"), _removed(cell)
+        if "cell" in removed:
+            return
         self.cells.append((len(self.lines) + 1, f"cell-{number}"))
         if kind == "markdown":
             self._write(source.split("\n"))
-        elif kind == "code" and source.strip():
+        elif kind == "code" and source.strip() and "input" not in removed:
             language, first = self.language, source.partition("\n")[0]
             if magic := re.fullmatch(r"%%(bash|sh|html|latex|javascript|js|R|sql|writefile)\b.*", first):
                 language = magic[1].lower() if magic[1] != "writefile" else ""
             self._write(fenced(source, language), inner=True)
-        if kind == "code":
+        if kind == "code" and "output" not in removed:
             for text in _outputs(cell.get("outputs")):
                 self._write(fenced(text, "text"), known=False)
 
@@ -115,6 +117,15 @@ class _Writer:
                 self.position = start
                 return
         self.is_exact = False
+
+
+def _removed(cell: dict[str, Any]) -> set[str]:
+    """Return the parts of a cell that its tags remove from the page, such as `remove-input`."""
+    metadata = cell.get("metadata")
+    tags = metadata.get("tags") if isinstance(metadata, dict) else None
+    return (
+        set(re.findall(r"\bremove[-_](cell|input|output)\b", str(tags))) if isinstance(tags, list) else set()
+    )
 
 
 def _outputs(outputs: object) -> Iterator[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from posixpath import dirname, join, normpath
 
 from recto.book.parsing.directives import reference_words, role_text
+from recto.book.parsing.frontmatter import split_front_matter, stated
 from recto.book.parsing.markdown.headings import heading_texts
 
 _ROLE = re.compile(
@@ -33,9 +34,10 @@ _MOST_REFERENCES = 5_000  # on a page
 
 
 def page_title(text: str) -> str:
-    """Return the first heading of a page in Markdown or reStructuredText; "" if it has none."""
-    heading = _PAGE_TITLE.search(text)
-    return _words(heading["atx"] or heading["rst"]) if heading else ""
+    """Return the first heading of a page in Markdown or reStructuredText, else its stated title."""
+    front_matter, body, _ = split_front_matter(text)
+    heading = _PAGE_TITLE.search(body)
+    return _words(heading["atx"] or heading["rst"]) if heading else stated(front_matter, "title") or ""
 
 
 def _words(title: str) -> str:
