@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recto.book.parsing import read
 from recto.search.display import ELLIPSIS, SNIPPET, find_matches, make_snippet, matched_words, words_to_match
 from recto.search.lexical import QueryWord
 from recto.search.markdown import _code_blocks, clean_markdown, close_fences, is_link_list, plain_text
+from recto.types.book import Page
 
 FILLER = "Old gardeners note in a diary what they did each week and how much they picked. "
 
@@ -159,6 +161,23 @@ def test_markup_that_says_nothing_is_left_out(written: str, clean: str) -> None:
 )
 def test_lists_of_links(text: str, expected: bool) -> None:
     assert is_link_list(text) is expected
+
+
+RST = "Lights\n======\n\nSee also\n--------\n\n* :ref:`wicks` and :doc:`oil`\n* `Waves <https://example.org/>`_\n"
+SEE_ALSO = "Lights\n======\n\n.. seealso::\n\n   * :doc:`oil`\n   * :ref:`wicks`\n"
+ADOC = "= Lights\n\n== Further reading\n\n* xref:oil.adoc[Oil]\n* https://example.org/[Waves]\n"
+PROSE = (
+    "= Lights\n\n== Further information\n\n* " + "The oil of a lamp is kept in a tank below it. " * 4 + "\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "expected"),
+    [(RST, "rst", True), (SEE_ALSO, "rst", True), (ADOC, "asciidoc", True), (PROSE, "asciidoc", False)],
+)
+def test_lists_of_links_without_marks(text: str, name: str, expected: bool) -> None:
+    (section,) = read(Page("a", "", "", "", (), text, "", format=name)).sections
+    assert is_link_list("\n\n".join(block.text for block in section.blocks), section.headings) is expected
 
 
 @pytest.mark.parametrize(

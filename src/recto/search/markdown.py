@@ -52,6 +52,14 @@ _LONG_ADDRESS = _Pattern(
     r"data:[\w/+.-]+;base64,[\w+/=]*|https?://[^\s<>()\"'`]{160,}|[A-Za-z0-9+/=_-]{160,}"
 )
 _URL = _Pattern(r"https?://[^\s<>()]+")
+_SEE_ALSO = _Pattern(
+    r"[*\s]*(?:see also|(?:further|additional|more|related|useful|external) (?:information|reading|resources|"
+    r"links|topics|documentation)|learn more|siehe auch|weiterführende links?|voir aussi|véase también|"
+    r"ver também|veja também|另请参阅|参见|関連項目)[*\s:.]*$",
+    re.IGNORECASE,
+)
+_ITEM = _Pattern(r"[ \t]*(?:[-*+:]|\d{1,3}\.) ")
+_MAX_LINK_ITEM = 120  # characters; a longer item says more than where to read on
 _HEADING = _Pattern(r"^[ \t]{0,3}#{1,6}[ \t].*$", re.MULTILINE)
 _SHORTCODE = _Pattern("(?<![\\w:/]):([a-z][a-z0-9_+-]*):(?![\\w:`\ue000])")
 _ADMONITION = _Pattern(
@@ -118,8 +126,16 @@ def first_sentence(text: str) -> str:
 
 
 @lru_cache(maxsize=1024)  # the same chunks are results of many queries
-def is_link_list(text: str) -> bool:
-    """Return whether most letters of the prose in Markdown are in texts of links, or in addresses."""
+def is_link_list(text: str, headings: tuple[str, ...] = ()) -> bool:
+    """Return whether most letters of the prose in Markdown are in texts of links, or in addresses.
+
+    Other formats lose the marks of links: there, a short list below a heading such as "See also" is one.
+    """
+    lines = [line for line in text.split("\n") if line.strip()]
+    if any(map(_SEE_ALSO.match, (*headings[-1:], *lines[:1]))):
+        items = sum(_ITEM.match(line) is not None for line in lines)
+        if 2 * items >= len(lines) and len(text) <= items * _MAX_LINK_ITEM:
+            return True
     if "](" not in text and "][" not in text and "://" not in text:
         return False
     parts = _parts(close_fences(text).split("\n"))

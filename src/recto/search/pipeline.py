@@ -273,7 +273,10 @@ def to_hits(
 
 def arrange(hits: Sequence[Hit]) -> list[Hit]:
     """Let link lists count less, and put further hits of a section after the first five."""
-    scored = [(hit.score - LINK_LIST_PENALTY * is_link_list(hit.chunk.text), hit) for hit in hits]
+    scored = []
+    for hit in hits:
+        is_list = is_link_list(hit.chunk.text, hit.chunk.headings)
+        scored.append((hit.score - LINK_LIST_PENALTY * is_list, hit))
     ordered = [hit for _, hit in sorted(scored, key=lambda item: -item[0])]
     first, others = list[Hit](), list[Hit]()
     sections: Counter[tuple[str, ...]] = Counter()

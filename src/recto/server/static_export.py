@@ -154,7 +154,7 @@ def _order(chunks: Sequence[Chunk]) -> dict[str, Any]:
     """Return what `arrange` needs in the browser: link lists, where sections begin, and its constants."""
     sections = [(chunk.page_url, chunk.headings) for chunk in chunks]
     starts = [number for number, key in enumerate(sections) if number == 0 or key != sections[number - 1]]
-    links = [number for number, chunk in enumerate(chunks) if is_link_list(chunk.text)]
+    links = [number for number, chunk in enumerate(chunks) if is_link_list(chunk.text, chunk.headings)]
     rules = {"penalty": LINK_LIST_PENALTY, "first": SPREAD_HITS, "most": SECTION_HITS}
     return {"link_lists": links, "sections": starts, **rules}
 
