@@ -117,6 +117,24 @@ def read_limited(path: Path, limit: int) -> bytes:
     return data
 
 
+def read_text(path: Path, max_bytes: int, hint: str = "Check the path.") -> str:
+    """Read a UTF-8 text file of limited size; `hint` is for a file that cannot be read."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(max_bytes + 1)
+    except (OSError, ValueError) as error:  # a path with a NUL byte is a ValueError
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise InvalidArgument(f"{path} cannot be read: {reason}", hint=hint) from error
+    if len(data) > max_bytes:
+        message = f"{path} is larger than {max_bytes // 1_000_000} MB"
+        raise InvalidArgument(message, hint="Split it into several files.")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"{path}, byte {error.start + 1}: not UTF-8 text"
+        raise InvalidArgument(message, hint="Save the file as UTF-8.") from error
+
+
 def sync_directory(path: Path) -> None:
     """Flush a directory's entries to disk, on systems that support it."""
     if os.name != "posix":

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from recto._util.files import read_limited, replace_text
+from recto._util.files import read_text, replace_text
 from recto._util.markdown import heading_key
 from recto.book.sources.options import is_inside, repository_of
 from recto.errors import InvalidArgument
@@ -27,7 +27,7 @@ MAX_QUESTIONS = 8
 MAX_CHARACTERS = 200
 """Of a question; a longer one is a paragraph, not what somebody types into a search box."""
 _MOST_LINES = 10_000  # of a page; each is compared with the sections that have its heading
-_LARGEST_FILE = 64 << 20  # bytes; a book of 100 000 sections has half of it
+LARGEST_FILE = 64 << 20  # bytes; a book of 100 000 sections has half of it
 _HASH_DIGITS = 16
 _MARKDOWN = frozenset(("markdown", "mdx", "myst", "d2l", "qmd"))
 _FILLER = "Text."  # a section without text is left out
@@ -68,13 +68,7 @@ def question_file(source: Source) -> Path | None:
 
 def read_question_file(path: Path) -> tuple[SectionQuestions, ...]:
     """Read a question file; raise an error that names the line if one cannot be used."""
-    try:
-        text = read_limited(path, _LARGEST_FILE).decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidArgument(
-            f"{path} cannot be read: {reason}", hint="It must be JSON Lines in UTF-8."
-        ) from error
+    text = read_text(path, LARGEST_FILE, "It must be JSON Lines in UTF-8.")
     lines, of_page = list[SectionQuestions](), Counter[str]()
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from recto._util.files import write_file
+from recto._util.files import read_text, write_file
 from recto._util.text import plural
 from recto.errors import InvalidArgument
 from recto.evaluation.measures import (
@@ -30,7 +30,7 @@ from recto.evaluation.measures import (
     parse_measure,
 )
 from recto.evaluation.runs import QueryResult, Run
-from recto.evaluation.suites import Suite, parse_json, read_file
+from recto.evaluation.suites import Suite, parse_json
 from recto.indexing.promotion import differs, search_both, shared_modes
 from recto.protocols import Embedder, Index
 from recto.types.search import Mode
@@ -88,7 +88,7 @@ def save_baseline(path: Path, baseline: Baseline) -> None:
 
 def load_baseline(path: Path) -> Baseline:
     """Read a baseline."""
-    data: Baseline = parse_json(read_file(path, _MAX_BYTES, _HINT), str(path), hint=_HINT)
+    data: Baseline = parse_json(read_text(path, _MAX_BYTES, _HINT), str(path), hint=_HINT)
     if not isinstance(data, dict) or data.get("format") != BASELINE_FORMAT:
         raise InvalidArgument(f"{path} is not a baseline of the format {BASELINE_FORMAT}", hint=_HINT)
     try:

@@ -17,12 +17,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from recto._util.files import read_text
 from recto._util.languages import ENGLISH
 from recto._util.text import encodable, plural
 from recto.book.questions import MAX_CHARACTERS, MAX_QUESTIONS, format_line
 from recto.errors import InvalidArgument
 from recto.evaluation.binding import section_name
-from recto.evaluation.suites import JSON_LINES, SUITE_FORMAT, parse_json, read_file
+from recto.evaluation.suites import JSON_LINES, MAX_BYTES, SUITE_FORMAT, parse_json
 from recto.protocols import Index, Progress, Store
 from recto.search.analyzer import STOP_WORDS, count_words, query_words, word_terms
 from recto.search.lexical import Lexicon, analyzed_text, count_terms
@@ -174,7 +175,7 @@ class Gaps:
 def read_queries(path: Path) -> LoggedQueries:
     """Read queries from a file: one on each line, with a tab and a number if it was asked several times."""
     queries: dict[str, LoggedQuery] = defaultdict(LoggedQuery)
-    for number, line in enumerate(read_file(path).splitlines(), 1):
+    for number, line in enumerate(read_text(path, MAX_BYTES).splitlines(), 1):
         text, _, count = line.partition("\t")
         if not (text := encodable(text).strip()[:MAX_QUERY]):
             continue
@@ -421,11 +422,11 @@ def _question(cluster: Cluster, names: Mapping[str, str]) -> dict[str, Any]:
 def extended(path: Path, entries: Sequence[Mapping[str, Any]], name: str) -> str:
     """Return the text of a suite's file with more entries; a file that does not exist is a new suite."""
     if path.suffix.lower() in JSON_LINES:
-        text = read_file(path) if path.exists() else ""
+        text = read_text(path, MAX_BYTES) if path.exists() else ""
         lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
         return "\n".join((*filter(None, [text.rstrip("\n")]), *lines)) + "\n"
     data: dict[str, Any] = {"format": SUITE_FORMAT, "name": name, "queries": []}
     if path.exists():
-        data = parse_json(read_file(path), str(path))
+        data = parse_json(read_text(path, MAX_BYTES), str(path))
     data["queries"] = [*data["queries"], *entries]
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"

@@ -30,7 +30,7 @@ from recto.book.questions import (
     section_hash,
     write_question_file,
 )
-from recto.errors import InvalidArgument, RectoError
+from recto.errors import RectoError
 from recto.protocols import Source
 from recto.search.query_log import normalize
 from recto.types.book import Failure, Page, SectionQuestions
@@ -383,16 +383,3 @@ def needs_text(summary: dict[str, int]) -> str:
         f"{summary['missing']} without, {needless} that need none, {summary['stale']} stale; "
         f"{plural(summary['orphaned'], 'line')} without a section."
     )
-
-
-def read_new_lines(path: Path) -> str:
-    """Return the text of a file of new lines; `-` is standard input."""
-    import sys
-
-    try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InvalidArgument(
-            f"{path} cannot be read: {reason}", hint="It must be JSON Lines in UTF-8."
-        ) from error

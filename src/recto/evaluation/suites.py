@@ -15,6 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from recto._util.files import read_text
 from recto._util.text import encodable, nearest, plural
 from recto.errors import InvalidArgument, InvalidQuery
 from recto.search.query import check_query, to_filters
@@ -118,27 +119,9 @@ def invalid(position: str, problem: str, hint: str = SHAPE) -> InvalidArgument:
     return InvalidArgument(f"{position}: {problem}", hint=hint)
 
 
-def read_file(path: Path, max_bytes: int = MAX_BYTES, hint: str = "Check the path.") -> str:
-    """Read a UTF-8 text file of limited size; `hint` is for a file that cannot be read."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(max_bytes + 1)
-    except (OSError, ValueError) as error:  # a path with a NUL byte is a ValueError
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InvalidArgument(f"{path} cannot be read: {reason}", hint=hint) from error
-    if len(data) > max_bytes:
-        message = f"{path} is larger than {max_bytes // 1_000_000} MB"
-        raise InvalidArgument(message, hint="Split it into several files.")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        message = f"{path}, byte {error.start + 1}: not UTF-8 text"
-        raise InvalidArgument(message, hint="Save the file as UTF-8.") from error
-
-
 def read_suite_file(path: Path, max_bytes: int = MAX_BYTES) -> SuiteFile:
     """Read a suite's file by its extension: JSON Lines, and JSON for anything else."""
-    text, origin = read_file(path, max_bytes), str(path)
+    text, origin = read_text(path, max_bytes), str(path)
     if path.suffix.lower() not in JSON_LINES:
         return suite_file(parse_json(text, origin), origin)
     entries = [

@@ -160,8 +160,7 @@ class Spool:
 class Plan:
     """A planned run; `texts` and `tokens` are to be embedded, `reused` chunks have their vectors already.
 
-    `questioned` counts the chunks that have section questions. `stale_questions` are the pages and headings
-    of those that were written for another text.
+    `stale_questions` are the pages and headings of section questions that were written for another text.
     """
 
     pages: tuple[PagePlan, ...]
@@ -173,7 +172,6 @@ class Plan:
     content_hash: str
     failed: tuple[Failure, ...]
     notes: tuple[str, ...]
-    questioned: int = 0
     stale_questions: tuple[tuple[str, str], ...] = ()
 
     def count(self, state: PageState) -> int:
@@ -260,7 +258,6 @@ class Planner:
     _unchanged: int = 0
     _reused: int = 0
     _tokens: int = 0
-    _questioned: int = 0
     _stale: list[SectionQuestions] = field(default_factory=list)
     _orphaned: list[SectionQuestions] = field(default_factory=list)
     _questions: dict[str, list[SectionQuestions]] = field(default_factory=dict)
@@ -297,7 +294,6 @@ class Planner:
             content_hash=f"{self._content:064x}",
             failed=tuple(self._failed),
             notes=(*self._source.notes, *self._notes, *leftover_notes, *self._question_notes()),
-            questioned=self._questioned,
             stale_questions=tuple(sorted({*stale, *self._stale_before()})),
         )
 
@@ -374,7 +370,6 @@ class Planner:
         """Count chunks and hand them on."""
         for entry in planned:
             self._content ^= content_digest(entry.chunk)  # independent of the order of the chunks
-            self._questioned += bool(entry.chunk.questions)
             self._unchanged += entry.unchanged
             self._tokens += entry.tokens
         self._chunks += len(planned)

@@ -80,10 +80,13 @@ def add(file: Path, path: str, questions: str | None, as_json: bool) -> Exit:
 
     Exits with 1 if something was refused.
     """
-    from recto.evaluation.questions import add_questions, needs_text, read_new_lines
+    from recto._util.files import read_text
+    from recto.book.questions import LARGEST_FILE
+    from recto.evaluation.questions import add_questions, needs_text
 
     book, _ = _open_book(path, questions)
-    added = add_questions(book, read_new_lines(file), str(file))
+    text = sys.stdin.read() if str(file) == "-" else read_text(file, LARGEST_FILE)
+    added = add_questions(book, text, str(file))
     if added.sections:
         book.save()
     lines = [

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from recto._util import distribution
+from recto._util.files import read_text
 from recto.contracts.retrieval_test import (
     COMPONENTS,
     MAX_TOP_K,
@@ -318,7 +319,7 @@ def _entry_scores(entry: dict[str, Any]) -> _Scores | None:
 
 def load_results(path: Path) -> Results:
     """Read a file of expected results."""
-    data: Results = suites.parse_json(suites.read_file(path, MAX_BYTES), str(path), hint=EXPECTED_HINT)
+    data: Results = suites.parse_json(read_text(path, MAX_BYTES), str(path), hint=EXPECTED_HINT)
     queries = data.get("queries") if isinstance(data, dict) else None
     if not isinstance(queries, dict) or not isinstance(data.get("model"), str):
         raise InvalidArgument(f"{path}: it has no model and no queries", hint=EXPECTED_HINT)
