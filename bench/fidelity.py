@@ -4,7 +4,7 @@ BUILT is the directory of HTML files that a server publishes. Each page of the s
 that a server sends for its address. The row of figures:
 
 - pages: in both, only in the source, and only in the build. Not counted are pages that a generator makes
-  (index, search, 404, tags, code listings, print versions), redirects and copies.
+  (index, search, 404, tags, code listings, print versions), redirects, copies and other languages.
 - titles: the title is the top heading of the built page, or its `<title>` up to the name of the site.
 - anchors: the anchors of the source that are an `id` or `name` of the built page.
 - headings: the ids of built headings below the title that are anchors of the source.
@@ -67,7 +67,7 @@ _DROPPED = (
 _NEXT = "link[rel=next], a[rel~=next], a.pager-link.next, a.pagination-nav__link--next"
 _BREAKS = (
     "p, div, section, article, header, li, dt, dd, tr, td, th, br, pre, h1, h2, h3, h4, h5, h6, summary, "
-    "figcaption, caption, blockquote, label, button, aside, details, figure, hr"
+    "figcaption, caption, blockquote, label, button, aside, details, figure, hr, .sl-link-card .title"
 )
 _LIST_NUMBER = re.compile(r"^([ \t>]*)\d{1,3}[.)][ \t]", re.MULTILINE)
 _GENERATED = re.compile(
@@ -99,6 +99,8 @@ class BuiltPage:
 
     def __init__(self, html: str) -> None:
         tree = LexborHTMLParser(html)
+        root = tree.css_first("html[lang]")
+        self.lang = (root.attributes.get("lang") or "").lower() if root is not None else ""
         self.ids = {
             node.attributes.get(key) or "" for node in tree.css("[id], [name]") for key in ("id", "name")
         }
@@ -204,7 +206,7 @@ class Comparison:
 def compare(source: Source, build: Path, site_url: str = URL) -> Comparison:
     """Compare the pages of a book with the files of a build."""
     result, places, links = Comparison(), dict[Path, int](), list[tuple[str, list[str]]]()
-    listed, known = list[tuple[str, list[str]]](), set[tuple[str, ...]]()
+    listed, known, languages = list[tuple[str, list[str]]](), set[tuple[str, ...]](), set[str]()
     for position, page in enumerate(source.pages()):
         file = built_file(build, page.url.removeprefix(site_url))
         if file is None:
@@ -215,6 +217,7 @@ def compare(source: Source, build: Path, site_url: str = URL) -> Comparison:
         links += [(page.url, ["", built.next])] if built.next else []
         places[file] = position
         known.add(tuple(built.words))
+        languages.add(built.lang)
         is_titled = built.is_titled(document.title)
         result.add("titles", is_titled, 1)
         result.differing["titles"] += [] if is_titled else [f"{page.path}: {document.title!r} {built.titles}"]
@@ -233,7 +236,10 @@ def compare(source: Source, build: Path, site_url: str = URL) -> Comparison:
     for file in sorted(set(build.rglob("*.html")) - places.keys()):
         name = file.relative_to(build).as_posix()
         html = "" if _GENERATED.search(name) else file.read_text("utf-8", "replace")
-        if html and not _REDIRECT.search(html[:4000]) and tuple(BuiltPage(html).words) not in known:
+        if not html or _REDIRECT.search(html[:4000]):
+            continue
+        other = BuiltPage(html)
+        if tuple(other.words) not in known and other.lang in languages:
             result.differing["only built"].append(name)
     return result
 

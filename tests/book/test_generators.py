@@ -165,6 +165,10 @@ HUGO = {
     "i18n/en/en.toml": '[next_heading]\nother = "What\'s next"\n',
     "content/includes/index.md": "---\nheadless: true\n---\n",
     "content/includes/oil.md": "Mind the oil.",
+    "content/news/index.html": "<p>A bundle.</p>",
+    "content/news/mirror.md": "Mind the mirror.",
+    "content/blog/next.md": "---\ndate: 2999-01-01\n---\nText.",
+    "content/blog/old.md": "---\nexpiryDate: 2001-01-01\n---\nText.",
     "content/blog/a.md": "---\ndate: 2024-05-06\n---\n# A\n\nText.",
     "content/blog/b.md": "---\ndate: 2024-05-06\nurl: /:section/:day/:slug/\n---\n# B\n\nText.",
     "content/docs/_index.md": '{{< include "oil.md" >}}\n\n## {{% heading "next" %}}\n\nA.\n\n## {{% heading "see" %}}\n\nB.',
@@ -210,8 +214,9 @@ def test_hugo_headings_includes_bundles_and_dates(tmp_path: Path) -> None:
         '`<a id="no">`',
     ]
     assert (tabs.anchors, [anchor for _, anchor in end.anchors]) == ((), ["ends", "old"])
-    note = "1 file of page bundles are no pages; pages may include them: includes (1)."
+    note = "2 files of page bundles are no pages; pages may include them: includes (1), news (1)."
     assert note in source.notes
+    assert "Left out: 1 expired page." in source.notes
 
 
 def test_a_large_section_of_hugo_is_divided_into_modules(tmp_path: Path) -> None:
@@ -473,6 +478,26 @@ def test_vitepress_leaves_out_values_of_scripts(tmp_path: Path) -> None:
     site = write(tmp_path, {".vitepress/config.js": "export default {}", "index.md": text})
     (page,) = open_book(site).pages()
     assert page.text == text.replace("Count: {{ count }}", "Count: ", 1)
+
+
+@pytest.mark.parametrize("config", ["config.ts", ".vitepress/theme.mts"])
+def test_vitepress_reads_a_configuration_in_parts(tmp_path: Path, config: str) -> None:
+    main = "import { theme } from './theme'\nexport default defineConfig({ title: 'Lights', rewrites: { 'en/:rest*': ':rest*' }, themeConfig: theme })"
+    part = "themeConfig: { sidebar: { '/a/': { base: '/a/', items: items() } } }"
+    text = f"export default defineAdditionalConfig({{ {part} }})"
+    if config != "config.ts":
+        text = f"export const {part.replace(':', ' =', 1)}".replace("themeConfig", "theme")
+    text += "\nfunction items(): Item[] { return [{ text: 'Oil', link: 'z' }, { text: 'Wick', link: 'b' }] }"
+    site = {".vitepress/config.ts": main if config != "config.ts" else main.replace("theme }", "{} }")}
+    site |= {
+        config: text,
+        "en/index.md": "---\nlayout: home\n---\nText.",
+        "en/a/z.md": "# Z :tada:\n\n## B :tada:\n\nText.",
+    }
+    pages = pages_of(write(write_pages(tmp_path, "en/a/b.md"), site))
+    assert list(pages) == ["en/a/z.md", "en/a/b.md", "en/index.md"]
+    assert read(pages["en/index.md"]).title == "Lights"
+    assert [anchor for _, anchor in read(pages["en/a/z.md"]).sections[0].anchors] == ["z", "b"]
 
 
 def test_vitepress_rewrites_with_parameters(tmp_path: Path) -> None:

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 from recto._util.text import plural, short_name
+from recto.book.parsing import MARKDOWN
 from recto.book.parsing.frontmatter import load_mapping, split_front_matter, stated
 from recto.book.sources.directory import Navigation, PageDirectory
 from recto.book.sources.docusaurus.javascript import get
@@ -52,6 +54,7 @@ class HugoSite(Site):
     generator = "hugo"
     config_files = (*_CONFIG, *(f"config/_default/{name}" for name in _CONFIG))
     options = ("locale",)
+    suffixes = MARKDOWN.suffixes
 
     @classmethod
     def folder_of(cls, config_file: Path) -> Path:
@@ -97,6 +100,9 @@ class HugoSite(Site):
         self._resources: set[str] = set()
         self._lower = config.get("disablepathtolower") is not True
         self._ugly = config.get("uglyurls") is True
+        self._builds_future, self._builds_expired = (
+            config.get(f"build{kind}") is True for kind in ("future", "expired")
+        )
         permalinks = _lower(config.get("permalinks"))
         pages = _lower(permalinks.get("page")) or permalinks
         self._permalinks = {key: value for key, value in pages.items() if isinstance(value, str)}
@@ -133,7 +139,7 @@ class HugoSite(Site):
         return not is_resource
 
     def _is_bundle(self, folder: str) -> bool:
-        return any(self.exists(f"{folder}/index{end}") for end in (".md", f".{self._language}.md"))
+        return any(self.exists(f"{folder}/index{end}") for end in (".md", f".{self._language}.md", ".html"))
 
     def read_head(self, text: str) -> dict[str, Any]:
         """Return the front matter of a text in any of its three formats."""
@@ -152,7 +158,13 @@ class HugoSite(Site):
                 return "draft"
             if isinstance(build, dict) and build.get("render") in ("never", False, "link"):
                 return "not rendered"
-        return "headless" if head.get("headless") is True else ""
+        if head.get("headless") is True:
+            return "headless"
+        stated, today = _lower(head), datetime.now(UTC).date().isoformat()
+        published, expiry = (str(stated.get(key) or "")[:10] for key in ("publishdate", "expirydate"))
+        if (published or str(stated.get("date") or "")[:10]) > today and not self._builds_future:
+            return "future"
+        return "expired" if expiry and expiry < today and not self._builds_expired else ""
 
     def _cascade(self, section: str, name: str) -> dict[str, Any]:
         """Return what a section states for the pages below it."""
@@ -196,7 +208,9 @@ class HugoSite(Site):
     def navigation(self, names: Sequence[str]) -> Navigation:
         """Order pages by weight, then by title, section by section; divide large sections into modules."""
         if self._resources:
-            folders = Counter(name.rpartition("/")[0] for name in self._resources).most_common(_MOST_NAMED)
+            folders = Counter(name.rpartition("/")[0] for name in sorted(self._resources)).most_common(
+                _MOST_NAMED
+            )
             largest = ", ".join(f"{folder} ({count})" for folder, count in folders)
             files = plural(len(self._resources), "file")
             self._directory_notes.append(

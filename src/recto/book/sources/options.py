@@ -88,6 +88,14 @@ def read_config(file: Path, bounds: Path, limit: int = LARGEST_CONFIG) -> str:
     raise UnreadableSite(f"{file.name} cannot be read: {reason}")
 
 
+def read_import(folder: Path, bounds: Path, path: str) -> str:
+    """Return the text of a file that a configuration imports; raise LookupError if it cannot be read."""
+    try:
+        return read_config(folder / path, bounds)
+    except (OSError, ValueError, UnreadableSite) as error:
+        raise LookupError(path) from error
+
+
 def read_start(file: Path, bounds: Path) -> str:
     """Return the start of a page, which may hold front matter; "" if it cannot be read."""
     try:

@@ -25,6 +25,7 @@ from recto.book.sources.options import (
     is_inside,
     local_parts,
     read_config,
+    read_import,
     read_logo,
     read_start,
     repository_of,
@@ -197,7 +198,8 @@ class Site(Generator, SiteRules):
 
     def read_javascript(self, file: Path) -> dict[str, Any]:
         """Evaluate a JavaScript configuration without running it; {} if that is not possible."""
-        value = self._load(file, partial(read_exported, calls=True))
+        imported = partial(read_import, file.parent.resolve(), self.bounds)
+        value = self._load(file, partial(read_exported, load=imported, calls=True))
         if not isinstance(value, dict):
             self.notes.append(
                 f"{file.name} cannot be read without running it; pages are in the order of their names."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from recto.book.sources.includes import (
 )
 from recto.book.sources.options import is_inside
 from recto.book.sources.site import Entry, Site, text_of, texts_of
+from recto.types.book import Page
 
 _SUFFIXES = ("ts", "mts", "js", "mjs")
 _SNIPPET = re.compile(
@@ -77,6 +79,9 @@ class VitePressSite(Site):
         self._set_rewrites(config.get("rewrites"))
         self.choose_locale(config.get("locales"))
         sidebar = get(config, "locales", self.book_file.options.locale or "root", "themeConfig", "sidebar")
+        more = (self.root / f"{self.locale}config.{end}" for end in _SUFFIXES)
+        if file := next((file for file in more if file.is_file() and sidebar is None), None):
+            sidebar = get(self.read_javascript(file), "themeConfig", "sidebar")
         sidebar = sidebar or get(config, "themeConfig", "sidebar")
         self.list_pages(_entries(sidebar, "", ()))
         if sidebar is not None and not self.sections:
@@ -108,6 +113,12 @@ class VitePressSite(Site):
         names += [self._sources[name] for name in names if name in self._sources]
         names += [file for name in names[:2] for _, back in self._patterns if back and (file := back(name))]
         return None if "://" in target else next(filter(self.exists, names), None)
+
+    def page(self, name: str, page: Page) -> Page | str:
+        """Complete the page of a file; a landing page without a heading has the title of the site."""
+        if self.head(name).get("layout") == "home":
+            page = replace(page, title=self.title or page.title)
+        return super().page(name, page)
 
     def address(self, name: str, head: dict[str, Any]) -> str:  # noqa: ARG002
         """Return the address of a page; an index page has the address of its directory."""

@@ -139,6 +139,7 @@ def _github(heading: str) -> str:  # white space at its ends counts, as in Docus
 
 
 def _vitepress(heading: str) -> str:
+    heading = re.sub(r":[a-z][a-z0-9_+-]*:", "", heading)  # an emoji is not in the anchor
     text = re.sub(r"[\u0300-\u036f\x00-\x1f]", "", unicodedata.normalize("NFKD", heading))
     text = _SPECIAL.sub("-", text).strip("-")
     return re.sub(r"^(?=[0-9])", "_", text).lower()

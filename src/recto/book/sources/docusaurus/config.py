@@ -15,7 +15,14 @@ from typing import Any
 
 from recto.book.sources.docusaurus.javascript import Unknown, get, read_exported, to_text, truth
 from recto.book.sources.docusaurus.pages import CURRENT_VERSION, Docs
-from recto.book.sources.options import SiteOptions, UnreadableSite, read_config, read_logo, repository_of
+from recto.book.sources.options import (
+    SiteOptions,
+    UnreadableSite,
+    read_config,
+    read_import,
+    read_logo,
+    repository_of,
+)
 from recto.errors import ConfigurationError
 
 CONFIG_FILES = tuple(f"docusaurus.config.{suffix}" for suffix in ("js", "ts", "mjs", "cjs", "mts", "cts"))
@@ -46,7 +53,8 @@ class DocusaurusConfig:
         self.notes: list[str] = []
         self._options = options
         self.bounds = repository_of(file.parent)
-        text, load = read_config(file, self.bounds), partial(_load, file.parent.resolve())
+        folder = file.parent.resolve()
+        text, load = read_config(file, self.bounds), partial(read_import, folder, folder)
         self.root = read_exported(text, load)
         if not isinstance(self.root, dict):
             written = self.root.source if isinstance(self.root, Unknown) else "nothing"
@@ -189,14 +197,6 @@ class DocusaurusConfig:
             numbered=numbers is not False,
             options=options,
         )
-
-
-def _load(directory: Path, path: str) -> str:
-    """Return the text of a file in a directory; raise LookupError if it cannot be read."""
-    try:
-        return read_config(directory / path, directory)
-    except (OSError, ValueError, UnreadableSite) as error:
-        raise LookupError(path) from error
 
 
 def with_versions(config: DocusaurusConfig, docs: Docs, requested: str) -> Docs:

@@ -38,6 +38,7 @@ _LINE_ENDS = dict.fromkeys(("\n", "\r\n", "\u2028", "\u2029"), "")
 _CONTROL = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "0": "\0"} | _LINE_ENDS
 _TRANSPARENT = ("parenthesized_expression", "as_expression", "satisfies_expression", "non_null_expression")
 _FUNCTIONS = ("function_declaration", "function_expression", "arrow_function")
+_DECLARATIONS = {"lexical_declaration", "variable_declaration", "return_statement"}
 _ASSIGNED = (
     "[(assignment_expression left: (_) @target) (augmented_assignment_expression left: (_) @target)"
     " (update_expression argument: (_) @target)]"
@@ -52,7 +53,7 @@ class Unknown:
 
 
 _CONSTANTS: dict[str, Any] = {"true": True, "false": False, "null": None, "undefined": None}
-_ENDS = ("", ".js", ".ts", ".mjs", ".cjs", "/index.js", "/index.ts")
+_ENDS = ("", ".js", ".ts", ".mjs", ".mts", ".cjs", "/index.js", "/index.ts")
 """What an import may leave out of the name of a file."""
 _ALL = "*"
 """The key of an import of everything that a file exports."""
@@ -113,7 +114,8 @@ def _no_files(path: str) -> str:
 def read_exported(text: str, load: Load = _no_files, variable: Any = None, *, calls: bool = False) -> Any:
     """Return what a file exports; `variable` is the value of each environment variable, none by default.
 
-    With `calls`, a call counts as its first argument if that is an object: `plugin({…})` is `{…}`.
+    With `calls`, a call counts as its first argument if that is an object: `plugin({…})` is `{…}`; else as
+    what the function returns if it only declares names before.
 
     Values are strings, floats, booleans, None, lists, dictionaries and `Unknown`. An exported function counts
     as what it returns.
@@ -434,7 +436,7 @@ class _Evaluator:
         return self._child(node, "consequence" if condition else "alternative")
 
     def _eval_call_expression(self, node: Node) -> Any:
-        """Evaluate the calls that name files."""
+        """Evaluate calls that name files, and with `calls` those of functions that only return a value."""
         callee, arguments = _compact(_field(node, "function")), _field(node, "arguments")
         if callee in ("require", "require.resolve", "path.join", "path.resolve") and arguments:
             values = [self._value(child) for child in _children(arguments)]
@@ -445,6 +447,10 @@ class _Evaluator:
                 return words[0] if callee == "require.resolve" else "/".join(words)
         if self._calls and arguments and isinstance(first := self._value(_first(arguments)), dict):
             return first
+        function = self._names.get(callee) if self._calls and callee not in self._changed else None
+        body = _field(function, "body") if function and function.type in _FUNCTIONS else None
+        if function and body and {child.type for child in _children(body)} <= _DECLARATIONS:
+            return self.exported(function)
         return _unknown(_source(node))
 
 
