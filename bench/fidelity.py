@@ -59,7 +59,8 @@ _DROPPED = (
     ".toctree-wrapper ul, .contents, #toc, #TOC, .table-of-contents, .linenos, .linenodiv, .lineno, "
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
     ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, "
-    ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .vp-doc span.lang, .katex-html, "
+    ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, "
+    "[class*=language-] > span.lang, "
     ".boring, .section-index, .section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, "
     ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"
@@ -108,7 +109,7 @@ class BuiltPage:
         self.next = (following.attributes.get("href") or "") if following is not None else ""
         navigations = [
             [link.attributes["href"] or "" for link in one.css("a[href]")]
-            for one in tree.css("nav, aside, .sphinxsidebar, .bd-sidebar, .sidebar-tree")
+            for one in tree.css("[class*=idebar], [id*=idebar]") or tree.css("nav, aside")
         ]
         # Others than the one with the most links are tabs, or lead to the next page.
         self.links = max(navigations, key=len, default=[])

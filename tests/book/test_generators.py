@@ -494,7 +494,7 @@ def test_vitepress_reads_a_configuration_in_parts(tmp_path: Path, config: str) -
         "en/index.md": "---\nlayout: home\n---\nText.",
         "en/a/z.md": "# Z :tada:\n\n## B :tada:\n\nText.",
     }
-    pages = pages_of(write(write_pages(tmp_path, "en/a/b.md"), site))
+    pages = pages_of(write(write_pages(tmp_path, "en/a/b.md", "en/[made].md"), site))
     assert list(pages) == ["en/a/z.md", "en/a/b.md", "en/index.md"]
     assert read(pages["en/index.md"]).title == "Lights"
     assert [anchor for _, anchor in read(pages["en/a/z.md"]).sections[0].anchors] == ["z", "b"]

@@ -114,6 +114,10 @@ class VitePressSite(Site):
         names += [file for name in names[:2] for _, back in self._patterns if back and (file := back(name))]
         return None if "://" in target else next(filter(self.exists, names), None)
 
+    def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:
+        """Return why a page is not published; `[name].md` is a template of pages that a script makes."""
+        return "generated" if "[" in name else super().reason_to_skip(name, head)
+
     def page(self, name: str, page: Page) -> Page | str:
         """Complete the page of a file; a landing page without a heading has the title of the site."""
         if self.head(name).get("layout") == "home":
