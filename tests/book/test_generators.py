@@ -307,6 +307,8 @@ DOCUMENTED_CLASS = """\
 class Light:
     def burn(self):
         \"\"\"Burn until dawn.\"\"\"
+    def trim(self):
+        \"\"\"Trim it.\"\"\"
 
 class Lamp(Light):
     \"\"\"A lamp.\"\"\"
@@ -331,7 +333,8 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
         "table.rst": "Table\n=====\n\n.. currentmodule:: tower\n\n.. autosummary::\n   :toctree: doc/\n\n"
         "   ~lamp.Lamp.burn\n   climb\n   lost\n",
         "up.rst": "Up\n==\n\n.. autofunction:: tower.up\n.. autofunction:: tower.climb(steps)\n"
-        ".. autoclass:: tower.Bell\n",
+        ".. autoclass:: tower.Bell\n\n.. autoclass:: tower.Lamp\n   :inherited-members:\n"
+        "   :exclude-members: oil,\n      burn, is_lit\n\n   .. attribute:: wick\n",
         "../src/tower/bell.py": "class Bell: ...\nBell = cast(Bell)\ndef ring(): ...\n",
         "lamp.md": "# Lamp\n\n```{eval-rst}\n.. currentmodule:: tower\n.. autoclass:: Lamp\n   :members:\n```\n",
         "../src/tower/__init__.py": DOCUMENTED,
@@ -355,7 +358,11 @@ def test_autodoc_is_read_from_the_source(tmp_path: Path) -> None:
         "`tower.up(steps: int = 3, *, fast: bool = False) -> None`",
         "`tower.climb(steps)`",
         "`class tower.Bell`",
+        "`class tower.Lamp(oil)`",
+        "`wick`",
+        "`trim()`",
     ]
+    assert [anchor for _, anchor in section.anchors][-2:] == ["tower.Lamp.wick", "tower.Lamp.trim"]
     (section,) = read(pages["lamp.md"]).sections
     assert [block.text for block in section.blocks] == [
         "`class tower.Lamp(oil)`", "A lamp.", "`oil: float = 2.5`", "Litres of oil.",

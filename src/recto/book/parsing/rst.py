@@ -280,16 +280,16 @@ class _AnyDirective(Directive):  # type: ignore[misc]
         """Return the signatures of a described object, which are its anchors, and its text."""
         parts: list[Any] = []
         name, scope = "", self._scope
-        above, directive = scope.classes, scope.directive
+        above, directive, module = scope.classes, scope.directive, scope.module
         for line in filter(None, map(str.strip, argument.replace("\\\n", "").split("\n"))):
             shown = signature(kind, line, self.options, scope)
             paragraph = nodes.paragraph("", "", nodes.literal(shown.text, shown.text))
             paragraph["ids"] = shown.anchors
             parts.append(self._at_line(paragraph))
             name = shown.name
-        scope.classes = name.split(".") if name else above
+        scope.classes, scope.module = name.split(".") if name else above, self.options.get("module", module)
         nested = self._nested()
-        scope.classes, scope.directive = above, directive
+        scope.classes, scope.directive, scope.module = above, directive, module
         stated = (self.options.get(key, "") if kind == "confval" else "" for key in ("type", "default"))
         texts = [f"{label}: {text}" for label, text in zip(("Type", "Default"), stated, strict=True) if text]
         return [*parts, *self._paragraphs(*texts), *nested]

@@ -259,7 +259,7 @@ class Code:
     ) -> list[tuple[str, tuple[_Module, _Object]]]:
         """Return the members that the options select, in their order."""
         self._examined += len(members)
-        stated = _names(options["members"])
+        stated = _names(options.get("members", ""))
         members = {name: found for name, found in members.items() if ":meta private:" not in found[1].doc}
         excluded = _names(options.get("exclude-members", ""))
         private, special = options.get("private-members"), options.get("special-members")
@@ -309,7 +309,8 @@ class Code:
         head += [_INDENT + line for line in (f":module: {module}", *settings, *shared)]
         inner = self._body(found, function, options)
         inner += ["", *(self._nested_text(body, module, name).split("\n") if body else ())]
-        if isinstance(node, ast.ClassDef) and "members" in options and depth < _DEEPEST:
+        has_members = bool({"members", "inherited-members"} & set(options))  # the latter implies the former
+        if isinstance(node, ast.ClassDef) and has_members and depth < _DEEPEST:
             members = self._members(place, found, inherited="inherited-members" in options)
             nested = options if depth == 0 else {**options, "members": ""}
             for member, where in self._chosen(members, nested):
@@ -442,14 +443,19 @@ def _comment(module: _Module, body: Sequence[ast.stmt], index: int) -> str:
 def _content(text: str, start: int, indent: int) -> tuple[dict[str, str], str, int]:
     """Return the options and the content of a directive that is indented so far, and where they end."""
     options, body, end = dict[str, str](), list[str](), start
+    last, stated_at = "", 0
     while end < len(text):
         stop = text.find("\n", end + 1)
         line = text[end + 1 : stop if stop >= 0 else None]
         if line.strip() and len(line) - len(line.lstrip()) <= indent:
             break
+        depth = len(line) - len(line.lstrip())
         option = _OPTION.fullmatch(line.strip()) if not body else None
         if option:
-            options[option[1]] = option[2]
+            last, stated_at = option[1], depth
+            options[last] = option[2]
+        elif line.strip() and not body and last and depth > stated_at:  # the option goes on
+            options[last] += f" {line.strip()}"
         else:
             body.append(line)
         end = min(end + 1 + len(line), len(text))
