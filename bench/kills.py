@@ -1,13 +1,15 @@
 """Kill writers at random moments: `python -m bench.kills`.
 
-Each round starts `recto index` with a changed book, `recto rollback`, `delete`, `backup`, `restore` or
-`export`, and kills it. Afterwards the index must be deleted, or have exactly the chunks of one edition of the
-book and no warning, the backup must be whole, and the files of the user next to the exported ones must be
-unchanged. At the end, one run of each command leaves no draft of a killed one behind.
+Each round starts `recto index` with a changed book, `recto rollback`, `delete`, `backup`, `restore`, `export`
+or `questions add`, and kills it. Afterwards the index must be deleted, or have exactly the chunks of one
+edition of the book and no warning, the backup must be whole, no section question may be lost, and the files
+of the user next to the exported ones must be unchanged. At the end, one run of each command leaves no draft of
+a killed one behind.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -58,6 +60,21 @@ def stored(home: Path) -> tuple[frozenset[str], tuple[str, ...]]:
     return frozenset(chunk.text for chunk in index.scroll()), index.info.warnings
 
 
+def write_question(path: Path, number: int) -> None:
+    """Write the input of `recto questions add`: a question about one page."""
+    page = number % PAGES
+    question = f"How do beans grow on page {page} in week {number} of the year?"
+    line = {"page": f"page{page}.md", "heading": f"Page {page}", "questions": [question]}
+    path.write_text(json.dumps(line) + "\n")
+
+
+def written_questions(book: Path) -> int:
+    """Return the number of questions in the question file; a broken line is an error."""
+    path = book / "recto-questions.jsonl"
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return sum(len(json.loads(line)["questions"]) for line in lines)
+
+
 def is_whole(archive: Path, home: Path) -> bool:
     """Return whether an archive can be restored into another home."""
     return start(home, "restore", str(archive), "--replace").wait(300) == 0
@@ -96,7 +113,8 @@ def main() -> None:
         for name in USER_FILES:
             (site / name).parent.mkdir(parents=True, exist_ok=True)
             (site / name).write_text("mine")
-        editions = [write_edition(book, 0)]
+        new = Path(folder) / "new.jsonl"
+        editions, questions = [write_edition(book, 0)], 0
         longest, deleted = 0.0, False
         commands = {
             "index": ("index", str(book), "--collection", NAME),
@@ -106,6 +124,7 @@ def main() -> None:
             "backup": ("backup", NAME, "--output", str(archive)),
             "restore": ("restore", str(archive), "--replace"),
             "export --llms": ("export", "--llms", str(site), "--collection", NAME),
+            "questions add": ("questions", "add", str(new), str(book)),
             "export --static": ("export", "--static", str(site / "search"), "--collection", NAME),
         }
         for arguments in (commands["index"], commands["index --rebuild"]):
@@ -118,6 +137,7 @@ def main() -> None:
             action = chance.choice(tuple(commands))
             if action.startswith("index"):
                 editions.append(write_edition(book, len(editions)))
+            write_question(new, sum(counts.values()))
             process = start(home, *commands[action])
             time.sleep(chance.random() * (longest if action.startswith("index") else _SHORT))
             ended = process.poll() is not None
@@ -131,6 +151,8 @@ def main() -> None:
             counts["lost or mixed (goal 0)"] += not deleted and texts not in editions
             counts["warnings (goal 0)"] += bool(warnings)
             counts["damaged backups (goal 0)"] += not is_whole(archive, Path(folder) / "restored")
+            before, questions = questions, written_questions(book)
+            counts["lost questions (goal 0)"] += questions < before
             counts["damaged sites (goal 0)"] += not is_site_whole(site)
         if start(home, *commands["index"]).wait(300) or stored(home)[0] != editions[-1]:
             counts["the last run failed"] += 1

@@ -38,7 +38,7 @@ SECRET = "# Secret\n\nThe password is hunter2.\n"
 def read_all(place: Path) -> str:
     """Return all texts and notes of a book."""
     book = open_book(place)
-    texts = [page.text for page in book.pages()]
+    texts = [book.info.title, *(page.text for page in book.pages())]
     return "\n".join([*texts, *map(str, book.failed), *getattr(book, "notes", ())])
 
 
@@ -102,10 +102,13 @@ class TestLinksOutOfTheRepository:
         assert "hunter2" not in text
         assert "link.md: it is a symbolic link that leaves the book" in text
 
-    @pytest.mark.parametrize("name", ["docusaurus.config.js", "versions.json", "docs/_category_.json"])
+    @pytest.mark.parametrize(
+        "name", ["docusaurus.config.js", "versions.json", "docs/_category_.json", "recto.toml"]
+    )
     def test_configuration(self, site: Path, outside: Path, name: str) -> None:
         """No value of a file outside is used, and none appears in a message."""
-        (outside / "file").write_text('module.exports = {"label": "hunter2", "x": ["hunter2"]}')
+        secret = 'module.exports = {"label": "hunter2", "x": ["hunter2"]}'
+        (outside / "file").write_text('site.title = "hunter2"' if name == "recto.toml" else secret)
         (site / name).unlink(missing_ok=True)
         os.symlink(outside / "file", site / name)
         try:

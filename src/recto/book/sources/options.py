@@ -196,6 +196,8 @@ def read_book_file(*folders: Path, options: SiteOptions = NO_OPTIONS) -> BookFil
     path = next((folder / BOOK_FILE for folder in folders if (folder / BOOK_FILE).is_file()), None)
     if path is None:
         return BookFile(options)
+    if not is_inside(path, repository_of(path.parent)):
+        raise ConfigurationError(f"{path} is a symbolic link that leaves the book", hint="Copy the file.")
     try:
         data = tomllib.loads(read_limited(path, LARGEST_CONFIG).decode("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
