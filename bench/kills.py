@@ -3,8 +3,8 @@
 Each round starts `recto index` with a changed book, `recto rollback`, `delete`, `backup`, `restore`, `export`
 or `questions add`, and kills it. Afterwards the index must be deleted, or have exactly the chunks of one
 edition of the book and no warning, the backup must be whole, no section question may be lost, and the files
-of the user next to the exported ones must be unchanged. At the end, one run of each command leaves no draft of
-a killed one behind.
+of the user next to the exported ones must be unchanged. At the end, one run of each command leaves no draft
+of a killed one behind.
 """
 
 from __future__ import annotations

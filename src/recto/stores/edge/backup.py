@@ -176,7 +176,8 @@ def _write_zip(
     stream = _ChecksumStream(file)
     done, total = 0, sum(header["files"].values())
     with ZipFile(stream, "w", ZIP_DEFLATED, compresslevel=1) as archive:
-        archive.writestr(_HEADER_FILE, json.dumps(header))
+        with archive.open(_HEADER_FILE, "w") as member:  # `writestr` fails if the clock is before 1980
+            member.write(json.dumps(header).encode())
         for name, size in header["files"].items():
             with archive.open(_FOLDER + name, "w", force_zip64=True) as member:
                 member.writelines(_verified_blocks(root / name, manifest.files[name]))
