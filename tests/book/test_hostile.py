@@ -336,6 +336,7 @@ PAGE_OF = {
         ("mkdocs", "{% include 'a' " * 7_000),
         ("vitepress", "<!--@include:a" * 7_000 + "\n-->"),
         ("jekyll", "{% a -" * 16_000),
+        ("mkdocs", "a:`b`</" * 140_000),
         ("sphinx", "*a\nb " * 14_000),
         ("sphinx", "``a\nb " * 14_000),
         ("sphinx", "a `b`_ c\n" * 14_000),

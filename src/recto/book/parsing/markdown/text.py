@@ -139,10 +139,12 @@ class PageLines:
 
     def _note_ids(self, text: str, first: int) -> None:
         """Note the ids of tags, but not of those in code."""
+        pieces, position = list[str](), 0
         for start, end in _code_spans(text) if "`" in text else ():
-            code = "".join(mark if mark == "\n" else " " for mark in text[start:end])
-            text = text[:start] + code + text[end:]
-        self.ids += [(first + line + 1, name) for line, name in self._tag_reader.ids(text)]
+            pieces += [text[position:start], " " + "\n" * text.count("\n", start, end)]
+            position = end
+        ids = self._tag_reader.ids("".join([*pieces, text[position:]]))
+        self.ids += [(first + line + 1, name) for line, name in ids]
 
     def _put(self, first: int, last: int, texts: Sequence[str]) -> None:
         """Replace lines but keep their quote marks; a line without a text is dropped."""
