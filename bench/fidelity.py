@@ -60,7 +60,7 @@ _DROPPED = (
     ".line-numbers-wrapper, .md-content__button, .md-source-file, .md-tags, .theme-edit-this-page, "
     ".theme-doc-breadcrumbs, .theme-doc-toc-mobile, .pagination-nav, .prev-next-area, "
     ".rst-footer-buttons, .VPDocFooter, .last-updated, .page-meta, .edit-link, .katex-html, "
-    "[class*=language-] > span.lang, "
+    "[class*=language-] > span.lang, [x-cloak] ~ [x-cloak], .print\\:hidden, "
     ".boring, .section-index, .section-number, .caption-number, .tableofcontents-wrapper, .d-print-none, "
     ".MathJax_Preview, .footnote-ref, .footnote-reference, .footnote > .label, .changelog > summary, "
     ".sr-only, .visually-hidden, .visuallyhidden, .screen-reader-text"

@@ -11,6 +11,7 @@ import pytest
 
 from recto.book.chunking import leftovers
 from recto.book.parsing import read
+from recto.book.parsing.markdown.headings import slugger
 from recto.book.sources.options import BookFile, SiteOptions
 from recto.book.sources.site import Site
 from recto.book.sources.tree import GENERATORS, open_book
@@ -174,6 +175,8 @@ HUGO = {
     "content/docs/_index.md": '{{< include "oil.md" >}}\n\n## {{% heading "next" %}}\n\nA.\n\n## {{% heading "see" %}}\n\nB.',
     "content/docs/tabs.md": """+++
 oil = 'Rape'
+description = 'About oil.'
+weight = 1
 +++
 {{< tabpane >}}
 {{< tab header="Shell" lang="bash" >}}
@@ -188,7 +191,7 @@ oil = 'Rape'
 
 `<a id="no">`
 
-## Ends <a id="old"></a>
+## The -- end <a id="old"></a>
 """,
 }
 
@@ -209,11 +212,14 @@ def test_hugo_headings_includes_bundles_and_dates(tmp_path: Path) -> None:
     assert document.sections[1].headings[-1] == "What's next"
     tabs, end = read(pages["docs/tabs.md"]).sections
     assert [block.text for block in tabs.blocks] == [
+        "About oil.",
         '```bash title="Shell"\n# Not a heading\n```',
         "- Rape Argand lamps\n- Items:\n    First",
         '`<a id="no">`',
     ]
-    assert (tabs.anchors, [anchor for _, anchor in end.anchors]) == ((), ["ends", "old"])
+    assert pages["docs/tabs.md"].lines[tabs.blocks[1].first - 1] == 7
+    assert (tabs.anchors, [anchor for _, anchor in end.anchors]) == ((), ["the-end", "old"])
+    assert slugger("hugo")("The -- end --no ") == "the--end---no"
     note = "2 files of page bundles are no pages; pages may include them: includes (1), news (1)."
     assert note in source.notes
     assert "Left out: 1 expired page." in source.notes

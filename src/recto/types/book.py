@@ -15,6 +15,7 @@ AnchorStyle = Literal[
     "pandoc",
     "blackfriday",
     "github-trimmed",
+    "hugo",
 ]
 """How anchors are made from headings: as GitHub (Docusaurus, mdBook, Hugo), MkDocs, VitePress, Astro, Sphinx,
 Quarto and older versions of Hugo do."""

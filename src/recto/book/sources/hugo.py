@@ -94,7 +94,7 @@ class HugoSite(Site):
         self._languages = {key for key in languages if key != language.lower()} | ({default} - {language})
         self._language = language
         parser = _lower(get(_lower(config.get("markup")), "goldmark", "parser"))
-        self.anchors = "blackfriday" if parser.get("autoheadingidtype") == "blackfriday" else "github-trimmed"
+        self.anchors = "blackfriday" if parser.get("autoheadingidtype") == "blackfriday" else "hugo"
         self._params = config.get("params")
         self._words = self._translations(language)
         self._resources: set[str] = set()
@@ -146,8 +146,8 @@ class HugoSite(Site):
         return split_front_matter(_with_yaml(text))[0]
 
     def page(self, name: str, page: Page) -> Page | str:
-        """Complete the page of a file, with its front matter as YAML."""
-        return super().page(name, replace(page, text=_with_yaml(page.text)))
+        """Complete the page of a file, with its front matter as YAML and its description as text."""
+        return super().page(name, replace(page, text=_with_description(_with_yaml(page.text))))
 
     def reason_to_skip(self, name: str, head: dict[str, Any]) -> str:
         """Return why a page is not published: its own front matter or a section above it says so."""
@@ -312,6 +312,20 @@ def _with_yaml(text: str) -> str:
     lines = match[0].count("\n")
     head = f"---\n{json.dumps(values, default=str)}\n---\n"
     return head + "\n" * max(lines - 3, 0) + text[match.end() :]
+
+
+def _with_description(text: str) -> str:
+    """Put the description, which themes show below the title, on a line that the front matter leaves.
+
+    The front matter takes three lines; the description needs one, and a blank line below it.
+    """
+    head, body, lines = split_front_matter(text)
+    description = " ".join((stated(head, "description") or "").split())
+    content = body.lstrip("\n")
+    room = lines - 3 + len(body) - len(content)
+    if not description or room < 2 or description in content:
+        return text
+    return f"---\n{json.dumps(head, default=str)}\n---\n{description}" + "\n" * room + content
 
 
 def _shortcodes(root: Path, text: str, file: Path, words: Mapping[str, Any]) -> Sequence[Directive]:

@@ -160,6 +160,7 @@ _SPECIAL = re.compile(r"[\s~`!@#$%^&*()\-_+=\[\]{}|\\;:\"'“”‘’<>,.?/]+")
 _BASES: dict[str, Slug] = {
     "github": _github,
     "github-trimmed": lambda heading: _github(heading.strip()),
+    "hugo": lambda heading: _github(re.sub(r"(?<=\s)-{2,3}(?=\s)", "", heading.strip())),  # dashes
     "astro": lambda heading: _github(heading).removesuffix("-"),
     "vitepress": _vitepress,
     "pandoc": _pandoc,
