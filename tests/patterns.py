@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import inf
 from pathlib import Path
 from re import _constants as op
 from re import _parser
@@ -287,7 +288,7 @@ _ENOUGH = 1.0  # seconds; longer input would show the same growth
 _BEYOND_BOUNDS = 8_000  # repetitions; the bounds in patterns are 1000, and the growth is quadratic below them
 _EXPLODES = 60  # cubic growth for four times the input
 _MOST_TIMES = 6  # four times the input
-_MORE = 10  # measurements before a pattern is called slow, so that a busy machine does not decide
+_MORE = 100  # measurements before a pattern is called slow, so that a busy machine does not decide
 
 
 def slow_input(use: Use) -> str:
@@ -317,16 +318,20 @@ def _growth(compiled: re.Pattern[Any], use: Use, before: str, pump: str, after: 
     def seconds(count: int) -> float:
         return _seconds(compiled, use, before + pump * count + after)
 
-    def least(count: int, more: int = 0) -> float:
+    def measure(count: int) -> tuple[float, float]:
         # Other processes make a measurement longer, never shorter: the least of several counts.
-        return min(seconds(count) for _ in range(2 + more))
+        # They may be busy for a second, so what looks slow is measured for longer, short and long input in turn.
+        short = long = inf
+        for done in range(_MORE if count >= _BEYOND_BOUNDS else 2):
+            short, long = min(short, seconds(count // 4)), min(long, seconds(count // 4 * 4))
+            if done and (long <= _MOST_TIMES * short or long > _ENOUGH):
+                break
+        return max(short, 1e-6), long
 
     count = next((n for n in (*_STEPS, max(_FULL // len(pump), 400)) if seconds(n) > _CLEAR), 0)
     while count:
-        short, long = least(count // 4), least(count // 4 * 4)
-        if long / max(short, 1e-6) > _MOST_TIMES and long <= _ENOUGH:
-            short, long = min(short, least(count // 4, _MORE)), min(long, least(count // 4 * 4, _MORE))
-        growth = long / max(short, 1e-6)
+        short, long = measure(count)
+        growth = long / short
         exponential = count < _STEPS[-2] and growth > _EXPLODES
         if growth <= _MOST_TIMES or exponential or long > _ENOUGH or count >= _BEYOND_BOUNDS:
             return growth

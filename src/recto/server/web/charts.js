@@ -1,6 +1,7 @@
 // SVG charts. Widths are percentages, so that nothing is distorted on a phone; each chart has a text label.
 
-import { h, plural, svg } from "./dom.js";
+import { h, svg } from "./dom.js";
+import { plural } from "./text.js";
 
 const CELL = 12; // pixels
 const PITCH = 15;

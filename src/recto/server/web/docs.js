@@ -1,7 +1,8 @@
 // The page about the HTTP API: the OpenAPI description as text, and a form for each operation.
 
-import { byId, h, withCode } from "./dom.js";
+import { byId, h } from "./dom.js";
 import { storeKey, storedKey } from "./stored_key.js";
+import { withCode } from "./text.js";
 
 const LONGEST = 100_000; // characters of a response that are shown
 

@@ -3,9 +3,10 @@
 import * as api from "./api.js";
 import { pagesByModule } from "./book.js";
 import { STATES, heatmap, heatmapLegend, latencyChart, milliseconds, shareBar } from "./charts.js";
-import { byId, formatDate, h, plural, withCode } from "./dom.js";
+import { byId, h } from "./dom.js";
 import { announce, errorNotice } from "./messages.js";
 import { NO_PAGE, NO_SEARCH, linkTo, state } from "./state.js";
+import { formatDate, plural, withCode } from "./text.js";
 
 const run = api.latestOnly();
 

@@ -3,11 +3,12 @@
 import * as api from "./api.js";
 import { pagesByModule } from "./book.js";
 import { milliseconds } from "./charts.js";
-import { byId, h, plural } from "./dom.js";
+import { byId, h } from "./dom.js";
 import { announce, errorNotice, notice } from "./messages.js";
 import { NOT_COVERED, countResults, drawResponse, unfold } from "./results.js";
 import { showFilters } from "./search.js";
 import { NO_PAGE, linkTo, state } from "./state.js";
+import { plural } from "./text.js";
 
 const MANY_PAGES = 80; // modules are folded beyond this number
 const MAX_QUOTE = 280; // characters

@@ -1,7 +1,8 @@
 // Messages to the reader: notices, errors with what to do, and announcements for screen readers.
 
-import { byId, h, withCode } from "./dom.js";
+import { byId, h } from "./dom.js";
 import { NO_PAGE, linkTo, state } from "./state.js";
+import { withCode } from "./text.js";
 
 const DELAY = 100; // milliseconds: changes that happen together are announced together
 const TITLES = {

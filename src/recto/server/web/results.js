@@ -2,10 +2,11 @@
 
 import { reportOpened } from "./api.js";
 import { scoreBar } from "./charts.js";
-import { directionOf, externalLink, h, parseHtml, plural } from "./dom.js";
+import { directionOf, externalLink, h, parseHtml } from "./dom.js";
 import { excerpt, markMatches, matchPattern } from "./highlight.js";
 import { notice } from "./messages.js";
 import { linkTo } from "./state.js";
+import { plural } from "./text.js";
 
 const MAX_TOP_K = 100;
 export const NOT_COVERED = "The book does not seem to cover this.";
