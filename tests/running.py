@@ -18,6 +18,7 @@ import pytest
 from recto.embedders.granite import embedder as granite
 from recto.protocols import Embedder
 from recto.settings import Precision
+from recto.stores.edge.index import EdgeIndex
 from tests.conftest import CONFIGURATION, SHARED
 from tests.shared_embedder import shared_embedder
 
@@ -94,6 +95,7 @@ def _call(
             patch.setenv(variable, value)
         patch.chdir(directory)
         patch.setattr(granite, "built_in_embedder", reuse_embedder)
+        patch.setattr(EdgeIndex, "leak_on_exit", lambda _: None)  # this process goes on
         patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), "utf-8"))
         patch.setattr(sys, "stdout", streams[0])
         patch.setattr(sys, "stderr", streams[1])
