@@ -33,7 +33,7 @@ BETWEEN_ENTRY_POINTS = {
     ("server", "contracts"),
     ("integrations", "server"),  # the plugin of a site writes the static export
 }
-MAX_FUNCTION_LINES, MAX_METHODS, MAX_EXPORTS = 60, 25, 35
+MAX_FUNCTION_LINES, MAX_METHODS, MAX_EXPORTS, MAX_FILE_LINES = 60, 25, 35, 500
 
 Graph = dict[str, set[str]]
 
@@ -126,6 +126,11 @@ def large_definitions(module: ast.Module) -> Iterator[str]:
             continue
         if is_large:
             yield node.name
+
+
+def test_no_file_is_long() -> None:
+    lengths = {path.name: path.read_text("utf-8").count("\n") for path in (SOURCE / "recto").rglob("*.py")}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_FILE_LINES} == {}
 
 
 def test_the_public_api_is_small() -> None:

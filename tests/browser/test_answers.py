@@ -138,6 +138,17 @@ def test_earlier_questions_are_sent_until_the_panel_is_closed(reader: Reader, ch
     assert "earlier" not in chat.prompt[1]
 
 
+def test_an_earlier_answer_is_not_cut_within_a_character(reader: Reader, chat: ChatDouble) -> None:
+    chat.text = "." + "😀" * 1000  # each is two of JavaScript's characters
+    answer = ask(reader)
+    expect(answer.locator(".after .note").first).to_be_visible()
+    reader.input.fill("how do services communicate")
+    reader.settle()
+    answer.get_by_role("button", name="Answer this question").click()
+    expect(answer.locator(".after .note").first).to_be_visible()
+    assert f"earlier answer\n.{'😀' * 999}\n" in re.sub(r" [0-9a-f]{16} ---", "", chat.prompt[1])
+
+
 def test_errors_are_said_and_can_be_tried_again(reader: Reader, chat: ChatDouble) -> None:
     chat.script(status(500), break_off(chat))
     answer = ask(reader)

@@ -72,7 +72,7 @@ def test_calibrate(house_copy: Path) -> None:
     assert publish_broken(house_copy, without_module, "again").info.calibration is None
     done = recto(house_copy, "calibrate", "--collection", "again")
     assert done.returncode == 0, done.stderr
-    assert "Scores below 0." in done.stdout
+    assert "Cosine similarities below 0." in done.stdout
     calibration = store.open("house").info.calibration
     assert calibration is not None
     # The copy has no lexical vectors, which `answerability` needs.

@@ -173,7 +173,7 @@ def test_lines_that_cannot_be_used_are_refused_and_the_others_are_added(
         (3, "it is copied from the book"),
         (4, "a section has at most 8 questions"),
         (5, "they are in 'es', the page is in 'en'"),
-        (6, "Expecting value"),
+        (6, "not JSON (Expecting value)"),
     ):
         assert re.search(rf"new\.jsonl, line {number}: .*{re.escape(reason)}", refused), (number, refused)
     (line,) = (line for line in lines_of(small_book) if line["page"] == SOIL)

@@ -426,7 +426,8 @@ def test_a_home_that_others_can_read_is_noted(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("language", "message"), [("en", "Scores below 0.500 are noise"), ("de", "in 'de' have none")]
+    ("language", "message"),
+    [("en", "Cosine similarities below 0.500 are noise"), ("de", "in 'de' have none")],
 )
 def test_noise_floor_is_for_english_books(tmp_path: Path, language: str, message: str) -> None:
     store = EdgeStore(tmp_path)

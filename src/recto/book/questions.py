@@ -79,14 +79,15 @@ def read_question_file(path: Path) -> tuple[SectionQuestions, ...]:
                     raise ValueError(f"a page has more than {_MOST_LINES} lines")
             except (ValueError, RecursionError) as error:
                 raise InvalidArgument(
-                    f"{path}, line {number}: {_reason(error)}",
+                    f"{path}, line {number}: {problem_of(error)}",
                     hint='A line is like {"page": "guide/intro.md", "heading": "Installation", '
                     '"questions": ["how do I set it up"]}. `recto questions check` finds all such lines.',
                 ) from error
     return tuple(lines)
 
 
-def _reason(error: Exception) -> str:
+def problem_of(error: Exception) -> str:
+    """Return what is wrong with a line of a question file."""
     return f"not JSON ({error.msg})" if isinstance(error, json.JSONDecodeError) else str(error)
 
 

@@ -24,6 +24,7 @@ from recto.book.questions import (
     joined,
     match_lines,
     parse_line,
+    problem_of,
     question_file,
     read_question_file,
     section_finder,
@@ -275,7 +276,7 @@ def add_questions(book: QuestionBook, text: str, origin: str) -> Added:
         try:
             line = parse_line(json.loads(raw), number)
         except (ValueError, RecursionError) as error:
-            result.refused.append(f"{place}: {error}")
+            result.refused.append(f"{place}: {problem_of(error)}")
             continue
         section = book.find(line.page, line.heading)
         if section is None:

@@ -17,8 +17,8 @@ AnchorStyle = Literal[
     "github-trimmed",
     "hugo",
 ]
-"""How anchors are made from headings: as GitHub (Docusaurus, mdBook, Hugo), MkDocs, VitePress, Astro, Sphinx,
-Quarto and older versions of Hugo do."""
+"""How anchors are made from headings: as GitHub (Docusaurus), MkDocs, VitePress, Astro, Sphinx, Quarto, older
+versions of Hugo, mdBook and Hugo do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from dataclasses import replace
 from threading import Lock
 from typing import Any
 
-from docutils import nodes, utils
+from docutils import nodes
 from docutils.core import publish_doctree
-from docutils.parsers.rst import Directive, Parser, directives, states
+from docutils.parsers.rst import Directive, Parser, directives
 from docutils.readers import standalone
 from docutils.transforms import misc, references
 
@@ -23,7 +23,6 @@ from recto.book.parsing.directives import (
     DIRECTIVE_TITLES,
     VERSIONS,
     looks_like_code,
-    role_text,
 )
 from recto.book.parsing.objects import (
     Scope,
@@ -34,6 +33,7 @@ from recto.book.parsing.objects import (
     signature,
 )
 from recto.book.parsing.rendered import TextBlock, fenced, indented, joined, sections, table, ticks
+from recto.book.parsing.rst_inline import make_inliner
 from recto.types.book import Document, Page
 
 _SETTINGS = {
@@ -54,9 +54,6 @@ _SETTINGS = {
 _MOST_LINES = 15_000
 _MOST_SUBSTITUTIONS = 2_000  # references on a page; a definition may repeat another one many times
 _DEEPEST = 40
-_PART_OF_PARAGRAPH = re.compile(r"(?s).{1,16000}(?:\n|\Z)|.+?(?:\n|\Z)")
-"""What is read at a time: docutils copies the rest of a paragraph at each mark."""
-_END_MARKS = ("emphasis", "strong", "interpreted_or_phrase_ref", "literal", "target", "substitution_ref")
 _CODE = frozenset(
     {"code", "code-block", "sourcecode", "prompt", "doctest", "testcode", "productionlist"}
     | {"ipython", "jupyter-execute", "parsed-literal", "mermaid", "graphviz", "console"}
@@ -125,7 +122,7 @@ def _doctree(text: str, scope: Scope, words: Mapping[str, str]) -> Any:
     with _own_directives():
         settings = {**_SETTINGS, "scope": scope}
         return publish_doctree(
-            text, reader=_Reader(), parser=Parser(inliner=_inliner(words)), settings_overrides=settings
+            text, reader=_Reader(), parser=Parser(inliner=make_inliner(words)), settings_overrides=settings
         )
 
 
@@ -144,56 +141,6 @@ def _own_directives() -> Iterator[None]:
             yield
         finally:
             directives.directive = original
-
-
-def _inliner(words_of: Mapping[str, str]) -> Any:
-    """Return an inline parser that turns any role into its words."""
-
-    def interpreted(_: str, text: str, role: str, __: int) -> Any:
-        whole = utils.unescape(text, restore_backslashes=role == "math")
-        name = role.lower()
-        words = "" if name == "raw" else role_text(name, whole, words_of) if name else whole
-        return [nodes.Text(words)], []
-
-    inliner = states.Inliner()
-    parse_text, customize = inliner.parse, inliner.init_customizations
-
-    def init_customizations(settings: Any) -> None:
-        customize(settings)
-        for name in _END_MARKS:
-            setattr(inliner.patterns, name, _EndMark(getattr(inliner.patterns, name)))
-
-    def parse(text: str, lineno: int, memo: Any, parent: Any) -> Any:
-        found, messages = list[Any](), list[Any]()
-        for part in re.findall(_PART_OF_PARAGRAPH, text):
-            for name in _END_MARKS:
-                getattr(inliner.patterns, name).is_missing = False
-            inline, more = parse_text(part, lineno, memo, parent)
-            found, messages, lineno = [*found, *inline], [*messages, *more], lineno + part.count("\n")
-        return found, messages
-
-    # A subclass does not work: docutils reads the attributes of its class.
-    inliner.interpreted, inliner.parse = interpreted, parse
-    inliner.init_customizations = init_customizations
-    return inliner
-
-
-class _EndMark:
-    """A pattern of docutils for the end of inline markup.
-
-    docutils searches it after each start, in all of the paragraph. If it is missing once, it is missing for
-    the later starts, too.
-    """
-
-    def __init__(self, pattern: re.Pattern[str]) -> None:
-        self._pattern = pattern
-        self.is_missing = False
-
-    def search(self, text: str) -> re.Match[str] | None:
-        """Return the first end, if there is one."""
-        found = None if self.is_missing else self._pattern.search(text)
-        self.is_missing = found is None
-        return found
 
 
 class _Reader(standalone.Reader):  # type: ignore[misc]

@@ -163,7 +163,7 @@ def _section(reached: Reached) -> dict[str, Any]:
 @options.collection
 @options.as_json
 def calibrate(collection: str | None, as_json: bool) -> Exit:
-    """Measure the noise floor of an index: the score below which a result means nothing.
+    """Measure the noise floor of an index: the cosine similarity below which a result means nothing.
 
     `recto index` does this automatically.
     """
@@ -178,7 +178,7 @@ def calibrate(collection: str | None, as_json: bool) -> Exit:
         name = index.info.collection
     off_topic = plural(measured.off_topic, "off-topic query", "off-topic queries")
     lines = [
-        f"Scores below {measured.noise_floor:.3f} are noise in '{name}'.",
+        f"Cosine similarities below {measured.noise_floor:.3f} are noise in '{name}'.",
         f"Measured with {off_topic} and {measured.in_book} from the book.",
         f"Queries from the book score higher than off-topic ones with an AUROC of {measured.auroc:.3f}.",
     ]

@@ -166,7 +166,7 @@ def calibration(context: DoctorContext, index: Index) -> Iterator[Finding]:
         repair = "Set RECTO_MODEL to a model for the language of the book, and index the book again"
         yield warning("not_apart", message, f"noise floor {measured.noise_floor}", repair=repair)
     else:
-        yield ok(f"Scores below {measured.noise_floor:.3f} are noise", f"AUROC {measured.auroc}")
+        yield ok(f"Cosine similarities below {measured.noise_floor:.3f} are noise", f"AUROC {measured.auroc}")
 
 
 def languages(context: DoctorContext, index: Index) -> Iterator[Finding]:

@@ -99,7 +99,10 @@ class Answers:
         self._rate.check(caller)
 
     def spend(self, context: Context) -> None:
-        """Count an answer of this day; raise `Refused` if there were too many, or if too many are running."""
+        """Count an answer of this day, if the model is asked.
+
+        Raise `Refused` if there were too many, or if too many are running.
+        """
         if not is_answerable(context):
             return
         if self._running >= _MAX_RUNNING:

@@ -168,5 +168,5 @@ function selectedText(host) {
   if (!element || element.closest(HOST) || host.contains(element)) return "";
   if (element.closest("input, textarea, select, [contenteditable]:not([contenteditable=false])")) return "";
   const text = selection.toString().trim();
-  return text.length < MIN_SELECTION ? "" : text.slice(0, MAX_SELECTION);
+  return text.length < MIN_SELECTION ? "" : [...text].slice(0, MAX_SELECTION).join("");
 }

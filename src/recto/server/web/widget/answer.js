@@ -66,7 +66,7 @@ export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
     let sections = [];
     let written = "";
     const draw = makeDrawing(text, (number) => citation(sections.find((one) => one.number === number)));
-    const options = { prefer: prefer(), signal, log: onAsk(response), ...(turns.length ? { turns } : {}) };
+    const options = { prefer: prefer(), signal, log: onAsk(response), turns };
     for await (const { name, data } of client.answer(response.query, options)) {
       if (name === "sections") {
         sections = data.sections;
@@ -79,7 +79,7 @@ export function makeAnswer({ t, client, rewrite, prefer }, onOpen, onAsk) {
       if (name === "error") throw new RectoError(502, data.error, data.hint);
       if (name === "end") {
         const cited = sections.filter(({ number }) => data.cited.includes(number));
-        turns = [...turns, { query: response.query, answer: written.slice(0, TURN_ANSWER) }].slice(-TURNS);
+        turns = [...turns, { query: response.query, answer: [...written].slice(0, TURN_ANSWER).join("") }].slice(-TURNS);
         foot.replaceChildren(cited.length ? sources(t("sources"), cited) : "", note(response));
         return;
       }
