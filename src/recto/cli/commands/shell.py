@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,13 +82,13 @@ def _run_terminal(session: ShellSession, history: Path) -> Exit:
 
     chunks = plural(session.retriever.open().info.chunks, "chunk")
     echo(f"{session.retriever.collection}: {chunks}. Type a query, or :help for the commands.")
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # restores the terminal
     make_private(history.parent)
     history.touch(mode=0o600)
     read: Callable[[str], str] = input
     if not is_dumb():  # even a prompt without colors writes escape sequences
         completer = WordCompleter([f":{name}" for name in COMMANDS], sentence=True)
-        read = PromptSession[str](history=FileHistory(history), completer=completer).prompt
+        prompt = PromptSession[str](history=FileHistory(history), completer=completer)
+        read = partial(prompt.prompt, pre_run=lambda: _end_on_sigterm(prompt.app))
     while True:
         try:
             session.run(read(session.prompt))
@@ -94,6 +96,17 @@ def _run_terminal(session: ShellSession, history: Path) -> Exit:
             echo("Cancelled. Press Ctrl-D or type :quit to leave.")
         except EOFError:
             return Exit.OK
+
+
+def _end_on_sigterm(prompt: Any) -> None:
+    """Let the event loop handle SIGTERM: an exception in a signal handler could leave the terminal raw."""
+
+    def end() -> None:
+        if not prompt.is_done:
+            prompt.exit(exception=SystemExit(128 + signal.SIGTERM))
+
+    with suppress(NotImplementedError):  # Windows
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, end)
 
 
 @dataclass(slots=True)
@@ -184,8 +197,8 @@ class ShellSession:
 
     def _hit(self, number: str) -> Hit:
         """Return the result with a number."""
-        for position, hit in enumerate(self.hits, 1):
-            if str(position) == number:
-                return hit
+        position = int(number[:4]) if number.isdecimal() else 0
+        if 0 < position <= len(self.hits):
+            return self.hits[position - 1]
         hint = f"Give a number from 1 to {len(self.hits)}." if self.hits else "Type a query first."
         raise InvalidArgument(f"There is no result {number[:20]!r}", hint=hint)
