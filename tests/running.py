@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -31,6 +32,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes
 from recto.cli.main import main
 main()
 """
+
+
+def copy_home(home: Path, target: Path, *ignored: str) -> Path:
+    """Copy a home that other processes may have open: their drafts can be gone when they are copied."""
+    names = shutil.ignore_patterns(".atomicwrite*", *ignored)
+    return shutil.copytree(home, target, symlinks=True, dirs_exist_ok=True, ignore=names)
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:

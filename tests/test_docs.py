@@ -14,7 +14,7 @@ import pytest
 
 from tests.doubles.site import SiteDouble
 from tests.doubles.site import page as page_of_a_site
-from tests.running import ROOT, SAMPLE_DOCS, Done, in_process, python_in_process, run, start
+from tests.running import ROOT, SAMPLE_DOCS, Done, copy_home, in_process, python_in_process, run, start
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
@@ -55,7 +55,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory, sample_home: Path) -> Pa
     workspace = tmp_path_factory.mktemp("workspace")
     for name in ("retrieve.py", "bench", "src", "pyproject.toml", "README.md"):
         (workspace / name).symlink_to(ROOT / name)
-    shutil.copytree(sample_home, workspace / "home")
+    copy_home(sample_home, workspace / "home")
     book = workspace / "path" / "to" / "docs"
     book.mkdir(parents=True)
     for page in ("intro.md", "lab-setup.md"):

@@ -17,6 +17,7 @@ from recto.protocols import Embedder
 from recto.server.http import ServeOptions
 from tests.browser.hostile import write_hostile_book
 from tests.browser.webui import WebUI
+from tests.running import copy_home
 from tests.server.http.service import Service, indexed, served
 
 _NEEDED = os.environ.get("RECTO_NEED_BROWSER") == "1"
@@ -49,7 +50,7 @@ def browser() -> Iterator[Browser]:
 def books(sample_home: Path, embedder: Embedder, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home with the sample book and a hostile book."""
     root = tmp_path_factory.mktemp("books")
-    shutil.copytree(sample_home, root / "home")
+    copy_home(sample_home, root / "home")
     indexed(root / "home", "hostile", write_hostile_book(root / "hostile"), embedder, calibrate=calibrate)
     return root / "home"
 

@@ -17,7 +17,17 @@ from typing import Any
 import pytest
 
 from recto._util.files import WriterLock
-from tests.running import SAMPLE_DOCS, Done, recto, retrieve, retrieve_process, run, start, wait_until
+from tests.running import (
+    SAMPLE_DOCS,
+    Done,
+    copy_home,
+    recto,
+    retrieve,
+    retrieve_process,
+    run,
+    start,
+    wait_until,
+)
 
 MODULE = SAMPLE_DOCS / "docs" / "module-1-ros2"
 
@@ -79,7 +89,7 @@ def test_a_book_without_a_name_is_named_after_its_directory(home: Path, tmp_path
 
 def test_the_sample_book_is_the_default_until_a_book_is_indexed(sample_home: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
-    shutil.copytree(sample_home, home)
+    copy_home(sample_home, home)
     assert json.loads(recto(home, "search", "robot", "--json").stdout)["results"]
     book = named_book(tmp_path, "garden", "Sow beans.")
     assert recto(home, "index", str(book)).returncode == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import json
-import shutil
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from recto.settings import SAMPLE_COLLECTION, ServerOptions
 from recto.stores.qdrant import ServerStore
 from recto.stores.qdrant.connection import ServerConnection
 from tests.live.nodes import Node
-from tests.running import Done, recto
+from tests.running import Done, copy_home, recto
 from tests.stores.test_server import (  # noqa: F401 - collections of other pipelines, on a real server, too
     test_a_damaged_vocabulary_is_reported,
     test_candidates_without_a_payload_index,
@@ -119,7 +118,7 @@ def generations(home: Path, server: dict[str, str]) -> dict[str, str]:
 
 def test_promotion_and_parity_in_every_mode(sample_home: Path, home: Path, server: dict[str, str]) -> None:
     # A copy, because the tests of the cluster promote the collection, too, and one process may write it.
-    shutil.copytree(sample_home, home, symlinks=True, dirs_exist_ok=True)
+    copy_home(sample_home, home)
     done = run(home, "promote", "--collection", SAMPLE_COLLECTION, **server)
     assert "the results are the same on both sides" in done.stdout
     compared = run_json(home, "parity", "--collection", SAMPLE_COLLECTION, **server)

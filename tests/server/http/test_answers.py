@@ -6,7 +6,6 @@ import http.client
 import json
 import logging
 import re
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from recto.server.keys import add_key
 from recto.settings import AnswerOptions, QueryLogOptions, Settings, load_settings
 from tests.doubles.chat import ChatDouble, break_off, event, flood, stall
 from tests.doubles.server import Fault, drop, hang, refused_url, rubbish, status
-from tests.running import wait_until
+from tests.running import copy_home, wait_until
 from tests.server.http.service import Reply, Service
 
 QUESTION = {"query": "How is jam made?"}
@@ -70,8 +69,7 @@ def with_answers(settings: Settings, **answer: Any) -> Settings:
 
 def in_copy(settings: Settings, root: Path, **answer: Any) -> Settings:
     """Return settings with a copy of the home, where no answers are counted yet."""
-    ignored = shutil.ignore_patterns("answers-*")
-    home = shutil.copytree(settings.home, root / "home", symlinks=True, ignore=ignored)
+    home = copy_home(settings.home, root / "home", "answers-*")
     return replace(with_answers(settings, **answer), home=home)
 
 
