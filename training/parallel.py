@@ -73,20 +73,21 @@ def load_sources(path: Path = SOURCES) -> list[Source]:
 class Mirror:
     """A bare git repository, read without a work tree."""
 
-    def __init__(self, root: Path, repository: str) -> None:
-        """Open the newest commit of the copy of a repository."""
+    def __init__(self, root: Path, repository: str, revision: str = "HEAD") -> None:
+        """Open the copy of a repository at a revision."""
+        self._revision = revision
         self._git = ["git", f"--git-dir={root / repository.replace('/', '+') / 'repo'}"]
 
     def paths(self) -> list[str]:
         """List all files."""
-        command = [*self._git, "-c", "core.quotepath=off", "ls-tree", "-r", "--name-only", "HEAD"]
+        command = [*self._git, "-c", "core.quotepath=off", "ls-tree", "-r", "--name-only", self._revision]
         return subprocess.run(command, capture_output=True, check=True).stdout.decode().splitlines()
 
     def read(self, paths: Sequence[str]) -> Iterator[str]:
         """Yield the text of each file, "" for one that is missing."""
         for first in range(0, len(paths), _BATCH):
             some = paths[first : first + _BATCH]
-            request = "".join(f"HEAD:{path}\n" for path in some).encode()
+            request = "".join(f"{self._revision}:{path}\n" for path in some).encode()
             output = subprocess.run(
                 [*self._git, "cat-file", "--batch"], input=request, capture_output=True, check=True
             ).stdout
@@ -286,7 +287,7 @@ def _matched(source: Source, paths: list[str]) -> Iterator[tuple[str, str, str]]
 
 def collect(source: Source, mirrors: Path) -> Iterator[tuple[str, str, str]]:
     """Yield the language, the English text and the translation of all pairs of a repository."""
-    mirror = Mirror(mirrors, source.repository)
+    mirror = Mirror(mirrors, source.repository, source.commit)
     english = Mirror(mirrors, source.english_repository) if source.english_repository else mirror
     files = list(_matched(source, mirror.paths()))
     needs_english = source.kind in ("strings", "pages")
